@@ -1,0 +1,120 @@
+"""The values that pass from room to room: node tables, edge streams, CSR matrices.
+
+Letters: N nodes, E directed edges, F features, C classes, S splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+HOMOGENEOUS_NODE = "node"
+Duplicates = Literal["keep", "sum", "drop"]
+SelfLoops = Literal["keep", "drop", "add"]
+
+
+class EdgeType(NamedTuple):
+    """One relation: edges of this type run from `source` nodes to `destination` nodes."""
+
+    source: str
+    relation: str
+    destination: str
+
+    @property
+    def key(self) -> str:
+        """The name of this type's group in stores and caches."""
+        return f"{self.source}__{self.relation}__{self.destination}"
+
+    @classmethod
+    def from_key(cls, key: str) -> EdgeType:
+        return cls(*key.split("__"))
+
+
+HOMOGENEOUS_EDGE = EdgeType(HOMOGENEOUS_NODE, "to", HOMOGENEOUS_NODE)
+
+
+class EdgeChunk(NamedTuple):
+    """A run of edges: src int64 [E'], dst int64 [E'], weight float32 [E'] or None for weight 1."""
+
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+    weight: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTable:
+    """The nodes of one type. Arrays have one row a node, in the dataset's own order."""
+
+    num_nodes: int
+    x: NDArray[np.generic] | None = None
+    """[N, F], any float or integer dtype."""
+    y: NDArray[np.generic] | None = None
+    """int64 [N] with -1 for unlabelled, or bool/float [N, C] for several labels a node."""
+    train_mask: NDArray[np.bool_] | None = None
+    """bool [N, S], as are the two below."""
+    val_mask: NDArray[np.bool_] | None = None
+    test_mask: NDArray[np.bool_] | None = None
+    original_id: NDArray[np.int64] | None = None
+    """int64 [N]: the ids of the source file where they were not 0 .. N-1."""
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """The arrays that are present, by their name in the store."""
+        names = ("x", "y", "train_mask", "val_mask", "test_mask", "original_id")
+        return {name: array for name in names if (array := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeTable:
+    """The edges of one type, as a stream that can be read more than once."""
+
+    type: EdgeType
+    chunks: Callable[[], Iterator[EdgeChunk]]
+    num_edges: int | None = None
+    """How many edges the stream will give, where that is known before it is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treatment:
+    """What is done to the edges as they become CSR."""
+
+    undirected: bool = False
+    """Add the reverse of every edge that is not a self-loop. A reverse that the source already lists becomes a
+    duplicate, so sources that list both directions do not set this."""
+    duplicates: Duplicates = "keep"
+    self_loops: SelfLoops = "keep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawGraph:
+    """What every source reader returns."""
+
+    nodes: Mapping[str, NodeTable]
+    edges: tuple[EdgeTable, ...]
+    treatment: Treatment = field(default_factory=Treatment)
+    notes: Mapping[str, object] = field(default_factory=dict)
+    """Facts about the data for the store's attributes: how a split was drawn, which protocol it follows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Csr:
+    """In-edges by destination row; columns are source nodes, ascending within a row."""
+
+    indptr: NDArray[np.int64]
+    """int64 [N_dst + 1]"""
+    indices: NDArray[np.int32] | NDArray[np.int64]
+    """[E]; int32 while there are fewer than 2^31 source nodes"""
+    num_sources: int
+    data: NDArray[np.float32] | None = None
+    """float32 [E]; None where every edge weighs 1"""
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.indices)

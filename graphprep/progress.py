@@ -1,0 +1,117 @@
+"""Progress of long work: a bar on a terminal, plain lines in a log, silence under -q.
+
+Everything goes to standard error, so that standard output stays a result.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+SECONDS_BETWEEN_LINES = 5.0
+
+_quiet = False
+
+
+def configure(*, quiet: bool) -> None:
+    """Silence (or allow) progress for the whole process; the command line's -q sets this once."""
+    global _quiet
+    _quiet = quiet
+
+
+def say(message: str) -> None:
+    """Print one line for people."""
+    if not _quiet:
+        print(message, file=sys.stderr, flush=True)
+
+
+def warn(message: str) -> None:
+    """Print one line that people must see, -q or not."""
+    print(f"warning: {message}", file=sys.stderr, flush=True)
+
+
+class Task(Protocol):
+    """One piece of long work."""
+
+    def advance(self, amount: float = 1) -> None: ...
+
+
+class _Silent:
+    def advance(self, amount: float = 1) -> None:
+        pass
+
+
+class _Lines:
+    """Plain lines, at most one every few seconds, for work that is not watched on a terminal."""
+
+    def __init__(self, name: str, total: float | None, unit: str) -> None:
+        self.name, self.total, self.unit = name, total, unit
+        self.done = 0.0
+        self.last_line = time.monotonic()
+
+    def advance(self, amount: float = 1) -> None:
+        self.done += amount
+        if time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
+            self.last_line = time.monotonic()
+            say(f"{self.name}: {_amount(self.done, self.total, self.unit)}")
+
+
+@contextmanager
+def task(name: str, *, total: float | None = None, unit: str = "") -> Iterator[Task]:
+    """Show `name` as running until the block ends.
+
+    Args:
+        name: what is being done, for people.
+        total: how much there is to do in `unit`s, None if unknown.
+        unit: "B" for bytes, else any word ("rows", "parts").
+    """
+    if _quiet:
+        yield _Silent()
+    elif sys.stderr.isatty():
+        with _bar(name, total, unit) as bar:
+            yield bar
+    else:
+        started = time.monotonic()
+        lines = _Lines(name, total, unit)
+        yield lines
+        amount = f", {_amount(lines.done, None, unit)}" if lines.done else ""
+        say(f"{name}: done in {time.monotonic() - started:.1f} s{amount}")
+
+
+@contextmanager
+def _bar(name: str, total: float | None, unit: str) -> Iterator[Task]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
+    columns = [TextColumn("{task.description}"), BarColumn()]
+    columns += [DownloadColumn(), TransferSpeedColumn()] if unit == "B" else [TextColumn("{task.percentage:>3.0f}%")]
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as display:
+        row = display.add_task(name, total=total)
+
+        class Bar:
+            def advance(self, amount: float = 1) -> None:
+                display.advance(row, amount)
+
+        yield Bar()
+        if total is None:
+            display.update(row, total=1, completed=1)
+
+
+def _amount(done: float, total: float | None, unit: str) -> str:
+    if unit == "B":
+        text = format_bytes(done) + (f" of {format_bytes(total)}" if total else "")
+    else:
+        text = f"{done:,.0f}" + (f" of {total:,.0f}" if total else "") + (f" {unit}" if unit else "")
+    return text + (f" ({100 * done / total:.0f} %)" if total else "")
+
+
+def format_bytes(amount: float) -> str:
+    """`amount` bytes with a decimal prefix: 1_234_567 is '1.2 MB'."""
+    for prefix in ("B", "kB", "MB", "GB"):
+        if abs(amount) < 1000:
+            return f"{amount:.0f} {prefix}" if prefix == "B" else f"{amount:.1f} {prefix}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
