@@ -1,0 +1,389 @@
+"""The command line: parse, call a pipeline, print. No logic of its own.
+
+Results go to standard output, words for people and progress to standard error. Heavy packages are imported inside the
+commands, so that `graphprep --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from graphprep import __version__, progress
+from graphprep.errors import GraphprepError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+def common(command: Command) -> Command:
+    """The options that every command has, and the way every command ends when something is wrong."""
+
+    @click.option("-q", "--quiet", is_flag=True, help="No progress, only warnings and the result.")
+    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+    @functools.wraps(command)
+    def run(*args: Any, quiet: bool, debug: bool, **options: Any) -> None:
+        progress.configure(quiet=quiet)
+        try:
+            command(*args, **options)
+        except GraphprepError as error:
+            if debug:
+                raise
+            fail(str(error), error.exit_status)
+        except KeyboardInterrupt:
+            fail("interrupted; run the same command again to go on", 130)
+        except MemoryError:
+            if debug:
+                raise
+            fail("memory ran out; close other programs or use a machine with more memory", 1)
+        except OSError as error:
+            if debug or error.errno == errno.EPIPE:
+                raise
+            fail(operating_system_sentence(error), 1)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if debug:
+                raise
+            fail(f"internal error, please report it with the output of --debug: {type(error).__name__}: {error}", 1)
+
+    return run  # type: ignore[return-value]
+
+
+def fail(sentence: str, status: int) -> None:
+    """Print one sentence to standard error and exit."""
+    click.echo(f"graphprep: error: {sentence}", err=True)
+    click.get_current_context().exit(status)
+
+
+def operating_system_sentence(error: OSError) -> str:
+    """What the operating system refused, where, and what to do."""
+    where = f" at {error.filename}" if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        return f"the disk is full{where}; free some space and run the same command again, nothing half-done remains"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"no permission{where}; set GRAPHPREP_HOME or --out to a folder that you may write to"
+    return f"the operating system says: {error.strerror or error}{where}"
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(document, indent=1, allow_nan=False))
+
+
+as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="graphprep")
+def main() -> None:
+    """Prepare a graph for full-graph training on several GPUs: fetch, convert, partition for the links, cache, train.
+
+    \b
+    Examples:
+      graphprep fetch digits
+      graphprep partition digits --topology 2x2
+      graphprep inspect digits/2x2
+      graphprep train digits/2x2
+    """
+
+
+@main.command("list")
+@as_json
+@common
+def list_datasets(json_output: bool) -> None:
+    """What the registry knows, and what is here already."""
+    from pipelines.ingest import known_datasets
+
+    from graphprep.inspect.tables import print_datasets
+
+    rows = known_datasets()
+    if json_output:
+        print_json(rows)
+    else:
+        print_datasets(rows, sys.stdout)
+
+
+@main.command()
+@click.argument("name")
+@click.option("--mirror", metavar="URL_OR_FOLDER", help="Take https://HOST/PATH from MIRROR/HOST/PATH instead.")
+@as_json
+@common
+def fetch(name: str, mirror: str | None, json_output: bool) -> None:
+    """Download dataset NAME, verify it, and convert it to a graph store.
+
+    \b
+    Examples:
+      graphprep fetch digits                      # ships with scikit-learn, needs no network
+      graphprep fetch cora
+      graphprep fetch cora --mirror ./mirror
+    """
+    from pipelines.ingest import fetch_dataset
+
+    print_store_outcome(fetch_dataset(name, mirror=mirror), json_output)
+
+
+@main.command("import")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--name", required=True, help="What to call the dataset.")
+@click.option("--undirected", is_flag=True, help="Add the reverse of every edge that has none.")
+@click.option("--duplicates", type=click.Choice(["keep", "sum", "drop"]), default="keep", show_default=True)
+@click.option("--self-loops", type=click.Choice(["keep", "drop", "add"]), default="keep", show_default=True)
+@click.option("--weights", is_flag=True, help="The third column holds edge weights.")
+@click.option("--num-nodes", type=click.IntRange(min=1), help="Ids are row numbers below this count.")
+@click.option(
+    "--features", type=click.Path(path_type=Path), help="Node features, one row a node: npy, npz, csv, parquet."
+)
+@click.option("--labels", type=click.Path(path_type=Path), help="One class a node, -1 for none: npy, csv, txt.")
+@click.option("--train", type=click.Path(path_type=Path), help="Training nodes: a mask or row numbers, npy.")
+@click.option("--val", type=click.Path(path_type=Path), help="Validation nodes, likewise.")
+@click.option("--test", type=click.Path(path_type=Path), help="Test nodes, likewise.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The store itself; by default stores/NAME.zarr in GRAPHPREP_HOME."
+)
+@click.option("--replace", is_flag=True, help="Replace a store of this name that was made from something else.")
+@as_json
+@common
+def import_files(json_output: bool, **options: Any) -> None:
+    """Convert your own edge list at PATH (SNAP text, csv, tsv; .gz too) to a graph store.
+
+    Each line is one edge: source, destination, and a weight with --weights. Ids with gaps are renumbered in ascending
+    order and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are row
+    numbers.
+
+    \b
+    Examples:
+      graphprep import ego-twitter.txt.gz --name ego-twitter --undirected
+      graphprep import edges.csv --name mine --features x.npy --labels y.npy
+    """
+    from pipelines.ingest import import_edge_list
+
+    print_store_outcome(import_edge_list(**options), json_output)
+
+
+def print_store_outcome(outcome: Any, json_output: bool) -> None:
+    """The end of fetch and import."""
+    store = outcome.store
+    if json_output:
+        print_json(
+            {
+                "dataset": store.name,
+                "location": store.location,
+                "reused": outcome.reused,
+                "key": store.key,
+                "nodes": store.num_nodes,
+                "edges": {edge_type.key: count for edge_type, count in store.num_edges.items()},
+            }
+        )
+    else:
+        click.echo(f"{'up to date' if outcome.reused else 'wrote'}: {store.location}")
+
+
+@main.command()
+@click.argument("name_or_store")
+@click.option("--parts", type=int, help="K parts for K equal ranks on one switch.")
+@click.option(
+    "--topology", metavar="FILE_OR_PRESET", help="The machine to partition for; see `graphprep topology list`."
+)
+@click.option("--method", default="auto", show_default=True, help="auto, metis, metis-recursive, ldg or random.")
+@click.option("--imbalance", type=float, default=1.05, show_default=True, help="Largest share over target share.")
+@click.option("--row-bytes", type=int, default=1024, show_default=True, help="Bytes of one node's row in one exchange.")
+@click.option(
+    "--balance",
+    type=click.Choice(["rows", "edges"]),
+    default="rows",
+    show_default=True,
+    help="What the seconds of a link count.",
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The cache folder itself; by default caches/NAME/LABEL in GRAPHPREP_HOME.",
+)
+@click.option("--replace", is_flag=True, help="Replace a damaged cache or one that other options made.")
+@click.option("--dry-run", is_flag=True, help="Say what memory, disk and time to expect, and stop.")
+@as_json
+@common
+def partition(
+    name_or_store: str,
+    parts: int | None,
+    topology: str | None,
+    out: Path | None,
+    replace: bool,
+    dry_run: bool,
+    json_output: bool,
+    **request: Any,
+) -> None:
+    """Partition a store for the machine it will train on, and write the partition cache.
+
+    \b
+    Examples:
+      graphprep partition cora --parts 4
+      graphprep partition cora --topology 2x4.yaml
+      graphprep partition cora --topology dgx1-v100 --dry-run
+    """
+    from graphprep.partition.request import PartitionRequest
+    from pipelines.partition import announce, plan_partition, run_partition
+
+    plan = plan_partition(name_or_store, parts=parts, topology=topology, request=PartitionRequest(**request), out=out)
+    if dry_run:
+        if json_output:
+            print_json({"cache": str(plan.target), "key": plan.key, **plan.expectations()})
+        else:
+            announce(plan)
+        return
+    outcome = run_partition(plan, replace_other=replace)
+    cache = outcome.cache
+    if json_output:
+        print_json(
+            {
+                "cache": str(cache.folder),
+                "reused": outcome.reused,
+                "key": cache.key,
+                "num_parts": cache.num_parts,
+                "method": cache.attributes["options"]["method_chosen"],
+                "quality": cache.quality,
+            }
+        )
+        return
+    quality = cache.quality
+    click.echo(
+        f"{'up to date' if outcome.reused else 'wrote'}: {cache.folder} ({cache.num_parts} parts, "
+        f"{quality['cut_edges']:,} cut edges, bottleneck {quality['bottleneck_seconds'] * 1e3:.3f} ms an exchange)"
+    )
+
+
+@main.command()
+@click.argument("store_or_cache")
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a self-contained page about a cache."
+)
+@as_json
+@common
+def inspect(store_or_cache: str, html: Path | None, json_output: bool) -> None:
+    """Show what a store or a cache holds: a path, a dataset's name, or NAME/LABEL.
+
+    \b
+    Examples:
+      graphprep inspect digits
+      graphprep inspect digits/2x2
+      graphprep inspect digits/2x2 --json
+      graphprep inspect digits/2x2 --html report.html
+    """
+    from pipelines.look import summarise, write_report
+
+    kind, summary = summarise(store_or_cache)
+    if html is not None:
+        write_report(kind, summary, html)
+        click.echo(f"wrote {html}", err=True)
+    if json_output:
+        print_json(summary)
+    elif html is None:
+        from graphprep.inspect.tables import print_cache, print_store
+
+        (print_cache if kind == "cache" else print_store)(summary, sys.stdout)
+
+
+@main.command()
+@click.argument("store_or_cache")
+@as_json
+@common
+def verify(store_or_cache: str, json_output: bool) -> None:
+    """Read a whole store or cache and check it: checksums, sizes, valid CSR, parts that fit together.
+
+    \b
+    Examples:
+      graphprep verify digits
+      graphprep verify digits/2x2
+    """
+    from pipelines.look import verify as verify_whole
+
+    report = verify_whole(store_or_cache)
+    if json_output:
+        print_json(report)
+    else:
+        click.echo(f"{report['location']}: whole")
+
+
+@main.group()
+def topology() -> None:
+    """Machines to partition for: presets and your own YAML files."""
+
+
+@topology.command("list")
+@as_json
+@common
+def list_topologies(json_output: bool) -> None:
+    """The presets."""
+    from graphprep.topology import presets
+
+    rows = [{"name": name, "ranks": preset.num_ranks} for name, preset in presets().items()]
+    if json_output:
+        print_json(rows)
+    else:
+        for row in rows:
+            click.echo(f"{row['name']:<28} {row['ranks']:>4} ranks")
+
+
+@topology.command("show")
+@click.argument("file_or_preset")
+@click.option("--table", is_flag=True, help="A table of the links instead of YAML.")
+@as_json
+@common
+def show_topology(file_or_preset: str, table: bool, json_output: bool) -> None:
+    """A topology in its long form, as YAML that can be edited and given to --topology.
+
+    \b
+    Examples:
+      graphprep topology show 2x4 > mine.yaml
+      graphprep topology show mine.yaml --table
+    """
+    from graphprep.topology import resolve
+
+    found = resolve(file_or_preset)
+    if json_output:
+        print_json(found.to_long_form())
+    elif table:
+        from graphprep.inspect.tables import print_topology
+
+        print_topology(found.to_long_form(), sys.stdout)
+    else:
+        click.echo(found.to_yaml(), nl=False)
+
+
+@main.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}, add_help_option=False
+)
+@click.argument("cache")
+@click.argument("trainer_options", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def train(context: click.Context, cache: str, trainer_options: tuple[str, ...]) -> None:
+    """Train on a cache, one process a part on this machine: a path or NAME/LABEL, then the trainer's options.
+
+    \b
+    Examples:
+      graphprep train digits/2x2
+      graphprep train digits/2x2 --model sage --hidden 128 --epochs 100
+      graphprep train --help                      # the trainer's options
+    """
+    from pipelines.train import start_trainer, trainer_help
+
+    if cache in CONTEXT["help_option_names"]:
+        click.echo(context.get_help() + "\n\nThe trainer's own help:\n")
+        context.exit(trainer_help())
+    try:
+        context.exit(start_trainer(cache, trainer_options))
+    except GraphprepError as error:
+        fail(str(error), error.exit_status)
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,8 +82,7 @@ class Treatment:
     """What is done to the edges as they become CSR."""
 
     undirected: bool = False
-    """Add the reverse of every edge that is not a self-loop. A reverse that the source already lists becomes a
-    duplicate, so sources that list both directions do not set this."""
+    """Add the reverse of every edge that has none; parallel edges get as many reverses as they lack."""
     duplicates: Duplicates = "keep"
     self_loops: SelfLoops = "keep"
 
@@ -105,7 +104,7 @@ class Csr:
 
     indptr: NDArray[np.int64]
     """int64 [N_dst + 1]"""
-    indices: NDArray[np.int32] | NDArray[np.int64]
+    indices: NDArray[np.integer[Any]]
     """[E]; int32 while there are fewer than 2^31 source nodes"""
     num_sources: int
     data: NDArray[np.float32] | None = None

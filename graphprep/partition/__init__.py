@@ -1,0 +1,1 @@
+"""A graph and a topology become an assignment of nodes to ranks."""

@@ -1,0 +1,65 @@
+"""Two floors for every other method: one pass over the graph, and no look at it at all.
+
+LDG (Stanton, Kliot: Streaming graph partitioning for large distributed graphs, KDD 2012) puts each node where most of
+its placed neighbours are, weighed by the room that is left; it needs no memory beyond the graph and cannot fail, so it
+is also what a METIS that died falls back to.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from graphprep.graph import Csr
+
+
+def ldg(graph: Csr, *, shares_P: NDArray[np.float64], seed: int, imbalance: float) -> NDArray[np.int32]:
+    """Linear deterministic greedy over a random order of nodes; int32 [N]. Arguments as for `metis`."""
+    order_N = np.random.default_rng(seed).permutation(graph.num_rows)
+    capacity_P = np.maximum(1.0, np.ceil(shares_P * graph.num_rows * imbalance))
+    assignment: NDArray[np.int32] = _ldg(graph.indptr, graph.indices, order_N, capacity_P)
+    return assignment
+
+
+def at_random(num_nodes: int, *, shares_P: NDArray[np.float64], seed: int) -> NDArray[np.int32]:
+    """A shuffled assignment whose part sizes are the target shares, rounded; int32 [N]."""
+    sizes_P = apportion(num_nodes, shares_P)
+    assignment = np.repeat(np.arange(len(shares_P), dtype=np.int32), sizes_P)
+    return np.random.default_rng(seed).permutation(assignment)
+
+
+def apportion(total: int, shares_P: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole numbers in proportion to `shares_P` that sum to `total` (largest remainders); int64 [P]."""
+    exact_P = total * shares_P / shares_P.sum()
+    whole_P = np.floor(exact_P).astype(np.int64)
+    short = total - int(whole_P.sum())
+    whole_P[np.argsort(whole_P - exact_P, kind="stable")[:short]] += 1
+    return whole_P
+
+
+@njit(cache=True)
+def _ldg(indptr, indices, order_N, capacity_P):  # type: ignore[no-untyped-def]
+    num_parts = len(capacity_P)
+    assignment = np.full(len(indptr) - 1, -1, np.int32)
+    size_P = np.zeros(num_parts, np.int64)
+    neighbours_P = np.zeros(num_parts, np.int64)
+    for node in order_N:
+        for e in range(indptr[node], indptr[node + 1]):
+            part = assignment[indices[e]]
+            if part >= 0:
+                neighbours_P[part] += 1
+        best, best_score = 0, -np.inf
+        for part in range(num_parts):
+            room = 1.0 - size_P[part] / capacity_P[part]
+            # A full part is never better than one with room; among equals the emptiest wins.
+            score = neighbours_P[part] * room + 1e-9 * room if room > 0 else room - 1.0
+            if score > best_score:
+                best, best_score = part, score
+        assignment[node] = best
+        size_P[best] += 1
+        for e in range(indptr[node], indptr[node + 1]):
+            part = assignment[indices[e]]
+            if part >= 0:
+                neighbours_P[part] = 0
+    return assignment

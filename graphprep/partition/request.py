@@ -1,0 +1,73 @@
+"""What a person asks of the partitioner, and what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.errors import UsageError
+from graphprep.traffic import Balance, Quality, Traffic
+
+METHODS = ("auto", "metis", "metis-recursive", "ldg", "random")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRequest:
+    """The options that change an assignment."""
+
+    method: str = "auto"
+    """one of METHODS; auto tries METIS both ways and keeps the better by the cost model"""
+    seed: int = 0
+    imbalance: float = 1.05
+    """largest share over target share"""
+    row_bytes: int = 1024
+    """bytes of one node's row in one exchange"""
+    balance: Balance = "rows"
+    """what the seconds of a link count"""
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UsageError(f"--method {self.method!r} is unknown; use one of {', '.join(METHODS)}")
+        if not 1.0 < self.imbalance <= 10.0:
+            raise UsageError(f"--imbalance {self.imbalance} must be above 1 and at most 10, e.g. 1.05")
+        if self.row_bytes < 1:
+            raise UsageError(f"--row-bytes {self.row_bytes} must be at least 1")
+        if not 0 <= self.seed < 2**31:
+            raise UsageError(f"--seed {self.seed} must be from 0 to {2**31 - 1}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One method that was tried."""
+
+    method: str
+    seconds: float
+    """how long it took"""
+    assignment: NDArray[np.int32] | None = None
+    """int32 [N], or None where the method failed"""
+    failure: str | None = None
+
+    def summary(self, quality: Quality | None) -> dict[str, Any]:
+        """A row for reports."""
+        row: dict[str, Any] = {"method": self.method, "seconds": round(self.seconds, 3)}
+        if quality is not None:
+            row |= {"bottleneck_seconds": quality.bottleneck_seconds, "cut_edges": quality.cut_edges}
+        if self.failure:
+            row["failure"] = self.failure
+        return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResult:
+    """The assignment that won and how it was judged."""
+
+    assignment: NDArray[np.int32]
+    """int32 [N], the part of each node"""
+    traffic: Traffic
+    quality: Quality
+    method: str = ""
+    tried: tuple[dict[str, Any], ...] = ()
+    """one row a candidate: method, seconds, bottleneck_seconds, cut_edges or failure"""

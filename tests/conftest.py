@@ -1,0 +1,45 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+BoundsChecked = Callable[[str], None]
+
+
+@pytest.fixture(scope="session")
+def test_data() -> Path:
+    """The folder of real data sets; tests that need it are skipped where it is not."""
+    folder = os.environ.get("GRAPHPREP_TEST_DATA")
+    if not folder:
+        pytest.skip("GRAPHPREP_TEST_DATA is not set: the real data sets are not here")
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def graphprep_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh GRAPHPREP_HOME for each test, so that no test sees another's stores."""
+    folder = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("GRAPHPREP_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def bounds_checked(pytestconfig: pytest.Config) -> BoundsChecked:
+    """Run a script with numba's bounds checks on; its own kernel cache, since numba's does not know the setting."""
+
+    def run(script: str) -> None:
+        cache = pytestconfig.cache.mkdir("numba-boundscheck")  # type: ignore[union-attr]
+        environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    return run

@@ -1,0 +1,80 @@
+"""Small graphs for tests: random ones of every kind, and slow, independent ways to look at them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.csr import from_edges
+from graphprep.graph import (
+    HOMOGENEOUS_EDGE,
+    HOMOGENEOUS_NODE,
+    Csr,
+    EdgeChunk,
+    EdgeTable,
+    NodeTable,
+    RawGraph,
+    Treatment,
+)
+
+
+def random_edges(
+    rng: np.random.Generator, num_nodes: int, num_edges: int, *, weighted: bool = False, hub: bool = False
+) -> EdgeChunk:
+    """Random directed edges with loops and duplicates; with `hub` node 0 is the source of half of them."""
+    src = rng.integers(0, num_nodes, num_edges)
+    dst = rng.integers(0, num_nodes, num_edges)
+    if hub:
+        src[::2] = 0
+    return EdgeChunk(src, dst, rng.random(num_edges, dtype=np.float32) if weighted else None)
+
+
+def csr_of(chunk: EdgeChunk, num_nodes: int, treatment: Treatment | None = None) -> Csr:
+    """The CSR of one chunk."""
+    matrix, _ = from_edges(
+        [chunk], num_rows=num_nodes, num_sources=num_nodes, treatment=treatment or Treatment(), name="test"
+    )
+    return matrix
+
+
+def edge_counter(matrix: Csr) -> Counter[tuple[int, ...]]:
+    """How often each (source, destination, weight bits) occurs."""
+    rows = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+    weights = np.ones(matrix.num_edges, np.float32) if matrix.data is None else np.asarray(matrix.data)
+    return Counter(
+        zip(matrix.indices.tolist(), rows.tolist(), weights.astype(np.float32).view(np.int32).tolist(), strict=True)
+    )
+
+
+def labelled_graph(
+    rng: np.random.Generator,
+    num_nodes: int,
+    num_edges: int,
+    *,
+    num_features: int = 5,
+    num_classes: int = 3,
+    weighted: bool = False,
+    undirected: bool = False,
+    dtype: str = "float32",
+) -> RawGraph:
+    """A random graph with features, labels (some -1) and one split."""
+    chunk = random_edges(rng, num_nodes, num_edges, weighted=weighted)
+    y: NDArray[np.int64] = rng.integers(-1, num_classes, num_nodes)
+    lot = rng.random((num_nodes, 1))
+    labelled = (y >= 0)[:, None]
+    return RawGraph(
+        nodes={
+            HOMOGENEOUS_NODE: NodeTable(
+                num_nodes=num_nodes,
+                x=rng.standard_normal((num_nodes, num_features)).astype(dtype),
+                y=y,
+                train_mask=labelled & (lot < 0.4),
+                val_mask=labelled & (lot >= 0.4) & (lot < 0.6),
+                test_mask=labelled & (lot >= 0.6),
+            )
+        },
+        edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=lambda: iter([chunk]), num_edges=num_edges),),
+        treatment=Treatment(undirected=undirected),
+    )

@@ -1,0 +1,28 @@
+"""Stores and caches made in one line, for tests that are about something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from graphprep import home
+from graphprep.cache.read import PartitionCache
+from graphprep.graph import RawGraph
+from graphprep.partition.request import PartitionRequest
+from graphprep.store import GraphStore
+from graphprep.topology import Topology
+from pipelines.ingest import graph_to_store
+from pipelines.partition import PartitionPlan, run_partition
+
+
+def make_store(raw: RawGraph, name: str = "graph", target: Path | str | None = None) -> GraphStore:
+    """A store of `raw` in the test's GRAPHPREP_HOME, or at `target`."""
+    return graph_to_store(
+        raw, target or home.store_path(name), name=name, key="0" * 64, source={"reader": "test"}, expected=None
+    )
+
+
+def make_cache(store: GraphStore, topology: Topology, target: Path, *, method: str = "random") -> PartitionCache:
+    """A cache of `store`; random assignments are quick and cut everything."""
+    request = PartitionRequest(method=method)
+    plan = PartitionPlan(store=store, topology=topology, request=request, target=target)
+    return run_partition(plan).cache

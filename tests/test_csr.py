@@ -1,0 +1,180 @@
+"""CSR conversion against slow, obvious ways of doing the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphprep import csr
+from graphprep.errors import DatasetError
+from graphprep.graph import Csr, EdgeChunk, Treatment
+from tests.conftest import BoundsChecked
+from tests.graphs import csr_of, edge_counter, random_edges
+
+sizes = st.tuples(st.integers(1, 40), st.integers(0, 300), st.integers(0, 2**32 - 1), st.booleans())
+
+
+def pairs(chunk: EdgeChunk) -> Counter[tuple[int, int]]:
+    return Counter(zip(chunk.src.tolist(), chunk.dst.tolist(), strict=True))
+
+
+def found_pairs(matrix: Csr) -> Counter[tuple[int, int]]:
+    rows = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+    return Counter(zip(matrix.indices.tolist(), rows.tolist(), strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes)
+def test_every_edge_is_kept_in_its_row_in_order(size: tuple[int, int, int, bool]) -> None:
+    """Guards against lost, doubled or misplaced edges and against weights that part from their edges."""
+    num_nodes, num_edges, seed, weighted = size
+    chunk = random_edges(np.random.default_rng(seed), num_nodes, num_edges, weighted=weighted)
+    matrix = csr_of(chunk, num_nodes)
+    assert csr.fault(matrix) is None
+    weights = np.ones(num_edges, np.float32) if chunk.weight is None else chunk.weight
+    bits = weights.view(np.int32).tolist()
+    assert edge_counter(matrix) == Counter(zip(chunk.src.tolist(), chunk.dst.tolist(), bits, strict=True))
+
+
+def test_equal_edges_keep_the_order_in_which_they_were_given() -> None:
+    """Guards against an unstable sort, whose result would depend on the number of threads; long and short rows."""
+    rng = np.random.default_rng(5)
+    src = rng.integers(0, 6, 4000)
+    dst = np.where(rng.random(4000) < 0.9, 0, rng.integers(0, 50, 4000))
+    matrix = csr_of(EdgeChunk(src, dst, np.arange(4000, dtype=np.float32)), 50)
+    assert matrix.data is not None
+    for row in range(50):
+        start, stop = matrix.indptr[row], matrix.indptr[row + 1]
+        for column in range(6):
+            weights = matrix.data[start:stop][matrix.indices[start:stop] == column]
+            assert np.array_equal(weights, np.flatnonzero((src == column) & (dst == row)).astype(np.float32))
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes)
+def test_undirected_adds_just_the_missing_reverses(size: tuple[int, int, int, bool]) -> None:
+    """Guards against doubling edges that the source lists both ways, and against doubled self-loops."""
+    num_nodes, num_edges, seed, weighted = size
+    chunk = random_edges(np.random.default_rng(seed), num_nodes, num_edges, weighted=weighted)
+    matrix, counts = csr.from_edges(
+        [chunk], num_rows=num_nodes, num_sources=num_nodes, treatment=Treatment(undirected=True), name="test"
+    )
+    given_pairs = pairs(chunk)
+    reversed_pairs = Counter({(dst, src): count for (src, dst), count in given_pairs.items()})
+    assert found_pairs(matrix) == given_pairs | reversed_pairs
+    assert counts.reversed_added == matrix.num_edges - num_edges
+    assert csr.is_symmetric(matrix)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes)
+def test_treatments_and_their_counts(size: tuple[int, int, int, bool]) -> None:
+    """Guards against counts in the store's attributes that do not say what was done."""
+    num_nodes, num_edges, seed, weighted = size
+    chunk = random_edges(np.random.default_rng(seed), num_nodes, num_edges, weighted=weighted)
+    given_pairs = pairs(chunk)
+    loops = sum(count for (src, dst), count in given_pairs.items() if src == dst)
+    treatment = Treatment(duplicates="drop", self_loops="add")
+    matrix, counts = csr.from_edges(
+        [chunk], num_rows=num_nodes, num_sources=num_nodes, treatment=treatment, name="test"
+    )
+    assert csr.fault(matrix) is None
+    assert set(found_pairs(matrix)) == set(given_pairs) | {(node, node) for node in range(num_nodes)}
+    assert max(found_pairs(matrix).values()) == 1
+    assert counts.self_loops_found == loops
+    assert counts.duplicates_removed == counts.duplicates_found == num_edges - len(given_pairs)
+    assert counts.edges == num_edges - counts.duplicates_removed + counts.self_loops_added == matrix.num_edges
+    treatment = Treatment(duplicates="sum", self_loops="drop")
+    matrix, counts = csr.from_edges(
+        [chunk], num_rows=num_nodes, num_sources=num_nodes, treatment=treatment, name="test"
+    )
+    assert counts.self_loops_dropped == loops
+    expected = np.zeros((num_nodes, num_nodes))
+    other = chunk.src != chunk.dst
+    np.add.at(expected, (chunk.dst[other], chunk.src[other]), 1 if chunk.weight is None else chunk.weight[other])
+    dense = np.zeros((num_nodes, num_nodes))
+    rows = np.repeat(np.arange(num_nodes), np.diff(matrix.indptr))
+    dense[rows, matrix.indices] = 1 if matrix.data is None else matrix.data
+    np.testing.assert_allclose(dense, expected, rtol=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(sizes)
+def test_transpose_and_clean_graph(size: tuple[int, int, int, bool]) -> None:
+    """Guards against a partitioner that is given one-way edges, loops or duplicates, on which METIS dies."""
+    num_nodes, num_edges, seed, weighted = size
+    chunk = random_edges(np.random.default_rng(seed), num_nodes, num_edges, weighted=weighted)
+    matrix = csr_of(chunk, num_nodes)
+    back = csr.transpose(csr.transpose(matrix))
+    assert edge_counter(back) == edge_counter(matrix)
+    clean = csr.undirected_simple(matrix)
+    assert csr.fault(clean) is None
+    assert csr.is_symmetric(clean)
+    expected: Counter[tuple[int, int]] = Counter()
+    for (src, dst), count in pairs(chunk).items():
+        if src != dst:
+            expected[src, dst] += count
+            expected[dst, src] += count
+    rows = np.repeat(np.arange(num_nodes), np.diff(clean.indptr))
+    assert clean.data is not None
+    assert dict(zip(zip(clean.indices.tolist(), rows.tolist(), strict=True), clean.data.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "bad"), [([0, -1], [0, 0], "-1"), ([0, 3], [0, 0], "3"), ([0], [3], "3"), ([0], [-7], "-7")]
+)
+def test_ids_out_of_range_are_refused(src: list[int], dst: list[int], bad: str) -> None:
+    """Guards against a kernel that writes outside its arrays and kills the process later."""
+    with pytest.raises(DatasetError, match=rf"id {bad} is out of range 0 \.\. 2"):
+        csr_of(EdgeChunk(np.array(src), np.array(dst)), 3)
+
+
+def test_more_rows_than_one_bucket() -> None:
+    """Guards against bucket borders: rows at both sides of each, rows without edges at the end."""
+    num_nodes = 3 * (1 << csr.ROW_BITS) + 17
+    rng = np.random.default_rng(1)
+    dst = rng.integers(0, num_nodes - 20, 50_000)
+    dst[:6] = [0, (1 << csr.ROW_BITS) - 1, 1 << csr.ROW_BITS, 2 << csr.ROW_BITS, num_nodes - 21, 5]
+    src = rng.integers(0, num_nodes, 50_000)
+    matrix = csr_of(EdgeChunk(src, dst), num_nodes)
+    assert csr.fault(matrix) is None
+    order = np.lexsort((src, dst))
+    assert np.array_equal(matrix.indices, src[order])
+    assert np.array_equal(np.diff(matrix.indptr), np.bincount(dst, minlength=num_nodes))
+
+
+def test_faults_are_found() -> None:
+    """Guards against a damaged store that passes for whole."""
+    good = csr_of(EdgeChunk(np.array([0, 1, 2, 0]), np.array([0, 0, 1, 2])), 3)
+    assert csr.fault(good) is None
+    falling = Csr(indptr=np.array([0, 3, 2, 4]), indices=good.indices, num_sources=3)
+    assert csr.fault(falling) is not None
+    beyond = Csr(indptr=good.indptr, indices=np.array([0, 1, 2, 3], np.int32), num_sources=3)
+    assert csr.fault(beyond) is not None
+    unsorted = Csr(indptr=good.indptr, indices=np.array([1, 0, 2, 0], np.int32), num_sources=3)
+    assert csr.fault(unsorted) is not None
+    short = Csr(indptr=good.indptr, indices=good.indices[:3], num_sources=3)
+    assert csr.fault(short) is not None
+
+
+def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
+    """Guards against out-of-range reads and writes, which corrupt the heap and hang the process later."""
+    bounds_checked(
+        "import numpy as np\n"
+        "from tests.graphs import csr_of, random_edges\n"
+        "from graphprep import csr\n"
+        "from graphprep.graph import Treatment\n"
+        "rng = np.random.default_rng(0)\n"
+        "for n, e in ((1, 0), (1, 3), (5, 40), (300, 4000)):\n"
+        "    for weighted in (False, True):\n"
+        "        chunk = random_edges(rng, n, e, weighted=weighted, hub=True)\n"
+        "        for treatment in (Treatment(undirected=True, duplicates='sum'),\n"
+        "                          Treatment(duplicates='drop', self_loops='add')):\n"
+        "            matrix = csr_of(chunk, n, treatment)\n"
+        "            csr.undirected_simple(matrix), csr.weighted_in_degree(matrix), csr.count_self_loops(matrix)\n"
+        "            assert csr.fault(csr.transpose(matrix)) is None\n"
+    )
