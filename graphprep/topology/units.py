@@ -1,0 +1,55 @@
+"""Words and numbers that people write in a topology, each with its limits.
+
+The limits lie far beyond any machine. They are there so that no sum over links can become infinite. Truth values are
+refused: YAML reads a bare `on` or `yes` as true, and pydantic would read true as the number 1.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
+
+MAX_GBYTES_PER_S = 1e6
+
+
+class Form(BaseModel):
+    """Base of all that is written in YAML: an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _no_truth_value(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError(f"a number is needed, not the truth value {str(value).lower()}")  # noqa: TRY004
+    return value
+
+
+def _one_word(name: str) -> str:
+    if not name or "->" in name or name.split() != [name]:
+        raise ValueError(f"{name!r} is not one word without spaces and without '->'")
+    return name
+
+
+def _folder_name(name: str) -> str:
+    if not name.replace("-", "a").replace(".", "a").replace("_", "a").isalnum() or name[0] in ".-" or len(name) > 100:
+        raise ValueError(
+            f"{name!r} cannot name a cache's folder: use up to 100 letters, digits, '-', '_' and '.', "
+            "and begin with a letter, a digit or '_'"
+        )
+    return name
+
+
+Word = Annotated[str, AfterValidator(_one_word)]
+FolderName = Annotated[str, AfterValidator(_folder_name)]
+Number = Annotated[float, BeforeValidator(_no_truth_value)]
+Bandwidth = Annotated[Number, Field(gt=0, ge=1e-6, le=MAX_GBYTES_PER_S, allow_inf_nan=False)]
+"""Gigabytes (1e9 bytes) a second in each direction."""
+Latency = Annotated[Number, Field(ge=0, le=1e9, allow_inf_nan=False)]
+"""Microseconds."""
+Speed = Annotated[Number, Field(gt=0, ge=1e-6, le=1e6, allow_inf_nan=False)]
+"""Work a second, against the other ranks."""
+Memory = Annotated[Number, Field(gt=0, ge=1e-3, le=1e6, allow_inf_nan=False)]
+"""Gigabytes (1e9 bytes)."""
+Count = Annotated[StrictInt, Field(ge=1)]
+Place = Annotated[StrictInt, Field(ge=0)]

@@ -1,0 +1,159 @@
+"""How good an assignment is, as one value: link seconds, tables of links and ranks, and the limits that it keeps.
+
+This is what the partitioner compares, what the cache keeps under `quality`, and what reports show; none of them
+computes any of it again. Every number is finite, so that it is JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.errors import PartitionError
+from graphprep.topology import Topology
+from graphprep.traffic.counts import Assignments, Matrices, Traffic, count_traffic
+from graphprep.traffic.links import Balance, LinkLoads, LinkTypeLoad, link_seconds
+from graphprep.traffic.work import EDGE_COST, NODE_COST, Limit, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRow:
+    """One direction of one link in one exchange."""
+
+    name: str
+    """`a->b`"""
+    type: str
+    gbytes_per_s: float
+    rows: int
+    edges: int
+    bytes: int
+    messages: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRow:
+    """What one rank holds, receives and computes."""
+
+    rank: int
+    name: str
+    nodes: int
+    edges: int
+    """In-edges, which are the edges that the rank stores."""
+    training_nodes: int
+    halo_rows: int
+    """Rows that it receives in an exchange."""
+    work: float
+    """Time in units of one edge on a rank of speed 1."""
+    work_share: float
+    """Share of all work over the rank's share of all speed; 1 is even."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """An assignment, judged."""
+
+    bottleneck_seconds: float
+    """Of one exchange on the slowest link direction."""
+    sum_seconds: float
+    """Of one exchange on all link directions."""
+    cut_edges: int
+    """Directed edges between parts."""
+    halo_rows: int
+    """Rows that all ranks receive together in one exchange."""
+    links: tuple[LinkRow, ...]
+    """Two a link, in the topology's order, each link's first end first."""
+    link_types: tuple[LinkTypeLoad, ...]
+    ranks: tuple[RankRow, ...]
+    limits: tuple[Limit, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by the names that the cache format fixes."""
+        return asdict(self)
+
+
+def assess(
+    csrs: Matrices,
+    assignments: Assignments,
+    topology: Topology,
+    *,
+    row_bytes: int = 1024,
+    balance: Balance = "rows",
+    imbalance: float = 1.05,
+    training_masks: Mapping[str, NDArray[np.bool_]] | None = None,
+    edge_cost: float = EDGE_COST,
+    node_cost: float = NODE_COST,
+    traffic: Traffic | None = None,
+) -> Quality:
+    """Judge an assignment of a graph's nodes to the ranks of a topology.
+
+    Args:
+        csrs: in-edges of every edge type.
+        assignments: int32 [N] for every node type; part p is on rank p.
+        topology: one rank a part.
+        row_bytes: bytes of one row in one exchange.
+        balance: what link seconds count, `rows` or `edges`.
+        imbalance: largest share over target share for nodes, in-edges and work.
+        training_masks: bool [N] for the node types that have training nodes.
+        edge_cost, node_cost: work of one in-edge and of one node.
+        traffic: what `count_traffic` found for the same arguments, if that is at hand.
+
+    Raises:
+        PartitionError: the assignments or masks do not fit the graph, or the traffic not the topology.
+    """
+    traffic = traffic or count_traffic(csrs, assignments, topology.num_ranks)
+    masks = training_masks or {}
+    for node_type, mask_N in masks.items():
+        if node_type not in assignments or mask_N.shape != assignments[node_type].shape:
+            raise PartitionError(f"the training mask of node type {node_type!r} does not have one entry a node")
+    workload = Workload.of(csrs, assignments, topology, training_masks=masks, edge_cost=edge_cost, node_cost=node_cost)
+    loads = link_seconds(traffic, topology, row_bytes, balance=balance)
+    return Quality(
+        bottleneck_seconds=loads.bottleneck_seconds,
+        sum_seconds=loads.sum_seconds,
+        cut_edges=int(traffic.edges_PP.sum()),
+        halo_rows=int(traffic.rows_PP.sum()),
+        links=_link_rows(topology, loads),
+        link_types=loads.types,
+        ranks=_rank_rows(topology, traffic, workload),
+        limits=workload.limits(imbalance),
+    )
+
+
+def _link_rows(topology: Topology, loads: LinkLoads) -> tuple[LinkRow, ...]:
+    directions = [(link, direction) for link in topology.links for direction in (0, 1)]
+    return tuple(
+        LinkRow(
+            name=link.direction_name(direction),
+            type=link.type,
+            gbytes_per_s=link.gbytes_per_s,
+            rows=int(loads.rows_D[d]),
+            edges=int(loads.edges_D[d]),
+            bytes=int(loads.bytes_D[d]),
+            messages=int(loads.messages_D[d]),
+            seconds=float(loads.seconds_D[d]),
+        )
+        for d, (link, direction) in enumerate(directions)
+    )
+
+
+def _rank_rows(topology: Topology, traffic: Traffic, workload: Workload) -> tuple[RankRow, ...]:
+    total = float(workload.cost_P.sum())
+    halo_P = traffic.halo_rows_P
+    return tuple(
+        RankRow(
+            rank=p,
+            name=rank.name,
+            nodes=int(workload.nodes_P[p]),
+            edges=int(workload.in_edges_P[p]),
+            training_nodes=int(workload.training_nodes_P[p]),
+            halo_rows=int(halo_P[p]),
+            work=float(workload.cost_P[p]) / rank.speed,
+            work_share=float(workload.cost_P[p] / (total * workload.shares_P[p])) if total else 1.0,
+        )
+        for p, rank in enumerate(topology.ranks)
+    )
