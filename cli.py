@@ -20,7 +20,7 @@ from graphprep import __version__, progress
 from graphprep.errors import GraphprepError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+HELP_OPTIONS = ["-h", "--help"]
 
 
 def common(command: Command) -> Command:
@@ -81,7 +81,7 @@ def print_json(document: Any) -> None:
 as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(context_settings={"help_option_names": HELP_OPTIONS, "max_content_width": 110})
 @click.version_option(__version__, prog_name="graphprep")
 def main() -> None:
     """Prepare a graph for full-graph training on several GPUs: fetch, convert, partition for the links, cache, train.
@@ -100,9 +100,8 @@ def main() -> None:
 @common
 def list_datasets(json_output: bool) -> None:
     """What the registry knows, and what is here already."""
-    from pipelines.ingest import known_datasets
-
     from graphprep.inspect.tables import print_datasets
+    from pipelines.ingest import known_datasets
 
     rows = known_datasets()
     if json_output:
@@ -289,7 +288,8 @@ def inspect(store_or_cache: str, html: Path | None, json_output: bool) -> None:
     elif html is None:
         from graphprep.inspect.tables import print_cache, print_store
 
-        (print_cache if kind == "cache" else print_store)(summary, sys.stdout)
+        show = print_cache if kind == "cache" else print_store
+        show(summary, sys.stdout)
 
 
 @main.command()
@@ -323,14 +323,14 @@ def topology() -> None:
 @common
 def list_topologies(json_output: bool) -> None:
     """The presets."""
-    from graphprep.topology import presets
+    from graphprep.topology import preset_names, resolve
 
-    rows = [{"name": name, "ranks": preset.num_ranks} for name, preset in presets().items()]
+    presets = {name: resolve(name) for name in preset_names()}
     if json_output:
-        print_json(rows)
+        print_json([{"name": name, "ranks": preset.num_ranks} for name, preset in presets.items()])
     else:
-        for row in rows:
-            click.echo(f"{row['name']:<28} {row['ranks']:>4} ranks")
+        for name, preset in presets.items():
+            click.echo(f"{name:<28} {preset.num_ranks:>4} ranks")
 
 
 @topology.command("show")
@@ -376,7 +376,7 @@ def train(context: click.Context, cache: str, trainer_options: tuple[str, ...]) 
     """
     from pipelines.train import start_trainer, trainer_help
 
-    if cache in CONTEXT["help_option_names"]:
+    if cache in HELP_OPTIONS:
         click.echo(context.get_help() + "\n\nThe trainer's own help:\n")
         context.exit(trainer_help())
     try:

@@ -85,7 +85,9 @@ def fetch_dataset(name: str, *, mirror: str | None) -> StoreOutcome:
         source = {
             "reader": entry.source,
             "options": dict(entry.options),
-            "files": [{"name": file.name, "url": file.url, "bytes": file.bytes, "sha256": file.sha256} for file in files],
+            "files": [
+                {"name": file.name, "url": file.url, "bytes": file.bytes, "sha256": file.sha256} for file in files
+            ],
             "licence": entry.licence,
             "citation": entry.citation,
             "homepage": entry.homepage,
@@ -190,8 +192,10 @@ def _key(definition: Mapping[str, Any]) -> str:
 def _announce_download(entry: DatasetEntry) -> None:
     """Licence and expectations, said before anything starts."""
     size = entry.num_bytes
-    what = "no download" if not entry.files else f"{len(entry.files)} files, " + (
-        progress.format_bytes(size) if size is not None else "size unknown"
+    what = (
+        "no download"
+        if not entry.files
+        else f"{len(entry.files)} files, " + (progress.format_bytes(size) if size is not None else "size unknown")
     )
     counts = entry.expected
     memory = counts.nodes * counts.features * 8 + counts.edges * 48

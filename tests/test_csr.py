@@ -121,7 +121,9 @@ def test_transpose_and_clean_graph(size: tuple[int, int, int, bool]) -> None:
             expected[dst, src] += count
     rows = np.repeat(np.arange(num_nodes), np.diff(clean.indptr))
     assert clean.data is not None
-    assert dict(zip(zip(clean.indices.tolist(), rows.tolist(), strict=True), clean.data.tolist(), strict=True)) == expected
+    assert (
+        dict(zip(zip(clean.indices.tolist(), rows.tolist(), strict=True), clean.data.tolist(), strict=True)) == expected
+    )
 
 
 @pytest.mark.parametrize(

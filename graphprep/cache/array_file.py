@@ -35,7 +35,7 @@ class FolderWriter:
         self._metadata(path, array.shape, array.dtype, fill_value=0)
         if array.size:
             little_endian = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            self._write(payload_path(path, array.ndim), memoryview(little_endian).cast("B"))
+            self._write(payload_path(path, array.ndim), little_endian.data.cast("B"))
 
     def open_array(self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Declare an array and map its payload for writing in any order; call `seal` once it is filled."""

@@ -30,6 +30,9 @@ th { font-weight: 600; } th:first-child, td:first-child, .word { text-align: lef
 @media print { body { margin: 0; max-width: none; } }
 """
 
+Cell = str | tuple[str, float]
+"""HTML text, or with a share from 0 to 1 that its background shows."""
+
 
 def cache_page(summary: dict[str, Any]) -> str:
     """The page for what `cache_summary` gave, as text."""
@@ -79,7 +82,7 @@ def _limits(limits: Iterable[dict[str, Any]]) -> list[str]:
 
 def _ranks(ranks: Sequence[dict[str, Any]]) -> str:
     work = [row["work"] for row in ranks]
-    rows = [
+    rows: list[list[Cell]] = [
         [
             f"{row['rank']} {escape(row['name'])}",
             f"{row['nodes']:,}",
@@ -109,7 +112,7 @@ def _link_types(link_types: Sequence[dict[str, Any]]) -> str:
 
 def _links(links: Sequence[dict[str, Any]]) -> str:
     seconds = [row["seconds"] for row in links]
-    rows = [
+    rows: list[list[Cell]] = [
         [
             escape(row["name"]),
             escape(row["type"]),
@@ -128,7 +131,7 @@ def _links(links: Sequence[dict[str, Any]]) -> str:
 
 def _matrix(title: str, matrix: Sequence[Sequence[int]]) -> str:
     counts = [count for row in matrix for count in row]
-    rows = [
+    rows: list[list[Cell]] = [
         [
             str(rank),
             *((f"{count:,}" if column != rank else "", _share(count, counts)) for column, count in enumerate(row)),
@@ -149,10 +152,6 @@ def _tried(tried: Sequence[dict[str, Any]]) -> str:
         for row in tried
     ]
     return _table("Methods tried", ["method", "took", "slowest link", "cut edges"], rows) if rows else ""
-
-
-Cell = str | tuple[str, float]
-"""HTML text, or with a share from 0 to 1 that its background shows."""
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

@@ -26,12 +26,13 @@ def at_random(num_nodes: int, *, shares_P: NDArray[np.float64], seed: int) -> ND
     """A shuffled assignment whose part sizes are the target shares, rounded; int32 [N]."""
     sizes_P = apportion(num_nodes, shares_P)
     assignment = np.repeat(np.arange(len(shares_P), dtype=np.int32), sizes_P)
-    return np.random.default_rng(seed).permutation(assignment)
+    shuffled: NDArray[np.int32] = np.random.default_rng(seed).permutation(assignment)
+    return shuffled
 
 
 def apportion(total: int, shares_P: NDArray[np.float64]) -> NDArray[np.int64]:
     """Whole numbers in proportion to `shares_P` that sum to `total` (largest remainders); int64 [P]."""
-    exact_P = total * shares_P / shares_P.sum()
+    exact_P: NDArray[np.float64] = total * shares_P / shares_P.sum()
     whole_P = np.floor(exact_P).astype(np.int64)
     short = total - int(whole_P.sum())
     whole_P[np.argsort(whole_P - exact_P, kind="stable")[:short]] += 1

@@ -110,9 +110,7 @@ def seal(folder: Path, path: str) -> None:
         ("assignment/c/0", lambda a: (a + 1) % 3, "puts elsewhere"),
     ],
 )
-def test_a_cache_that_is_intact_but_wrong_is_found(
-    cache: Path, path: str, change: object, words: str
-) -> None:
+def test_a_cache_that_is_intact_but_wrong_is_found(cache: Path, path: str, change: object, words: str) -> None:
     """Guards against a writer's fault that checksums confirm: the meaning is checked too."""
     array = PartitionCache(cache).array(path.split("/c/")[0])
     rewrite(cache, path, change(np.array(array)))  # type: ignore[operator]

@@ -34,9 +34,7 @@ def check_same_graph(cache: PartitionCache, store: GraphStore) -> None:
     assert edge_counter(rebuilt) == edge_counter(matrix)
     table = store.node_table(HOMOGENEOUS_NODE)
     degree_N = weighted_in_degree(matrix)
-    owners = np.concatenate(
-        [cache.node_array(part, HOMOGENEOUS_NODE, "global_ids") for part in range(cache.num_parts)]
-    )
+    owners = np.concatenate([cache.node_array(part, HOMOGENEOUS_NODE, "global_ids") for part in range(cache.num_parts)])
     assert sorted(owners.tolist()) == list(range(matrix.num_rows))
     for part in range(cache.num_parts):
         ids = cache.node_array(part, HOMOGENEOUS_NODE, "global_ids")

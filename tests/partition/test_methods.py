@@ -121,9 +121,7 @@ def test_what_metis_cannot_take_is_reported(tmp_path: Path) -> None:
     """Guards against a child that dies by a signal and looks like success."""
     broken = Csr(indptr=np.array([0, 1, 2]), indices=np.array([9_999_999, -5], np.int32), num_sources=2)
     with pytest.raises(PartitionError, match="METIS"):
-        metis.metis(
-            broken, shares_P=np.full(2, 0.5), recursive=False, seed=0, imbalance=1.05, scratch=tmp_path
-        )
+        metis.metis(broken, shares_P=np.full(2, 0.5), recursive=False, seed=0, imbalance=1.05, scratch=tmp_path)
 
 
 def test_isolated_nodes_fill_the_gaps() -> None:

@@ -1,0 +1,108 @@
+"""An HTTP client for downloads: how long it waits, which proxies it uses, and how it is stopped from another thread.
+
+Threads that wait for a silent server cannot be told to stop, but their sockets can be shut under them: the read then
+returns at once with an error. That is what makes Ctrl-C, and the failure of another file, immediate.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from graphprep.errors import DownloadError
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECTED = (".connect_tcp.complete", ".start_tls.complete")
+"""httpcore's events after which a request has another socket"""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long to wait for what. Times in seconds."""
+
+    attempts: int = 6
+    """tries without progress before giving up"""
+    attempts_to_connect: int = 3
+    """the same while no connection has been made at all"""
+    first_delay: float = 1.0
+    """doubled at each further try"""
+    max_delay: float = 30.0
+    max_retry_after: float = 120.0
+    """a server that asks for a longer pause is not waited for"""
+    connect_timeout: float = 10.0
+    read_timeout: float = 30.0
+    """longest silence inside a body"""
+    slow_window: float = 60.0
+    slow_rate: float = 1000.0
+    """bytes per second; a body that is slower than this over a whole window counts as stalled"""
+
+
+class Cancelled(Exception):
+    """This transfer was told to stop."""
+
+
+class Cancel:
+    """Stops transfers that run in other threads, also those that wait for a silent server."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+
+    def now(self) -> None:
+        with self._lock:
+            self._event.set()
+            for connection in self._sockets:
+                # SSLSocket.shutdown would drop the TLS state under the thread that reads from it.
+                try:
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+                except OSError:
+                    continue  # already closed
+
+    def check(self) -> None:
+        if self._event.is_set():
+            raise Cancelled
+
+    def sleep(self, seconds: float) -> None:
+        if self._event.wait(seconds):
+            raise Cancelled
+
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """For a request's "trace" extension: notes each connection as it is made, and again as it turns to TLS."""
+        if event.endswith(CONNECTED):
+            connection = info["return_value"].get_extra_info("socket")
+            with self._lock:
+                self._sockets.add(connection)
+            self.check()
+
+
+def new_client(patience: Patience, connections: int) -> httpx.Client:
+    """An HTTP client that follows redirects and the proxy variables of the environment.
+
+    A loopback address is never sent to a proxy: it would be the proxy's own loopback.
+
+    Raises:
+        DownloadError: a proxy variable names something that cannot be used.
+    """
+    import httpx
+
+    from graphprep import __version__
+
+    try:
+        return httpx.Client(
+            follow_redirects=True,
+            max_redirects=10,
+            timeout=httpx.Timeout(patience.read_timeout, connect=patience.connect_timeout, pool=None),
+            limits=httpx.Limits(max_connections=connections),
+            mounts={f"all://{'[::1]' if host == '::1' else host}": None for host in LOOPBACK},
+            # Bytes as they lie on the server: a length can be compared and a range resumed.
+            headers={"User-Agent": f"graphprep/{__version__}", "Accept-Encoding": "identity"},
+        )
+    except (ImportError, ValueError) as problem:
+        raise DownloadError(f"the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY cannot be used: {problem}") from problem

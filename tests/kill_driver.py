@@ -1,0 +1,157 @@
+"""Run a stage again and again, kill -9 at a chosen moment each time, and look at what is left.
+
+`python -m tests.kill_driver STAGE SEED TRIALS FOLDER`. An audit hook counts every file that is opened for writing, every
+rename, every new folder and every removal, and kills the process just before the n-th of them; half of the trials kill
+from outside after a random time instead, which also hits the middle of a write. Each trial is a fork of this process,
+which has imported everything and started no thread, so that a hundred of them take a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba  # noqa: F401 - imported before the forks
+import sklearn.datasets  # noqa: F401
+import zarr  # noqa: F401
+
+from graphprep import home, progress
+from graphprep.cache.read import PartitionCache
+from graphprep.cache.verify import verify_cache
+from graphprep.partition.request import PartitionRequest
+from graphprep.store import GraphStore
+from pipelines.ingest import fetch_dataset
+from pipelines.partition import plan_partition, run_partition
+
+LABEL = "flat-3"
+WRITING = os.O_WRONLY | os.O_RDWR
+CHANGES = ("os.rename", "os.mkdir", "os.remove", "os.rmdir")
+
+
+def convert() -> None:
+    fetch_dataset("digits", mirror=None)
+
+
+def partition(seed: int = 0, *, replace: bool = False) -> None:
+    plan = plan_partition(
+        "digits", parts=3, topology=None, request=PartitionRequest(method="metis", seed=seed), out=None
+    )
+    run_partition(plan, replace_other=replace)
+
+
+def partition_anew() -> None:
+    partition(seed=1, replace=True)
+
+
+def store_is_whole_or_absent() -> None:
+    path = home.store_path("digits")
+    if path.exists():
+        GraphStore(path).check()
+
+
+def cache_is_whole_or_absent() -> None:
+    store_is_whole_or_absent()
+    path = home.cache_path("digits", LABEL)
+    if path.exists():
+        verify_cache(PartitionCache(path))
+
+
+def store_is_whole() -> None:
+    GraphStore(home.store_path("digits")).check()
+    nothing_is_left_over(home.home() / "stores")
+
+
+def cache_is_whole() -> None:
+    verify_cache(PartitionCache(home.cache_path("digits", LABEL)))
+    nothing_is_left_over(home.cache_path("digits", LABEL).parent)
+
+
+def nothing_is_left_over(folder: Path) -> None:
+    stray = [path.name for path in folder.iterdir() if path.name.startswith((".partial-", ".replaced-"))]
+    assert not stray, stray
+
+
+Stage = tuple[Callable[[], None], Callable[[], None], Callable[[], None], Callable[[], None]]
+STAGES: dict[str, Stage] = {
+    "convert": (lambda: None, convert, store_is_whole_or_absent, store_is_whole),
+    "cache": (convert, partition, cache_is_whole_or_absent, cache_is_whole),
+    "replace": (lambda: (convert(), partition())[0], partition_anew, cache_is_whole_or_absent, cache_is_whole),
+}
+
+
+def in_child(action: Callable[[], None], folder: Path, kill_after: float | None = None) -> int:
+    """Run `action` in a fork; returns its exit status, negative for a signal."""
+    child = os.fork()
+    if child == 0:
+        os.environ["GRAPHPREP_HOME"] = str(folder)
+        progress.configure(quiet=True)
+        try:
+            action()
+        except BaseException as error:  # noqa: BLE001 - the parent must hear of everything
+            print(f"{type(error).__name__}: {error}", flush=True)
+            os._exit(1)
+        os._exit(0)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killed_at(number: int, action: Callable[[], None], root: Path) -> Callable[[], None]:
+    """`action`, killed just before its change number `number` below `root`; without a kill if there are fewer."""
+
+    def run() -> None:
+        seen = 0
+
+        def watch(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal seen
+            changes = event in CHANGES or (event == "open" and arguments[2] & WRITING)
+            if changes and str(root) in str(arguments[0]):
+                seen += 1
+                if seen == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        action()
+        (root / "changes").write_text(str(seen))
+
+    return run
+
+
+def main(stage: str, seed: int, trials: int, folder: Path) -> int:
+    """Returns 0 if no trial left something half-done; prints what went wrong otherwise."""
+    prepare, action, after_kill, after_again = STAGES[stage]
+    random_ = random.Random(seed)
+    prepared = folder / "prepared"
+    prepared.mkdir(parents=True)
+    assert in_child(prepare, prepared) == 0
+    root = Path(shutil.copytree(prepared, folder / "counted"))
+    started = time.monotonic()
+    assert in_child(killed_at(-1, action, root), root) == 0
+    seconds = time.monotonic() - started
+    changes = int((root / "changes").read_text())
+    kills = 0
+    for trial in range(trials):
+        root = Path(shutil.copytree(prepared, folder / f"trial-{trial}"))
+        if trial % 2:
+            status = in_child(action, root, kill_after=random_.uniform(0, seconds))
+        else:
+            status = in_child(killed_at(random_.randint(1, changes), action, root), root)
+        kills += status == -signal.SIGKILL
+        for check in (after_kill, action, after_again):
+            if in_child(check, root) != 0:
+                print(f"stage {stage}, seed {seed}, trial {trial}: {check.__name__} failed in {root}")
+                return 1
+    print(f"{kills} kills in {trials} trials over {changes} changes")
+    return 0 if kills >= trials // 3 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))

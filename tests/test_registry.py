@@ -1,0 +1,174 @@
+"""datasets.yaml: what is in it is right, and what breaks its rules is named with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphprep import registry, sources
+from graphprep.errors import DatasetError, UnknownDatasetError
+from graphprep.graph import Treatment
+from graphprep.registry import DatasetEntry, entry, load_registry
+
+ENTRY = """
+  {name}:
+    title: A graph
+    source: digits
+    licence: MIT
+    citation: none
+    homepage: https://example.org
+    files:
+      - url: https://example.org/a%20b.gz
+        name: ab.gz
+    expected: {{nodes: 3, edges: 2, features: 1, classes: 2, train: 1, val: 1, test: 1}}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "datasets.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_our_own_registry_holds() -> None:
+    """A wrong line in datasets.yaml would break every command."""
+    entries = load_registry()
+    assert {"digits", "cora", "citeseer", "pubmed"} <= set(entries)
+    assert all(name == found.name for name, found in entries.items())
+
+
+@pytest.mark.parametrize("name", load_registry())
+def test_every_file_can_be_verified(name: str) -> None:
+    """A file with neither a checksum nor a check would be taken as it comes."""
+    for file in sources.remote_files(entry(name)):
+        assert file.sha256 is not None or file.check is not None
+
+
+def test_cora_is_pinned(test_data: Path) -> None:
+    """The sizes and checksums in the registry must be those of the original files."""
+    from graphprep.whole_file import verify
+
+    for file in sources.remote_files(entry("cora")):
+        assert file.sha256
+        assert file.bytes
+        verify(test_data / "mirror" / file.url.removeprefix("https://"), file)
+
+
+@pytest.mark.parametrize("name", ["cora", "Cora", " CORA "])
+def test_case_does_not_matter(name: str) -> None:
+    """Papers write Cora."""
+    assert entry(name).name == "cora"
+
+
+def test_underscores_are_hyphens(tmp_path: Path) -> None:
+    """People write ogbn_arxiv, which is how a Python name would have it."""
+    known = load_registry(written(tmp_path, "datasets:" + ENTRY.format(name="ogbn-arxiv")))
+    assert entry("OGBN_Arxiv", known).name == "ogbn-arxiv"
+
+
+def test_unknown_name() -> None:
+    """A slip of the pen gets the nearest names and the command that lists them all."""
+    with pytest.raises(UnknownDatasetError) as caught:
+        entry("corra")
+    assert "did you mean cora?" in str(caught.value)
+    assert "graphprep list" in str(caught.value)
+    assert isinstance(caught.value, KeyError)
+    with pytest.raises(UnknownDatasetError, match="graphprep list"):
+        entry("nothing like it")
+
+
+def test_values(tmp_path: Path) -> None:
+    """Defaults: the treatment keeps edges as they are, a file without a size makes the whole size unknown."""
+    found = load_registry(written(tmp_path, "datasets:" + ENTRY.format(name="one")))["one"]
+    assert found.edge_treatment == Treatment()
+    assert found.num_bytes is None
+    assert found.split is None
+    assert [file.file_name for file in found.files] == ["ab.gz"]
+    assert entry("cora").num_bytes == 572_444
+    assert entry("digits").num_bytes == 0
+    assert entry("cora").files[0].file_name == "ind.cora.x"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("licence: MIT", "license: MIT", 5, "did you mean 'licence'"),
+        ("source: digits", "source: digit", 4, "did you mean 'digits'"),
+        ("nodes: 3", "nodes: 0", 11, "greater than 0"),
+        ("edges: 2", "edges: 2.5", 11, "integer"),
+        ("name: ab.gz", "name: ../ab.gz", 10, "no plain file name"),
+        ("        name: ab.gz\n", "", 9, "no plain file name"),
+        ("name: ab.gz", "sha256: 12ab", 10, "pattern"),
+        ("https://example.org/a%20b.gz", "ftp://example.org/ab", 9, "begins with one of"),
+        ("    licence: MIT\n", "", 2, "licence"),
+        ("  one:", "  One_:", 2, "lower case"),
+        ("    expected:", "    treatment: {duplicates: twice}\n    expected:", 11, "'keep', 'sum' or 'drop'"),
+        (
+            "        name: ab.gz\n",
+            "        name: ab.gz\n      - {url: https://x.org/c, name: ab.gz}\n",
+            11,
+            "a second file",
+        ),
+    ],
+)
+def test_broken_rules(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
+    """Each rule's error names the line and what is wrong."""
+    text = "datasets:" + ENTRY.format(name="one")
+    assert old in text
+    path = written(tmp_path, text.replace(old, new, 1))
+    with pytest.raises(DatasetError, match=words) as caught:
+        load_registry(path)
+    assert f"{path}, line {line}:" in str(caught.value)
+
+
+def test_unreadable_registry(tmp_path: Path) -> None:
+    """A registry that is not there, or is no text, is one sentence."""
+    with pytest.raises(DatasetError, match="cannot be read"):
+        load_registry(tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        load_registry(tmp_path / "binary.yaml")
+
+
+def test_the_wheel_s_registry_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed, the file lies in the package; a datasets.yaml that lies above it there is someone else's."""
+    package = tmp_path / "graphprep"
+    package.mkdir()
+    monkeypatch.setattr(registry, "__file__", str(package / "registry.py"))
+    with pytest.raises(DatasetError, match="installation is incomplete"):
+        registry.registry_path()
+    (tmp_path / "datasets.yaml").touch()
+    assert registry.registry_path() == tmp_path / "datasets.yaml"
+    (package / "datasets.yaml").touch()
+    assert registry.registry_path() == package / "datasets.yaml"
+
+
+def test_expected_counts() -> None:
+    """A conversion that lost an edge must not become a store."""
+    expected = entry("cora").expected
+    expected.check(expected.model_dump(), dataset="cora")
+    expected.check({"nodes": 2708}, dataset="cora")
+    with pytest.raises(DatasetError, match="2,707 nodes instead of 2,708, 10,555 edges instead of 10,556"):
+        expected.check({"nodes": 2707, "edges": 10555, "classes": 7}, dataset="cora")
+
+
+def test_options_are_the_readers_to_check(tmp_path: Path) -> None:
+    """An option that a reader does not have must not be ignored."""
+    base = load_registry(written(tmp_path, "datasets:" + ENTRY.format(name="one")))["one"]
+
+    def reading(options: dict[str, object]) -> None:
+        sources.read(tmp_path, DatasetEntry.model_validate({**base.model_dump(), "options": options}))
+
+    with pytest.raises(DatasetError, match="did you mean 'neighbours'"):
+        reading({"neighbors": 3})
+    with pytest.raises(DatasetError, match="'neighbours' of digits is wrong"):
+        reading({"neighbours": "many"})
+    with pytest.raises(DatasetError, match="only 1797 images"):
+        reading({"neighbours": 5000})
+
+
+def test_unknown_reader() -> None:
+    """A reader's name must not import whatever module has it."""
+    with pytest.raises(DatasetError, match="no reader is called 'os'"):
+        sources.reader("os")
