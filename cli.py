@@ -78,6 +78,7 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=1, allow_nan=False))
 
 
+PATH = click.Path(path_type=Path)
 as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")
 
 
@@ -130,41 +131,44 @@ def fetch(name: str, mirror: str | None, json_output: bool) -> None:
 
 
 @main.command("import")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--name", required=True, help="What to call the dataset.")
 @click.option("--undirected", is_flag=True, help="Add the reverse of every edge that has none.")
 @click.option("--duplicates", type=click.Choice(["keep", "sum", "drop"]), default="keep", show_default=True)
 @click.option("--self-loops", type=click.Choice(["keep", "drop", "add"]), default="keep", show_default=True)
 @click.option("--weights", is_flag=True, help="The third column holds edge weights.")
 @click.option("--num-nodes", type=click.IntRange(min=1), help="Ids are row numbers below this count.")
+@click.option("--features", type=PATH, help="Node features, one row a node: npy, npz, csv, parquet.")
+@click.option("--labels", type=PATH, help="One class a node, -1 for none: npy, csv, txt.")
+@click.option("--train", type=PATH, help="Training nodes: a mask or row numbers, npy.")
+@click.option("--val", type=PATH, help="Validation nodes, likewise.")
+@click.option("--test", type=PATH, help="Test nodes, likewise.")
 @click.option(
-    "--features", type=click.Path(path_type=Path), help="Node features, one row a node: npy, npz, csv, parquet."
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the split drawn without masks."
 )
-@click.option("--labels", type=click.Path(path_type=Path), help="One class a node, -1 for none: npy, csv, txt.")
-@click.option("--train", type=click.Path(path_type=Path), help="Training nodes: a mask or row numbers, npy.")
-@click.option("--val", type=click.Path(path_type=Path), help="Validation nodes, likewise.")
-@click.option("--test", type=click.Path(path_type=Path), help="Test nodes, likewise.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="The store itself; by default stores/NAME.zarr in GRAPHPREP_HOME."
-)
+@click.option("--out", type=PATH, help="The store itself; by default stores/NAME.zarr in GRAPHPREP_HOME.")
 @click.option("--replace", is_flag=True, help="Replace a store of this name that was made from something else.")
 @as_json
 @common
-def import_files(json_output: bool, **options: Any) -> None:
-    """Convert your own edge list at PATH (SNAP text, csv, tsv; .gz too) to a graph store.
+def import_files(
+    paths: tuple[Path, ...], name: str, out: Path | None, replace: bool, json_output: bool, **options: Any
+) -> None:
+    """Convert your own edge list (SNAP text, csv, tsv; .gz too) to a graph store.
 
     Each line is one edge: source, destination, and a weight with --weights. Ids with gaps are renumbered in ascending
     order and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are row
-    numbers.
+    numbers. Labels without --train, --val and --test get a seeded split: 20 and 30 nodes a class, the rest for testing.
 
     \b
     Examples:
       graphprep import ego-twitter.txt.gz --name ego-twitter --undirected
       graphprep import edges.csv --name mine --features x.npy --labels y.npy
     """
+    from graphprep.sources.edge_list import EdgeListOptions
     from pipelines.ingest import import_edge_list
 
-    print_store_outcome(import_edge_list(**options), json_output)
+    outcome = import_edge_list(EdgeListOptions(edges=paths, **options), name=name, out=out, replace=replace)
+    print_store_outcome(outcome, json_output)
 
 
 def print_store_outcome(outcome: Any, json_output: bool) -> None:

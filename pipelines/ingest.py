@@ -96,7 +96,7 @@ def fetch_dataset(name: str, *, mirror: str | None) -> StoreOutcome:
     return StoreOutcome(store=store, reused=False)
 
 
-def import_edge_list(*, options: EdgeListOptions, name: str, out: Path | None, replace: bool) -> StoreOutcome:
+def import_edge_list(options: EdgeListOptions, *, name: str, out: Path | None, replace: bool) -> StoreOutcome:
     """Convert a user's own edge list to a store.
 
     Args:

@@ -1,9 +1,9 @@
 """Run a stage again and again, kill -9 at a chosen moment each time, and look at what is left.
 
-`python -m tests.kill_driver STAGE SEED TRIALS FOLDER`. An audit hook counts every file that is opened for writing, every
-rename, every new folder and every removal, and kills the process just before the n-th of them; half of the trials kill
-from outside after a random time instead, which also hits the middle of a write. Each trial is a fork of this process,
-which has imported everything and started no thread, so that a hundred of them take a minute.
+`python -m tests.kill_driver STAGE SEED TRIALS FOLDER`. An audit hook counts every file that is opened for writing,
+every rename, every new folder and every removal, and kills the process just before the n-th of them; half of the
+trials kill from outside after a random time instead, which also hits the middle of a write. Each trial is a fork of
+this process, which has imported everything and started no thread, so that a hundred of them take minutes.
 """
 
 from __future__ import annotations

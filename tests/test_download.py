@@ -182,9 +182,7 @@ def test_space_is_checked_before_anything_is_asked_for(
     download(files, tmp_path, patience=QUICK)
 
 
-def test_space_for_a_file_of_unknown_size(
-    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_space_for_a_file_of_unknown_size(server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the registry has no size, the server's Content-Length must be compared before the body comes."""
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Space(2000, 1000, 1000))
     with pytest.raises(DownloadError, match=r"a needs 2\.0 kB more"):
