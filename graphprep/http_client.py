@@ -88,7 +88,7 @@ def new_client(patience: Patience, connections: int) -> httpx.Client:
     A loopback address is never sent to a proxy: it would be the proxy's own loopback.
 
     Raises:
-        DownloadError: a proxy variable names something that cannot be used.
+        DownloadError: a variable for a proxy or for certificates names something that cannot be used.
     """
     import httpx
 
@@ -104,5 +104,7 @@ def new_client(patience: Patience, connections: int) -> httpx.Client:
             # Bytes as they lie on the server: a length can be compared and a range resumed.
             headers={"User-Agent": f"graphprep/{__version__}", "Accept-Encoding": "identity"},
         )
+    except OSError as problem:  # ssl's errors are OSErrors
+        raise DownloadError(f"the certificates in SSL_CERT_FILE or SSL_CERT_DIR cannot be read: {problem}") from problem
     except (ImportError, ValueError) as problem:
         raise DownloadError(f"the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY cannot be used: {problem}") from problem

@@ -78,8 +78,7 @@ def of_connection(url: str, problem: httpx.TransportError, patience: Patience) -
         return TryAgain(f"the proxy refused ({problem})", connected=False)
     lookup = next((cause for cause in causes if isinstance(cause, socket.gaierror)), None)
     if lookup is not None:
-        words = f"there is no network, or no host called {host} ({lookup.strerror}); --mirror reads from a folder"
-        return TryAgain(words, connected=False)
+        return TryAgain(f"there is no network, or no host called {host} ({lookup.strerror})", connected=False)
     if isinstance(problem, httpx.ConnectTimeout):
         return TryAgain(f"no connection to {host} within {patience.connect_timeout:g} s", connected=False)
     if isinstance(problem, httpx.ConnectError):

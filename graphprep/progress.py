@@ -50,13 +50,18 @@ class _Lines:
     def __init__(self, name: str, total: float | None, unit: str) -> None:
         self.name, self.total, self.unit = name, total, unit
         self.done = 0.0
-        self.last_line = time.monotonic()
+        self.started = self.last_line = time.monotonic()
 
     def advance(self, amount: float = 1) -> None:
         self.done += amount
         if time.monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
-            say(f"{self.name}: {_amount(self.done, self.total, self.unit)}")
+            say(f"{self.name}: {self._state()}")
+
+    def _state(self) -> str:
+        if self.done or self.total:
+            return _amount(self.done, self.total, self.unit)
+        return f"still running, {time.monotonic() - self.started:.0f} s"
 
 
 @contextmanager
@@ -74,11 +79,10 @@ def task(name: str, *, total: float | None = None, unit: str = "") -> Iterator[T
         with _bar(name, total, unit) as bar:
             yield bar
     else:
-        started = time.monotonic()
         lines = _Lines(name, total, unit)
         yield lines
         amount = f", {_amount(lines.done, None, unit)}" if lines.done else ""
-        say(f"{name}: done in {time.monotonic() - started:.1f} s{amount}")
+        say(f"{name}: done in {time.monotonic() - lines.started:.1f} s{amount}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from graphprep.download import download, origin
+from graphprep.download import download
 from graphprep.errors import DatasetError, DownloadError, UsageError
 from graphprep.http_client import Patience
 from graphprep.whole_file import RemoteFile
@@ -255,28 +255,3 @@ def test_file_url_of_an_entry(tmp_path: Path) -> None:
     (tmp_path / "a b").write_bytes(b"data")
     (found,) = download([RemoteFile(url=(tmp_path / "a b").as_uri(), name="x")], tmp_path / "to")
     assert found.path.read_bytes() == b"data"
-
-
-def test_origin() -> None:
-    """The mapping to a mirror is a promise to those who build one."""
-    assert origin("https://h:81/a/b?c=d", "http://m/x/") == "http://m/x/h:81/a/b?c=d"
-    assert origin("https://me:pw@h/a%20b", "/m") == Path("/m/h/a b")
-    assert origin("https://h/a", None) == "https://h/a"
-    assert origin("file:///a%20b", None) == Path("/a b")
-    assert origin("https://h/a", "~/m") == Path.home() / "m" / "h" / "a"
-
-
-@pytest.mark.parametrize(
-    ("url", "mirror", "words"),
-    [
-        ("https://h/a", "s3://bucket", "not s3://bucket"),
-        ("https://h/../../etc/passwd", "/m", r"'\.\.'"),
-        ("https://h/%2e%2e/%2e%2e/etc/passwd", "/m", r"'\.\.'"),
-        ("file://host/a", None, "names a host"),
-        ("file:///a", "/m", "does not apply"),
-    ],
-)
-def test_origin_refuses(url: str, mirror: str | None, words: str) -> None:
-    """A mirror of an unknown kind, or a URL that climbs out of it, must be an error before anything starts."""
-    with pytest.raises(UsageError, match=words):
-        origin(url, mirror)

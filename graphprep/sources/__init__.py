@@ -1,0 +1,69 @@
+"""Readers: the files of one kind of source -> a RawGraph. One reader a file, loaded when it is needed.
+
+A reader is a module with the two functions of `Source`. To add one, write the module and name it in `READERS`; the
+contract tests then run on it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from graphprep.errors import DatasetError
+from graphprep.graph import RawGraph
+from graphprep.whole_file import FileCheck, RemoteFile
+
+if TYPE_CHECKING:
+    from graphprep.registry import DatasetEntry
+
+READERS = ("digits", "edge_list", "planetoid")
+"""Modules of this package, by the name that `source` has in the registry."""
+
+
+class Source(Protocol):
+    """What a reader module offers."""
+
+    def file_check(self, entry: DatasetEntry, name: str) -> FileCheck | None:
+        """A function that reads the file of `entry` called `name` to its end; it raises DatasetError, as the end of a
+        sentence, if the file is not whole."""
+        ...
+
+    def read(self, folder: Path, entry: DatasetEntry) -> RawGraph:
+        """The graph of `entry`, whose files lie verified in `folder`.
+
+        Raises:
+            DatasetError: a file is not what it should be, or the files contradict each other.
+        """
+        ...
+
+
+def reader(name: str) -> Source:
+    """The reader called `name`.
+
+    Raises:
+        DatasetError: there is none.
+    """
+    if name not in READERS:
+        raise DatasetError(f"no reader is called {name!r}; there are {', '.join(READERS)}")
+    return cast(Source, importlib.import_module(f"graphprep.sources.{name}"))
+
+
+def remote_files(entry: DatasetEntry) -> tuple[RemoteFile, ...]:
+    """The files of `entry` for `graphprep.download.download`, each with its reader's check."""
+    source = reader(entry.source)
+    return tuple(
+        RemoteFile(
+            url=file.url,
+            name=file.file_name,
+            bytes=file.bytes,
+            sha256=file.sha256,
+            check=source.file_check(entry, file.file_name),
+        )
+        for file in entry.files
+    )
+
+
+def read(folder: Path, entry: DatasetEntry) -> RawGraph:
+    """The graph of `entry` from its files in `folder`, by the reader that the entry names."""
+    return reader(entry.source).read(folder, entry)

@@ -1,0 +1,76 @@
+"""Which ids occur in a stream, and their row numbers.
+
+Ids below 2^28 are flags in an array that grows to the largest of them, one byte each, so that a billion edges cost a
+billion writes and no sort. Larger ones, which only hashes and packed keys reach, are kept as sorted arrays.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int64]
+FLAGGED_IDS = 1 << 28
+MERGE_AT = 1 << 20
+"""so many larger ids may pile up, beside twice as many as are distinct, before they are merged"""
+TABLE_RATIO = 4
+"""rows are looked up in a table while it has at most so many entries a node, else by bisection"""
+
+
+class DistinctIds:
+    """A growing set of ids."""
+
+    def __init__(self) -> None:
+        self.flags = np.zeros(1 << 16, np.bool_)
+        self.large: list[Ids] = []
+        self.merged = 0
+
+    def add(self, ids: Ids) -> None:
+        """Take in `ids`, int64 [any], at least one, none negative."""
+        highest = int(ids.max())
+        if highest >= FLAGGED_IDS:
+            self._add_large(_ascending_set(ids[ids >= FLAGGED_IDS]))
+            ids = ids[ids < FLAGGED_IDS]
+            highest = int(ids.max()) if len(ids) else -1
+        if highest >= len(self.flags):
+            grown = np.zeros(min(max(2 * len(self.flags), highest + 1), FLAGGED_IDS), np.bool_)
+            grown[: len(self.flags)] = self.flags
+            self.flags = grown
+        self.flags[ids] = True
+
+    def _add_large(self, ids: Ids) -> None:
+        self.large.append(ids)
+        if sum(map(len, self.large)) > 2 * self.merged + MERGE_AT:
+            self.large = [_ascending_set(np.concatenate(self.large))]
+            self.merged = len(self.large[0])
+
+    def ascending(self) -> Ids:
+        """All of them, int64, each once."""
+        small = np.flatnonzero(self.flags).astype(np.int64)
+        return np.concatenate([small, _ascending_set(np.concatenate(self.large))]) if self.large else small
+
+
+def _ascending_set(ids: Ids) -> Ids:
+    """`np.unique`, by sorting: NumPy's own hashes first, which takes ten times as long on ids that mostly differ."""
+    ordered = np.sort(ids)
+    new = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new]
+
+
+class Renumbering:
+    """From ids to row numbers 0 .. N-1, in ascending order of the ids."""
+
+    def __init__(self, original: Ids) -> None:
+        """`original`: the ids, int64 [N], ascending."""
+        self.original = original
+        self.table: Ids | None = None
+        if int(original[-1]) < TABLE_RATIO * len(original):
+            self.table = np.zeros(int(original[-1]) + 1, np.int64)
+            self.table[original] = np.arange(len(original))
+
+    def rows(self, ids: Ids) -> Ids:
+        """The row of each id, which must be one of `original`."""
+        if self.table is not None:
+            return self.table[ids]
+        return np.searchsorted(self.original, ids).astype(np.int64, copy=False)

@@ -1,0 +1,175 @@
+"""Python 2 pickles of arrays, sparse matrices and adjacency lists, read without running anything that they name.
+
+A pickle is a program: it names functions and calls them. Here only nine names resolve, and all but `list` and
+`defaultdict` resolve to the inert stand-ins below, which keep what they are called with. NumPy's and SciPy's own
+classes never see the file: their state setters trust it (a doctored dtype or a matrix with indices out of range reads
+memory that is not its own). Arrays are then built from the kept bytes, after their sizes have been compared.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.errors import DatasetError
+
+PLAIN_DTYPE = re.compile(r"[biuf][1248]")
+"""numbers and truth values; no objects, no strings, no records"""
+
+
+class PickledDtype:
+    """Stands for numpy.dtype."""
+
+    def __init__(self, code: object = None, *_: object) -> None:
+        self.code, self.byte_order = code, "="
+
+    def __setstate__(self, state: object) -> None:
+        if isinstance(state, tuple) and len(state) > 1 and state[1] in ("<", ">", "|", "="):
+            self.byte_order = state[1]
+        else:
+            raise DatasetError("it holds a dtype with a state that NumPy does not write")
+
+    def plain(self) -> np.dtype[Any]:
+        if not isinstance(self.code, str) or not PLAIN_DTYPE.fullmatch(self.code):
+            raise DatasetError(f"it holds an array of dtype {self.code!r}, not of numbers")
+        try:
+            return np.dtype(self.byte_order + self.code)
+        except TypeError as problem:  # f1, b8
+            raise DatasetError(f"it holds an array of dtype {self.code!r}, which does not exist") from problem
+
+
+class PickledArray:
+    """Stands for numpy.ndarray."""
+
+    def __init__(self, *_: object) -> None:
+        self.state: object = None
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+    def plain(self) -> NDArray[Any]:
+        """The array, with its bytes in this machine's order."""
+        match self.state:
+            case (_, tuple(shape), PickledDtype() as dtype, fortran, (bytes() | str()) as raw):
+                data = raw.encode("latin1") if isinstance(raw, str) else raw
+            case _:
+                raise DatasetError("it holds an array in a form that NumPy does not write")
+        kind = dtype.plain()
+        if not all(isinstance(size, int) and size >= 0 for size in shape) or len(shape) > 2:
+            raise DatasetError(f"it holds an array of the shape {shape}")
+        if math.prod(shape) * kind.itemsize != len(data):
+            raise DatasetError(f"it holds {len(data):,} bytes for an array of shape {shape} and dtype {kind}")
+        array = np.frombuffer(data, kind).reshape(shape, order="F" if fortran else "C")
+        return array.astype(kind.newbyteorder("="))
+
+
+class PickledCsr:
+    """Stands for scipy.sparse.csr_matrix."""
+
+    def __init__(self, *_: object) -> None:
+        self.state: object = None
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+    def dense(self) -> NDArray[np.float32]:
+        """The whole matrix, float32 [rows, columns]; entries given twice are added, as SciPy does.
+
+        Raises:
+            DatasetError: the three arrays do not make a matrix of the stated shape, or a value is not finite.
+        """
+        if not isinstance(self.state, dict):
+            raise DatasetError("it holds a sparse matrix in a form that SciPy does not write")
+        indptr, indices, data = (self._array(name) for name in ("indptr", "indices", "data"))
+        shape = self.state.get("_shape")
+        match shape:
+            case (int(rows), int(columns)) if rows >= 0 and columns >= 0:
+                pass
+            case _:
+                raise DatasetError(f"it holds a sparse matrix of the shape {shape}")
+        if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
+            raise DatasetError("it holds a sparse matrix whose indices are not integers or whose values are no numbers")
+        if len(indptr) != rows + 1 or indptr[0] != 0 or (np.diff(indptr.astype(np.int64)) < 0).any():
+            raise DatasetError(f"it holds a sparse matrix whose row pointers do not fit {rows:,} rows")
+        if int(indptr[-1]) != len(indices) or len(indices) != len(data):
+            raise DatasetError(
+                f"it holds a sparse matrix with {len(indices):,} indices and {len(data):,} values where its rows "
+                f"need {int(indptr[-1]):,}"
+            )
+        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < columns:
+            raise DatasetError(f"it holds a sparse matrix with a column outside 0 .. {columns - 1:,}")
+        if not np.isfinite(data).all():
+            raise DatasetError("it holds a sparse matrix with values that are not finite")
+        try:
+            dense = np.zeros((rows, columns), np.float32)
+        except (MemoryError, ValueError) as problem:
+            raise DatasetError(f"it holds a matrix of {rows:,} x {columns:,}, too large for memory") from problem
+        np.add.at(dense, (np.repeat(np.arange(rows), np.diff(indptr)), indices), data.astype(np.float32))
+        return dense
+
+    def _array(self, name: str) -> NDArray[Any]:
+        found = self.state.get(name) if isinstance(self.state, dict) else None
+        array = found.plain() if isinstance(found, PickledArray) else None
+        if array is None or array.ndim != 1:
+            raise DatasetError(f"it holds a sparse matrix without the array {name!r}")
+        return array
+
+
+def _reconstruct(*_: object) -> PickledArray:
+    return PickledArray()
+
+
+ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy", "dtype"): PickledDtype,
+    ("numpy", "ndarray"): PickledArray,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("scipy.sparse.csr", "csr_matrix"): PickledCsr,
+    ("scipy.sparse._csr", "csr_matrix"): PickledCsr,
+    ("collections", "defaultdict"): collections.defaultdict,
+    ("__builtin__", "list"): list,
+    ("builtins", "list"): list,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        try:
+            return ALLOWED[module_name, global_name]
+        except KeyError:
+            raise DatasetError(
+                f"it asks for {module_name}.{global_name}, which data has no need of; do not open it with `pickle`"
+            ) from None
+
+
+def load(path: Path) -> object:
+    """The one value in the pickle at `path`: a number, text, list or mapping, an array, or a PickledCsr.
+
+    Raises:
+        DatasetError: a name outside `ALLOWED`, a pickle that is cut short or damaged, bytes after its end. The
+            message is the end of a sentence that begins with the file.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        try:
+            value = _Unpickler(stream, encoding="latin1").load()
+        except DatasetError:
+            raise
+        except EOFError as problem:
+            raise DatasetError("it is cut short") from problem
+        except MemoryError as problem:
+            raise DatasetError("it is a damaged pickle (it asks for more memory than there is)") from problem
+        except Exception as problem:  # the pickle module lets out whatever the damaged program runs into
+            cut = "truncated" in str(problem) or "ran out of input" in str(problem).lower()
+            words = "it is cut short" if cut else f"it is a damaged pickle, or none ({problem})"
+            raise DatasetError(words) from problem
+        if stream.read(1):
+            raise DatasetError("it has more bytes after the end of its pickle")
+    return value.plain() if isinstance(value, PickledArray) else value

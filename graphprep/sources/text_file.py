@@ -1,0 +1,101 @@
+"""Text, or gzip of text, in blocks of whole lines.
+
+Files that are something else are told by their first bytes and named: a Git-LFS pointer, an HTML page, another kind of
+archive, a binary format. A gzip stream is read to its end, so a cut or damaged one is found.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from graphprep.errors import DatasetError
+from graphprep.whole_file import HEAD_BYTES, substitute
+
+BLOCK_BYTES = 4 << 20
+"""small enough for the last-level cache, large enough that a block's overhead is not seen"""
+LONGEST_LINE = 64 << 20
+UTF8_MARK = b"\xef\xbb\xbf"
+GZIP_MAGIC = b"\x1f\x8b"
+OTHER_KINDS = (
+    (b"PK\x03\x04", "a zip archive"),
+    (b"BZh", "a bzip2 file"),
+    (b"\xfd7zXZ", "an xz file"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file"),
+    (b"\x93NUMPY", "a NumPy array"),
+    (b"PAR1", "a Parquet file"),
+    (b"\xff\xfe", "UTF-16 text"),
+    (b"\xfe\xff", "UTF-16 text"),
+    (b"%%MatrixMarket", "a MatrixMarket file"),
+)
+
+
+def line_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Runs of whole lines, each with the number of its first line (from 1). Line ends are as in the file.
+
+    Raises:
+        DatasetError: the file cannot be read, is empty, of another kind, cut short or damaged; a line is endless.
+    """
+    line, rest, first = 1, b"", True
+    with _opened(path) as stream:
+        while piece := stream.read(BLOCK_BYTES):
+            if first:
+                _require_text(path, piece[:HEAD_BYTES])
+                piece, first = piece.removeprefix(UTF8_MARK), False
+            cut = piece.rfind(b"\n") + 1 or piece.rfind(b"\r", 0, -1) + 1
+            if not cut:
+                rest += piece
+                if len(rest) > LONGEST_LINE:
+                    raise DatasetError(f"{path}, line {line}: no line ends within {LONGEST_LINE:,} bytes")
+                continue
+            block, rest = rest + piece[:cut], piece[cut:]
+            yield line, block
+            line += _count_lines(block)
+    if first:
+        raise DatasetError(f"{path} cannot be used: it is empty")
+    if rest:
+        yield line, rest
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked if it is gzip; all that goes wrong with them is a DatasetError."""
+    try:
+        with path.open("rb") as head_stream:
+            head = head_stream.read(HEAD_BYTES)
+        packed = head.startswith(GZIP_MAGIC)
+        if not packed:
+            _require_text(path, head)
+        if path.suffix == ".gz" and not packed:
+            raise DatasetError(
+                f"{path} is named .gz but is not gzip; fetch it again, or take .gz off if it is plain text"
+            )
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            yield cast(BinaryIO, stream)
+    except EOFError as problem:
+        raise DatasetError(f"{path} is cut short: its gzip stream has no end; fetch it again") from problem
+    except (gzip.BadGzipFile, zlib.error) as problem:
+        raise DatasetError(f"{path} is damaged ({problem}); fetch it again") from problem
+    except DatasetError:
+        raise
+    except OSError as problem:
+        reason = os.strerror(problem.errno) if problem.errno else str(problem)
+        raise DatasetError(f"{path} cannot be read ({reason})") from problem
+
+
+def _require_text(path: Path, head: bytes) -> None:
+    if reason := substitute(head):
+        raise DatasetError(f"{path} cannot be used: {reason}")
+    for magic, kind in OTHER_KINDS:
+        if head.startswith(magic):
+            raise DatasetError(f"{path} is {kind}, not text with one entry a line; convert it first")
+
+
+def _count_lines(text: bytes) -> int:
+    lines = text.count(b"\n")
+    return lines + text.count(b"\r") - text.count(b"\r\n") if b"\r" in text else lines

@@ -1,0 +1,35 @@
+"""Where files come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphprep.errors import UsageError
+from graphprep.mirror import origin
+
+
+def test_origin() -> None:
+    """The mapping to a mirror is a promise to those who build one."""
+    assert origin("https://h:81/a/b?c=d", "http://m/x/") == "http://m/x/h:81/a/b?c=d"
+    assert origin("https://me:pw@h/a%20b", "/m") == Path("/m/h/a b")
+    assert origin("https://h/a", None) == "https://h/a"
+    assert origin("file:///a%20b", None) == Path("/a b")
+    assert origin("https://h/a", "~/m") == Path.home() / "m" / "h" / "a"
+
+
+@pytest.mark.parametrize(
+    ("url", "mirror", "words"),
+    [
+        ("https://h/a", "s3://bucket", "not s3://bucket"),
+        ("https://h/../../etc/passwd", "/m", r"'\.\.'"),
+        ("https://h/%2e%2e/%2e%2e/etc/passwd", "/m", r"'\.\.'"),
+        ("file://host/a", None, "names a host"),
+        ("file:///a", "/m", "does not apply"),
+    ],
+)
+def test_origin_refuses(url: str, mirror: str | None, words: str) -> None:
+    """A mirror of an unknown kind, or a URL that climbs out of it, must be an error before anything starts."""
+    with pytest.raises(UsageError, match=words):
+        origin(url, mirror)

@@ -1,0 +1,72 @@
+"""Whole or not there."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from graphprep import publish
+from tests.test_cli import CLI
+
+
+def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
+    """Guards against a report or an assignment that is overwritten by half of its successor."""
+    target = tmp_path / "file"
+    target.write_bytes(b"old")
+
+    def write_half() -> None:
+        with publish.published_file(target) as file:
+            file.write(b"half of the n")
+            raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError):
+        write_half()
+    assert target.read_bytes() == b"old"
+    with publish.published_file(target) as file:
+        file.write(b"new")
+    assert target.read_bytes() == b"new"
+
+
+def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+    """Guards against files of the old folder that survive in the new one, and against leftovers of a killed swap."""
+    target, partial = tmp_path / "cache", tmp_path / ".partial-1"
+    for folder, name in ((target, "old"), (partial, "new"), (tmp_path / ".replaced-cache", "older")):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / name).write_text(name)
+    publish.publish_folder(partial, target)
+    assert [path.name for path in (target / "deep").iterdir()] == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+
+
+def hold(path: Path, seconds: float) -> None:
+    with publish.locked(path, "the test"):
+        time.sleep(seconds)
+
+
+def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
+    """Guards against a lock file that blocks every later run after a kill -9."""
+    context = multiprocessing.get_context("spawn")
+    holder = context.Process(target=hold, args=(tmp_path / "x", 60))
+    holder.start()
+    while not (tmp_path / ".x.lock").exists():
+        time.sleep(0.02)
+    time.sleep(0.2)
+    holder.kill()
+    holder.join()
+    with publish.locked(tmp_path / "x", "the test"):
+        pass
+
+
+def test_several_processes_may_start_at_once(graphprep_home: Path) -> None:
+    """Guards against two runs that write the same store: one does the work, the others wait and find it."""
+    running = [
+        subprocess.Popen([*CLI, "fetch", "digits"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    outputs = [process.communicate(timeout=300) for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0], outputs
+    assert sorted(output.split(":")[0] for output, _ in outputs) == ["up to date", "up to date", "wrote"]
