@@ -79,6 +79,27 @@ def print_json(document: Any) -> None:
 
 
 PATH = click.Path(path_type=Path)
+
+
+def amount_of_memory(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    """--memory in bytes."""
+    from graphprep.memory import parse
+
+    try:
+        return None if text is None else parse(text)
+    except GraphprepError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+memory_option = click.option(
+    "--memory",
+    "memory_limit",
+    metavar="AMOUNT",
+    callback=amount_of_memory,
+    help="Memory that the whole process may use, e.g. 2GB; by default half of what is free. What does not fit goes "
+    "through the disk.",
+)
+anyway_option = click.option("--anyway", is_flag=True, help="Only warn about counts and values that look wrong.")
 as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")
 
 
@@ -114,9 +135,11 @@ def list_datasets(json_output: bool) -> None:
 @main.command()
 @click.argument("name")
 @click.option("--mirror", metavar="URL_OR_FOLDER", help="Take https://HOST/PATH from MIRROR/HOST/PATH instead.")
+@memory_option
+@anyway_option
 @as_json
 @common
-def fetch(name: str, mirror: str | None, json_output: bool) -> None:
+def fetch(name: str, mirror: str | None, memory_limit: int | None, anyway: bool, json_output: bool) -> None:
     """Download dataset NAME, verify it, and convert it to a graph store.
 
     \b
@@ -127,7 +150,8 @@ def fetch(name: str, mirror: str | None, json_output: bool) -> None:
     """
     from pipelines.ingest import fetch_dataset
 
-    print_store_outcome(fetch_dataset(name, mirror=mirror), json_output)
+    outcome = fetch_dataset(name, mirror=mirror, memory_limit=memory_limit, anyway=anyway)
+    print_store_outcome(outcome, json_output)
 
 
 @main.command("import")

@@ -1,15 +1,18 @@
 """Edges in any order become CSR: rows are destinations, columns ascend within a row.
 
-Three passes, each close to memory speed: edges are scattered into buckets of neighbouring destination rows (the
-scatter of a radix sort, one histogram a thread); each bucket, small enough for the cache, is counting-sorted by row;
-each row is sorted by column. Buckets and rows are independent, so the passes run on all threads, and the result does
-not depend on how many there are: edges that are equal in row and column keep the order in which they were given.
+Passes, each close to memory speed: edges are scattered into buckets of neighbouring destination rows (the scatter of a
+radix sort, one histogram a thread); each bucket, small enough for the cache, is counting-sorted by row; each row is
+sorted by column; and where something has to be done about reverses, duplicates or self-loops, each row is treated, once
+to count and once to write. Buckets and rows are independent, so the passes run on all threads, and the result does not
+depend on how many there are: edges that are equal in row and column keep the order in which they were given.
+
+`graphprep.spill` does the same for graphs that do not fit in memory, one range of rows at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numba import get_num_threads
@@ -21,26 +24,75 @@ from graphprep.graph import Csr, EdgeChunk, Treatment
 
 ROW_BITS = 14
 """A bucket holds 2^14 rows: their counters (8 bytes each) stay within a core's L2 cache."""
-
 INT32_LIMIT = 2**31
+_DUPLICATES = {"keep": kernels.KEEP, "drop": kernels.DROP, "sum": kernels.SUM}
+_LOOPS = {"keep": kernels.KEEP, "drop": kernels.DROP, "add": kernels.ADD}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeCounts:
     """What was found among the edges and what was done about it; kept in the store's attributes."""
 
-    given: int
+    given: int = 0
     """edges that the source listed"""
-    reversed_added: int
+    reversed_added: int = 0
     """missing reverse edges added to make the graph undirected"""
-    self_loops_found: int
-    self_loops_dropped: int
-    self_loops_added: int
-    duplicates_found: int
-    """edges equal in source and destination to an earlier one"""
-    duplicates_removed: int
-    edges: int
+    self_loops_found: int = 0
+    self_loops_dropped: int = 0
+    self_loops_added: int = 0
+    duplicates_found: int = 0
+    """edges equal in source and destination to an earlier one, reverses included"""
+    duplicates_removed: int = 0
+    edges: int = 0
     """edges in the result"""
+
+    def __add__(self, other: EdgeCounts) -> EdgeCounts:
+        mine = asdict(self)
+        return EdgeCounts(**{name: mine[name] + count for name, count in asdict(other).items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Edges scattered by bucket or range. Letters: R records (edges, and their reverses if those are wanted)."""
+
+    starts: NDArray[np.int64]
+    """[B + 1]: where each bucket's records begin"""
+    row: NDArray[np.int32]
+    """[R]: row within the bucket"""
+    key: NDArray[np.integer]
+    """[R]: column, or column << 1 | is-reverse"""
+    payload: NDArray[np.integer]
+    """[R]: position of the edge in its input; empty where nobody needs it"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """A treatment in the kernels' own words."""
+
+    undirected: bool
+    duplicates: int
+    """KEEP, DROP or SUM"""
+    loops: int
+    """KEEP, DROP or ADD"""
+    square: bool
+    """whether sources and destinations are the same nodes, without which there are no self-loops"""
+
+    @classmethod
+    def of(cls, treatment: Treatment, *, square: bool, name: str) -> Rules:
+        """Raises:
+        DatasetError: reverses or added self-loops are wanted between nodes of different types.
+        """
+        if not square and (treatment.undirected or treatment.self_loops == "add"):
+            raise DatasetError(
+                f"edges {name} join nodes of different types, so they have no reverses or self-loops to add; "
+                "leave out undirected and self_loops"
+            )
+        return cls(
+            undirected=treatment.undirected,
+            duplicates=_DUPLICATES[treatment.duplicates],
+            loops=_LOOPS[treatment.self_loops],
+            square=square,
+        )
 
 
 def index_dtype(num_sources: int) -> type[np.int32] | type[np.int64]:
@@ -49,86 +101,210 @@ def index_dtype(num_sources: int) -> type[np.int32] | type[np.int64]:
 
 
 def from_edges(
-    chunks: Iterable[EdgeChunk], *, num_rows: int, num_sources: int, treatment: Treatment, name: str
+    chunks: Iterable[EdgeChunk],
+    *,
+    num_rows: int,
+    num_sources: int,
+    treatment: Treatment,
+    name: str,
+    square: bool | None = None,
+    numbered: bool = False,
 ) -> tuple[Csr, EdgeCounts]:
-    """Sort streamed edges into CSR and treat reversals, self-loops and duplicates as asked.
+    """Sort edges in memory into CSR and treat reversals, self-loops and duplicates as asked.
 
     Args:
         chunks: runs of (src int64, dst int64, weight float32 or None); all weighted or none.
         num_rows: destination nodes.
         num_sources: source nodes.
-        treatment: what to do with direction, self-loops and duplicates; all but "keep" need num_rows == num_sources.
+        treatment: what to do with direction, self-loops and duplicates.
         name: of the edge type, for error messages.
+        square: whether sources and destinations are the same nodes; by default whether there are as many.
+        numbered: whether the result says which edge of the input each of its edges is.
 
     Returns:
         The CSR and the counts of what was found and done.
 
     Raises:
-        DatasetError: an id outside 0 .. N-1, or a negative one.
+        DatasetError: an id outside 0 .. N-1, or a treatment that needs sources and destinations of one type.
     """
-    src_E, dst_E, weight_E = _gather(chunks, name)
-    given = len(src_E)
-    _check_range(src_E, num_sources, "source", name)
-    _check_range(dst_E, num_rows, "destination", name)
-    square = num_rows == num_sources
-    loop_E = src_E == dst_E if square else np.zeros(0, np.bool_)
-    loops_found = int(loop_E.sum())
-    dropped = 0
-    if loops_found and treatment.self_loops == "drop":
-        src_E, dst_E = src_E[~loop_E], dst_E[~loop_E]
-        weight_E = None if weight_E is None else weight_E[~loop_E]
-        dropped = loops_found
-    indptr, indices, data = _sorted_csr(src_E, dst_E, weight_E, num_rows, num_sources)
-    del src_E, dst_E, weight_E
-    reversed_added = 0
-    if treatment.undirected:
-        mirrored = transpose(Csr(indptr=indptr, indices=indices, data=data, num_sources=num_sources))
-        before = len(indices)
-        indptr, indices, data = kernels.with_missing_reverses(
-            indptr, indices, data, mirrored.indptr, mirrored.indices, mirrored.data
-        )
-        reversed_added = len(indices) - before
-    duplicates = kernels.count_duplicates(indptr, indices)
-    removed = 0
-    if duplicates and treatment.duplicates != "keep":
-        summed = treatment.duplicates == "sum"
-        if summed and data is None:
-            data = np.ones(len(indices), np.float32)
-        indptr, indices, data = kernels.without_duplicates(indptr, indices, data, summed)
-        removed = duplicates
-    added = 0
-    if treatment.self_loops == "add":
-        before = len(indices)
-        indptr, indices, data = kernels.with_self_loops(indptr, indices, data)
-        added = len(indices) - before
-    counts = EdgeCounts(
-        given=given,
-        reversed_added=reversed_added,
-        self_loops_found=loops_found,
-        self_loops_dropped=dropped,
-        self_loops_added=added,
-        duplicates_found=duplicates,
-        duplicates_removed=removed,
-        edges=len(indices),
+    edges = gather(chunks, name)
+    rules = Rules.of(treatment, square=num_rows == num_sources if square is None else square, name=name)
+    check_ids(edges, num_rows=num_rows, num_sources=num_sources, name=name)
+    records = scatter(
+        edges,
+        num_rows=num_rows,
+        num_sources=num_sources,
+        row_bits=ROW_BITS,
+        undirected=rules.undirected,
+        with_payload=numbered or edges.weight is not None,
     )
-    return Csr(indptr=indptr, indices=indices, data=data, num_sources=num_sources), counts
+    weight = edges.weight
+    del edges
+    return sort_records(
+        records,
+        weight=weight,
+        num_rows=num_rows,
+        num_sources=num_sources,
+        first_row=0,
+        rules=rules,
+        numbered=numbered,
+    )
+
+
+def gather(chunks: Iterable[EdgeChunk], name: str) -> EdgeChunk:
+    """All chunks as one.
+
+    Raises:
+        DatasetError: some have weights and some have none.
+    """
+    parts = list(chunks)
+    if len(parts) == 1:
+        return parts[0]
+    for part in parts:
+        require_same_weights(parts[0].weight is not None, part, name)
+    weights = [part.weight for part in parts if part.weight is not None]
+    empty = np.zeros(0, np.int64)
+    return EdgeChunk(
+        np.concatenate([part.src for part in parts]) if parts else empty,
+        np.concatenate([part.dst for part in parts]) if parts else empty,
+        np.concatenate(weights) if weights else None,
+    )
+
+
+def require_same_weights(weighted: bool, chunk: EdgeChunk, name: str) -> None:
+    """Compare a chunk with the ones before it.
+
+    Raises:
+        DatasetError: only one of them has weights.
+    """
+    if (chunk.weight is not None) != weighted:
+        raise DatasetError(f"edges {name}: some have weights and some have none; give all or none")
+
+
+def check_ids(edges: EdgeChunk, *, num_rows: int, num_sources: int, name: str) -> None:
+    """Compare ids with the counts of their nodes.
+
+    Raises:
+        DatasetError: an id is negative or too large.
+    """
+    low_s, high_s, low_d, high_d, _ = kernels.look(edges.src, edges.dst, get_num_threads())
+    for low, high, count, end in ((low_s, high_s, num_sources, "source"), (low_d, high_d, num_rows, "destination")):
+        if low < 0 or high >= count:
+            bad = low if low < 0 else high
+            raise DatasetError(f"edges {name}: {end} id {bad} is out of range 0 .. {count - 1}; check the node count")
+
+
+def scatter(
+    edges: EdgeChunk, *, num_rows: int, num_sources: int, row_bits: int, undirected: bool, with_payload: bool
+) -> Records:
+    """Edges by bucket of 2^row_bits destination rows, in their order within a bucket; ids must be in range."""
+    threads = get_num_threads()
+    num_records = len(edges.src)
+    if undirected:
+        num_records = 2 * num_records - int(kernels.look(edges.src, edges.dst, threads)[4])
+    row = np.empty(num_records, np.int32)
+    key: NDArray[np.integer] = np.empty(num_records, np.int64 if undirected else index_dtype(num_sources))
+    payload = np.empty(num_records if with_payload else 0, index_dtype(len(edges.src)))
+    num_buckets = bucket_count(num_rows, row_bits)
+    starts = kernels.bucket_edges(edges.src, edges.dst, row_bits, num_buckets, threads, undirected, row, key, payload)
+    return Records(starts=starts, row=row, key=key, payload=payload)
+
+
+def bucket_count(num_rows: int, row_bits: int) -> int:
+    """Buckets of 2^row_bits rows, at least one."""
+    return max(1, (num_rows + (1 << row_bits) - 1) >> row_bits)
+
+
+def sort_records(
+    records: Records,
+    *,
+    weight: NDArray[np.float32] | None,
+    num_rows: int,
+    num_sources: int,
+    first_row: int,
+    rules: Rules,
+    numbered: bool,
+) -> tuple[Csr, EdgeCounts]:
+    """Records in buckets of 2^ROW_BITS rows become a CSR of `num_rows` rows, treated.
+
+    Args:
+        records: what `scatter` gave.
+        weight: float32 by payload, or None where every edge weighs 1.
+        num_rows, num_sources: of the result.
+        first_row: global number of row 0.
+        rules: what to do about reverses, duplicates and self-loops.
+        numbered: whether payloads are wanted as edge numbers.
+    """
+    indptr = np.zeros(num_rows + 1, np.int64)
+    keys, payloads = np.empty_like(records.key), np.empty_like(records.payload)
+    kernels.sort_buckets(records.starts, records.row, records.key, records.payload, ROW_BITS, indptr, keys, payloads)
+    sort_rows(indptr, keys, payloads)
+    base = first_row if rules.square else -1
+    new_indptr = np.empty_like(indptr)
+    owned, reverses, found_loops, found_duplicates = kernels.treat_count(
+        indptr, keys, rules.undirected, base, rules.duplicates, rules.loops, new_indptr
+    )
+    num_edges = int(new_indptr[-1])
+    dropped = int(found_loops) if rules.loops == kernels.DROP else 0
+    removed = int(found_duplicates) if rules.duplicates != kernels.KEEP else 0
+    counts = EdgeCounts(
+        given=int(owned),
+        reversed_added=int(reverses),
+        self_loops_found=int(found_loops),
+        self_loops_dropped=dropped,
+        self_loops_added=num_edges - int(owned + reverses) + dropped + removed,
+        duplicates_found=int(found_duplicates),
+        duplicates_removed=removed,
+        edges=num_edges,
+    )
+    untouched = num_edges == len(keys) and not (rules.undirected or dropped or removed or counts.self_loops_added)
+    if untouched and keys.dtype == index_dtype(num_sources):
+        columns, origins = keys, payloads
+        data = None if weight is None else weight[payloads]
+    else:
+        summed = rules.duplicates == kernels.SUM and removed > 0
+        columns = np.empty(num_edges, index_dtype(num_sources))
+        origins = np.empty(num_edges if numbered else 0, np.int64)
+        data = np.empty(num_edges, np.float32) if summed or weight is not None else None
+        kernels.treat_write(
+            indptr,
+            keys,
+            payloads,
+            _or_empty(weight),
+            rules.undirected,
+            base,
+            rules.duplicates,
+            rules.loops,
+            new_indptr,
+            columns,
+            origins,
+            _or_empty(data),
+        )
+    edge_number = origins.astype(np.int64) if numbered else None
+    matrix = Csr(indptr=new_indptr, indices=columns, data=data, num_sources=num_sources, edge_number=edge_number)
+    return matrix, counts
 
 
 def transpose(csr: Csr) -> Csr:
     """The CSR of the reversed edges; columns ascend again since rows are visited in order. O(E + N)."""
     dtype = index_dtype(csr.num_rows)
     indptr, indices, data = kernels.transpose(
-        csr.indptr, csr.indices, _data_or_empty(csr.data), csr.num_sources, np.zeros(0, dtype)
+        csr.indptr, csr.indices, _or_empty(csr.data), csr.num_sources, np.zeros(0, dtype)
     )
     return Csr(indptr=indptr, indices=indices, data=None if csr.data is None else data, num_sources=csr.num_rows)
 
 
 def is_symmetric(csr: Csr) -> bool:
     """Whether every edge has its reverse, as often as it occurs (weights are not compared)."""
-    if csr.num_rows != csr.num_sources:
-        return False
-    mirrored = transpose(Csr(indptr=csr.indptr, indices=csr.indices, num_sources=csr.num_sources))
-    return np.array_equal(mirrored.indptr, csr.indptr) and np.array_equal(mirrored.indices, csr.indices)
+    return csr.num_rows == csr.num_sources and direction_fingerprint(csr, first_row=0) == 0
+
+
+def direction_fingerprint(csr: Csr, *, first_row: int) -> int:
+    """A number modulo 2^64 that is 0 if every edge has its reverse, and else with a probability of 2^-64.
+
+    Those of row ranges, whose first rows are `first_row`, add up to that of the whole.
+    """
+    return int(kernels.direction_fingerprint(csr.indptr, csr.indices, first_row))
 
 
 def undirected_simple(csr: Csr) -> Csr:
@@ -138,7 +314,7 @@ def undirected_simple(csr: Csr) -> Csr:
         A square CSR whose data is float32: the number of directed edges that stand behind each undirected one
         (2 for an edge given both ways).
     """
-    mirrored = transpose(csr)
+    mirrored = transpose(Csr(indptr=csr.indptr, indices=csr.indices, num_sources=csr.num_sources))
     indptr, indices, data = kernels.merge_rows(csr.indptr, csr.indices, mirrored.indptr, mirrored.indices)
     return Csr(indptr=indptr, indices=indices, data=data, num_sources=csr.num_sources)
 
@@ -168,62 +344,13 @@ def fault(csr: Csr) -> str | None:
     return f"columns of row {row} are out of range 0 .. {csr.num_sources - 1} or do not ascend"
 
 
-def sort_rows(indptr: NDArray[np.integer], indices: NDArray[np.integer], data: NDArray[np.float32] | None) -> None:
-    """Sort each row by column in place, its weights with it; equal columns keep their order."""
-    if data is None:
-        kernels.sort_rows(indptr, indices)
+def sort_rows(indptr: NDArray[np.integer], keys: NDArray[np.integer], payloads: NDArray[np.generic]) -> None:
+    """Sort each row by key in place, its payloads (if there are any) with it; equal keys keep their order."""
+    if len(payloads):
+        kernels.sort_rows_with(indptr, keys, payloads)
     else:
-        kernels.sort_weighted_rows(indptr, indices, data)
+        kernels.sort_rows(indptr, keys)
 
 
-def _gather(
-    chunks: Iterable[EdgeChunk], name: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32] | None]:
-    parts = list(chunks)
-    weighted = [part.weight is not None for part in parts]
-    if any(weighted) and not all(weighted):
-        raise DatasetError(f"edges {name}: some have weights and some have none; give all or none")
-    empty = np.zeros(0, np.int64)
-    src_E = np.concatenate([part.src for part in parts]) if parts else empty
-    dst_E = np.concatenate([part.dst for part in parts]) if parts else empty
-    weights = [part.weight for part in parts if part.weight is not None]
-    return src_E, dst_E, np.concatenate(weights) if weights else None
-
-
-def _check_range(ids: NDArray[np.int64], count: int, end: str, name: str) -> None:
-    if not len(ids):
-        return
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high >= count:
-        bad = low if low < 0 else high
-        raise DatasetError(f"edges {name}: {end} id {bad} is out of range 0 .. {count - 1}; check the node count")
-
-
-def _sorted_csr(
-    src_E: NDArray[np.int64],
-    dst_E: NDArray[np.int64],
-    weight_E: NDArray[np.float32] | None,
-    num_rows: int,
-    num_sources: int,
-) -> tuple[NDArray[np.int64], NDArray[np.integer], NDArray[np.float32] | None]:
-    shift = ROW_BITS
-    num_buckets = max(1, -(-num_rows // (1 << shift)))
-    row_E = np.empty(len(src_E), np.int32)
-    column_E = np.empty(len(src_E), index_dtype(num_sources))
-    carried_E = np.empty(0 if weight_E is None else len(src_E), np.float32)
-    starts = kernels.scatter_to_buckets(
-        src_E, dst_E, _data_or_empty(weight_E), shift, num_buckets, get_num_threads(), row_E, column_E, carried_E
-    )
-    indptr = np.zeros(num_rows + 1, np.int64)
-    indices = np.empty_like(column_E)
-    data = np.empty_like(carried_E)
-    kernels.sort_buckets(starts, row_E, column_E, carried_E, shift, indptr, indices, data)
-    if weight_E is None:
-        kernels.sort_rows(indptr, indices)
-        return indptr, indices, None
-    kernels.sort_weighted_rows(indptr, indices, data)
-    return indptr, indices, data
-
-
-def _data_or_empty(data: NDArray[np.float32] | None) -> NDArray[np.float32]:
+def _or_empty(data: NDArray[np.float32] | None) -> NDArray[np.float32]:
     return np.zeros(0, np.float32) if data is None else data

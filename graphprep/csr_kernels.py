@@ -1,6 +1,11 @@
-"""The numba loops under `csr`: scatter, count, sort, merge. None checks its input; `csr` does.
+"""The numba loops under CSR conversion: look, scatter, count, sort, treat. None checks its input; `csr` does.
 
-Letters: E edges, B buckets. An empty `data` or `weight_E` stands for weight 1 everywhere.
+A record is an edge on its way: `row` is its row within a bucket or range, `key` its column, or, where reverses are made
+too, column << 1 with the lowest bit set for a reverse, so that a row sorted by key has each column's own edges before
+their reverses. `payload` is the record's position in its input, by which weights and edge numbers are found again; an
+empty payload array means that nobody needs them.
+
+Letters: E records, B buckets, T threads.
 """
 
 from __future__ import annotations
@@ -10,193 +15,311 @@ from numba import njit, prange
 
 SHORT_ROW = 48
 """Rows up to this length are sorted by insertion."""
+KEEP, DROP, SUM, ADD = 0, 1, 2, 3
 
 
 @njit(cache=True, parallel=True)
-def scatter_to_buckets(src_E, dst_E, weight_E, shift, num_buckets, threads, row_E, column_E, carried_E):  # type: ignore[no-untyped-def]
-    """Stable scatter by dst >> shift; row_E receives the row within its bucket. Returns bucket starts [B + 1]."""
+def look(src_E, dst_E, threads):  # type: ignore[no-untyped-def]
+    """(least src, greatest src, least dst, greatest dst, edges with src == dst); zeros and -1 where there are none."""
     num_edges = len(src_E)
-    place = np.zeros((threads, num_buckets), np.int64)
-    for thread in prange(threads):
-        for e in range(num_edges * thread // threads, num_edges * (thread + 1) // threads):
-            place[thread, dst_E[e] >> shift] += 1
+    seen = np.zeros((threads, 5), np.int64)
+    for t in prange(threads):
+        low_s, high_s, low_d, high_d, loops = np.int64(2**62), np.int64(-1), np.int64(2**62), np.int64(-1), 0
+        for e in range(num_edges * t // threads, num_edges * (t + 1) // threads):
+            s, d = src_E[e], dst_E[e]
+            low_s, high_s = min(low_s, s), max(high_s, s)
+            low_d, high_d = min(low_d, d), max(high_d, d)
+            loops += s == d
+        seen[t] = low_s, high_s, low_d, high_d, loops
+    if num_edges == 0:
+        return np.int64(0), np.int64(-1), np.int64(0), np.int64(-1), np.int64(0)
+    return seen[:, 0].min(), seen[:, 1].max(), seen[:, 2].min(), seen[:, 3].max(), seen[:, 4].sum()
+
+
+@njit(cache=True)
+def _starts_of(place_TB):  # type: ignore[no-untyped-def]
+    """Counts by thread and bucket become places to write to; returns bucket starts [B + 1]."""
+    threads, num_buckets = place_TB.shape
     starts = np.zeros(num_buckets + 1, np.int64)
     total = 0
     for bucket in range(num_buckets):
         starts[bucket] = total
-        for thread in range(threads):
-            count = place[thread, bucket]
-            place[thread, bucket] = total
+        for t in range(threads):
+            count = place_TB[t, bucket]
+            place_TB[t, bucket] = total
             total += count
     starts[num_buckets] = total
-    mask = (1 << shift) - 1
-    for thread in prange(threads):
-        for e in range(num_edges * thread // threads, num_edges * (thread + 1) // threads):
-            bucket = dst_E[e] >> shift
-            at = place[thread, bucket]
-            place[thread, bucket] = at + 1
-            row_E[at] = dst_E[e] & mask
-            column_E[at] = src_E[e]
-            if len(carried_E):
-                carried_E[at] = weight_E[e]
     return starts
 
 
 @njit(cache=True, parallel=True)
-def sort_buckets(starts, row_E, column_E, carried_E, shift, indptr, indices, data):  # type: ignore[no-untyped-def]
-    """Counting sort of each bucket by row; fills indptr [N + 1], indices and data."""
+def bucket_edges(src_E, dst_E, shift, num_buckets, threads, with_reverses, row_R, key_R, payload_R):  # type: ignore[no-untyped-def]
+    """Edges become records, scattered by destination >> shift in the order of the edges; returns bucket starts."""
+    num_edges = len(src_E)
+    place_TB = np.zeros((threads, num_buckets), np.int64)
+    for t in prange(threads):
+        for e in range(num_edges * t // threads, num_edges * (t + 1) // threads):
+            place_TB[t, dst_E[e] >> shift] += 1
+            if with_reverses and src_E[e] != dst_E[e]:
+                place_TB[t, src_E[e] >> shift] += 1
+    starts = _starts_of(place_TB)
+    mask = (np.int64(1) << shift) - 1
+    has_payload = len(payload_R) > 0
+    for t in prange(threads):
+        for e in range(num_edges * t // threads, num_edges * (t + 1) // threads):
+            src, dst = src_E[e], dst_E[e]
+            at = place_TB[t, dst >> shift]
+            place_TB[t, dst >> shift] = at + 1
+            row_R[at] = dst & mask
+            key_R[at] = src << 1 if with_reverses else src
+            if has_payload:
+                payload_R[at] = e
+            if with_reverses and src != dst:
+                at = place_TB[t, src >> shift]
+                place_TB[t, src >> shift] = at + 1
+                row_R[at] = src & mask
+                key_R[at] = dst << 1 | 1
+                if has_payload:
+                    payload_R[at] = e
+    return starts
+
+
+@njit(cache=True, parallel=True)
+def bucket_records(row_E, key_E, shift, num_buckets, threads, row_R, key_R, payload_R):  # type: ignore[no-untyped-def]
+    """Records of a range, scattered by row >> shift in their order; returns bucket starts."""
+    num_records = len(row_E)
+    place_TB = np.zeros((threads, num_buckets), np.int64)
+    for t in prange(threads):
+        for e in range(num_records * t // threads, num_records * (t + 1) // threads):
+            place_TB[t, row_E[e] >> shift] += 1
+    starts = _starts_of(place_TB)
+    mask = (np.int64(1) << shift) - 1
+    has_payload = len(payload_R) > 0
+    for t in prange(threads):
+        for e in range(num_records * t // threads, num_records * (t + 1) // threads):
+            bucket = row_E[e] >> shift
+            at = place_TB[t, bucket]
+            place_TB[t, bucket] = at + 1
+            row_R[at] = row_E[e] & mask
+            key_R[at] = key_E[e]
+            if has_payload:
+                payload_R[at] = e
+    return starts
+
+
+@njit(cache=True, parallel=True)
+def sort_buckets(starts, row_R, key_R, payload_R, shift, indptr, keys, payloads):  # type: ignore[no-untyped-def]
+    """Counting sort of each bucket by row; fills indptr [N + 1] (whose first entry is 0), keys and payloads."""
     num_rows = len(indptr) - 1
+    has_payload = len(payload_R) > 0
     for bucket in prange(len(starts) - 1):
         first = bucket << shift
         last = min(first + (1 << shift), num_rows)
         place = np.zeros(last - first + 1, np.int64)
         for e in range(starts[bucket], starts[bucket + 1]):
-            place[row_E[e] + 1] += 1
+            place[row_R[e] + 1] += 1
         place[0] = starts[bucket]
         for row in range(last - first):
             place[row + 1] += place[row]
             indptr[first + row + 1] = place[row + 1]
         for e in range(starts[bucket], starts[bucket + 1]):
-            at = place[row_E[e]]
-            place[row_E[e]] = at + 1
-            indices[at] = column_E[e]
-            if len(data):
-                data[at] = carried_E[e]
+            at = place[row_R[e]]
+            place[row_R[e]] = at + 1
+            keys[at] = key_R[e]
+            if has_payload:
+                payloads[at] = payload_R[e]
 
 
 @njit(cache=True, parallel=True)
-def sort_rows(indptr, indices):  # type: ignore[no-untyped-def]
+def sort_rows(indptr, keys):  # type: ignore[no-untyped-def]
+    """Sort each row in place."""
     for row in prange(len(indptr) - 1):
         start, stop = indptr[row], indptr[row + 1]
         if stop - start <= SHORT_ROW:
             for i in range(start + 1, stop):
-                column = indices[i]
+                key = keys[i]
                 j = i - 1
-                while j >= start and indices[j] > column:
-                    indices[j + 1] = indices[j]
+                while j >= start and keys[j] > key:
+                    keys[j + 1] = keys[j]
                     j -= 1
-                indices[j + 1] = column
+                keys[j + 1] = key
         else:
-            indices[start:stop] = np.sort(indices[start:stop])
+            keys[start:stop] = np.sort(keys[start:stop])
 
 
 @njit(cache=True, parallel=True)
-def sort_weighted_rows(indptr, indices, data):  # type: ignore[no-untyped-def]
+def sort_rows_with(indptr, keys, payloads):  # type: ignore[no-untyped-def]
+    """Sort each row in place, its payload with it; equal keys keep their order."""
     for row in prange(len(indptr) - 1):
         start, stop = indptr[row], indptr[row + 1]
         if stop - start <= SHORT_ROW:
             for i in range(start + 1, stop):
-                column, weight = indices[i], data[i]
+                key, payload = keys[i], payloads[i]
                 j = i - 1
-                while j >= start and indices[j] > column:
-                    indices[j + 1] = indices[j]
-                    data[j + 1] = data[j]
+                while j >= start and keys[j] > key:
+                    keys[j + 1] = keys[j]
+                    payloads[j + 1] = payloads[j]
                     j -= 1
-                indices[j + 1] = column
-                data[j + 1] = weight
+                keys[j + 1] = key
+                payloads[j + 1] = payload
         else:
-            order = np.argsort(indices[start:stop], kind="mergesort")
-            indices[start:stop] = indices[start:stop][order]
-            data[start:stop] = data[start:stop][order]
-
-
-@njit(cache=True, parallel=True)
-def count_duplicates(indptr, indices):  # type: ignore[no-untyped-def]
-    total = 0
-    for row in prange(len(indptr) - 1):
-        for e in range(indptr[row] + 1, indptr[row + 1]):
-            if indices[e] == indices[e - 1]:
-                total += 1
-    return total
+            order = np.argsort(keys[start:stop], kind="mergesort")
+            keys[start:stop] = keys[start:stop][order]
+            payloads[start:stop] = payloads[start:stop][order]
 
 
 @njit(cache=True)
-def without_duplicates(indptr, indices, data, summed):  # type: ignore[no-untyped-def]
-    """Keep the first edge of each run of equal columns; with `summed` its weight is the sum of the run."""
-    new_indptr = np.zeros_like(indptr)
-    kept = 0
-    has_data = data is not None
+def _treat_row(row, start, stop, keys, payloads, weight_E, tagged, duplicates, loops, at, columns, origins, data):  # type: ignore[no-untyped-def]
+    """What becomes of one sorted row; written from `at` on unless `at` is negative.
+
+    Returns (edges, own edges, reverses added, self-loops found, duplicates found). `row` is -1 where columns are of
+    another type than rows, so that there are no self-loops.
+    """
+    shift = 1 if tagged else 0
+    write = at >= 0
+    edges = owned = reverses = found_loops = found_duplicates = 0
+    wants_loop = loops == ADD
+    i = start
+    while i < stop or wants_loop:
+        column = np.int64(keys[i] >> shift) if i < stop else np.int64(row + 1)
+        if wants_loop and column >= row:
+            wants_loop = False
+            if column != row:
+                if write:
+                    columns[at + edges] = row
+                    if len(origins):
+                        origins[at + edges] = -1
+                    if len(data):
+                        data[at + edges] = 1
+                edges += 1
+                continue
+        j = i
+        while j < stop and keys[j] >> shift == column and not (tagged and keys[j] & 1):
+            j += 1
+        k = j
+        while k < stop and keys[k] >> shift == column:
+            k += 1
+        own = j - i
+        extra = max(0, (k - j) - own)
+        owned += own
+        if column == row:
+            found_loops += own
+            if loops == DROP:
+                i = k
+                continue
+        reverses += extra
+        found_duplicates += own + extra - 1
+        if duplicates == KEEP:
+            if write:
+                for n in range(own + extra):
+                    e = i + n if n < own else k - extra + n - own
+                    columns[at + edges + n] = column
+                    if len(origins):
+                        origins[at + edges + n] = payloads[e]
+                    if len(data):
+                        data[at + edges + n] = weight_E[payloads[e]]
+            edges += own + extra
+        else:
+            if write:
+                columns[at + edges] = column
+                if len(origins):
+                    origins[at + edges] = payloads[i if own else k - extra]
+                if len(data):
+                    total = 0.0
+                    for n in range(own + extra if duplicates == SUM else 1):
+                        e = i + n if n < own else k - extra + n - own
+                        total += weight_E[payloads[e]] if len(weight_E) else 1.0
+                    data[at + edges] = total
+            edges += 1
+        i = k
+    return edges, owned, reverses, found_loops, found_duplicates
+
+
+@njit(cache=True)
+def _count_row(row, start, stop, keys, duplicates, loops):  # type: ignore[no-untyped-def]
+    """What `_treat_row` returns for a row without reverses, found in one plain loop."""
+    looped = doubled = 0
+    for e in range(start, stop):
+        looped += keys[e] == row
+    for e in range(start + 1, stop):
+        doubled += keys[e] == keys[e - 1]
+    if loops == DROP and looped > 1:
+        doubled -= looped - 1
+    edges = stop - start
+    if loops == DROP:
+        edges -= looped
+    if duplicates != KEEP:
+        edges -= doubled
+    if loops == ADD and looped == 0:
+        edges += 1
+    return edges, stop - start, 0, looped, doubled
+
+
+@njit(cache=True, parallel=True)
+def treat_count(indptr, keys, tagged, first_row, duplicates, loops, new_indptr):  # type: ignore[no-untyped-def]
+    """First pass: fills new_indptr [N + 1]; returns (own edges, reverses added, self-loops, duplicates found).
+
+    `first_row` is the global number of row 0, or negative where there are no self-loops.
+    """
+    none = np.zeros(0, keys.dtype)
+    no_data = np.zeros(0, np.float32)
+    owned = reverses = found_loops = found_duplicates = 0
+    for row in prange(len(indptr) - 1):
+        own = first_row + row if first_row >= 0 else np.int64(-1)
+        start, stop = indptr[row], indptr[row + 1]
+        if tagged:
+            edges, mine, more, looped, doubled = _treat_row(
+                own, start, stop, keys, none, no_data, tagged, duplicates, loops, -1, none, none, no_data
+            )
+        else:
+            edges, mine, more, looped, doubled = _count_row(own, start, stop, keys, duplicates, loops)
+        new_indptr[row + 1] = edges
+        owned += mine
+        reverses += more
+        found_loops += looped
+        found_duplicates += doubled
+    new_indptr[0] = 0
     for row in range(len(indptr) - 1):
-        start = kept
-        for e in range(indptr[row], indptr[row + 1]):
-            if kept > start and indices[kept - 1] == indices[e]:
-                if has_data and summed:
-                    data[kept - 1] += data[e]
-            else:
-                indices[kept] = indices[e]
-                if has_data:
-                    data[kept] = data[e]
-                kept += 1
-        new_indptr[row + 1] = kept
-    if has_data:
-        return new_indptr, indices[:kept].copy(), data[:kept].copy()
-    return new_indptr, indices[:kept].copy(), None
+        new_indptr[row + 1] += new_indptr[row]
+    return owned, reverses, found_loops, found_duplicates
 
 
-@njit(cache=True)
-def with_missing_reverses(indptr, indices, data, t_indptr, t_indices, t_data):  # type: ignore[no-untyped-def]
-    """A row of A gains those entries of the same row of its transpose that it does not have as often itself."""
-    has_data = data is not None
-    num_rows = len(indptr) - 1
-    new_indptr = np.zeros_like(indptr)
-    new_indices = np.empty(2 * len(indices), indices.dtype)
-    new_data = np.empty(2 * len(indices) if has_data else 0, np.float32)
-    at = 0
-    for row in range(num_rows):
-        i, j = indptr[row], t_indptr[row]
-        while i < indptr[row + 1] or j < t_indptr[row + 1]:
-            own = i < indptr[row + 1] and (j >= t_indptr[row + 1] or indices[i] <= t_indices[j])
-            if own:
-                if j < t_indptr[row + 1] and t_indices[j] == indices[i]:
-                    j += 1
-                new_indices[at] = indices[i]
-                if has_data:
-                    new_data[at] = data[i]
-                i += 1
-            else:
-                new_indices[at] = t_indices[j]
-                if has_data:
-                    new_data[at] = t_data[j]
-                j += 1
-            at += 1
-        new_indptr[row + 1] = at
-    if has_data:
-        return new_indptr, new_indices[:at].copy(), new_data[:at].copy()
-    return new_indptr, new_indices[:at].copy(), None
-
-
-@njit(cache=True)
-def with_self_loops(indptr, indices, data):  # type: ignore[no-untyped-def]
-    """Add an edge of weight 1 from each node that has no self-loop to itself, in column order."""
-    num_rows = len(indptr) - 1
-    has_data = data is not None
-    new_indptr = np.zeros_like(indptr)
-    new_indices = np.empty(len(indices) + num_rows, indices.dtype)
-    new_data = np.ones(len(indices) + num_rows if has_data else 0, np.float32)
-    at = 0
-    for row in range(num_rows):
-        placed = False
-        for e in range(indptr[row], indptr[row + 1]):
-            if not placed and indices[e] >= row:
-                if indices[e] != row:
-                    new_indices[at] = row
-                    at += 1
-                placed = True
-            new_indices[at] = indices[e]
-            if has_data:
-                new_data[at] = data[e]
-            at += 1
-        if not placed:
-            new_indices[at] = row
-            at += 1
-        new_indptr[row + 1] = at
-    if has_data:
-        return new_indptr, new_indices[:at].copy(), new_data[:at].copy()
-    return new_indptr, new_indices[:at].copy(), None
+@njit(cache=True, parallel=True)
+def treat_write(  # type: ignore[no-untyped-def]
+    indptr, keys, payloads, weight_E, tagged, first_row, duplicates, loops, new_indptr, columns, origins, data
+):
+    """Second pass: fills columns [E'], origins [E'] (payloads, -1 for an added loop) and data [E'], where not empty."""
+    for row in prange(len(indptr) - 1):
+        own = first_row + row if first_row >= 0 else np.int64(-1)
+        if not tagged and loops != ADD and new_indptr[row + 1] - new_indptr[row] == indptr[row + 1] - indptr[row]:
+            move = new_indptr[row] - indptr[row]
+            for e in range(indptr[row], indptr[row + 1]):
+                columns[e + move] = keys[e]
+                if len(origins):
+                    origins[e + move] = payloads[e]
+                if len(data):
+                    data[e + move] = weight_E[payloads[e]] if len(weight_E) else 1
+            continue
+        _treat_row(
+            own,
+            indptr[row],
+            indptr[row + 1],
+            keys,
+            payloads,
+            weight_E,
+            tagged,
+            duplicates,
+            loops,
+            new_indptr[row],
+            columns,
+            origins,
+            data,
+        )
 
 
 @njit(cache=True)
 def transpose(indptr, indices, data, num_sources, like):  # type: ignore[no-untyped-def]
+    """Counting sort by column; `like` is an empty array of the new columns' dtype."""
     place = np.zeros(num_sources + 1, np.int64)
     for e in range(len(indices)):
         place[indices[e] + 1] += 1
@@ -216,7 +339,7 @@ def transpose(indptr, indices, data, num_sources, like):  # type: ignore[no-unty
 
 
 @njit(cache=True)
-def merge_row(row, indptr_a, indices_a, indptr_b, indices_b, out, counts, at):  # type: ignore[no-untyped-def]
+def _merge_row(row, indptr_a, indices_a, indptr_b, indices_b, out, counts, at):  # type: ignore[no-untyped-def]
     """Union of a row of A and of B without the diagonal, written from `at` if `out` is not empty; returns the end."""
     i, j = indptr_a[row], indptr_b[row]
     end_i, end_j = indptr_a[row + 1], indptr_b[row + 1]
@@ -241,24 +364,26 @@ def merge_row(row, indptr_a, indices_a, indptr_b, indices_b, out, counts, at):  
 
 @njit(cache=True, parallel=True)
 def merge_rows(indptr_a, indices_a, indptr_b, indices_b):  # type: ignore[no-untyped-def]
+    """Row-wise union of A and B without the diagonal; data counts the edges behind each."""
     num_rows = len(indptr_a) - 1
     indptr = np.zeros(num_rows + 1, np.int64)
     none = np.zeros(0, indices_a.dtype)
     no_counts = np.zeros(0, np.float32)
     for row in prange(num_rows):
-        indptr[row + 1] = merge_row(row, indptr_a, indices_a, indptr_b, indices_b, none, no_counts, 0)
+        indptr[row + 1] = _merge_row(row, indptr_a, indices_a, indptr_b, indices_b, none, no_counts, 0)
     for row in range(num_rows):
         indptr[row + 1] += indptr[row]
     indices = np.empty(indptr[num_rows], indices_a.dtype)
     counts = np.empty(indptr[num_rows], np.float32)
     for row in prange(num_rows):
         if indptr[row + 1] > indptr[row]:
-            merge_row(row, indptr_a, indices_a, indptr_b, indices_b, indices, counts, indptr[row])
+            _merge_row(row, indptr_a, indices_a, indptr_b, indices_b, indices, counts, indptr[row])
     return indptr, indices, counts
 
 
 @njit(cache=True, parallel=True)
 def row_sums(indptr, data):  # type: ignore[no-untyped-def]
+    """float32 [N], added in float64."""
     sums = np.empty(len(indptr) - 1, np.float32)
     for row in prange(len(sums)):
         total = 0.0
@@ -270,11 +395,40 @@ def row_sums(indptr, data):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, parallel=True)
 def count_self_loops(indptr, indices):  # type: ignore[no-untyped-def]
+    """Edges whose column is their row."""
     total = 0
     for row in prange(len(indptr) - 1):
         for e in range(indptr[row], indptr[row + 1]):
             if indices[e] == row:
                 total += 1
+    return total
+
+
+@njit(cache=True)
+def _mixed(a, b):  # type: ignore[no-untyped-def]
+    """A 64-bit hash of an ordered pair (the finaliser of splitmix64, twice)."""
+    x = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
+    for _ in range(2):
+        x ^= x >> np.uint64(30)
+        x *= np.uint64(0xBF58476D1CE4E5B9)
+        x ^= x >> np.uint64(27)
+        x *= np.uint64(0x94D049BB133111EB)
+        x ^= x >> np.uint64(31)
+        x += np.uint64(b) * np.uint64(0xD6E8FEB86659FD93)
+    x ^= x >> np.uint64(32)
+    return x
+
+
+@njit(cache=True, parallel=True)
+def direction_fingerprint(indptr, indices, first_row):  # type: ignore[no-untyped-def]
+    """Sum over the edges u -> v of hash(u, v) - hash(v, u), modulo 2^64: 0 if every edge has its reverse as often as it
+    occurs, and otherwise 0 with a probability of 2^-64. Sums of row ranges add up to that of the whole."""
+    total = np.uint64(0)
+    for row in prange(len(indptr) - 1):
+        mine = np.uint64(0)
+        for e in range(indptr[row], indptr[row + 1]):
+            mine += _mixed(indices[e], first_row + row) - _mixed(first_row + row, indices[e])
+        total += mine
     return total
 
 

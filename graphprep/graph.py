@@ -47,7 +47,10 @@ class EdgeChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTable:
-    """The nodes of one type. Arrays have one row a node, in the dataset's own order."""
+    """The nodes of one type. Arrays have one row a node, in the dataset's own order.
+
+    Arrays may be memory maps: they are written in row ranges, so features need not fit in memory.
+    """
 
     num_nodes: int
     x: NDArray[np.generic] | None = None
@@ -58,13 +61,16 @@ class NodeTable:
     """bool [N, S], as are the two below."""
     val_mask: NDArray[np.bool_] | None = None
     test_mask: NDArray[np.bool_] | None = None
-    original_id: NDArray[np.int64] | None = None
-    """int64 [N]: the ids of the source file where they were not 0 .. N-1."""
+    original_id: NDArray[np.int64] | NDArray[np.str_] | None = None
+    """[N]: the ids of the source file where they were not 0 .. N-1, numbers or words."""
+    more: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+    """Further arrays of N rows by name: time, year, ..."""
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """The arrays that are present, by their name in the store."""
+        """The arrays of N numbers or rows that are present, by their name in the store. Words are not among them."""
         names = ("x", "y", "train_mask", "val_mask", "test_mask", "original_id")
-        return {name: array for name in names if (array := getattr(self, name)) is not None}
+        present = {name: array for name in names if (array := getattr(self, name)) is not None}
+        return {name: array for name, array in {**present, **self.more}.items() if array.dtype.kind != "U"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,10 @@ class EdgeTable:
     chunks: Callable[[], Iterator[EdgeChunk]]
     num_edges: int | None = None
     """How many edges the stream will give, where that is known before it is read."""
+    attributes: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
+    """Edge features, times and the like by name: arrays (or memory maps) of one row an edge, in the stream's order."""
+    treatment: Treatment | None = None
+    """What is done to the edges of this type; None: what the graph says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +119,9 @@ class Csr:
     num_sources: int
     data: NDArray[np.float32] | None = None
     """float32 [E]; None where every edge weighs 1"""
+    edge_number: NDArray[np.int64] | None = None
+    """int64 [E]: which edge of the source's stream each one is (for a reverse or a sum: the edge that it stems from),
+    -1 for an added self-loop; None where nobody needs it"""
 
     @property
     def num_rows(self) -> int:

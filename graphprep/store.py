@@ -1,19 +1,22 @@
 """The graph store: one Zarr group per graph, compressed, read and written in row ranges.
 
     nodes/<type>/x, y, train_mask, ...                       rows in the dataset's own node order
-    edges/<src>__<relation>__<dst>/indptr, indices, data     CSR, rows are destinations
+    edges/<src>__<relation>__<dst>/indptr, indices, data     CSR, rows are destinations; edge features in CSR order
+    words/<type>/offsets, bytes                              ids of the source that are words, UTF-8, one after another
 
 Chunks hold about 8 MB and are compressed by blosc (lz4, shuffle) under a CRC-32C, so that a flipped bit is an error and
-not a different graph; big arrays gather sixteen chunks in a shard, so that a billion edges are some dozens of files.
+not a different graph; big arrays gather eight chunks in a shard, so that a billion edges are some dozens of files.
 The root attributes are written last, and on a local disk the folder is renamed into place: a store without them is not
 a store. Any fsspec URL works where a path does; there the attributes alone say that the store is whole.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,16 +28,16 @@ from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from graphprep import __version__, csr, progress
-from graphprep.csr import EdgeCounts
 from graphprep.errors import DatasetError
 from graphprep.graph import Csr, EdgeType, NodeTable, Treatment
 from graphprep.home import is_url
 from graphprep.publish import PARTIAL_PREFIX, publish_folder
+from graphprep.sorted_edges import SortedEdges
 
 STORE_FORMAT = 1
 STORE_KIND = "store"
 CHUNK_BYTES = 8_000_000
-CHUNKS_PER_SHARD = 16
+CHUNKS_PER_SHARD = 8
 ANNDATA_CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
 
@@ -101,10 +104,28 @@ class GraphStore:
         """One array of a node type, lazily: slice it by row range. None if the type has no such array."""
         return self._array(f"nodes/{node_type}/{name}") if name in self.node_arrays(node_type) else None
 
+    def edge_array(self, edge_type: EdgeType, name: str) -> zarr.Array[Any]:
+        """Edge features, times and the like of one edge type, lazily, in CSR order."""
+        return self._array(f"edges/{edge_type.key}/{name}")
+
+    def edge_arrays(self, edge_type: EdgeType) -> tuple[str, ...]:
+        """The names of the arrays that edges of this type have beside the CSR's own."""
+        names = {name for name, _ in self._group(f"edges/{edge_type.key}").arrays()}
+        return tuple(sorted(names - {"indptr", "indices", "data"}))
+
+    def original_words(self, node_type: str) -> list[str] | None:
+        """The ids that the nodes of a type had in the source, where those were words; all in memory."""
+        if not isinstance(self._root.get(f"words/{node_type}"), zarr.Group):
+            return None
+        offsets = self._read(f"words/{node_type}/offsets").tolist()
+        text = self._read(f"words/{node_type}/bytes").tobytes()
+        return [text[start:stop].decode() for start, stop in itertools.pairwise(offsets)]
+
     def node_table(self, node_type: str) -> NodeTable:
-        """All arrays of a node type in memory."""
+        """All arrays of a node type in memory, but for ids that are words."""
         arrays = {name: self._read(f"nodes/{node_type}/{name}") for name in self.node_arrays(node_type)}
-        return NodeTable(num_nodes=self.num_nodes[node_type], **arrays)
+        more = {name: arrays.pop(name) for name in arrays.keys() - NodeTable.__dataclass_fields__.keys()}
+        return NodeTable(num_nodes=self.num_nodes[node_type], more=more, **arrays)
 
     def csr(self, edge_type: EdgeType) -> Csr:
         """All in-edges of one type in memory."""
@@ -146,6 +167,11 @@ class GraphStore:
                     )
         for edge_type, count in self.num_edges.items():
             matrix = self.csr(edge_type)
+            for name in self.edge_arrays(edge_type):
+                if len(self._read(f"edges/{edge_type.key}/{name}")) != count:
+                    raise DatasetError(
+                        f"{self.location}: edges/{edge_type.key}/{name} has not {count} rows; fetch it again"
+                    )
             problem = csr.fault(matrix)
             if problem is None and matrix.num_edges != count:
                 problem = f"it holds {matrix.num_edges} edges, its attributes say {count}"
@@ -190,7 +216,7 @@ def write_store(
     key: str,
     source: Mapping[str, Any],
     nodes: Mapping[str, NodeTable],
-    edges: Mapping[EdgeType, tuple[Csr, EdgeCounts]],
+    edges: Sequence[SortedEdges],
     treatment: Treatment,
     notes: Mapping[str, Any],
 ) -> GraphStore:
@@ -201,7 +227,8 @@ def write_store(
         name: the dataset's name.
         key: 64 hex digits over all that determines the content.
         source: where the data came from: reader, files with their SHA-256.
-        nodes, edges: the graph, by node and edge type.
+        nodes: the node tables by type; arrays may be memory maps, they are written in row ranges.
+        edges: the sorted edges of each type, read piece by piece.
         treatment: what was done to the edges; `edges` carries the counts.
         notes: further facts (how a split was drawn), kept as they are.
     """
@@ -212,24 +239,14 @@ def write_store(
         if partial.exists():
             shutil.rmtree(partial)
     root = zarr.open_group(str(partial), mode="w", zarr_format=3)
+    edges = sorted(edges, key=lambda table: table.type)
     with progress.task(f"writing store {name}", total=_num_bytes(nodes, edges), unit="B") as task:
         root.create_group("nodes")
         root.create_group("edges")
-        for node_type, table in sorted(nodes.items()):
-            group = root.create_group(f"nodes/{node_type}")
-            for array_name, array in table.arrays().items():
-                _write(group, array_name, array, task)
-        for edge_type, (matrix, _) in sorted(edges.items()):
-            group = root.create_group(f"edges/{edge_type.key}")
-            group.attrs.update(
-                {**ANNDATA_CSR, "shape": [matrix.num_rows, matrix.num_sources], "weighted": matrix.data is not None}
-            )
-            _write(group, "indptr", matrix.indptr, task)
-            _write(group, "indices", matrix.indices, task)
-            if matrix.data is None:
-                _create(group, "data", (matrix.num_edges,), np.dtype(np.float32), fill_value=1)
-            else:
-                _write(group, "data", matrix.data, task)
+        for node_type, node_table in sorted(nodes.items()):
+            _write_nodes(root, node_type, node_table, task)
+        for table in edges:
+            _write_edges(root.create_group(f"edges/{table.type.key}"), table, task)
     root.attrs.update(
         {
             "graphprep_format": STORE_FORMAT,
@@ -238,11 +255,11 @@ def write_store(
             "dataset": name,
             "key": key,
             "source": dict(source),
-            "directed": any(not csr.is_symmetric(matrix) for matrix, _ in edges.values()),
+            "directed": any(not table.symmetric for table in edges),
             "treatment": asdict(treatment),
-            "node_types": {node_type: table.num_nodes for node_type, table in sorted(nodes.items())},
-            "edge_types": {edge_type.key: matrix.num_edges for edge_type, (matrix, _) in sorted(edges.items())},
-            "edge_counts": {edge_type.key: asdict(counts) for edge_type, (_, counts) in sorted(edges.items())},
+            "node_types": {node_type: node_table.num_nodes for node_type, node_table in sorted(nodes.items())},
+            "edge_types": {table.type.key: table.counts.edges for table in edges},
+            "edge_counts": {table.type.key: asdict(table.counts) for table in edges},
             "notes": dict(notes),
         }
     )
@@ -251,17 +268,108 @@ def write_store(
     return GraphStore(target)
 
 
-def _num_bytes(nodes: Mapping[str, NodeTable], edges: Mapping[EdgeType, tuple[Csr, EdgeCounts]]) -> int:
+def _num_bytes(nodes: Mapping[str, NodeTable], edges: Sequence[SortedEdges]) -> int:
     total = sum(array.nbytes for table in nodes.values() for array in table.arrays().values())
-    for matrix, _ in edges.values():
-        total += matrix.indptr.nbytes + matrix.indices.nbytes + (0 if matrix.data is None else matrix.data.nbytes)
+    for table in edges:
+        each = csr.index_dtype(table.num_sources)().itemsize + (4 if table.weighted else 0)
+        each += sum(_row_bytes(rows) for rows in table.attributes.values())
+        total += 8 * (table.num_rows + 1) + each * table.counts.edges
     return total
+
+
+def _row_bytes(array: NDArray[Any]) -> int:
+    return int(array.dtype.itemsize * math.prod(array.shape[1:]))
+
+
+def _write_nodes(root: zarr.Group, node_type: str, table: NodeTable, task: progress.Task) -> None:
+    group = root.create_group(f"nodes/{node_type}")
+    for name, array in table.arrays().items():
+        with _Appender(_create(group, name, array.shape, array.dtype), task) as appender:
+            for start in range(0, len(array), appender.rows_at_a_time):
+                appender.add(array[start : start + appender.rows_at_a_time])
+    if table.original_id is not None and table.original_id.dtype.kind == "U":
+        words = [str(word).encode() for word in table.original_id]
+        group = root.create_group(f"words/{node_type}")
+        offsets = np.concatenate([[0], np.cumsum([len(word) for word in words], dtype=np.int64)])
+        for name, array in (("offsets", offsets), ("bytes", np.frombuffer(b"".join(words), np.uint8))):
+            with _Appender(_create(group, name, array.shape, array.dtype), task) as appender:
+                appender.add(array)
+
+
+def _write_edges(group: zarr.Group, table: SortedEdges, task: progress.Task) -> None:
+    count = table.counts.edges
+    group.attrs.update({**ANNDATA_CSR, "shape": [table.num_rows, table.num_sources], "weighted": table.weighted})
+    with ExitStack() as stack:
+
+        def append_to(name: str, shape: tuple[int, ...], dtype: Any) -> _Appender:
+            return stack.enter_context(_Appender(_create(group, name, shape, np.dtype(dtype)), task))
+
+        indptr = append_to("indptr", (table.num_rows + 1,), np.int64)
+        indices = append_to("indices", (count,), csr.index_dtype(table.num_sources))
+        data = append_to("data", (count,), np.float32) if table.weighted else None
+        if data is None:
+            _create(group, "data", (count,), np.dtype(np.float32), fill_value=1)
+        attributes = {
+            name: append_to(name, (count, *rows.shape[1:]), rows.dtype) for name, rows in table.attributes.items()
+        }
+        indptr.add(np.zeros(1, np.int64))
+        base = 0
+        for piece in table.pieces():
+            indptr.add(piece.indptr[1:] + base)
+            base += piece.num_edges
+            indices.add(piece.indices)
+            if data is not None:
+                data.add(np.ones(piece.num_edges, np.float32) if piece.data is None else piece.data)
+            for name, appender in attributes.items():
+                assert piece.edge_number is not None
+                appender.add(_of_edges(table.attributes[name], piece.edge_number))
+
+
+def _of_edges(rows: NDArray[Any], edge_number: NDArray[np.int64]) -> NDArray[Any]:
+    """The rows of edges by their numbers; zeros for an added self-loop."""
+    found = rows[np.maximum(edge_number, 0)]
+    found[edge_number < 0] = 0
+    return found
+
+
+class _Appender:
+    """Fills an array from front to back, one whole shard at a time, whatever the length of the pieces it is given."""
+
+    def __init__(self, array: zarr.Array[Any], task: progress.Task) -> None:
+        self._array, self._task = array, task
+        self.rows_at_a_time = int((array.shards or array.chunks)[0])
+        self._waiting: list[NDArray[Any]] = []
+        self._num_waiting = self._done = 0
+
+    def __enter__(self) -> _Appender:
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        if failed is None and self._num_waiting:
+            self._flush()
+
+    def add(self, piece: NDArray[Any]) -> None:
+        """Append rows."""
+        while len(piece):
+            fits = self.rows_at_a_time - self._num_waiting
+            self._waiting.append(piece[:fits])
+            self._num_waiting += len(piece[:fits])
+            piece = piece[fits:]
+            if self._num_waiting == self.rows_at_a_time:
+                self._flush()
+
+    def _flush(self) -> None:
+        rows = self._waiting[0] if len(self._waiting) == 1 else np.concatenate(self._waiting)
+        self._array[self._done : self._done + len(rows)] = rows
+        self._task.advance(rows.nbytes)
+        self._done += len(rows)
+        self._waiting, self._num_waiting = [], 0
 
 
 def _create(
     group: zarr.Group, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: float = 0
 ) -> zarr.Array[Any]:
-    """An empty array with chunks of whole rows of about CHUNK_BYTES, sharded where it has more than one shard."""
+    """An empty array with chunks of whole rows of about CHUNK_BYTES, sharded where it has more than one chunk."""
     row_bytes = max(1, dtype.itemsize * math.prod(shape[1:]))
     rows = max(1, CHUNK_BYTES // row_bytes)
     widths = tuple(max(1, width) for width in shape[1:])
@@ -279,13 +387,3 @@ def _create(
         fill_value=fill_value,
         config={"write_empty_chunks": True},
     )
-
-
-def _write(group: zarr.Group, name: str, array: NDArray[Any], task: progress.Task) -> None:
-    """Write an array one shard of rows at a time."""
-    stored = _create(group, name, array.shape, array.dtype)
-    rows = (stored.shards or stored.chunks)[0]
-    for start in range(0, len(array), rows):
-        piece = array[start : start + rows]
-        stored[start : start + rows] = piece
-        task.advance(piece.nbytes)

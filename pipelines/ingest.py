@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphprep import __version__, home, progress
-from graphprep.csr import from_edges
 from graphprep.errors import DatasetError
 from graphprep.graph import RawGraph
-from graphprep.publish import locked
+from graphprep.graph_check import check_nodes
+from graphprep.publish import PARTIAL_PREFIX, locked
+from graphprep.sorted_edges import BYTES_PER_EDGE, SortedEdges, sort_table
 from graphprep.store import STORE_FORMAT, GraphStore, write_store
 
 if TYPE_CHECKING:
     from graphprep.registry import DatasetEntry, Expected
     from graphprep.sources.edge_list import EdgeListOptions
+
+EDGES_PER_SECOND = 8e6
+"""Edges that are read, sorted and written in a second; for the time that is announced, nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +48,10 @@ def known_datasets() -> list[dict[str, Any]]:
             "name": name,
             "title": entry.title,
             "source": entry.source,
-            "nodes": entry.expected.nodes,
-            "edges": entry.expected.edges,
-            "features": entry.expected.features,
-            "classes": entry.expected.classes,
+            "nodes": entry.expected.total("nodes"),
+            "edges": entry.expected.total("edges"),
+            "features": entry.expected.total("features"),
+            "classes": entry.expected.total("classes"),
             "licence": entry.licence,
             "download_bytes": entry.num_bytes,
             "fetched": home.store_path(name).is_dir(),
@@ -54,12 +60,16 @@ def known_datasets() -> list[dict[str, Any]]:
     ]
 
 
-def fetch_dataset(name: str, *, mirror: str | None) -> StoreOutcome:
+def fetch_dataset(
+    name: str, *, mirror: str | None, memory_limit: int | None = None, anyway: bool = False
+) -> StoreOutcome:
     """Download, verify and convert a dataset of the registry.
 
     Args:
         name: of the dataset.
         mirror: a URL or folder that holds https://HOST/PATH as MIRROR/HOST/PATH.
+        memory_limit: bytes that the process may use; None for half of what is free.
+        anyway: only warn about counts and values that are not what they should be.
 
     Raises:
         UnknownDatasetError: the registry has no such name.
@@ -92,7 +102,16 @@ def fetch_dataset(name: str, *, mirror: str | None) -> StoreOutcome:
             "citation": entry.citation,
             "homepage": entry.homepage,
         }
-        store = graph_to_store(raw, target, name=entry.name, key=key, source=source, expected=entry.expected)
+        store = graph_to_store(
+            raw,
+            target,
+            name=entry.name,
+            key=key,
+            source=source,
+            expected=entry.expected,
+            memory_limit=memory_limit,
+            anyway=anyway,
+        )
     return StoreOutcome(store=store, reused=False)
 
 
@@ -132,32 +151,49 @@ def import_edge_list(options: EdgeListOptions, *, name: str, out: Path | None, r
 
 def graph_to_store(
     raw: RawGraph,
-    target: Path,
+    target: Path | str,
     *,
     name: str,
     key: str,
     source: Mapping[str, Any],
     expected: Expected | None,
+    memory_limit: int | None = None,
+    anyway: bool = False,
 ) -> GraphStore:
-    """Convert what a reader gave and write the store.
+    """Convert what a reader gave, check what it means, and write the store.
+
+    Args:
+        raw: the graph.
+        target: path or fsspec URL of the store.
+        name, key, source: as for `write_store`.
+        expected: the registry's counts, if there are any.
+        memory_limit: bytes that the process may use; None for half of what is free.
+        anyway: only warn about counts and values that are not what they should be.
 
     Raises:
-        DatasetError: ids out of range, or other counts than the registry expects.
+        DatasetError: ids out of range; values or counts that are wrong, unless `anyway`.
     """
-    edges = {}
-    for table in raw.edges:
-        with progress.task(f"sorting edges {table.type.key}"):
-            edges[table.type] = from_edges(
-                table.chunks(),
-                num_rows=raw.nodes[table.type.destination].num_nodes,
-                num_sources=raw.nodes[table.type.source].num_nodes,
-                treatment=raw.treatment,
-                name=table.type.key,
-            )
+    scratch = (Path(target).parent if not home.is_url(str(target)) else home.home()) / f"{PARTIAL_PREFIX}edges-{name}"
+    for other in scratch.glob("*"):
+        if other.name != key:
+            shutil.rmtree(other)
+    with tolerated(anyway):
+        check_nodes(raw.nodes)
+    edges = [
+        sort_table(
+            table,
+            num_rows=raw.nodes[table.type.destination].num_nodes,
+            num_sources=raw.nodes[table.type.source].num_nodes,
+            treatment=raw.treatment,
+            limit=memory_limit,
+            work=scratch / key / table.type.key,
+        )
+        for table in raw.edges
+    ]
     if expected is not None:
-        num_edges = sum(matrix.num_edges for matrix, _ in edges.values())
-        expected.check(_counts(raw, num_edges), dataset=name)
-    return write_store(
+        with tolerated(anyway):
+            expected.check(_counts(raw, edges), dataset=name)
+    store = write_store(
         target,
         name=name,
         key=key,
@@ -167,21 +203,39 @@ def graph_to_store(
         treatment=raw.treatment,
         notes=raw.notes,
     )
+    if scratch.exists():
+        shutil.rmtree(scratch)
+    return store
 
 
-def _counts(raw: RawGraph, num_edges: int) -> dict[str, int]:
-    """The counts that a registry entry can expect, of a graph with one labelled node type."""
-    counts = {"nodes": sum(table.num_nodes for table in raw.nodes.values()), "edges": num_edges}
-    for table in raw.nodes.values():
+@contextmanager
+def tolerated(anyway: bool) -> Iterator[None]:
+    """Turn a DatasetError into a warning if the user said so, else say how to."""
+    try:
+        yield
+    except DatasetError as error:
+        if not anyway:
+            raise type(error)(f"{error}; --anyway converts it as it is") from error
+        progress.warn(str(error))
+
+
+def _counts(raw: RawGraph, edges: Sequence[SortedEdges]) -> dict[str, dict[str, int]]:
+    """What came out, by the names of the registry's expectations and by type."""
+    found: dict[str, dict[str, int]] = {
+        "nodes": {kind: table.num_nodes for kind, table in raw.nodes.items()},
+        "edges": {table.type.key: table.counts.edges for table in edges},
+    }
+    for kind, table in raw.nodes.items():
         if table.x is not None:
-            counts["features"] = int(table.x.shape[1])
+            found.setdefault("features", {})[kind] = int(table.x.shape[1])
         if table.y is not None:
-            counts["classes"] = int(table.y.max()) + 1 if table.y.ndim == 1 else int(table.y.shape[1])
+            classes = int(table.y.max()) + 1 if table.y.ndim == 1 else int(table.y.shape[1])
+            found.setdefault("classes", {})[kind] = classes
         for field in ("train", "val", "test"):
             mask = getattr(table, f"{field}_mask")
             if mask is not None:
-                counts[field] = int(mask[:, 0].sum())
-    return counts
+                found.setdefault(field, {})[kind] = int(mask[:, 0].sum())
+    return found
 
 
 def _key(definition: Mapping[str, Any]) -> str:
@@ -198,9 +252,10 @@ def _announce_download(entry: DatasetEntry) -> None:
         else f"{len(entry.files)} files, " + (progress.format_bytes(size) if size is not None else "size unknown")
     )
     counts = entry.expected
-    memory = counts.nodes * counts.features * 8 + counts.edges * 48
+    num_edges = counts.total("edges") or 0
+    memory, disk = counts.feature_values * 8 + num_edges * BYTES_PER_EDGE, counts.feature_values * 4 + num_edges * 8
     progress.say(
-        f"{entry.name}: {entry.title}; {what}; expect about {progress.format_bytes(memory)} of memory and "
-        f"{progress.format_bytes(counts.nodes * counts.features * 4 + counts.edges * 8)} of disk; "
+        f"{entry.name}: {entry.title}; {what}; expect about {progress.format_bytes(memory)} of memory (--memory takes "
+        f"less), {progress.format_bytes(disk)} of disk and {2 + num_edges / EDGES_PER_SECOND:.0f} s to convert; "
         f"licence: {entry.licence}"
     )

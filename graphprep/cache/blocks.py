@@ -104,7 +104,7 @@ def split_edges(
         stop = start + int(indptr[-1])
         indices = indices_P[start:stop]
         data = None if matrix.data is None else data_P[start:stop]
-        sort_rows(indptr, indices, data)
+        sort_rows(indptr, indices, np.zeros(0, np.float32) if data is None else data)
         width = len(sources.nodes_P[part]) if peer == part else len(halo_P[peer])
         blocks.append(Csr(indptr=indptr, indices=indices, data=data, num_sources=width))
         start = stop

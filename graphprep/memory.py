@@ -1,0 +1,68 @@
+"""How much memory there is, how much this process holds, and how people write amounts of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from graphprep.errors import UsageError
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+LEAST_ROOM = 64_000_000
+"""Below this nothing useful fits; a smaller limit is an error."""
+
+
+def parse(text: str) -> int:
+    """Bytes in an amount as people write it: 2GB, 512MiB, 1.5g, 2000000000.
+
+    Raises:
+        UsageError: it is no amount.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
+    if not found or found[2].lower() not in UNITS:
+        raise UsageError(f"--memory {text!r} is no amount of memory; write for instance 2GB or 512MiB")
+    return int(float(found[1]) * UNITS[found[2].lower()])
+
+
+def available() -> int:
+    """Bytes that could be had without swapping, by the kernel's estimate and this process's control group."""
+    free = [int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
+    limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
+    if limit is not None and used is not None:
+        free.append(max(0, limit - used))
+    return min(free, default=4 * 10**9)
+
+
+def held() -> int:
+    """Bytes that this process holds in memory of its own (anonymous and shared, without mapped files)."""
+    names = ("RssAnon:", "RssShmem:")
+    return sum(int(line.split()[1]) * 1024 for line in _lines("/proc/self/status") if line.startswith(names))
+
+
+def room(limit: int | None) -> int:
+    """Bytes that may still be taken: `limit` less what is held, or half of what is available.
+
+    Raises:
+        UsageError: the limit leaves too little to work with.
+    """
+    if limit is None:
+        return max(LEAST_ROOM, available() // 2)
+    left = limit - held()
+    if left < LEAST_ROOM:
+        raise UsageError(
+            f"--memory {limit / 1e6:.0f} MB leaves {max(0, left) / 1e6:.0f} MB beside the {held() / 1e6:.0f} MB that "
+            f"the program itself holds; give at least {(held() + LEAST_ROOM) / 1e6:.0f} MB"
+        )
+    return left
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _number(path: str) -> int | None:
+    lines = _lines(path)
+    return int(lines[0]) if lines and lines[0].isdigit() else None

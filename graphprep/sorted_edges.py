@@ -1,0 +1,147 @@
+"""The edges of one type, sorted: in memory where they fit, else by way of the disk; the store cannot tell which.
+
+Memory is counted in records (an edge, or the reverse that it gets). What a person allows is for the whole process, so
+what it already holds is taken off first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import csr, memory, progress
+from graphprep.csr import EdgeCounts, Rules
+from graphprep.errors import DatasetError
+from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Treatment
+from graphprep.spill import Spill
+
+BYTES_PER_EDGE = 56
+"""Peak of an in-memory sort: ids as given (16), records (8), sorted keys (4), the result (4), and as much again while
+chunks are joined; weights and reverses add to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedEdges:
+    """A CSR that is read from front to back in pieces, each a range of rows."""
+
+    type: EdgeType
+    num_rows: int
+    num_sources: int
+    counts: EdgeCounts
+    weighted: bool
+    symmetric: bool
+    """whether every edge has its reverse"""
+    pieces: Callable[[], Iterator[Csr]]
+    """row ranges in order; each piece's indptr starts at 0"""
+    attributes: dict[str, NDArray[np.generic]]
+    """[E given, ...] in the stream's order; the pieces' edge_number says which row belongs to an edge"""
+
+
+def sort_table(
+    table: EdgeTable, *, num_rows: int, num_sources: int, treatment: Treatment, limit: int | None, work: Path
+) -> SortedEdges:
+    """Sort and treat the edges of one type.
+
+    Args:
+        table: the stream of edges and their attributes.
+        num_rows: destination nodes.
+        num_sources: source nodes.
+        treatment: what to do about reverses, duplicates and self-loops.
+        limit: bytes that the process may use; None for half of what is free.
+        work: folder for spilled edges, which belongs to this table and this treatment alone; what an earlier run
+            finished there is used, and it has to stay until the pieces have been read.
+
+    Raises:
+        DatasetError: an id is out of range, or the treatment does not suit the types.
+    """
+    name = table.type.key
+    rules = Rules.of(treatment, square=table.type.source == table.type.destination, name=name)
+    numbered = bool(table.attributes)
+    room = memory.room(limit)
+    spill = Spill(
+        work, num_rows=num_rows, num_sources=num_sources, rules=rules, numbered=numbered, room=room, name=name
+    )
+    if not spill.holds_all_edges:
+        kept = _kept_in_memory(table, spill, room, 2 if rules.undirected else 1)
+        if kept is not None:
+            matrix, counts = csr.from_edges(
+                kept,
+                num_rows=num_rows,
+                num_sources=num_sources,
+                treatment=treatment,
+                name=name,
+                square=rules.square,
+                numbered=numbered,
+            )
+            _check_attributes(table, counts.given)
+            return SortedEdges(
+                type=table.type,
+                num_rows=num_rows,
+                num_sources=num_sources,
+                counts=counts,
+                weighted=matrix.data is not None,
+                symmetric=rules.square and csr.is_symmetric(matrix),
+                pieces=lambda: iter((matrix,)),
+                attributes=dict(table.attributes),
+            )
+    summary = spill.sort_ranges()
+    _check_attributes(table, summary.counts.given)
+    return SortedEdges(
+        type=table.type,
+        num_rows=num_rows,
+        num_sources=num_sources,
+        counts=summary.counts,
+        weighted=summary.weighted,
+        symmetric=rules.square and summary.fingerprint == 0,
+        pieces=spill.pieces,
+        attributes=dict(table.attributes),
+    )
+
+
+def in_memory(edge_type: EdgeType, matrix: Csr, counts: EdgeCounts) -> SortedEdges:
+    """A CSR that is there already."""
+    return SortedEdges(
+        type=edge_type,
+        num_rows=matrix.num_rows,
+        num_sources=matrix.num_sources,
+        counts=counts,
+        weighted=matrix.data is not None,
+        symmetric=csr.is_symmetric(matrix),
+        pieces=lambda: iter((matrix,)),
+        attributes={},
+    )
+
+
+def _kept_in_memory(table: EdgeTable, spill: Spill, room: int, records_per_edge: int) -> list[EdgeChunk] | None:
+    """The chunks, if they can be sorted in memory; None once they have gone to the disk."""
+    fits = room // (BYTES_PER_EDGE * records_per_edge)
+    if table.num_edges is not None and table.num_edges > fits:
+        fits = 0
+    kept: list[EdgeChunk] | None = []
+    count = 0
+    with progress.task(f"reading edges {table.type.key}", total=table.num_edges, unit="edges") as task:
+        for chunk in table.chunks():
+            count += len(chunk.src)
+            if kept is not None and count <= fits:
+                kept.append(chunk)
+            else:
+                for earlier in kept or ():
+                    spill.add(earlier)
+                kept = None
+                spill.add(chunk)
+            task.advance(len(chunk.src))
+        if kept is None:
+            spill.finish()
+    return kept
+
+
+def _check_attributes(table: EdgeTable, given: int) -> None:
+    for name, rows in table.attributes.items():
+        if len(rows) != given:
+            raise DatasetError(
+                f"edges {table.type.key}: {name} has {len(rows)} rows for {given} edges; they must agree, in one order"
+            )
