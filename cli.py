@@ -155,16 +155,34 @@ def fetch(name: str, mirror: str | None, memory_limit: int | None, anyway: bool,
 
 
 @main.command("import")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, type=PATH)
 @click.option("--name", required=True, help="What to call the dataset.")
+@click.option("--schema", type=PATH, help="YAML that names node and edge types and their files, instead of PATH.")
+@click.option(
+    "--format",
+    type=click.Choice(["auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg"]),
+    default="auto",
+    show_default=True,
+    help="Of the files of edges; auto goes by the ending of the name.",
+)
+@click.option(
+    "--ids",
+    type=click.Choice(["auto", "numbers", "words"]),
+    default="auto",
+    show_default=True,
+    help="Whether ids are words; auto takes text for numbers and the types of Parquet as they are.",
+)
 @click.option("--undirected", is_flag=True, help="Add the reverse of every edge that has none.")
 @click.option("--duplicates", type=click.Choice(["keep", "sum", "drop"]), default="keep", show_default=True)
 @click.option("--self-loops", type=click.Choice(["keep", "drop", "add"]), default="keep", show_default=True)
-@click.option("--weights", is_flag=True, help="The third column holds edge weights.")
+@click.option("--weights", is_flag=True, help="Read edge weights: in text the third column, or the one called weight.")
+@click.option("--edge-times", "times", is_flag=True, help="Read edge times: the next column, or the one called time.")
+@click.option("--header/--no-header", default=None, help="Whether text begins with column names; csv and tsv may.")
 @click.option("--num-nodes", type=click.IntRange(min=1), help="Ids are row numbers below this count.")
 @click.option("--features", type=PATH, help="Node features, one row a node: npy, npz, csv, parquet.")
-@click.option("--labels", type=PATH, help="One class a node, -1 for none: npy, csv, txt.")
-@click.option("--train", type=PATH, help="Training nodes: a mask or row numbers, npy.")
+@click.option("--labels", type=PATH, help="One class a node, -1 for none: npy, npz, csv, txt, parquet.")
+@click.option("--id-column", metavar="NAME", help="The column of features and labels (csv, parquet) with the ids.")
+@click.option("--train", type=PATH, help="Training nodes: a mask [N] or [N, S], or row numbers; npy, npz, csv, txt.")
 @click.option("--val", type=PATH, help="Validation nodes, likewise.")
 @click.option("--test", type=PATH, help="Test nodes, likewise.")
 @click.option(
@@ -172,27 +190,147 @@ def fetch(name: str, mirror: str | None, memory_limit: int | None, anyway: bool,
 )
 @click.option("--out", type=PATH, help="The store itself; by default stores/NAME.zarr in GRAPHPREP_HOME.")
 @click.option("--replace", is_flag=True, help="Replace a store of this name that was made from something else.")
+@memory_option
+@anyway_option
 @as_json
 @common
 def import_files(
-    paths: tuple[Path, ...], name: str, out: Path | None, replace: bool, json_output: bool, **options: Any
+    paths: tuple[Path, ...],
+    name: str,
+    schema: Path | None,
+    out: Path | None,
+    replace: bool,
+    memory_limit: int | None,
+    anyway: bool,
+    json_output: bool,
+    **options: Any,
 ) -> None:
-    """Convert your own edge list (SNAP text, csv, tsv; .gz too) to a graph store.
+    """Convert your own files to a graph store.
 
-    Each line is one edge: source, destination, and a weight with --weights. Ids with gaps are renumbered in ascending
-    order and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are row
-    numbers. Labels without --train, --val and --test get a seeded split: 20 and 30 nodes a class, the rest for testing.
+    Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, or a whole graph
+    of PyTorch Geometric's (.pt). Weights and times are read if asked for. Ids with gaps, and words, are numbered in
+    ascending order and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are
+    row numbers. Labels without --train, --val and --test get a seeded split: 20 and 30 nodes a class, the rest to test.
 
     \b
     Examples:
       graphprep import ego-twitter.txt.gz --name ego-twitter --undirected
       graphprep import edges.csv --name mine --features x.npy --labels y.npy
+      graphprep import messages.txt --name messages --edge-times
+      graphprep import mesh.graph --name mesh
+      graphprep import --schema acm.yaml --name acm
     """
-    from graphprep.sources.edge_list import EdgeListOptions
-    from pipelines.ingest import import_edge_list
+    from graphprep.sources.user_files import request_of
+    from pipelines.ingest import import_files as import_request
 
-    outcome = import_edge_list(EdgeListOptions(edges=paths, **options), name=name, out=out, replace=replace)
+    outcome = import_request(
+        request_of(paths, schema, options),
+        name=name,
+        out=out,
+        replace=replace,
+        memory_limit=memory_limit,
+        anyway=anyway,
+    )
     print_store_outcome(outcome, json_output)
+
+
+@main.group()
+def generate() -> None:
+    """Seeded graphs of any size: block models, R-MAT, grids."""
+
+
+def generator_options(command: Command) -> Command:
+    """The options that all generators have."""
+    for option in reversed(
+        (
+            click.option("--name", required=True, help="What to call the dataset."),
+            click.option("--classes", type=int, default=8, show_default=True),
+            click.option("--features", type=click.IntRange(min=0), default=0, show_default=True, help="0 for none."),
+            click.option("--dtype", type=click.Choice(["float16", "float32"]), default="float32", show_default=True),
+            click.option("--signal", type=float, default=2.0, show_default=True, help="How far classes lie apart."),
+            click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+            click.option("--out", type=PATH, help="The store itself; by default stores/NAME.zarr in GRAPHPREP_HOME."),
+            click.option("--replace", is_flag=True, help="Replace a store that was made from something else."),
+            memory_option,
+            as_json,
+            common,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def run_generator(
+    request: Any, name: str, out: Path | None, replace: bool, memory_limit: int | None, json_output: bool
+) -> None:
+    """The end of every generator."""
+    from pipelines.generate import generate_graph
+
+    outcome = generate_graph(request, name=name, out=out, replace=replace, memory_limit=memory_limit)
+    print_store_outcome(outcome, json_output)
+
+
+def split_off(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options that are not the generator's own out of `options`."""
+    return {name: options.pop(name) for name in ("name", "out", "replace", "memory_limit", "json_output")}
+
+
+@generate.command()
+@click.option("--nodes", type=click.IntRange(min=1), required=True)
+@click.option("--edges", type=click.IntRange(min=0), required=True, help="Undirected edges that are drawn.")
+@click.option("--branching", type=int, default=8, show_default=True, help="Blocks in a block.")
+@click.option("--levels", type=int, default=2, show_default=True, help="Levels of blocks.")
+@click.option("--inside", type=float, default=0.8, show_default=True, help="Probability to stay in the block.")
+@generator_options
+def sbm(**options: Any) -> None:
+    """A hierarchical stochastic block model, with labels and features that follow the blocks.
+
+    \b
+    Example:
+      graphprep generate sbm --name sbm-200k --nodes 200000 --edges 2000000 --features 64
+    """
+    from graphprep.generators.sbm import SbmRequest
+
+    common_options = split_off(options)
+    run_generator(SbmRequest(**options), **common_options)
+
+
+@generate.command()
+@click.option("--scale", type=int, required=True, help="There are 2^SCALE nodes.")
+@click.option("--edges", type=click.IntRange(min=0), required=True, help="Undirected edges that are drawn.")
+@click.option("--a", type=float, default=0.57, show_default=True)
+@click.option("--b", type=float, default=0.19, show_default=True)
+@click.option("--c", type=float, default=0.19, show_default=True)
+@generator_options
+def rmat(**options: Any) -> None:
+    """An R-MAT graph, with the skewed degrees of the web.
+
+    \b
+    Example:
+      graphprep generate rmat --name rmat-18 --scale 18 --edges 2000000
+    """
+    from graphprep.generators.rmat import RmatRequest
+
+    common_options = split_off(options)
+    run_generator(RmatRequest(**options), **common_options)
+
+
+@generate.command()
+@click.option("--sides", required=True, metavar="AxBxC", help="Nodes along each axis, e.g. 80x80x80.")
+@generator_options
+def grid(sides: str, **options: Any) -> None:
+    """A grid of any number of dimensions.
+
+    \b
+    Example:
+      graphprep generate grid --name grid-512k --sides 80x80x80
+    """
+    from graphprep.generators.grid import GridRequest
+
+    common_options = split_off(options)
+    if not all(side.isdigit() for side in sides.split("x")):
+        raise click.BadParameter(f"--sides {sides} must be whole numbers with x between them, e.g. 80x80x80")
+    run_generator(GridRequest(sides=tuple(map(int, sides.split("x"))), **options), **common_options)
 
 
 def print_store_outcome(outcome: Any, json_output: bool) -> None:

@@ -68,15 +68,16 @@ def sort_table(
     if not spill.holds_all_edges:
         kept = _kept_in_memory(table, spill, room, 2 if rules.undirected else 1)
         if kept is not None:
-            matrix, counts = csr.from_edges(
-                kept,
-                num_rows=num_rows,
-                num_sources=num_sources,
-                treatment=treatment,
-                name=name,
-                square=rules.square,
-                numbered=numbered,
-            )
+            with progress.task(f"sorting edges {name}"):
+                matrix, counts = csr.from_edges(
+                    kept,
+                    num_rows=num_rows,
+                    num_sources=num_sources,
+                    treatment=treatment,
+                    name=name,
+                    square=rules.square,
+                    numbered=numbered,
+                )
             _check_attributes(table, counts.given)
             return SortedEdges(
                 type=table.type,

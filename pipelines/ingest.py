@@ -25,7 +25,7 @@ from graphprep.store import STORE_FORMAT, GraphStore, write_store
 
 if TYPE_CHECKING:
     from graphprep.registry import DatasetEntry, Expected
-    from graphprep.sources.edge_list import EdgeListOptions
+    from graphprep.sources.user_files import ImportRequest
 
 EDGES_PER_SECOND = 8e6
 """Edges that are read, sorted and written in a second; for the time that is announced, nothing else."""
@@ -82,7 +82,7 @@ def fetch_dataset(
     entry = registry.entry(name)
     target = home.store_path(entry.name)
     definition = entry.model_dump(mode="json", exclude={"title", "licence", "citation", "homepage"})
-    key = _key(definition)
+    key = store_key(definition)
     with locked(target, f"the dataset {entry.name}"):
         if target.exists() and GraphStore(target).key == key:
             progress.say(f"{target} is up to date")
@@ -115,37 +115,51 @@ def fetch_dataset(
     return StoreOutcome(store=store, reused=False)
 
 
-def import_edge_list(options: EdgeListOptions, *, name: str, out: Path | None, replace: bool) -> StoreOutcome:
-    """Convert a user's own edge list to a store.
+def import_files(
+    request: ImportRequest,
+    *,
+    name: str,
+    out: Path | None,
+    replace: bool,
+    memory_limit: int | None = None,
+    anyway: bool = False,
+) -> StoreOutcome:
+    """Convert a user's own files to a store.
 
     Args:
-        options: the files and how to read them.
+        request: the files and how to read them.
         name: what to call the dataset.
         out: the store itself; by default HOME/stores/NAME.zarr.
         replace: replace a store that was made from something else.
+        memory_limit: bytes that the process may use; None for half of what is free.
+        anyway: only warn about values that are not what they should be.
 
     Raises:
         DatasetError: a file is not what it should be, or another store lies at the target.
     """
-    from graphprep.sources.edge_list import read_edge_list
+    from graphprep.sources.user_files import read_files
 
     home.checked_name(name, "--name")
     target = (out or home.store_path(name)).absolute()
     with locked(target, f"the dataset {name}"):
         with progress.task("checking input files"):
-            inputs = options.inputs()
-        key = _key({"name": name, "options": options.to_json(), "files": [entry["sha256"] for entry in inputs]})
-        if target.exists() and not replace:
-            found = GraphStore(target)
-            if found.key == key:
-                progress.say(f"{target} is up to date")
-                return StoreOutcome(store=found, reused=True)
-            raise DatasetError(
-                f"{target} was made from other files or options; give --replace to replace it or another --name"
-            )
-        raw = read_edge_list(options)
-        source = {"reader": "edge_list", "options": options.to_json(), "files": inputs}
-        store = graph_to_store(raw, target, name=name, key=key, source=source, expected=None)
+            inputs = request.inputs()
+        key = store_key({"name": name, "options": request.to_json(), "files": [entry["sha256"] for entry in inputs]})
+        found = up_to_date(target, key, replace=replace)
+        if found is not None:
+            return StoreOutcome(store=found, reused=True)
+        raw = read_files(request, memory_limit=memory_limit)
+        source = {"reader": "user_files", "options": request.to_json(), "files": inputs}
+        store = graph_to_store(
+            raw,
+            target,
+            name=name,
+            key=key,
+            source=source,
+            expected=None,
+            memory_limit=memory_limit,
+            anyway=anyway,
+        )
     return StoreOutcome(store=store, reused=False)
 
 
@@ -184,7 +198,7 @@ def graph_to_store(
             table,
             num_rows=raw.nodes[table.type.destination].num_nodes,
             num_sources=raw.nodes[table.type.source].num_nodes,
-            treatment=raw.treatment,
+            treatment=table.treatment or raw.treatment,
             limit=memory_limit,
             work=scratch / key / table.type.key,
         )
@@ -238,7 +252,30 @@ def _counts(raw: RawGraph, edges: Sequence[SortedEdges]) -> dict[str, dict[str, 
     return found
 
 
-def _key(definition: Mapping[str, Any]) -> str:
+def up_to_date(target: Path, key: str, *, replace: bool) -> GraphStore | None:
+    """The store at `target` if it has this key; None if there is none or it is to be replaced.
+
+    Raises:
+        DatasetError: there is a store that was made from something else, and `replace` does not say that it may go.
+    """
+    if not target.exists():
+        return None
+    try:
+        found = GraphStore(target)
+    except DatasetError:
+        if replace:
+            return None
+        raise
+    if found.key == key:
+        progress.say(f"{target} is up to date")
+        return found
+    if replace:
+        return None
+    raise DatasetError(f"{target} was made from other files or options; give --replace to replace it or another --name")
+
+
+def store_key(definition: Mapping[str, Any]) -> str:
+    """64 hex digits over all that determines a store's content."""
     whole = {"store format": STORE_FORMAT, "graphprep version": __version__, **definition}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 

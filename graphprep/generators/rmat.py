@@ -1,0 +1,88 @@
+"""R-MAT: a graph with the skewed degrees of the web, by choosing a quadrant of the adjacency matrix bit after bit.
+
+Chakrabarti, Zhan, Faloutsos: R-MAT: a recursive model for graph mining, SDM 2004; the probabilities are Graph500's.
+Node numbers are shuffled, since otherwise the low ones are the hubs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+
+from graphprep.errors import UsageError
+from graphprep.generators import chunk_sizes, labelled_nodes
+from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, RawGraph, Treatment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RmatRequest:
+    """The parameters of an R-MAT graph."""
+
+    scale: int
+    """there are 2^scale nodes"""
+    edges: int
+    """undirected edges that are drawn; self-loops and repetitions among them are dropped"""
+    a: float = 0.57
+    b: float = 0.19
+    c: float = 0.19
+    """probabilities of the upper left, upper right and lower left quadrant"""
+    classes: int = 8
+    features: int = 0
+    dtype: str = "float32"
+    signal: float = 2.0
+    """distance of a class's centre from 0, in deviations of the noise"""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.scale <= 40:
+            raise UsageError(f"--scale {self.scale} must be from 1 to 40; there are 2^scale nodes")
+        if min(self.a, self.b, self.c) < 0 or self.a + self.b + self.c > 1:
+            raise UsageError(f"--a {self.a}, --b {self.b} and --c {self.c} are probabilities with a sum of at most 1")
+        if self.classes < 1:
+            raise UsageError(f"--classes {self.classes} must be at least 1")
+
+
+def generate(request: RmatRequest, *, folder: Path) -> RawGraph:
+    """The graph; features go to a file in `folder`. Labels are drawn at random, as nothing in R-MAT suggests any."""
+    num_nodes = 1 << request.scale
+    order_N = np.random.default_rng([request.seed, 0]).permutation(num_nodes)
+    y = np.random.default_rng([request.seed, 4]).integers(0, request.classes, num_nodes)
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for number, count in chunk_sizes(request.edges):
+            draws = np.random.default_rng([request.seed, 3, number]).random((count, request.scale), np.float32)
+            src, dst = _descend(draws, request.a, request.a + request.b, request.a + request.b + request.c)
+            yield EdgeChunk(order_N[src], order_N[dst])
+
+    nodes = labelled_nodes(
+        y,
+        num_features=request.features,
+        dtype=request.dtype,
+        signal=request.signal,
+        seed=request.seed,
+        file=folder / "x.npy",
+    )
+    return RawGraph(
+        nodes={HOMOGENEOUS_NODE: nodes},
+        edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=chunks, num_edges=request.edges),),
+        treatment=Treatment(undirected=True, duplicates="drop", self_loops="drop"),
+        notes={"generator": "rmat", "parameters": asdict(request), "split": "seeded, 20 and 30 nodes a class"},
+    )
+
+
+@njit(cache=True)
+def _descend(draws, a, ab, abc):  # type: ignore[no-untyped-def]
+    """(src, dst) int64 from draws [E', scale]: one quadrant a bit."""
+    count, scale = draws.shape
+    src, dst = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for e in range(count):
+        for bit in range(scale):
+            draw = draws[e, bit]
+            down, right = draw >= ab, (a <= draw < ab) or draw >= abc
+            src[e] = src[e] << 1 | down
+            dst[e] = dst[e] << 1 | right
+    return src, dst
