@@ -1,0 +1,21 @@
+"""Full-graph GNN training from a partition cache: one rank a part, torch and the standard library only.
+
+The way through the package is the way of a run:
+
+    options, seat        what was asked for, and which rank of how many this process is   (no torch yet)
+    manifest, cache      the cache's files, checked; its root attributes                  (no torch yet)
+    preflight            what is refused before ranks wait for each other                 (no torch yet)
+    part                 one part's arrays, mapped into memory
+    ranks, placement     how ranks meet and talk; where they run
+    adjacency, normalise the part's blocks as sparse matrices with their weights and transposes
+    exchange, aggregate  rows to and from the peers, overlapped with the local product, with gradients
+    inputs, models       the first layer's fixed input; the layers
+    norms, dropout       what lies between the layers
+    labels, agreement    the labelled rows; what all ranks have to agree on before they train
+    adam, fit, run       the steps, the epochs; everything above joined
+    accounting, report   bytes and seconds; lines for people and for programs
+    launch, quiet        starts the ranks on this machine; keeps torch's asides from the user
+
+Letters: N nodes, n rows of this rank's part, E directed edges, P parts (= ranks), F features, C classes, H halo rows,
+R rows sent to peers (a row that two peers need counts twice), L layers, S splits.
+"""

@@ -1,0 +1,46 @@
+"""Caches and runs that several test modules look at, made once."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from handmade_cache import HandmadeGraph, make_cache, random_graph
+from parity_cases import CASES, SETTINGS, WORLDS, graphs, worlds_of
+from rank_group import Run, among_ranks, train_once
+
+
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
+    """The cache of every graph of the parity cases, by name and number of parts."""
+    root = tmp_path_factory.mktemp("caches")
+    return {
+        (name, parts): make_cache(
+            root / f"{name}-{parts}",
+            graph,
+            assign(parts),
+            parts,
+            index_dtype="int64" if name == "undirected" else "int32",
+        )
+        for name, (graph, assign) in graphs().items()
+        for parts in WORLDS
+    }
+
+
+@pytest.fixture(scope="session")
+def runs(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str, int], Run]:
+    """The training run of every parity case, by graph, setting and number of ranks."""
+    found = {}
+    for world in WORLDS:
+        cases = [case for case in CASES if world in worlds_of(case[1])]
+        tasks = [partial(train_once, cache=str(caches[name, world]), **SETTINGS[setting]) for name, setting in cases]
+        for (name, setting), run in zip(cases, among_ranks(world, tasks), strict=True):
+            found[name, setting, world] = run
+    return found
+
+
+@pytest.fixture
+def graph() -> HandmadeGraph:
+    """A small directed, weighted graph."""
+    return random_graph(weighted=True)

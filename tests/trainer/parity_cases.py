@@ -1,0 +1,74 @@
+"""Graphs that are awkward to cut, the ways to cut them, and the models that have to get them right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from handmade_cache import HandmadeGraph, random_graph
+
+WORLDS = (1, 2, 3, 4)
+
+
+def uneven(num_nodes: int, parts: int, seed: int = 1) -> np.ndarray:
+    """A random assignment in which part p is about p + 1 times as large as part 0."""
+    share = np.arange(1, parts + 1) / np.arange(1, parts + 1).sum()
+    return np.random.default_rng(seed).choice(parts, num_nodes, p=share)
+
+
+def graphs() -> dict[str, tuple[HandmadeGraph, Any]]:
+    """Each graph with the assignment that it is cut by, a function of the number of parts."""
+    undirected = random_graph(undirected=True, seed=1)
+    weighted = random_graph(weighted=True, seed=2)
+    loops = random_graph(loops_and_duplicates=True, weighted=True, seed=3)
+    plain_loops = random_graph(loops_and_duplicates=True, seed=4)
+
+    def training_ends_before_last(parts: int) -> np.ndarray:
+        assignment = uneven(60, max(parts - 1, 1))
+        assignment[~weighted.train & (np.arange(60) % 2 == 0)] = parts - 1
+        return assignment
+
+    # Nodes 45 .. 59 have edges among themselves only.
+    apart = random_graph(num_edges=400, seed=5)
+    stays = (apart.src >= 45) == (apart.dst >= 45)
+    apart.src, apart.dst = apart.src[stays], apart.dst[stays]
+
+    def last_is_apart(parts: int) -> np.ndarray:
+        assignment = uneven(60, max(parts - 1, 1))
+        assignment[45:] = parts - 1
+        return assignment
+
+    half = random_graph(seed=6)
+    half.x = half.x.astype(np.float16)
+    return {
+        "undirected": (undirected, lambda parts: np.arange(60) * parts // 60),
+        "directed, weighted, uneven": (weighted, lambda parts: uneven(60, parts)),
+        "self-loops and duplicates, weighted": (loops, lambda parts: uneven(60, parts)),
+        "self-loops and duplicates": (plain_loops, lambda parts: uneven(60, parts)),
+        "a part without training nodes": (weighted, training_ends_before_last),
+        "an empty part": (weighted, lambda parts: uneven(60, max(parts - 1, 1))),
+        "a part without halo": (apart, last_is_apart),
+        "half-precision features": (half, lambda parts: uneven(60, parts)),
+    }
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "gcn": {"model": "gcn"},
+    "sage": {"model": "sage"},
+    "deep gcn, batch norm": {"model": "gcn", "layers": 3, "hidden": 5, "norm": "batch"},
+    "deep sage, layer norm": {"model": "sage", "layers": 3, "hidden": 5, "norm": "layer"},
+    "one layer": {"layers": 1},
+    "kept halo, narrow": {"input_dropout": 1e-30, "hidden": 4},
+    "kept halo, wide": {"input_dropout": 1e-30, "hidden": 12},
+}
+"""An input dropout of 1e-30 drops nothing and scales by 1, but takes the way of the kept halo."""
+
+CASES = [(name, setting) for name in graphs() if name != "half-precision features" for setting in ("gcn", "sage")]
+CASES += [("half-precision features", "gcn")]
+CASES += [("directed, weighted, uneven", setting) for setting in SETTINGS if setting not in ("gcn", "sage")]
+CASES += [("an empty part", "deep gcn, batch norm")]
+
+
+def worlds_of(setting: str) -> tuple[int, ...]:
+    """On how many ranks a case runs: all, or for the settings beyond the two models one and three."""
+    return WORLDS if setting in ("gcn", "sage") else (1, 3)

@@ -1,0 +1,88 @@
+"""Several training runs, one after the other, among the same few rank processes.
+
+Starting a process and importing torch takes longer than training a small graph, so a test module starts each number of
+ranks once and gives it all of its runs.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainer.accounting import Clock
+from trainer.cache import open_cache
+from trainer.options import Options
+from trainer.ranks import Ranks
+from trainer.report import Report
+from trainer.run import train
+from trainer.seat import Seat
+
+
+@dataclass(frozen=True)
+class Run:
+    """The JSON lines of one run."""
+
+    epochs: list[dict[str, Any]]
+    result: dict[str, Any]
+
+    @property
+    def losses(self) -> list[float]:
+        return [line["loss"] for line in self.epochs]
+
+
+Task = Callable[[Ranks], Any]
+"""What every rank does; it travels to the processes, so it is a function of a module or a partial of one."""
+
+
+def run_options(cache: Path | str, **changes: Any) -> Options:
+    """Options under which nothing is random but the first weights, and every epoch is run."""
+    plain: dict[str, Any] = {"hidden": 8, "dropout": 0.0, "epochs": 20, "patience": 0, "timeout": 60.0}
+    return Options(cache=str(cache), **{**plain, **changes})
+
+
+def train_once(ranks: Ranks, *, cache: str, **changes: Any) -> Run:
+    """Train once; the lines on rank 0, none elsewhere."""
+    output = io.StringIO()
+    options = run_options(cache, **changes)
+    result = train(options, open_cache(cache), ranks, Report(speaks=ranks.speaks, as_json=True, output=output))
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    return Run(epochs=lines[:-1], result=result)
+
+
+def among_ranks(world: int, tasks: list[Task]) -> list[Any]:
+    """Do `tasks` one after the other among `world` ranks; what rank 0 found."""
+    if world == 1:
+        return _do_all(Seat(), tasks)
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
+    torch.multiprocessing.spawn(_rank, args=(world, tasks, queue), nprocs=world)
+    outcomes: list[Any] = queue.get()
+    return outcomes
+
+
+def _rank(rank: int, world: int, tasks: list[Task], queue: Any) -> None:
+    outcomes = _do_all(Seat(rank=rank, world=world, local_rank=rank, local_world=world), tasks)
+    if rank == 0:
+        queue.put(outcomes)
+
+
+def _do_all(seat: Seat, tasks: list[Task]) -> list[Any]:
+    torch.set_num_threads(1)
+    cpu = torch.device("cpu")
+    with Ranks(seat, cpu, timeout=60.0, clock=Clock(cpu)) as ranks:
+        return [task(ranks) for task in tasks]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

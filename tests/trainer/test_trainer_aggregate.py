@@ -1,0 +1,130 @@
+"""The neighbour sum over ranks and its gradient."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from dense_reference import dense_adjacency
+from parity_cases import graphs
+from rank_group import among_ranks
+from torch import Tensor
+
+from trainer.accounting import Account, Clock
+from trainer.adjacency import Adjacency, Block, beside
+from trainer.aggregate import Aggregation, product
+from trainer.cache import open_cache
+from trainer.exchange import BoundaryExchange
+from trainer.normalise import gcn, mean
+from trainer.part import Csr, load_part
+from trainer.ranks import Ranks
+
+NAMES = ("directed, weighted, uneven", "self-loops and duplicates", "an empty part", "a part without halo")
+
+
+def whole_sum_and_gradient(ranks: Ranks, *, cache: str, model: str) -> tuple[list[list[float]], list[list[float]]]:
+    """A H and A^T G of the whole graph in its own node order, computed among the ranks, for H and G from `inputs`."""
+    ranks.connect()
+    opened = open_cache(cache)
+    part = load_part(opened, ranks.rank, split=0)
+    exchange = BoundaryExchange(part, ranks, Account(num_rows=part.num_rows, num_peers=len(ranks.peers)))
+
+    def halo_column(column: Tensor) -> Tensor:
+        return exchange.fetch(column.unsqueeze(1), 0, "setup").wait().squeeze(1)
+
+    blocks = gcn(part, halo_column) if model == "gcn" else mean(part)
+    aggregation = Aggregation(Adjacency.of(*blocks, ranks.device), exchange, Clock(ranks.device))
+    file = Path(cache, f"parts/{ranks.rank}/nodes/node/global_ids/c/0")
+    ids = torch.from_numpy(np.fromfile(file, np.int64) if file.exists() else np.empty(0, np.int64))
+    rows, directions = inputs(opened.num_nodes)
+    own = rows[ids].requires_grad_()
+    sums = aggregation(own, 2)
+    sums.backward(directions[ids])
+    assert own.grad is not None
+    together = torch.zeros(2, opened.num_nodes, rows.shape[1])
+    together[0, ids], together[1, ids] = sums.detach(), own.grad
+    ranks.add_up(together)
+    return together[0].tolist(), together[1].tolist()
+
+
+def inputs(num_nodes: int) -> tuple[Tensor, Tensor]:
+    """H and G, the same wherever they are made."""
+    generator = torch.Generator().manual_seed(5)
+    return torch.randn(num_nodes, 3, generator=generator), torch.randn(num_nodes, 3, generator=generator)
+
+
+@pytest.fixture(scope="module")
+def found(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str], tuple[Tensor, Tensor]]:
+    cases = [(name, model) for name in NAMES for model in ("gcn", "sage")]
+    tasks = [partial(whole_sum_and_gradient, cache=str(caches[name, 3]), model=model) for name, model in cases]
+    outcomes = among_ranks(3, tasks)
+    return {case: (torch.tensor(a), torch.tensor(b)) for case, (a, b) in zip(cases, outcomes, strict=True)}
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("name", NAMES)
+def test_sum_and_gradient_are_those_of_the_whole_matrix(
+    found: dict[tuple[str, str], tuple[Tensor, Tensor]], name: str, model: str
+) -> None:
+    """A backward pass with A instead of its transpose is right on undirected graphs and wrong here; a row that goes to
+    two peers and gets one gradient back is wrong by that peer's share."""
+    graph, _ = graphs()[name]
+    matrix = dense_adjacency(graph, model).float()
+    rows, directions = inputs(graph.num_nodes)
+    sums, gradient = found[name, model]
+    torch.testing.assert_close(sums, matrix @ rows, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(gradient, matrix.T @ directions, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 63, 64, 65])
+@pytest.mark.parametrize("index_type", [torch.int32, torch.int64])
+def test_product_and_gradient_on_both_kernels(width: int, index_type: torch.dtype) -> None:
+    """Narrow and wide rows take different kernels; repeated and unsorted columns, and empty rows, are right in both."""
+    csr = Csr(
+        indptr=torch.tensor([0, 3, 3, 5], dtype=index_type),
+        indices=torch.tensor([3, 0, 0, 2, 1], dtype=index_type),
+        weights=torch.tensor([1.0, 2.0, 3.0, -4.0, 0.5]),
+        num_columns=4,
+    )
+    dense = torch.tensor([[5.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.5, -4.0, 0.0]])
+    rows, direction = torch.randn(4, width, requires_grad=True), torch.randn(3, width)
+    sums = product(Block.of(csr, torch.device("cpu")), rows)
+    sums.backward(direction)
+    torch.testing.assert_close(sums, dense @ rows)
+    torch.testing.assert_close(rows.grad, dense.T @ direction)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (3, 3)])
+def test_a_matrix_without_edges_gives_zeros(shape: tuple[int, int]) -> None:
+    """An empty part and a part without halo have blocks without edges, on which the kernels may fail."""
+    num_rows, num_columns = shape
+    empty = torch.empty(0, dtype=torch.int32)
+    csr = Csr(indptr=torch.zeros(num_rows + 1, dtype=torch.int32), indices=empty, weights=None, num_columns=num_columns)
+    block = Block.of(csr, torch.device("cpu"))
+    assert torch.equal(block.forward @ torch.ones(num_columns, 2), torch.zeros(num_rows, 2))
+    assert torch.equal(block.backward @ torch.ones(num_rows, 2), torch.zeros(num_columns, 2))
+
+
+def test_blocks_side_by_side_keep_weights_and_offsets() -> None:
+    """A weighted and an unweighted peer, or a peer without rows, must not shift the columns of the next."""
+
+    def csr(indptr: list[int], indices: list[int], weights: list[float] | None, num_columns: int) -> Csr:
+        return Csr(
+            indptr=torch.tensor(indptr),
+            indices=torch.tensor(indices, dtype=torch.int64),
+            weights=None if weights is None else torch.tensor(weights),
+            num_columns=num_columns,
+        )
+
+    merged = beside(
+        {4: csr([0, 1, 2], [1, 0], [0.5, 0.25], 2), 1: csr([0, 0, 0], [], None, 0), 2: csr([0, 2, 2], [0, 2], None, 3)},
+        2,
+    )
+    assert merged.indptr.tolist() == [0, 3, 4]
+    assert merged.indices.tolist() == [1, 2, 4, 0]
+    assert merged.weights is not None
+    assert merged.weights.tolist() == [0.5, 1.0, 1.0, 0.25]
+    assert merged.num_columns == 5

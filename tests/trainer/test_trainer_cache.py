@@ -1,0 +1,242 @@
+"""What is said of a cache that is absent, unfinished, damaged, or not for this trainer."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade_cache import HandmadeGraph, edit_json, flat_topology, make_cache, random_graph, seal
+from rank_group import train_once
+
+from trainer.__main__ import main
+from trainer.accounting import Clock
+from trainer.cache import open_cache
+from trainer.part import load_part
+from trainer.ranks import Ranks
+from trainer.seat import Seat
+
+NODES = "parts/0/nodes/node"
+LOCAL = "parts/0/edges/node__to__node/local"
+QUICK = ["--epochs", "1", "--hidden", "2"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, graph: HandmadeGraph) -> Path:
+    return make_cache(tmp_path / "cache", graph, np.zeros(graph.num_nodes, int), 1)
+
+
+def sentence_of(capsys: pytest.CaptureFixture[str], arguments: list[str], *, status: int) -> str:
+    """What a run with `arguments` says while it fails with `status`: one line, no traceback, no output."""
+    assert main(arguments) == status
+    said = capsys.readouterr()
+    assert said.out == ""
+    [line] = said.err.strip().splitlines()
+    assert line.startswith("rank 0: ")
+    return line
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def reseal(change: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """A damage that the manifest agrees with, as a faulty writer would leave it."""
+
+    def damage(cache: Path) -> None:
+        change(cache)
+        seal(cache)
+
+    return damage
+
+
+def overwrite(name: str, values: np.ndarray) -> Callable[[Path], Any]:
+    return reseal(lambda cache: cache.joinpath(name).write_bytes(values.tobytes()))
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no folder": (lambda cache: shutil.rmtree(cache), "there is no folder"),
+    "no root": (lambda cache: (cache / "zarr.json").unlink(), "has no zarr.json"),
+    "a store": (lambda cache: edit_json(cache / "zarr.json", graphprep_kind="store"), "not a partition cache"),
+    "another format": (reseal(lambda cache: edit_json(cache / "zarr.json", graphprep_format=2)), "format 2"),
+    "root is no JSON": (lambda cache: (cache / "zarr.json").write_text("{"), "is not JSON"),
+    "no manifest": (lambda cache: (cache / "manifest.json").unlink(), "not a finished cache"),
+    "no digest of the manifest": (lambda cache: (cache / "manifest.sha256").unlink(), "not a finished cache"),
+    "another manifest": (lambda cache: flip_a_bit(cache / "manifest.json"), "manifest.json differs"),
+    "root was edited": (lambda cache: edit_json(cache / "zarr.json", dataset="other"), "has "),
+    "no such attribute": (
+        reseal(lambda cache: edit_json(cache / "zarr.json", num_classes={"other": 3})),
+        "lacks an attribute",
+    ),
+    "file gone": (lambda cache: (cache / NODES / "x/c/0/0").unlink(), "x/c/0/0 cannot be read"),
+    "file cut short": (lambda cache: truncate(cache / NODES / "x/c/0/0"), "x/c/0/0 has "),
+    "file cut short by the writer": (reseal(lambda cache: truncate(cache / NODES / "x/c/0/0")), "float32 needs"),
+    "array never written": (reseal(lambda cache: shutil.rmtree(cache / NODES / "x/c")), "is not listed"),
+    "array absent": (reseal(lambda cache: shutil.rmtree(cache / NODES / "y")), "is not listed"),
+    "type swapped": (
+        lambda cache: edit_json(cache / LOCAL / "indices/zarr.json", data_type="uint16"),
+        "zarr.json has ",
+    ),
+    "type swapped by the writer": (
+        reseal(lambda cache: edit_json(cache / LOCAL / "data/zarr.json", data_type="int32")),
+        "gives the type int32 where float32 belongs",
+    ),
+    "type of the same length swapped": (
+        lambda cache: edit_json(cache / f"{LOCAL}/indptr/zarr.json", data_type="int64"),
+        "differs from its checksum",
+    ),
+    "compressed": (
+        reseal(lambda cache: edit_json(cache / f"{NODES}/x/zarr.json", codecs=[{"name": "zstd"}])),
+        "not one plain little-endian chunk",
+    ),
+    "big-endian": (
+        reseal(
+            lambda cache: edit_json(
+                cache / f"{NODES}/x/zarr.json", codecs=[{"name": "bytes", "configuration": {"endian": "big"}}]
+            )
+        ),
+        "not one plain little-endian chunk",
+    ),
+    "columns outside": (
+        lambda cache: overwrite(
+            f"{LOCAL}/indices/c/0", np.full((cache / f"{LOCAL}/indices/c/0").stat().st_size // 4, 60, np.int32)
+        )(cache),
+        "points outside 0 .. 59",
+    ),
+    "rows out of order": (
+        lambda cache: overwrite(f"{LOCAL}/indptr/c/0", np.arange(61, dtype=np.int32)[::-1].copy())(cache),
+        "does not run from 0",
+    ),
+    "class outside": (overwrite(f"{NODES}/y/c/0", np.full(60, 3)), "names class 3 of 3"),
+    "too few ranks": (
+        reseal(lambda cache: edit_json(cache / "zarr.json", topology=flat_topology(2))),
+        "does not list 1 ranks",
+    ),
+    "a rank without machine": (
+        reseal(lambda cache: edit_json(cache / "zarr.json", topology={"ranks": [{"name": "gpu0"}]})),
+        "malformed rank",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_damage_is_named_in_one_sentence(cache: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
+    """A damaged cache that is mapped all the same trains on noise, or crashes in a kernel."""
+    do, expected = DAMAGES[damage]
+    do(cache)
+    assert expected in sentence_of(capsys, [str(cache), *QUICK], status=6)
+
+
+def test_a_flipped_bit_is_found_on_request(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One wrong bit in a payload changes no size; --verify is what finds it, and sound files pass it."""
+    assert main([str(cache), *QUICK, "--verify", "-q"]) == 0
+    capsys.readouterr()
+    flip_a_bit(cache / NODES / "x/c/0/0")
+    assert main([str(cache), *QUICK, "-q"]) == 0
+    capsys.readouterr()
+    line = sentence_of(capsys, [str(cache), *QUICK, "--verify"], status=6)
+    assert "x/c/0/0 differs from its checksum" in line
+    assert "graphprep verify" in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "expected"),
+    [
+        ({"task": "multilabel"}, 7, "several labels a node"),
+        ({"task": "none", "num_classes": {"node": 0}}, 7, "no labels"),
+        ({"num_features": {"node": 0}}, 7, "no node features"),
+        ({"num_splits": {"node": 0}}, 7, "masks"),
+        ({"node_types": {"author": 5, "paper": 55}}, 7, "one node type"),
+        ({"edge_types": {"a__to__b": 1, "b__to__a": 1}}, 7, "one edge type"),
+        ({"num_parts": 4}, 7, "has 4 parts and this run 1 rank; start it with torchrun --nproc-per-node 4"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(
+    cache: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], status: int, expected: str
+) -> None:
+    """A graph without labels, or with kinds that are not known here, would fail deep in the first epoch."""
+    edit_json(cache / "zarr.json", **changes)
+    seal(cache)
+    assert expected in sentence_of(capsys, [str(cache), *QUICK], status=status)
+
+
+def test_a_split_that_is_not_there_is_a_wrong_option(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Column 1 of masks with one column is out of bounds."""
+    assert "--split 1" in sentence_of(capsys, [str(cache), "--split", "1"], status=2)
+
+
+def test_a_split_without_training_nodes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A sum over no node divided by no node is NaN. Unlabelled nodes are no training nodes."""
+    graph = random_graph()
+    graph.y[graph.masks["train_mask"][:, 0]] = -1
+    make_cache(tmp_path / "cache", graph, np.zeros(60, int), 1)
+    line = sentence_of(capsys, [str(tmp_path / "cache"), *QUICK], status=7)
+    assert "no labelled training node in split 0" in line
+
+
+def test_an_address_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Files are mapped, and only local files can be."""
+    assert "not a local folder" in sentence_of(capsys, ["s3://bucket/cache"], status=6)
+
+
+def test_debug_shows_where_it_was_raised(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a traceback under --debug, nobody can report an error usefully."""
+    assert main(["/no/such/folder", "--debug"]) == 6
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_part_is_what_was_written(tmp_path: Path) -> None:
+    """Reading a mask's wrong column, or a mask of another row order, trains on the test nodes."""
+    graph = random_graph()
+    graph.masks["train_mask"] = np.c_[graph.masks["train_mask"], ~graph.masks["train_mask"]]
+    for name in ("val_mask", "test_mask"):
+        graph.masks[name] = np.c_[graph.masks[name], graph.masks[name]]
+    assignment = np.arange(60) % 3
+    folder = make_cache(tmp_path / "cache", graph, assignment, 3, index_dtype="int64")
+    cache = open_cache(str(folder))
+    for number in range(3):
+        ids = np.fromfile(folder / f"parts/{number}/nodes/node/global_ids/c/0", np.int64)
+        part = load_part(cache, number, split=1)
+        assert part.x_nF.tolist() == graph.x[ids].tolist()
+        assert part.y_n.tolist() == graph.y[ids].tolist()
+        assert part.train_n.tolist() == graph.masks["train_mask"][ids, 1].tolist()
+        assert part.val_n.tolist() == graph.masks["val_mask"][ids, 1].tolist()
+        assert part.local.weights is None
+        assert set(part.remote) == {0, 1, 2} - {number}
+
+
+def test_parts_of_two_caches_do_not_meet(tmp_path: Path) -> None:
+    """Two parts that disagree on how many rows pass between them wait for each other for ever."""
+    from trainer.errors import CacheError
+    from trainer.exchange import boundary_counts, check_boundaries
+
+    graph = random_graph()
+    parts = [
+        load_part(open_cache(str(make_cache(tmp_path / name, graph, assignment, 2))), number, split=0)
+        for number, (name, assignment) in enumerate({"a": np.arange(60) % 2, "b": np.arange(60) // 30}.items())
+    ]
+    with pytest.raises(CacheError, match="not of one cache"):
+        check_boundaries([boundary_counts(part) for part in parts])
+
+
+def test_training_needs_no_validation_node(tmp_path: Path) -> None:
+    """Early stopping on nothing must not stop at once, and an accuracy of nothing is not 0."""
+    import torch
+
+    graph = random_graph()
+    graph.masks["val_mask"][:] = False
+    cache = make_cache(tmp_path / "cache", graph, np.zeros(60, int), 1)
+    cpu = torch.device("cpu")
+    with Ranks(Seat(), cpu, timeout=1.0, clock=Clock(cpu)) as ranks:
+        run = train_once(ranks, cache=str(cache), epochs=5, patience=2)
+    assert (run.result["epochs"], run.result["best_epoch"], run.result["val_accuracy"]) == (5, 5, None)
+    assert run.result["test_accuracy"] is not None

@@ -1,0 +1,91 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainer.errors import OptionError
+from trainer.options import Options, parse
+
+
+def test_defaults_of_the_command_line_are_those_of_the_options() -> None:
+    """Two lists of defaults drift apart."""
+    assert parse(["some/cache"]) == Options(cache="some/cache")
+
+
+def test_every_option_arrives() -> None:
+    """An option that is parsed and dropped does nothing, silently."""
+    line = (
+        "c --model sage --layers 3 --hidden 7 --norm batch --dropout 0.1 --input-dropout 0 --lr 0.5 --weight-decay 0"
+        " --epochs 9 --patience 0 --eval-every 2 --seed 5 --split 1 --device cpu --timeout 2.5 --verify --json -q"
+        " --debug"
+    )
+    options = parse(line.split())
+    assert options == Options(
+        cache="c",
+        model="sage",
+        layers=3,
+        hidden=7,
+        norm="batch",
+        dropout=0.1,
+        input_dropout=0.0,
+        lr=0.5,
+        weight_decay=0.0,
+        epochs=9,
+        patience=0,
+        eval_every=2,
+        seed=5,
+        split=1,
+        device="cpu",
+        timeout=2.5,
+        verify=True,
+        json=True,
+        quiet=True,
+        debug=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "c d",
+        "c --model gat",
+        "c --layers 0",
+        "c --hidden 1.5",
+        "c --dropout 1",
+        "c --dropout -0.1",
+        "c --input-dropout nan",
+        "c --lr 0",
+        "c --lr inf",
+        "c --weight-decay -1",
+        "c --epochs 0",
+        "c --patience -1",
+        "c --seed x",
+        "c --timeout 0",
+        "c --epo 3",
+        "c --no-such-option",
+    ],
+)
+def test_wrong_options_are_refused_in_one_sentence(arguments: str) -> None:
+    """A wrong value that gets through fails later, on every rank, far from its cause."""
+    with pytest.raises(OptionError) as caught:
+        parse(arguments.split())
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_status == 2
+
+
+def test_input_dropout_follows_dropout_until_it_is_given() -> None:
+    """`--dropout 0.3` alone drops inputs too, and `--input-dropout 0` is not the same as not giving it."""
+    assert parse(["c", "--dropout", "0.3"]).first_dropout == 0.3
+    assert parse(["c", "--dropout", "0.3", "--input-dropout", "0"]).first_dropout == 0.0
+
+
+def test_help_shows_every_default(capsys: pytest.CaptureFixture[str]) -> None:
+    """--help is where people look first; a percent sign in a text breaks it only when it is printed."""
+    with pytest.raises(SystemExit) as caught:
+        parse(["--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "--weight-decay" in text
+    assert f"(default: {Options(cache='c').weight_decay})" in text

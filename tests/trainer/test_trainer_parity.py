@@ -1,0 +1,91 @@
+"""k ranks give what one rank gives, and one rank gives what dense matrices give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from dense_reference import dense_adjacency, dense_losses, dense_scores
+from parity_cases import CASES, SETTINGS, graphs, worlds_of
+from rank_group import Run, run_options
+
+from trainer.accounting import Account, Clock
+from trainer.adjacency import Adjacency
+from trainer.aggregate import Aggregation
+from trainer.cache import open_cache
+from trainer.exchange import BoundaryExchange
+from trainer.inputs import Features
+from trainer.models import Network
+from trainer.normalise import gcn, mean
+from trainer.part import load_part
+from trainer.ranks import Ranks
+from trainer.seat import Seat
+
+TOLERANCE = 1e-4
+SEVERAL = [(name, setting, world) for name, setting in CASES for world in worlds_of(setting) if world > 1]
+
+
+@pytest.mark.parametrize(("name", "setting", "world"), SEVERAL)
+def test_ranks_reproduce_one_rank(runs: dict[Any, Run], name: str, setting: str, world: int) -> None:
+    """A wrong halo column, a missing transpose, an averaged gradient or a mean over local nodes changes the losses."""
+    one, several = runs[name, setting, 1], runs[name, setting, world]
+    assert len(one.losses) == 20
+    assert several.losses == pytest.approx(one.losses, rel=TOLERANCE)
+    assert one.losses[-1] < one.losses[0]
+
+
+@pytest.mark.parametrize(("name", "setting"), CASES)
+def test_ranks_agree_on_accuracy(runs: dict[Any, Run], name: str, setting: str) -> None:
+    """Counting a node twice, or averaging the accuracies of unequal parts, changes the accuracy."""
+    for world in worlds_of(setting):
+        result = runs[name, setting, world].result
+        assert result["val_accuracy"] == pytest.approx(runs[name, setting, 1].result["val_accuracy"], abs=0.08)
+        assert round(result["test_accuracy"] * 15, 6) == round(result["test_accuracy"] * 15)
+
+
+@pytest.mark.parametrize(("name", "setting"), [case for case in CASES if case[1] in ("gcn", "sage")])
+def test_one_rank_reproduces_dense_matrices(
+    runs: dict[Any, Run], caches: dict[Any, Path], name: str, setting: str
+) -> None:
+    """All ranks could share a mistake: a missing self-loop, a mean over out-edges, a wrong weight decay."""
+    graph, _ = graphs()[name]
+    options = run_options(caches[name, 1], **SETTINGS[setting])
+    network, features = network_on_one_rank(caches[name, 1], **SETTINGS[setting])
+    first_weights = {key: value.detach().clone() for key, value in network.state_dict().items()}
+    matrix, x = dense_adjacency(graph, setting), torch.from_numpy(graph.x.astype(np.float64))
+    expected = dense_scores(options, {key: value.double() for key, value in first_weights.items()}, matrix, x)
+    rows = load_global_ids(caches[name, 1])
+    with torch.no_grad():
+        torch.testing.assert_close(network(features).double(), expected[rows], rtol=1e-4, atol=1e-5)
+    assert runs[name, setting, 1].losses == pytest.approx(dense_losses(options, first_weights, graph), rel=TOLERANCE)
+
+
+def test_first_weights_do_not_depend_on_the_global_random_state(caches: dict[Any, Path]) -> None:
+    """Weights that came from the per-rank dropout stream would differ between ranks and numbers of ranks."""
+    torch.manual_seed(1)
+    one, _ = network_on_one_rank(caches["undirected", 1])
+    torch.manual_seed(2)
+    other, _ = network_on_one_rank(caches["undirected", 1])
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def network_on_one_rank(cache_folder: Path, **changes: Any) -> tuple[Network, Features]:
+    """The network and the features that a run of one rank would begin with."""
+    options, cache, cpu = run_options(cache_folder, **changes), open_cache(str(cache_folder)), torch.device("cpu")
+    ranks = Ranks(Seat(), cpu, timeout=1.0, clock=Clock(cpu))
+    part = load_part(cache, 0, split=0)
+    exchange = BoundaryExchange(part, ranks, Account(num_rows=part.num_rows, num_peers=0))
+    local, halo = gcn(part, lambda column: column[:0]) if options.model == "gcn" else mean(part)
+    aggregation = Aggregation(Adjacency.of(local, halo, cpu), exchange, ranks.clock)
+    features = Features(part.x_nF.float(), aggregation, dropout=options.first_dropout)
+    sizes = {"num_features": cache.num_features, "num_classes": cache.num_classes, "num_nodes": cache.num_nodes}
+    return Network(options, aggregation, **sizes, ranks=ranks).eval(), features
+
+
+def load_global_ids(cache_folder: Path) -> torch.Tensor:
+    """The node behind every row of part 0."""
+    return torch.from_numpy(np.fromfile(cache_folder / "parts/0/nodes/node/global_ids/c/0", np.int64))

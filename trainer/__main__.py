@@ -1,0 +1,79 @@
+"""`torchrun --nproc-per-node K -m trainer CACHE [options]`: one rank of a training run.
+
+torch is imported only after what needs no torch has been checked, so that a wrong option or a wrong number of ranks is
+answered at once. When something is wrong, one sentence comes out: that of the rank that found it, or, where all ranks
+find the same, that of the first rank on each machine. The others keep still for the moment that torchrun's supervisor
+takes to end them; only if it does not, they go by themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+from trainer.cache import open_cache
+from trainer.errors import LostPeerError, TrainerError, found_by_every_rank
+from trainer.options import parse
+from trainer.preflight import check_task, check_world
+from trainer.quiet import before_torch
+from trainer.seat import Seat
+
+log = logging.getLogger("trainer")
+
+_GRACE = 30.0
+"""Seconds for torchrun's supervisor to end a rank that has nothing to say."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one rank; returns the exit status."""
+    seat, debug = Seat(), False
+    try:
+        with found_by_every_rank():
+            seat = Seat.from_environment(os.environ)
+            _log_to_standard_error(seat, logging.INFO)
+            options = parse(arguments)
+            debug = options.debug
+            log.setLevel(logging.DEBUG if debug else logging.WARNING if options.quiet else logging.INFO)
+            cache = open_cache(options.cache)
+            check_world(cache, seat)
+            check_task(cache, options)
+        before_torch()
+        from trainer.run import run
+
+        run(options, cache, seat)
+    except TrainerError as error:
+        _say(error, seat, debug=debug)
+        return error.exit_status
+    return 0
+
+
+def _log_to_standard_error(seat: Seat, level: int) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(f"rank {seat.rank}: %(message)s"))
+    log.handlers[:] = [handler]
+    log.propagate = False
+    log.setLevel(level)
+
+
+def _say(error: TrainerError, seat: Seat, *, debug: bool) -> None:
+    """Say what went wrong, if it is this rank's to say."""
+    is_mine = not error.shared or seat.local_rank == 0
+    if seat.is_supervised and (not is_mine or isinstance(error, LostPeerError)):
+        time.sleep(_GRACE)
+    if is_mine:
+        log.error("%s", error, exc_info=error if debug else None)
+
+
+if __name__ == "__main__":
+    # A rank that waits in a library for its peers does not return to Python, so Ctrl-C must not need Python.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if status:
+        # The others may be gone: leave without the farewells of the communication libraries.
+        os._exit(status)

@@ -1,0 +1,151 @@
+"""A part's edges as two sparse matrices, one over its own rows and one over its halo, each with its transpose.
+
+The blocks of all peers are merged into one [n, H] matrix, so that a layer costs two sparse products whatever the number
+of peers; its columns are the halo rows, peer after peer. The backward pass multiplies by the transposes. They are built
+once, by a stable sort of the columns: sorting takes longer than a product, but products come by the hundred.
+
+Two kernels compute A x on a CPU. MKL's is up to three times faster below 64 columns, torch's row-sum reduction up to
+twice as fast above (measured at 14 and 20 edges a row). On a GPU cuSPARSE does both.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainer.part import Csr
+
+_WIDE = 64
+
+
+class Matrix:
+    """A constant sparse float32 matrix."""
+
+    def __init__(self, csr: Csr, device: torch.device) -> None:
+        self.num_rows, self.num_columns = csr.num_rows, csr.num_columns
+        self._csr: Tensor | None = None
+        if csr.num_edges:
+            weights = torch.ones(csr.num_edges) if csr.weights is None else csr.weights
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+                # Columns may repeat (the dataset's duplicates) and need not ascend: both kernels just add.
+                self._csr = torch.sparse_csr_tensor(
+                    csr.indptr.to(device),
+                    csr.indices.to(device),
+                    weights.to(device),
+                    size=(csr.num_rows, csr.num_columns),
+                    check_invariants=False,
+                )
+
+    def __matmul__(self, rows: Tensor) -> Tensor:
+        """The product with float32 `rows` [columns, F]: float32 [rows, F]. It records no gradient."""
+        with torch.no_grad():
+            if self._csr is None or not rows.shape[1]:
+                return rows.new_zeros(self.num_rows, rows.shape[1])
+            if rows.is_cuda or rows.shape[1] < _WIDE:
+                return torch.mm(self._csr, rows)
+            sums: Tensor = torch.sparse.mm(self._csr, rows, reduce="sum")
+            return sums
+
+    def add_product(self, rows: Tensor, sums: Tensor) -> None:
+        """Add the product with `rows` to `sums` in place; nothing is done where there is no edge."""
+        if self._csr is not None:
+            sums += self @ rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A constant sparse matrix and its transpose."""
+
+    forward: Matrix
+    backward: Matrix
+
+    @classmethod
+    def of(cls, csr: Csr, device: torch.device) -> Block:
+        return cls(forward=Matrix(csr, device), backward=Matrix(transposed(csr), device))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adjacency:
+    """All in-edges of a part, weighted for aggregation."""
+
+    local: Block
+    """[n, n]"""
+    halo: Block
+    """[n, H]"""
+
+    @classmethod
+    def of(cls, local: Csr, halo: Csr, device: torch.device) -> Adjacency:
+        return cls(local=Block.of(local, device), halo=Block.of(halo, device))
+
+
+def beside(blocks: Mapping[int, Csr], num_rows: int) -> Csr:
+    """The blocks of all peers side by side, in the order of the mapping: [n, H].
+
+    Args:
+        blocks: one CSR block a peer, each with `num_rows` rows.
+        num_rows: n, which also gives the shape where there is no peer.
+    """
+    offsets, width = [], 0
+    for block in blocks.values():
+        offsets.append(width)
+        width += block.num_columns
+    return _merged(list(blocks.values()), offsets, num_rows, width)
+
+
+def added(one: Csr, other: Csr) -> Csr:
+    """The sum of two matrices of one shape, as the edges of both; entries that coincide are kept apart."""
+    return _merged([one, other], [0, 0], one.num_rows, one.num_columns)
+
+
+def rows_of(csr: Csr) -> Tensor:
+    """The row of every edge: [E], in the index type."""
+    numbers = torch.arange(csr.num_rows, dtype=csr.indptr.dtype)
+    return numbers.repeat_interleave(csr.indptr.diff(), output_size=csr.num_edges)
+
+
+def transposed(csr: Csr) -> Csr:
+    """The transpose; within a row, columns ascend if they are in order of edges here."""
+    order = csr.indices.argsort(stable=True)
+    return Csr(
+        indptr=_indptr(csr.indices.bincount(minlength=csr.num_columns), csr.indptr.dtype),
+        indices=rows_of(csr)[order],
+        weights=None if csr.weights is None else csr.weights[order],
+        num_columns=csr.num_rows,
+    )
+
+
+def _merged(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_columns: int) -> Csr:
+    """Lay blocks into one matrix, block k's column 0 at `offsets[k]`, in O(E) without a sort.
+
+    Row i of the result holds row i of each block in turn, so an edge's place is where its row starts, plus the edges
+    of earlier blocks in that row, plus its place in its own block's row.
+    """
+    num_edges = sum(block.num_edges for block in blocks)
+    index_type = torch.int32 if max(num_edges, num_columns, num_rows) < 2**31 else torch.int64
+    counts_n = torch.zeros(num_rows, dtype=torch.int64)
+    for block in blocks:
+        counts_n += block.indptr.diff()
+    indptr = _indptr(counts_n, index_type)
+    weighted = any(block.weights is not None for block in blocks)
+    indices = torch.empty(num_edges, dtype=index_type)
+    weights = torch.ones(num_edges) if weighted else None
+    next_n = indptr[:-1].to(torch.int64)
+    for block, offset in zip(blocks, offsets, strict=True):
+        rows_E = rows_of(block)
+        place_E = torch.arange(block.num_edges) + (next_n - block.indptr[:-1])[rows_E]
+        indices[place_E] = block.indices.to(index_type) + offset
+        if weights is not None and block.weights is not None:
+            weights[place_E] = block.weights
+        next_n += block.indptr.diff()
+    return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
+
+
+def _indptr(counts: Tensor, data_type: torch.dtype) -> Tensor:
+    indptr = torch.zeros(len(counts) + 1, dtype=data_type)
+    indptr[1:] = counts.cumsum(0)
+    return indptr

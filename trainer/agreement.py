@@ -1,0 +1,80 @@
+"""What the ranks have to agree on before they train: compared through the store, while nobody waits for data yet.
+
+Each rank posts a few facts about itself and its part, and all ranks judge all facts alike. A run that was started with
+two caches, two sets of options, or on the wrong hosts is refused here, in a sentence that names the ranks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.cache import Cache
+from trainer.errors import CacheError, TrainingError
+from trainer.exchange import boundary_counts, check_boundaries
+from trainer.labels import Labels
+from trainer.options import Options
+from trainer.part import Part
+from trainer.placement import check_devices, check_hosts, places
+from trainer.ranks import Ranks
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """What all ranks know after they compared."""
+
+    num_train: int
+    """Labelled nodes of all ranks to train on, above 0."""
+    num_val: int
+    num_test: int
+    remark: str | None
+    """A sentence about the machines, for the log."""
+
+
+def facts_of(options: Options, cache: Cache, part: Part, labels: Labels, ranks: Ranks) -> Facts:
+    """What this rank tells the others, as JSON."""
+    choices = json.dumps(options.of_the_result(), sort_keys=True)
+    return {
+        "host": socket.gethostname(),
+        "device": str(ranks.device),
+        "cache": cache.manifest.key,
+        "options": hashlib.sha256(choices.encode()).hexdigest(),
+        "rows": part.num_rows,
+        "nodes": [len(labels.train), len(labels.val), len(labels.test)],
+        "boundaries": boundary_counts(part),
+    }
+
+
+def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
+    """Judge the facts of all ranks, in rank order.
+
+    Raises:
+        CacheError: the ranks opened different caches, or parts that do not fit.
+        TrainingError: they have other options, hosts or devices than they should, or there is nothing to train on.
+    """
+    hosts = [fact["host"] for fact in facts]
+    for rank, fact in enumerate(facts):
+        if fact["cache"] != facts[0]["cache"]:
+            raise CacheError(
+                f"rank {rank} on {hosts[rank]} opened another cache than rank 0 on {hosts[0]}; copy one to all hosts"
+            )
+        if fact["options"] != facts[0]["options"]:
+            raise TrainingError(f"rank {rank} was started with other options than rank 0; start all ranks alike")
+    remark = check_hosts(places(cache), hosts)
+    check_devices([fact["device"] for fact in facts], hosts)
+    check_boundaries([fact["boundaries"] for fact in facts])
+    num_rows = sum(fact["rows"] for fact in facts)
+    if num_rows != cache.num_nodes:
+        raise CacheError(f"the parts of {cache.folder} have {num_rows} nodes, not {cache.num_nodes}; partition again")
+    num_train, num_val, num_test = (sum(group) for group in zip(*(fact["nodes"] for fact in facts), strict=True))
+    if not num_train:
+        raise TrainingError(
+            f"{cache.folder} has no labelled training node in split {options.split}; choose another --split"
+        )
+    return Agreement(num_train=num_train, num_val=num_val, num_test=num_test, remark=remark)

@@ -1,0 +1,161 @@
+"""A partition cache's root: what it holds, and where each array lies.
+
+The format is that of docs/cache-format.md: every array is one raw little-endian file beside a small `zarr.json`. This
+module reads JSON only, so that a wrong path or a wrong number of ranks is refused before torch has been imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from trainer.errors import CacheError, TrainingError
+from trainer.manifest import Manifest, read_unlisted_json
+
+FORMAT = 1
+
+ITEM_SIZES = {"bool": 1, "uint8": 1, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+"""Bytes per element of every data type that the format knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredArray:
+    """Where an array's bytes lie. Their number has been checked."""
+
+    name: str
+    """Path of the array inside the cache."""
+    path: Path | None
+    """The payload, or None where there is no element."""
+    shape: tuple[int, ...]
+    data_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """A finished cache of a homogeneous graph."""
+
+    folder: Path
+    manifest: Manifest
+    dataset: str
+    num_parts: int
+    node_type: str
+    edge_type: str
+    num_nodes: int
+    num_edges: int
+    """Directed edges."""
+    num_features: int
+    num_classes: int
+    num_splits: int
+    task: str
+    """`classes`, `multilabel` or `none`."""
+    topology: Mapping[str, Any]
+    """Long form: `ranks`, `switches`, `links`."""
+
+    def attributes(self, group: str) -> dict[str, Any]:
+        """The attributes of group (or array) `group`."""
+        return _attributes(self.manifest, f"{group}/zarr.json")
+
+    def array(self, name: str, *, data_types: tuple[str, ...], dimensions: int) -> StoredArray:
+        """Locate array `name` and check that it is what the format says.
+
+        Args:
+            name: path inside the cache.
+            data_types: the types it may have.
+            dimensions: how many dimensions it must have.
+
+        Raises:
+            CacheError: it is absent, of another type or layout, or its payload has another size.
+        """
+        metadata_name = f"{name}/zarr.json"
+        metadata = self.manifest.json(metadata_name)
+        try:
+            shape = tuple(int(length) for length in metadata["shape"])
+            data_type = metadata["data_type"]
+            chunk = tuple(metadata["chunk_grid"]["configuration"]["chunk_shape"])
+            plain = all(
+                codec["name"] == "bytes" and codec.get("configuration", {}).get("endian", "little") == "little"
+                for codec in metadata["codecs"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.manifest.damaged(metadata_name, f"does not describe an array ({error!r})") from error
+        if data_type not in data_types or data_type not in ITEM_SIZES:
+            expected = " or ".join(data_types)
+            raise self.manifest.damaged(metadata_name, f"gives the type {data_type} where {expected} belongs")
+        if len(shape) != dimensions:
+            raise self.manifest.damaged(metadata_name, f"gives {len(shape)} dimensions where {dimensions} belong")
+        if 0 in shape:
+            return StoredArray(name=name, path=None, shape=shape, data_type=data_type)
+        if chunk != shape or not plain:
+            raise self.manifest.damaged(metadata_name, "describes an array that is not one plain little-endian chunk")
+        payload = "/".join([name, "c", *["0"] * dimensions])
+        path = self.manifest.sized(payload)
+        size, needed = path.stat().st_size, prod(shape) * ITEM_SIZES[data_type]
+        if size != needed:
+            raise self.manifest.damaged(payload, f"has {size} bytes and {list(shape)} {data_type} needs {needed}")
+        return StoredArray(name=name, path=path, shape=shape, data_type=data_type)
+
+
+def open_cache(location: str) -> Cache:
+    """Open the finished cache in the local folder `location`.
+
+    Raises:
+        CacheError: there is none, or it is unfinished, damaged, or of another format.
+        TrainingError: it is whole, and of a kind that this trainer does not train.
+    """
+    if "://" in location:
+        raise CacheError(f"{location} is not a local folder; copy the cache here first, since its files are mapped")
+    folder = Path(location)
+    if not folder.is_dir():
+        raise CacheError(f"there is no folder {folder}; give the folder of a cache that graphprep partition made")
+    if not (folder / "zarr.json").is_file():
+        raise CacheError(f"{folder} is not a partition cache: it has no zarr.json; graphprep partition makes caches")
+    root = read_unlisted_json(folder, "zarr.json").get("attributes")
+    kind = root.get("graphprep_kind") if isinstance(root, dict) else None
+    if not isinstance(root, dict) or kind != "cache":
+        found = f"graphprep_kind is {kind!r}" if kind is not None else "no graphprep_kind"
+        raise CacheError(f"{folder} is not a partition cache ({found}); graphprep partition makes caches")
+    if root.get("graphprep_format") != FORMAT:
+        raise CacheError(
+            f"{folder} has cache format {root.get('graphprep_format')!r} and this trainer reads format {FORMAT}; "
+            "train with the release that wrote it, or partition again with this one"
+        )
+    manifest = Manifest.load(folder)
+    return _homogeneous(folder, manifest, _attributes(manifest, "zarr.json"))
+
+
+def _homogeneous(folder: Path, manifest: Manifest, root: dict[str, Any]) -> Cache:
+    try:
+        nodes, edges = dict(root["node_types"]), dict(root["edge_types"])
+        if len(nodes) != 1 or len(edges) != 1:
+            raise TrainingError(
+                f"{folder} has the node types {', '.join(nodes)} and the edge types {', '.join(edges)}; "
+                "this trainer trains graphs with one node type and one edge type"
+            )
+        [(node_type, num_nodes)], [(edge_type, num_edges)] = nodes.items(), edges.items()
+        return Cache(
+            folder=folder,
+            manifest=manifest,
+            dataset=str(root["dataset"]),
+            num_parts=int(root["num_parts"]),
+            node_type=node_type,
+            edge_type=edge_type,
+            num_nodes=int(num_nodes),
+            num_edges=int(num_edges),
+            num_features=int(root["num_features"][node_type]),
+            num_classes=int(root["num_classes"][node_type]),
+            num_splits=int(root["num_splits"][node_type]),
+            task=str(root["task"]),
+            topology=dict(root["topology"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise manifest.damaged("zarr.json", f"lacks an attribute or has one of the wrong form ({error!r})") from error
+
+
+def _attributes(manifest: Manifest, name: str) -> dict[str, Any]:
+    attributes = manifest.json(name).get("attributes")
+    if not isinstance(attributes, dict):
+        raise manifest.damaged(name, "has no attributes")
+    return attributes

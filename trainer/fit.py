@@ -1,0 +1,170 @@
+"""The epochs: full-graph gradient steps with Adam, validation, early stopping, and the test with the best weights.
+
+The loss is the sum over all ranks' training nodes divided by their global number. So each rank's gradient is its share
+of the whole gradient, and the shares are added, never averaged: the result does not depend on how the training nodes
+are spread, and a rank without any takes part like the others. One all-reduce an epoch carries all gradients and the
+loss in one buffer. Every decision (stop, keep these weights) is made from sums that are the same on every rank.
+
+The validation is a pass of its own after the step, without dropout. Its result decides which weights are kept: those
+with the most right validation nodes, the earliest of equals.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from trainer.accounting import Account, Totals
+from trainer.adam import Adam
+from trainer.agreement import Agreement
+from trainer.errors import TrainingError, found_by_every_rank
+from trainer.inputs import Features
+from trainer.labels import Labels
+from trainer.models import Network
+from trainer.options import Options
+from trainer.ranks import Ranks
+from trainer.report import EpochLine, Report
+
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What training came to. Accuracies are shares of all ranks' nodes, None where there are no such nodes."""
+
+    epochs: int
+    """How many were run."""
+    best_epoch: int
+    """Whose weights were kept."""
+    val_accuracy: float | None
+    test_accuracy: float | None
+    seconds: float
+    """From the first epoch's start to the end of the test."""
+    bytes_by_all: Totals
+
+
+class Fit:
+    """One network in training on one part."""
+
+    def __init__(
+        self,
+        network: Network,
+        features: Features,
+        labels: Labels,
+        options: Options,
+        *,
+        agreement: Agreement,
+        ranks: Ranks,
+        account: Account,
+        report: Report,
+    ) -> None:
+        """Make the weights the same everywhere.
+
+        Args:
+            network: with the same weights on every rank, which rank 0's replace all the same.
+            features: the first layer's input.
+            labels: this part's.
+            options: of the run.
+            agreement: how many nodes all ranks have together.
+            ranks: all of them.
+            account: of this rank's bytes.
+            report: where lines go.
+        """
+        self._network, self._features, self._labels, self._options = network, features, labels, options
+        self._agreement = agreement
+        self._ranks, self._account, self._report = ranks, account, report
+        self._adam = Adam(network.decays(options.weight_decay), lr=options.lr)
+        ranks.spread(self._adam.weights_W)
+        # Different masks on different ranks, the same ones in every run.
+        torch.manual_seed(options.seed * 100_003 + ranks.rank)
+
+    def run(self) -> Outcome:
+        """Train, keep the best weights, test with them.
+
+        Raises:
+            TrainingError: the loss is no number any more.
+            LostPeerError: another rank is gone.
+        """
+        options = self._options
+        if options.patience and not self._agreement.num_val and self._ranks.speaks:
+            log.info("there is no validation node, so all %d epochs are run and the last weights kept", options.epochs)
+        started = line_started = time.perf_counter()
+        booked = Totals()
+        best_right, best_epoch, best_weights = -1, 0, self._weights()
+        epoch = 0
+        while epoch < options.epochs and not self._is_hopeless(epoch, best_epoch):
+            epoch += 1
+            loss = self._step(epoch)
+            if epoch % options.eval_every and epoch != options.epochs:
+                continue
+            [right], totals = self._validate(self._labels.val)
+            if right > best_right or not self._agreement.num_val:
+                best_right, best_epoch, best_weights = right, epoch, self._weights()
+            now = time.perf_counter()
+            self._report.epoch(
+                EpochLine(
+                    epoch=epoch,
+                    loss=loss,
+                    val_accuracy=_share(right, self._agreement.num_val),
+                    seconds=now - line_started,
+                    bytes_sent=totals.sent - booked.sent,
+                    bytes_skipped=totals.skipped - booked.skipped,
+                )
+            )
+            line_started, booked = now, totals
+        self._network.load_state_dict(best_weights)
+        (right_val, right_test), totals = self._validate(self._labels.val, self._labels.test)
+        return Outcome(
+            epochs=epoch,
+            best_epoch=best_epoch,
+            val_accuracy=_share(right_val, self._agreement.num_val),
+            test_accuracy=_share(right_test, self._agreement.num_test),
+            seconds=time.perf_counter() - started,
+            bytes_by_all=totals,
+        )
+
+    def _is_hopeless(self, epoch: int, best_epoch: int) -> bool:
+        return bool(self._options.patience and self._agreement.num_val) and epoch - best_epoch >= self._options.patience
+
+    def _step(self, epoch: int) -> float:
+        """One gradient step; returns the loss before it, the mean over all ranks' training nodes."""
+        self._network.train()
+        rows = self._labels.train
+        scores_nC = self._network(self._features)
+        sum_of_losses = functional.cross_entropy(scores_nC[rows], self._labels.y_n[rows], reduction="sum")
+        loss = sum_of_losses / self._agreement.num_train
+        loss.backward()  # type: ignore[no-untyped-call]
+        sums = self._ranks.add_up(torch.cat([self._adam.take_gradients(), loss.detach().reshape(1)]))
+        total = float(sums[-1])
+        if not math.isfinite(total):
+            with found_by_every_rank():
+                raise TrainingError(
+                    f"the loss is {total} in epoch {epoch}; try a smaller --lr than {self._options.lr:g}"
+                )
+        self._adam.step(sums[:-1])
+        return total
+
+    @torch.no_grad()
+    def _validate(self, *groups: Tensor) -> tuple[list[int], Totals]:
+        """How many rows of each group get their own class in one pass without dropout, and the bytes so far.
+
+        Both are of all ranks, summed in one go.
+        """
+        self._network.eval()
+        right_n = self._network(self._features).argmax(1) == self._labels.y_n
+        mine = [int(right_n[rows].sum()) for rows in groups] + self._account.amounts()
+        sums = self._ranks.add_up(torch.tensor(mine, device=self._ranks.device)).tolist()
+        return sums[: len(groups)], Totals.of(sums[len(groups) :])
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in self._network.state_dict().items()}
+
+
+def _share(right: int, number: int) -> float | None:
+    return right / number if number else None

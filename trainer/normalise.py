@@ -1,0 +1,63 @@
+"""The weights of aggregation: what GCN and GraphSAGE multiply each in-edge by.
+
+GCN     A'[i, j] = w[i, j] / sqrt(d[i] d[j]) over the edges and a self-loop of weight 1 at each node that has none;
+        d is the weighted in-degree with these loops, in the whole graph. 1/sqrt(0) counts as 0.
+mean    A'[i, j] = w[i, j] / sum of w[i, :]. A node without in-edges (or whose weights sum to 0) gets 0.
+
+Whether a halo node has a loop is known to its owner alone, so its factor 1/sqrt(d) comes from there, once, at start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from trainer.adjacency import added, beside, rows_of
+from trainer.part import Csr, Part
+
+HaloColumn = Callable[[Tensor], Tensor]
+"""Takes one float32 value a local row [n], gives that of each halo row [H], by asking the owners."""
+
+
+def gcn(part: Part, halo_column: HaloColumn) -> tuple[Csr, Csr]:
+    """The local [n, n] and the halo [n, H] matrix of GCN."""
+    loops, needs_loop_n = _missing_loops(part.local)
+    degree_n = part.degree_n + needs_loop_n
+    factor_n = _inverse(degree_n).sqrt()
+    factor_H = halo_column(factor_n)
+    local, halo = added(part.local, loops), beside(part.remote, part.num_rows)
+    return _scaled(local, factor_n, factor_n), _scaled(halo, factor_n, factor_H)
+
+
+def mean(part: Part) -> tuple[Csr, Csr]:
+    """The local [n, n] and the halo [n, H] matrix of the mean over in-edges."""
+    share_n = _inverse(part.degree_n, signed=True)
+    return _scaled(part.local, share_n, None), _scaled(beside(part.remote, part.num_rows), share_n, None)
+
+
+def _missing_loops(local: Csr) -> tuple[Csr, Tensor]:
+    """A self-loop for each row that has none, as a matrix and as a bool [n]."""
+    rows_E = rows_of(local)
+    needs_loop_n = torch.ones(local.num_rows, dtype=torch.bool)
+    needs_loop_n[rows_E[rows_E == local.indices]] = False
+    indptr = torch.zeros(local.num_rows + 1, dtype=local.indptr.dtype)
+    indptr[1:] = needs_loop_n.cumsum(0)
+    indices = needs_loop_n.nonzero().squeeze(1).to(local.indices.dtype)
+    return Csr(indptr=indptr, indices=indices, weights=None, num_columns=local.num_columns), needs_loop_n
+
+
+def _inverse(values: Tensor, *, signed: bool = False) -> Tensor:
+    """1/value, and 0 where the value is 0 (or below, unless `signed`)."""
+    usable = values != 0 if signed else values > 0
+    return torch.where(usable, 1 / values, 0)
+
+
+def _scaled(csr: Csr, row_factor_n: Tensor, column_factor: Tensor | None) -> Csr:
+    weights = row_factor_n[rows_of(csr)]
+    if column_factor is not None:
+        weights *= column_factor[csr.indices]
+    if csr.weights is not None:
+        weights *= csr.weights
+    return Csr(indptr=csr.indptr, indices=csr.indices, weights=weights, num_columns=csr.num_columns)

@@ -1,0 +1,74 @@
+"""Normalisation between layers, right on any number of ranks.
+
+Layer norm looks at one row at a time and needs no peer. Batch norm's mean and variance are over all N nodes: the sums
+are added up over the ranks, forward and backward, so that k ranks compute what one rank computes. The variance is that
+of the deviations from the mean (two sums, one after the other), since the difference of squares cancels in fp32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from trainer.ranks import Ranks
+
+_EPSILON = 1e-5
+_MOMENTUM = 0.1
+
+
+class BatchNorm(nn.Module):
+    """Batch norm over the nodes of all ranks; in evaluation with running statistics, the same on every rank."""
+
+    mean_F: Tensor
+    variance_F: Tensor
+
+    def __init__(self, width: int, *, num_nodes: int, ranks: Ranks) -> None:
+        super().__init__()
+        self.scale_F, self.shift_F = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.register_buffer("mean_F", torch.zeros(width))
+        self.register_buffer("variance_F", torch.ones(width))
+        self._num_nodes, self._ranks = num_nodes, ranks
+
+    def forward(self, rows_nF: Tensor) -> Tensor:
+        if self.training:
+            with torch.no_grad():
+                mean_F = self._ranks.add_up(rows_nF.sum(0)) / self._num_nodes
+                variance_F = self._ranks.add_up((rows_nF - mean_F).square().sum(0)) / self._num_nodes
+                self.mean_F.lerp_(mean_F, _MOMENTUM)
+                # What is kept for evaluation is the unbiased estimate, as usual.
+                self.variance_F.lerp_(variance_F * (self._num_nodes / max(self._num_nodes - 1, 1)), _MOMENTUM)
+            arguments = (rows_nF, mean_F, variance_F, self._num_nodes, self._ranks)
+            standard = cast(Tensor, _Standardised.apply(*arguments))  # type: ignore[no-untyped-call]
+        else:
+            standard = (rows_nF - self.mean_F) * (self.variance_F + _EPSILON).rsqrt()
+        return standard * self.scale_F + self.shift_F
+
+
+class _Standardised(torch.autograd.Function):
+    """(x - mean) / sqrt(variance + epsilon), where mean and variance are functions of every rank's x."""
+
+    @staticmethod
+    def forward(ctx: Any, rows_nF: Tensor, mean_F: Tensor, variance_F: Tensor, num_nodes: int, ranks: Ranks) -> Tensor:
+        inverse_F = (variance_F + _EPSILON).rsqrt()
+        standard_nF = (rows_nF - mean_F) * inverse_F
+        ctx.save_for_backward(standard_nF, inverse_F)
+        ctx.num_nodes, ctx.ranks = num_nodes, ranks
+        return standard_nF
+
+    @staticmethod
+    def backward(ctx: Any, grad_nF: Tensor) -> tuple[Tensor, None, None, None, None]:
+        standard_nF, inverse_F = ctx.saved_tensors
+        sums_2F = torch.stack([grad_nF.sum(0), (grad_nF * standard_nF).sum(0)])
+        mean_grad_F, mean_projection_F = ctx.ranks.add_up(sums_2F) / ctx.num_nodes
+        return (grad_nF - mean_grad_F - standard_nF * mean_projection_F) * inverse_F, None, None, None, None
+
+
+def norm(kind: str, width: int, *, num_nodes: int, ranks: Ranks) -> nn.Module:
+    """The normalisation of `width` features that option `norm` names."""
+    if kind == "batch":
+        return BatchNorm(width, num_nodes=num_nodes, ranks=ranks)
+    if kind == "layer":
+        return nn.LayerNorm(width, eps=_EPSILON)
+    return nn.Identity()

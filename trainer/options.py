@@ -1,0 +1,201 @@
+"""What a run is asked to do: every option with its unit, and the command line that sets it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any, NoReturn
+
+from trainer.errors import OptionError
+
+MODELS = ("gcn", "sage")
+NORMS = ("none", "batch", "layer")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of one run. The defaults suit a citation graph (about 81.9 % on Cora's public split)."""
+
+    cache: str
+    """Folder of the partition cache."""
+    model: str = "gcn"
+    """`gcn`, or `sage` (GraphSAGE, mean over in-neighbours)."""
+    layers: int = 2
+    """Graph layers, at least 1; each reaches one hop further."""
+    hidden: int = 64
+    """Width of the layers between, in features."""
+    norm: str = "none"
+    """Normalisation after each layer but the last: `none`, `batch` (over the nodes of all ranks), `layer`."""
+    dropout: float = 0.5
+    """Share of the entries that is zeroed before layers 2 .. L, 0 <= share < 1."""
+    input_dropout: float | None = None
+    """The same before layer 1; None means as `dropout`. At 0 the first layer's sums are made once."""
+    lr: float = 0.01
+    """Adam's step size."""
+    weight_decay: float = 0.01
+    """L2 coefficient on the first layer's parameters. On layer 1 alone, as in the GCN paper; its 5e-4 is for features
+    whose rows sum to 1, and the cache holds features as they come."""
+    epochs: int = 200
+    """The most passes over the whole graph, at least 1."""
+    patience: int = 50
+    """Epochs without a better validation accuracy before stopping; 0 means never stop early."""
+    eval_every: int = 1
+    """Epochs from one validation to the next; the last epoch is always validated."""
+    seed: int = 0
+    """Decides the first weights and every dropout mask; any whole number from 0."""
+    split: int = 0
+    """Which column of the masks to train on, from 0."""
+    device: str = "auto"
+    """`cuda`, `cpu`, or `auto`: GPUs if each rank of the machine has one, else the CPU."""
+    timeout: float = 300.0
+    """Seconds that a rank waits for another before it gives up."""
+    verify: bool = False
+    """Check the SHA-256 of every file of this rank's part before training."""
+    json: bool = False
+    """Print JSON lines on standard output."""
+    quiet: bool = False
+    """Say nothing on standard error but warnings and errors."""
+    debug: bool = False
+    """Say more, and show tracebacks."""
+
+    @property
+    def first_dropout(self) -> float:
+        """The share of the features that is zeroed before layer 1."""
+        return self.dropout if self.input_dropout is None else self.input_dropout
+
+    def of_the_result(self) -> dict[str, Any]:
+        """The options that decide what is learnt, and so have to be the same on every rank."""
+        private = {"cache", "device", "timeout", "verify", "json", "quiet", "debug"}
+        return {name: value for name, value in asdict(self).items() if name not in private}
+
+
+def parse(arguments: Sequence[str] | None = None) -> Options:
+    """The options that a command line asks for.
+
+    Args:
+        arguments: without the program's name; None means this process's.
+
+    Raises:
+        OptionError: one is unknown or has a wrong value.
+        SystemExit: `--help`, after it was printed.
+    """
+    return Options(**vars(_parser().parse_args(arguments)))
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argparse parser whose errors are the trainer's own."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(f"{message}; `python -m trainer --help` lists the options")
+
+
+_EPILOG = """\
+examples:
+  torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4
+  torchrun --nproc-per-node 4 -m trainer caches/arxiv/flat-4 --model sage --layers 3 --hidden 256 --norm batch
+  python -m trainer.launch caches/cora/flat-4 --json > run.jsonl     (starts the right number of ranks itself)
+
+--json prints one line a validated epoch with epoch, loss, val_accuracy, seconds, bytes_sent and bytes_skipped (the last
+three since the line before, all ranks together). The last line is the result: test_accuracy, val_accuracy, best_epoch,
+epochs, seconds, the same bytes in all and by layer and direction (exchanges), and bytes_whole_block_broadcast: what
+sending every rank's whole block to every other rank in each of these exchanges would have taken.
+
+exit status: 2 wrong options, 6 the cache, 7 training could not start or finish.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="trainer",
+        description="Train a graph neural network on the whole graph, one rank a part of the partition cache.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("cache", metavar="CACHE", help="folder that graphprep partition made")
+    defaults = {field.name: field.default for field in fields(Options) if field.default is not MISSING}
+
+    def group(title: str) -> Callable[..., None]:
+        section = parser.add_argument_group(title)
+
+        def add(flag: str, text: str, *, short: tuple[str, ...] = (), shown: str | None = None, **kind: Any) -> None:
+            default = defaults[flag.removeprefix("--").replace("-", "_")]
+            if default is False:
+                section.add_argument(*short, flag, action="store_true", help=text)
+            else:
+                section.add_argument(flag, default=default, help=f"{text} (default: {shown or default})", **kind)
+
+        return add
+
+    add = group("model")
+    add("--model", "gcn, or sage: GraphSAGE with the mean of the in-neighbours", choices=MODELS)
+    add("--layers", "graph layers", type=_whole(1), metavar="L")
+    add("--hidden", "width of the layers between", type=_whole(1), metavar="WIDTH")
+    add("--norm", "normalisation after each layer but the last; batch counts all ranks' nodes", choices=NORMS)
+    add("--dropout", "share zeroed before layers 2 .. L", type=_share, metavar="SHARE")
+    add(
+        "--input-dropout",
+        "share zeroed before layer 1; 0 lets its neighbour sums be made once",
+        type=_share,
+        metavar="SHARE",
+        shown="as --dropout",
+    )
+    add = group("optimisation (Adam)")
+    add("--lr", "step size", type=_number(above=0.0), metavar="RATE")
+    add("--weight-decay", "L2 coefficient on the first layer", type=_number(at_least=0.0), metavar="RATE")
+    add("--epochs", "the most passes over the graph", type=_whole(1), metavar="N")
+    add("--patience", "stop after N epochs without a better validation accuracy; 0: never", type=_whole(0), metavar="N")
+    add("--eval-every", "validate every N epochs", type=_whole(1), metavar="N")
+    add("--seed", "decides weights and dropout masks", type=_whole(0), metavar="N")
+    add("--split", "which column of the masks", type=_whole(0), metavar="I")
+    add = group("machine")
+    add("--device", "auto: GPUs if each rank here has one, else the CPU", choices=DEVICES)
+    add("--timeout", "seconds to wait for another rank", type=_number(above=0.0), metavar="SECONDS")
+    add("--verify", "check the SHA-256 of this rank's files first (reads every byte)")
+    add = group("output")
+    add("--json", "JSON lines on standard output, nothing else there")
+    add("--quiet", "only warnings and errors on standard error", short=("-q",))
+    add("--debug", "say more and show tracebacks")
+    return parser
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value < 2**31:
+            raise argparse.ArgumentTypeError(f"expected a whole number from {least}, not {text!r}")
+        return value
+
+    return convert
+
+
+def _number(*, above: float | None = None, at_least: float = 0.0) -> Callable[[str], float]:
+    wanted = f"a number above {above:g}" if above is not None else f"a number from {at_least:g}"
+
+    def convert(text: str) -> float:
+        value = _float(text)
+        if value is None or value < at_least or (above is not None and value <= above):
+            raise argparse.ArgumentTypeError(f"expected {wanted}, not {text!r}")
+        return value
+
+    return convert
+
+
+def _share(text: str) -> float:
+    value = _float(text)
+    if value is None or not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 and below 1, not {text!r}")
+    return value
+
+
+def _float(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) < float("inf") else None

@@ -1,0 +1,168 @@
+"""One part of a cache, as tensors that map its files.
+
+`torch.from_file(shared=False)` maps a file copy-on-write: nothing is read before it is used, and several processes on
+one machine share the page cache. Only what training uses is mapped. What indexes something else is checked here, once,
+since the sparse kernels read wherever an index points: E + N comparisons at start, in place of a crash later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from trainer.cache import Cache, StoredArray
+
+_TYPES = {
+    "bool": torch.bool,
+    "uint8": torch.uint8,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "float16": torch.float16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
+_INDEX_TYPES = ("int32", "int64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Csr:
+    """A sparse matrix by rows; in the cache, rows are destinations and columns are sources of in-edges."""
+
+    indptr: Tensor
+    """int32 or int64 [rows + 1]"""
+    indices: Tensor
+    """[E], the type of `indptr`"""
+    weights: Tensor | None
+    """float32 [E]; None where every edge weighs 1"""
+    num_columns: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.indices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one rank owns: n rows of the graph, their in-edges, and which rows it shares with whom."""
+
+    number: int
+    x_nF: Tensor
+    """[n, F] in the cache's own type"""
+    y_n: Tensor
+    """int64 [n], -1 where unlabelled"""
+    train_n: Tensor
+    """bool [n], as are the two below: the rows of this split"""
+    val_n: Tensor
+    test_n: Tensor
+    degree_n: Tensor
+    """float32 [n]: weighted in-degree in the whole graph, of the dataset's own edges"""
+    local: Csr
+    """Edges between rows of this part."""
+    remote: dict[int, Csr]
+    """Edges from each peer's rows; columns count the rows that the peer sends."""
+    send_rows: dict[int, Tensor]
+    """[V[p,q]] for each peer q: the local rows that q needs, ascending"""
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.y_n)
+
+    def halo_rows(self, peer: int) -> int:
+        """How many rows `peer` sends to this part."""
+        return self.remote[peer].num_columns
+
+
+def load_part(cache: Cache, number: int, *, split: int) -> Part:
+    """Map part `number` of `cache`, with column `split` of its masks.
+
+    Raises:
+        CacheError: a file is missing, too short, of another type, or points outside what it indexes.
+    """
+    folder = f"parts/{number}"
+    attributes = cache.attributes(folder)
+    index_type = attributes.get("index_dtype")
+    if index_type not in _INDEX_TYPES:
+        raise cache.manifest.damaged(f"{folder}/zarr.json", f"gives the index_dtype {index_type!r}")
+    nodes = f"{folder}/nodes/{cache.node_type}"
+    edges = f"{folder}/edges/{cache.edge_type}"
+
+    def mask(name: str) -> Tensor:
+        return _mapped(cache, f"{nodes}/{name}", ("bool",), (num_rows, cache.num_splits))[:, split]
+
+    y = cache.array(f"{nodes}/y", data_types=("int64",), dimensions=1)
+    [num_rows] = y.shape
+    y_n = _map(cache, y)
+    if num_rows and int(y_n.max()) >= cache.num_classes:
+        raise cache.manifest.damaged(f"{nodes}/y", f"names class {int(y_n.max())} of {cache.num_classes}")
+    peers = [peer for peer in range(cache.num_parts) if peer != number]
+    return Part(
+        number=number,
+        x_nF=_mapped(cache, f"{nodes}/x", tuple(_TYPES), (num_rows, cache.num_features)),
+        y_n=y_n,
+        train_n=mask("train_mask"),
+        val_n=mask("val_mask"),
+        test_n=mask("test_mask"),
+        degree_n=_mapped(cache, f"{nodes}/degree", ("float32",), (num_rows,)),
+        local=_csr(cache, f"{edges}/local", index_type, num_rows, num_rows),
+        remote={peer: _csr(cache, f"{edges}/from_{peer}", index_type, num_rows, None) for peer in peers},
+        send_rows={peer: _send_rows(cache, f"{nodes}/send_{peer}", index_type, num_rows) for peer in peers},
+    )
+
+
+def _csr(cache: Cache, name: str, index_type: str, num_rows: int, num_columns: int | None) -> Csr:
+    attributes = cache.attributes(name)
+    shape = attributes.get("shape")
+    if not isinstance(shape, list) or len(shape) != 2 or shape[0] != num_rows or num_columns not in (None, shape[1]):
+        raise cache.manifest.damaged(f"{name}/zarr.json", f"gives the shape {shape} to a block of {num_rows} rows")
+    indices = cache.array(f"{name}/indices", data_types=(index_type,), dimensions=1)
+    [num_edges] = indices.shape
+    weights = None
+    if attributes.get("weighted", True):
+        weights = _mapped(cache, f"{name}/data", ("float32",), (num_edges,))
+    block = Csr(
+        indptr=_mapped(cache, f"{name}/indptr", (index_type,), (num_rows + 1,)),
+        indices=_map(cache, indices),
+        weights=weights,
+        num_columns=int(shape[1]),
+    )
+    ends = int(block.indptr[0]), int(block.indptr[-1])
+    if ends != (0, num_edges) or bool((block.indptr[1:] < block.indptr[:-1]).any()):
+        raise cache.manifest.damaged(f"{name}/indptr", f"does not run from 0 to {num_edges}")
+    _check_range(cache, f"{name}/indices", block.indices, block.num_columns)
+    return block
+
+
+def _send_rows(cache: Cache, name: str, index_type: str, num_rows: int) -> Tensor:
+    rows = _map(cache, cache.array(name, data_types=(index_type,), dimensions=1))
+    _check_range(cache, name, rows, num_rows)
+    return rows
+
+
+def _check_range(cache: Cache, name: str, indices: Tensor, end: int) -> None:
+    if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < end):
+        raise cache.manifest.damaged(name, f"points outside 0 .. {end - 1}")
+
+
+def _mapped(cache: Cache, name: str, data_types: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
+    stored = cache.array(name, data_types=data_types, dimensions=len(shape))
+    if stored.shape != shape:
+        raise cache.manifest.damaged(f"{name}/zarr.json", f"gives the shape {list(stored.shape)}, not {list(shape)}")
+    return _map(cache, stored)
+
+
+def _map(cache: Cache, stored: StoredArray) -> Tensor:
+    data_type = _TYPES[stored.data_type]
+    if stored.path is None:
+        return torch.empty(stored.shape, dtype=data_type)
+    try:
+        flat = torch.from_file(str(stored.path), shared=False, size=prod(stored.shape), dtype=data_type)
+    except RuntimeError as error:
+        raise cache.manifest.damaged(stored.name, f"cannot be mapped ({error})") from error
+    return flat.view(stored.shape)

@@ -1,0 +1,51 @@
+"""What is refused before any rank waits for another, and before torch is imported.
+
+All of it can be read off the command line and the cache's root, so every rank comes to the same refusal by itself.
+"""
+
+from __future__ import annotations
+
+from trainer.cache import Cache
+from trainer.errors import OptionError, TrainingError
+from trainer.options import Options
+from trainer.seat import Seat
+
+
+def check_world(cache: Cache, seat: Seat) -> None:
+    """Refuse a number of ranks that is not the number of parts.
+
+    Raises:
+        TrainingError: they differ.
+    """
+    if seat.world != cache.num_parts:
+        raise TrainingError(
+            f"{cache.folder} has {_count(cache.num_parts, 'part')} and this run {_count(seat.world, 'rank')}; start it "
+            f"with torchrun --nproc-per-node {cache.num_parts} -m trainer {cache.folder}, or partition for {seat.world}"
+        )
+
+
+def check_task(cache: Cache, options: Options) -> None:
+    """Refuse a cache that has nothing to learn from, or not the split that was asked for.
+
+    Raises:
+        TrainingError: there are no classes, no features or no masks.
+        OptionError: there is no such split.
+    """
+    if cache.task == "multilabel":
+        raise TrainingError(f"{cache.folder} has several labels a node, and this trainer learns one class a node")
+    if cache.task != "classes" or cache.num_classes < 1:
+        raise TrainingError(f"{cache.folder} has no labels to learn from; partition a dataset with classes")
+    if cache.num_features < 1:
+        raise TrainingError(f"{cache.folder} has no node features to learn from; partition a dataset with features")
+    if cache.num_splits < 1:
+        raise TrainingError(
+            f"{cache.folder} has no training, validation and test masks; partition a dataset with a split"
+        )
+    if options.split >= cache.num_splits:
+        raise OptionError(
+            f"--split {options.split}, but {cache.folder} has {_count(cache.num_splits, 'split')}, counted from 0"
+        )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,172 @@
+"""The ranks of a run: who they are, how they meet, and all that passes between them.
+
+Everything that depends on a rank's number is in this one object. Ranks meet at a store (torchrun's, a small key-value
+server) and compare notes there before the process group starts, so that what does not fit is said rather than waited
+for. After that there are three ways to talk: `swap`, rows from rank to rank; `add_up`, a sum over all; `spread`, rank
+0's values to all. A run of one rank needs neither store nor group.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
+
+from trainer.accounting import Clock
+from trainer.errors import LostPeerError
+from trainer.seat import Seat
+
+
+class Swap:
+    """Rows on their way, out and in."""
+
+    def __init__(self, ranks: Ranks, works: list[dist.Work], outgoing: list[Tensor]) -> None:
+        self._ranks, self._works = ranks, works
+        self._outgoing = outgoing  # kept alive until they have left
+
+    def wait(self) -> None:
+        """Return when all rows that were asked for are here and all others have left."""
+        with self._ranks.talking("exchange rows"), self._ranks.clock("waiting"):
+            for work in self._works:
+                work.wait()
+        self._outgoing = []
+
+
+class Ranks:
+    """All ranks, seen from one of them."""
+
+    def __init__(self, seat: Seat, device: torch.device, *, timeout: float, clock: Clock) -> None:
+        """Meet the other ranks' store.
+
+        Args:
+            seat: this rank.
+            device: where its tensors are.
+            timeout: seconds to wait for another rank, here and later.
+            clock: what measures the waiting.
+
+        Raises:
+            LostPeerError: the store does not answer.
+        """
+        self.rank, self.world, self.device, self.clock = seat.rank, seat.world, device, clock
+        self._timeout = datetime.timedelta(seconds=timeout)
+        self._store: Store | None = None
+        self._comparisons = 0
+        if self.world > 1:
+            with self.talking("meet"):
+                self._store, _, _ = next(
+                    rendezvous("env://", rank=self.rank, world_size=self.world, timeout=self._timeout)
+                )
+                self._store.set_timeout(self._timeout)
+
+    @property
+    def peers(self) -> list[int]:
+        """The other ranks in ascending order: the order of halo columns and of all that is laid out by peer."""
+        return [rank for rank in range(self.world) if rank != self.rank]
+
+    @property
+    def speaks(self) -> bool:
+        """True on the one rank that speaks for the run."""
+        return self.rank == 0
+
+    def compare(self, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Tell the others `facts` (as JSON) and learn theirs, in rank order.
+
+        Raises:
+            LostPeerError: a rank did not come within the timeout.
+        """
+        text = json.dumps(facts)
+        if self._store is None:
+            return [json.loads(text)]
+        page = f"facts/{self._comparisons}"
+        self._comparisons += 1
+        with self.talking("compare notes"):
+            self._store.set(f"{page}/{self.rank}", text)
+            return [json.loads(self._store.get(f"{page}/{rank}")) for rank in range(self.world)]
+
+    def connect(self) -> None:
+        """Start the process group: gloo between CPUs, NCCL between GPUs."""
+        if self._store is None or dist.is_initialized():
+            return
+        on_gpu = self.device.type == "cuda"
+        with self.talking("connect"):
+            dist.init_process_group(
+                "nccl" if on_gpu else "gloo",
+                store=PrefixStore("group", self._store),
+                rank=self.rank,
+                world_size=self.world,
+                timeout=self._timeout,
+                device_id=self.device if on_gpu else None,
+            )
+            # NCCL wants a step of all ranks before the first one of pairs.
+            dist.all_reduce(torch.zeros(1, device=self.device))
+
+    def swap(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Swap:
+        """Start to send to and receive from peers; both ends have to name the same rows.
+
+        Args:
+            outgoing: contiguous tensors by destination, at most one a peer.
+            incoming: contiguous tensors to fill, by source.
+        """
+        operations = []
+        for step in range(1, self.world):
+            # All ranks walk the ring at once, so that no rank is everybody's first destination.
+            destination, source = (self.rank + step) % self.world, (self.rank - step) % self.world
+            if source in incoming and incoming[source].numel():
+                operations.append(dist.P2POp(dist.irecv, incoming[source], source))
+            if destination in outgoing and outgoing[destination].numel():
+                operations.append(dist.P2POp(dist.isend, outgoing[destination], destination))
+        with self.talking("exchange rows"):
+            works = dist.batch_isend_irecv(operations) if operations else []
+        return Swap(self, works, list(outgoing.values()))
+
+    def add_up(self, values: Tensor) -> Tensor:
+        """Sum `values` over all ranks, in place, the same to the last bit everywhere.
+
+        Args:
+            values: any shape; the same on every rank.
+        """
+        if self.world > 1:
+            with self.talking("add up"), self.clock("all-reduce"):
+                dist.all_reduce(values)
+        return values
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Replace `values` by rank 0's, in place."""
+        if self.world > 1:
+            with self.talking("share the first weights"):
+                dist.broadcast(values, src=0)
+        return values
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave together after a run that went well; after an error a rank just goes, since the others may be gone."""
+        if kind is None and dist.is_initialized():
+            self.add_up(torch.zeros(1, device=self.device))
+            dist.destroy_process_group()
+
+    @contextmanager
+    def talking(self, purpose: str) -> Iterator[None]:
+        """Turn what the backend raises when a peer is gone or silent into the trainer's error."""
+        try:
+            yield
+        except RuntimeError as error:
+            # The backends begin with the place in their source: "[.../pair.cc:547] Connection closed by peer".
+            said = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().partition("\n")[0])
+            raise LostPeerError(
+                f"could not {purpose} with the other ranks ({said}); if one failed, it says why, "
+                "and if one is only slow, give a longer --timeout"
+            ) from error

@@ -1,0 +1,92 @@
+"""What a run says: lines for people on standard error, JSON lines or a short result on standard output."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TextIO
+
+log = logging.getLogger("trainer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochLine:
+    """One validated epoch. Seconds and bytes are those since the line before, the bytes of all ranks together."""
+
+    epoch: int
+    loss: float
+    """Mean over the training nodes, in training mode."""
+    val_accuracy: float | None
+    """Share of the validation nodes, 0 .. 1; None where there are none, as are all accuracies."""
+    seconds: float
+    bytes_sent: int
+    bytes_skipped: int
+
+
+class Report:
+    """Where a run's lines go. On all ranks but one, nowhere."""
+
+    def __init__(self, *, speaks: bool, as_json: bool, output: TextIO | None = None) -> None:
+        self._speaks, self._as_json = speaks, as_json
+        self._output = sys.stdout if output is None else output
+        self._lines = 0
+
+    def epoch(self, line: EpochLine) -> None:
+        """Tell of one validated epoch."""
+        if not self._speaks:
+            return
+        if self._lines == 0:
+            log.info("epoch      loss  val accuracy   seconds        sent     skipped")
+        self._lines += 1
+        log.info(
+            "%5d  %8.4f  %12s  %8.3f  %10s  %10s",
+            line.epoch,
+            line.loss,
+            percent(line.val_accuracy),
+            line.seconds,
+            amount(line.bytes_sent),
+            amount(line.bytes_skipped),
+        )
+        if self._as_json:
+            self._print(json.dumps(asdict(line), allow_nan=False))
+
+    def result(self, result: Mapping[str, Any]) -> None:
+        """Tell the outcome."""
+        if not self._speaks:
+            return
+        if self._as_json:
+            self._print(json.dumps(result, allow_nan=False))
+            return
+        self._print(
+            f"test accuracy {percent(result['test_accuracy'])}, validation {percent(result['val_accuracy'])} "
+            f"(best epoch {result['best_epoch']} of {result['epochs']})\n"
+            f"{result['seconds']:.2f} s after {result['setup_seconds']:.2f} s of preparation on {result['ranks']} "
+            f"rank(s), {result['device']}\n"
+            f"sent {amount(result['bytes_sent'])}, skipped {amount(result['bytes_skipped'])}, "
+            f"whole-block broadcasts would have sent {amount(result['bytes_whole_block_broadcast'])}"
+        )
+        for row in result["exchanges"]:
+            self._print(
+                f"  layer {row['layer']} {row['direction']:8}  width {row['width']:5}  "
+                f"sent {amount(row['bytes_sent']):>10}  skipped {amount(row['bytes_skipped']):>10}"
+            )
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._output, flush=True)
+
+
+def percent(share: float | None) -> str:
+    """A share as people read it: 0.8154 is '81.54 %'."""
+    return "-" if share is None else f"{100 * share:.2f} %"
+
+
+def amount(number: float) -> str:
+    """Bytes with a decimal prefix: 1_234_567 is '1.2 MB'."""
+    for prefix in ("B", "kB", "MB", "GB"):
+        if abs(number) < 1000:
+            return f"{number:.0f} B" if prefix == "B" else f"{number:.1f} {prefix}"
+        number /= 1000
+    return f"{number:.1f} TB"

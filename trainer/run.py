@@ -1,0 +1,160 @@
+"""One run, from options and a cache to a result."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from trainer import normalise
+from trainer.accounting import Account, Clock
+from trainer.adjacency import Adjacency
+from trainer.aggregate import Aggregation
+from trainer.agreement import Agreement, agree, facts_of
+from trainer.cache import Cache
+from trainer.errors import TrainingError, found_by_every_rank
+from trainer.exchange import BoundaryExchange
+from trainer.fit import Fit
+from trainer.inputs import Features
+from trainer.labels import Labels
+from trainer.models import Network
+from trainer.options import Options
+from trainer.part import Part, load_part
+from trainer.placement import choose_device, places
+from trainer.ranks import Ranks
+from trainer.report import Report
+from trainer.seat import Seat
+
+log = logging.getLogger("trainer")
+
+
+def run(options: Options, cache: Cache, seat: Seat) -> None:
+    """Meet the other ranks, train, and report.
+
+    Raises:
+        TrainerError: in one sentence what is wrong.
+    """
+    with found_by_every_rank():
+        place = places(cache)[seat.rank]
+    device = choose_device(options, seat, place.gpu)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    with (
+        _memory_in_words(cache, seat),
+        Ranks(seat, device, timeout=options.timeout, clock=Clock(device)) as ranks,
+    ):
+        train(options, cache, ranks, Report(speaks=ranks.speaks, as_json=options.json))
+
+
+def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[str, Any]:
+    """Train on this rank's part among `ranks`; every rank has to call it.
+
+    Returns:
+        the result, the same on every rank but for what it says of time.
+
+    Raises:
+        TrainerError: in one sentence what is wrong.
+    """
+    started = time.perf_counter()
+    part = _load(options, cache, ranks)
+    labels = Labels.of(part, ranks.device)
+    facts = ranks.compare(facts_of(options, cache, part, labels, ranks))
+    with found_by_every_rank():
+        agreement = agree(options, cache, facts)
+    if ranks.speaks:
+        _introduce(options, cache, ranks, agreement)
+    ranks.connect()
+
+    account = Account(num_rows=part.num_rows, num_peers=len(ranks.peers))
+    exchange = BoundaryExchange(part, ranks, account)
+    aggregation = Aggregation(_adjacency(options, part, exchange, ranks), exchange, ranks.clock)
+    x_nF = part.x_nF.to(ranks.device, torch.float32)
+    features = Features(x_nF, aggregation, dropout=options.first_dropout)
+    network = Network(
+        options,
+        aggregation,
+        num_features=cache.num_features,
+        num_classes=cache.num_classes,
+        num_nodes=cache.num_nodes,
+        ranks=ranks,
+    ).to(ranks.device)
+    fit = Fit(network, features, labels, options, agreement=agreement, ranks=ranks, account=account, report=report)
+    setup_seconds = time.perf_counter() - started
+    outcome = fit.run()
+
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    result = {
+        "test_accuracy": outcome.test_accuracy,
+        "val_accuracy": outcome.val_accuracy,
+        "best_epoch": outcome.best_epoch,
+        "epochs": outcome.epochs,
+        "seconds": outcome.seconds,
+        "setup_seconds": setup_seconds,
+        "bytes_sent": outcome.bytes_by_all.sent,
+        "bytes_skipped": outcome.bytes_by_all.skipped,
+        "bytes_whole_block_broadcast": outcome.bytes_by_all.broadcast,
+        "exchanges": account.table(ranks.add_up, ranks.device),
+        "rank_0_seconds": ranks.clock.seconds,
+        "dataset": cache.dataset,
+        "ranks": ranks.world,
+        "device": ranks.device.type,
+        "model": options.model,
+        "parameters": parameters,
+        "seed": options.seed,
+    }
+    report.result(result)
+    return result
+
+
+@contextmanager
+def _memory_in_words(cache: Cache, seat: Seat) -> Iterator[None]:
+    """Turn running out of memory into a sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
+            raise
+        raise TrainingError(
+            f"part {seat.rank} does not fit into its device's memory; partition {cache.dataset} into more parts, "
+            "or use a smaller --hidden"
+        ) from error
+
+
+def _load(options: Options, cache: Cache, ranks: Ranks) -> Part:
+    if options.verify:
+        size = cache.manifest.verify(f"parts/{ranks.rank}/")
+        log.debug("%d bytes of part %d are what the manifest says", size, ranks.rank)
+    part = load_part(cache, ranks.rank, split=options.split)
+    log.debug("part %d: %d rows, %d local edges", part.number, part.num_rows, part.local.num_edges)
+    return part
+
+
+def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreement) -> None:
+    if agreement.remark:
+        log.info("%s", agreement.remark)
+    log.info(
+        "%s on %s: %d nodes, %d edges, %d classes, %d ranks on %s; %d nodes to train on, %d to validate, %d to test",
+        options.model,
+        cache.dataset,
+        cache.num_nodes,
+        cache.num_edges,
+        cache.num_classes,
+        ranks.world,
+        ranks.device.type,
+        agreement.num_train,
+        agreement.num_val,
+        agreement.num_test,
+    )
+
+
+def _adjacency(options: Options, part: Part, exchange: BoundaryExchange, ranks: Ranks) -> Adjacency:
+    def halo_column(column_n: torch.Tensor) -> torch.Tensor:
+        arriving = exchange.fetch(column_n.to(ranks.device).unsqueeze(1), 0, "setup")
+        return arriving.wait().squeeze(1).cpu()
+
+    local, halo = normalise.gcn(part, halo_column) if options.model == "gcn" else normalise.mean(part)
+    return Adjacency.of(local, halo, ranks.device)

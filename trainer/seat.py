@@ -1,0 +1,52 @@
+"""Which rank of how many this process is, read from the variables that torchrun sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainer.errors import TrainingError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """One process's place in the run."""
+
+    rank: int = 0
+    """0 .. world - 1 over all machines; rank p trains part p."""
+    world: int = 1
+    """Ranks in the run."""
+    local_rank: int = 0
+    """0 .. local_world - 1 on this machine."""
+    local_world: int = 1
+    """Ranks on this machine."""
+    is_supervised: bool = False
+    """True under torchrun, whose supervisor ends the other ranks when one fails."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Seat:
+        """The seat that RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE name; without RANK the only one.
+
+        Raises:
+            TrainingError: RANK is there and another variable is not, or one is no number.
+        """
+        if "RANK" not in environment:
+            return cls()
+
+        def number(name: str) -> int:
+            try:
+                return int(environment[name])
+            except KeyError:
+                raise TrainingError(f"RANK is set but {name} is not; start the ranks with torchrun") from None
+            except ValueError:
+                raise TrainingError(
+                    f"{name} is {environment[name]!r}, not a number; start the ranks with torchrun"
+                ) from None
+
+        return cls(
+            rank=number("RANK"),
+            world=number("WORLD_SIZE"),
+            local_rank=number("LOCAL_RANK"),
+            local_world=number("LOCAL_WORLD_SIZE"),
+            is_supervised="TORCHELASTIC_RUN_ID" in environment,
+        )
