@@ -34,7 +34,7 @@ class Options:
     """The same before layer 1; None means as `dropout`. At 0 the first layer's sums are made once."""
     lr: float = 0.01
     """Adam's step size."""
-    weight_decay: float = 0.01
+    weight_decay: float = 5e-4
     """L2 coefficient on the first layer's parameters. On layer 1 alone, as in the GCN paper; its 5e-4 is for features
     whose rows sum to 1, and the cache holds features as they come."""
     epochs: int = 200
