@@ -1,10 +1,10 @@
 """Edges in any order become CSR: rows are destinations, columns ascend within a row.
 
-Passes, each close to memory speed: edges are scattered into buckets of neighbouring destination rows (the scatter of a
-radix sort, one histogram a thread); each bucket, small enough for the cache, is counting-sorted by row; each row is
-sorted by column; and where something has to be done about reverses, duplicates or self-loops, each row is treated, once
-to count and once to write. Buckets and rows are independent, so the passes run on all threads, and the result does not
-depend on how many there are: edges that are equal in row and column keep the order in which they were given.
+Each edge becomes one 8-byte record. Records are scattered into buckets of neighbouring destination rows (one histogram
+a thread); each bucket, small enough for the cache, is radix-sorted by column and counting-sorted by row; and where
+something has to be done about reverses, duplicates or self-loops, each row is treated, once to count and once to write.
+Buckets and rows are independent, so the passes run on all threads, and the result does not depend on how many there
+are: edges that are equal in row and column keep the order in which they were given.
 
 `graphprep.spill` does the same for graphs that do not fit in memory, one range of rows at a time.
 """
@@ -22,8 +22,11 @@ from graphprep import csr_kernels as kernels
 from graphprep.errors import DatasetError
 from graphprep.graph import Csr, EdgeChunk, Treatment
 
-ROW_BITS = 14
-"""A bucket holds 2^14 rows: their counters (8 bytes each) stay within a core's L2 cache."""
+RECORDS_PER_BUCKET = 1 << 16
+"""A bucket's records, twice, stay within a core's L2 cache."""
+MOST_BUCKETS = 1 << 12
+MOST_ROW_BITS = 16
+"""A bucket has at most 2^16 rows, whose counters stay within that cache as well."""
 INT32_LIMIT = 2**31
 _DUPLICATES = {"keep": kernels.KEEP, "drop": kernels.DROP, "sum": kernels.SUM}
 _LOOPS = {"keep": kernels.KEEP, "drop": kernels.DROP, "add": kernels.ADD}
@@ -57,12 +60,13 @@ class Records:
 
     starts: NDArray[np.int64]
     """[B + 1]: where each bucket's records begin"""
-    row: NDArray[np.int32]
-    """[R]: row within the bucket"""
-    key: NDArray[np.integer]
-    """[R]: column, or column << 1 | is-reverse"""
+    record: NDArray[np.int64]
+    """[R]: row within the bucket << key_bits | key"""
     payload: NDArray[np.integer]
     """[R]: position of the edge in its input; empty where nobody needs it"""
+    row_bits: int
+    """a bucket has 2^row_bits rows"""
+    key_bits: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +133,14 @@ def from_edges(
     """
     edges = gather(chunks, name)
     rules = Rules.of(treatment, square=num_rows == num_sources if square is None else square, name=name)
-    check_ids(edges, num_rows=num_rows, num_sources=num_sources, name=name)
     records = scatter(
         edges,
         num_rows=num_rows,
         num_sources=num_sources,
-        row_bits=ROW_BITS,
+        row_bits=bucket_bits(num_rows, len(edges.src)),
         undirected=rules.undirected,
         with_payload=numbered or edges.weight is not None,
+        name=name,
     )
     weight = edges.weight
     del edges
@@ -181,33 +185,51 @@ def require_same_weights(weighted: bool, chunk: EdgeChunk, name: str) -> None:
         raise DatasetError(f"edges {name}: some have weights and some have none; give all or none")
 
 
-def check_ids(edges: EdgeChunk, *, num_rows: int, num_sources: int, name: str) -> None:
-    """Compare ids with the counts of their nodes.
+def scatter(
+    edges: EdgeChunk,
+    *,
+    num_rows: int,
+    num_sources: int,
+    row_bits: int,
+    undirected: bool,
+    with_payload: bool,
+    name: str,
+) -> Records:
+    """Edges by bucket of 2^row_bits destination rows, in their order within a bucket.
 
     Raises:
-        DatasetError: an id is negative or too large.
+        DatasetError: an id is negative or beyond the count of its nodes.
     """
-    low_s, high_s, low_d, high_d, _ = kernels.look(edges.src, edges.dst, get_num_threads())
-    for low, high, count, end in ((low_s, high_s, num_sources, "source"), (low_d, high_d, num_rows, "destination")):
-        if low < 0 or high >= count:
-            bad = low if low < 0 else high
-            raise DatasetError(f"edges {name}: {end} id {bad} is out of range 0 .. {count - 1}; check the node count")
-
-
-def scatter(
-    edges: EdgeChunk, *, num_rows: int, num_sources: int, row_bits: int, undirected: bool, with_payload: bool
-) -> Records:
-    """Edges by bucket of 2^row_bits destination rows, in their order within a bucket; ids must be in range."""
     threads = get_num_threads()
-    num_records = len(edges.src)
-    if undirected:
-        num_records = 2 * num_records - int(kernels.look(edges.src, edges.dst, threads)[4])
-    row = np.empty(num_records, np.int32)
-    key: NDArray[np.integer] = np.empty(num_records, np.int64 if undirected else index_dtype(num_sources))
-    payload = np.empty(num_records if with_payload else 0, index_dtype(len(edges.src)))
-    num_buckets = bucket_count(num_rows, row_bits)
-    starts = kernels.bucket_edges(edges.src, edges.dst, row_bits, num_buckets, threads, undirected, row, key, payload)
-    return Records(starts=starts, row=row, key=key, payload=payload)
+    src, dst = np.ascontiguousarray(edges.src), np.ascontiguousarray(edges.dst)
+    counts_TB, bad = kernels.count_edges(
+        src, dst, num_sources, num_rows, row_bits, bucket_count(num_rows, row_bits), threads, undirected
+    )
+    if bad >= 0:
+        for ids, count, end in ((src, num_sources, "source"), (dst, num_rows, "destination")):
+            if not 0 <= ids[bad] < count:
+                raise DatasetError(
+                    f"edges {name}: {end} id {ids[bad]} is out of range 0 .. {count - 1}; check the node count"
+                )
+    starts = kernels.starts_of(counts_TB)
+    record = np.empty(int(starts[-1]), np.int64)
+    payload = np.empty(len(record) if with_payload else 0, index_dtype(len(src)))
+    bits = key_bits(num_sources, undirected=undirected)
+    kernels.scatter_edges(src, dst, counts_TB, row_bits, bits, threads, undirected, record, payload)
+    return Records(starts=starts, record=record, payload=payload, row_bits=row_bits, key_bits=bits)
+
+
+def key_bits(num_sources: int, *, undirected: bool) -> int:
+    """Bits of a key: of a column, and one more where reverses are told from edges."""
+    return max(1, (num_sources - 1).bit_length()) + int(undirected)
+
+
+def bucket_bits(num_rows: int, num_records: int) -> int:
+    """The row bits with which a bucket gets about RECORDS_PER_BUCKET records."""
+    buckets = min(MOST_BUCKETS, max(1, num_records // RECORDS_PER_BUCKET))
+    return (
+        min(MOST_ROW_BITS, max(0, num_rows - 1).bit_length() - (buckets.bit_length() - 1)) if num_rows > buckets else 0
+    )
 
 
 def bucket_count(num_rows: int, row_bits: int) -> int:
@@ -225,10 +247,10 @@ def sort_records(
     rules: Rules,
     numbered: bool,
 ) -> tuple[Csr, EdgeCounts]:
-    """Records in buckets of 2^ROW_BITS rows become a CSR of `num_rows` rows, treated.
+    """Records become a CSR of `num_rows` rows, treated.
 
     Args:
-        records: what `scatter` gave.
+        records: what `scatter` gave; they are used up.
         weight: float32 by payload, or None where every edge weighs 1.
         num_rows, num_sources: of the result.
         first_row: global number of row 0.
@@ -236,9 +258,18 @@ def sort_records(
         numbered: whether payloads are wanted as edge numbers.
     """
     indptr = np.zeros(num_rows + 1, np.int64)
-    keys, payloads = np.empty_like(records.key), np.empty_like(records.payload)
-    kernels.sort_buckets(records.starts, records.row, records.key, records.payload, ROW_BITS, indptr, keys, payloads)
-    sort_rows(indptr, keys, payloads)
+    keys: NDArray[np.integer] = np.empty(len(records.record), np.int64 if rules.undirected else index_dtype(num_sources))
+    payloads = np.empty_like(records.payload)
+    kernels.sort_buckets(
+        records.starts,
+        records.record,
+        records.payload,
+        records.row_bits,
+        records.key_bits,
+        indptr,
+        keys,
+        payloads,
+    )
     base = first_row if rules.square else -1
     new_indptr = np.empty_like(indptr)
     owned, reverses, found_loops, found_duplicates = kernels.treat_count(

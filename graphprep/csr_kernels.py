@@ -1,11 +1,11 @@
-"""The numba loops under CSR conversion: look, scatter, count, sort, treat. None checks its input; `csr` does.
+"""The numba loops under CSR conversion: count, scatter, sort, treat. None checks its input; `csr` does.
 
-A record is an edge on its way: `row` is its row within a bucket or range, `key` its column, or, where reverses are made
-too, column << 1 with the lowest bit set for a reverse, so that a row sorted by key has each column's own edges before
-their reverses. `payload` is the record's position in its input, by which weights and edge numbers are found again; an
-empty payload array means that nobody needs them.
+A record is an edge on its way, one int64: its row within a bucket or range, shifted left by `key_bits`, and its key.
+The key is the column, or, where reverses are made too, column << 1 with the lowest bit set for a reverse, so that a row
+sorted by key has each column's own edges before their reverses. A payload is the record's position in its input, by
+which weights and edge numbers are found again; an empty payload array means that nobody needs them.
 
-Letters: E records, B buckets, T threads.
+Letters: E edges, R records, B buckets, T threads.
 """
 
 from __future__ import annotations
@@ -15,54 +15,54 @@ from numba import njit, prange
 
 SHORT_ROW = 48
 """Rows up to this length are sorted by insertion."""
+SMALL_BUCKET = 1024
+"""Buckets up to this size are sorted by comparison: they are smaller than the digit counts of a radix sort."""
+DIGIT_BITS = 11
 KEEP, DROP, SUM, ADD = 0, 1, 2, 3
 
 
 @njit(cache=True, parallel=True)
-def look(src_E, dst_E, threads):  # type: ignore[no-untyped-def]
-    """(least src, greatest src, least dst, greatest dst, edges with src == dst); zeros and -1 where there are none."""
+def count_edges(src_E, dst_E, num_sources, num_rows, shift, num_buckets, threads, with_reverses):  # type: ignore[no-untyped-def]
+    """Records by thread and bucket, [T, B], and the first edge with an id out of range, -1 if there is none."""
     num_edges = len(src_E)
-    seen = np.zeros((threads, 5), np.int64)
+    counts_TB = np.zeros((threads, num_buckets), np.int64)
+    bad_T = np.full(threads, -1, np.int64)
     for t in prange(threads):
-        low_s, high_s, low_d, high_d, loops = np.int64(2**62), np.int64(-1), np.int64(2**62), np.int64(-1), 0
         for e in range(num_edges * t // threads, num_edges * (t + 1) // threads):
-            s, d = src_E[e], dst_E[e]
-            low_s, high_s = min(low_s, s), max(high_s, s)
-            low_d, high_d = min(low_d, d), max(high_d, d)
-            loops += s == d
-        seen[t] = low_s, high_s, low_d, high_d, loops
-    if num_edges == 0:
-        return np.int64(0), np.int64(-1), np.int64(0), np.int64(-1), np.int64(0)
-    return seen[:, 0].min(), seen[:, 1].max(), seen[:, 2].min(), seen[:, 3].max(), seen[:, 4].sum()
+            src, dst = src_E[e], dst_E[e]
+            if src < 0 or src >= num_sources or dst < 0 or dst >= num_rows:
+                if bad_T[t] < 0:
+                    bad_T[t] = e
+                continue
+            counts_TB[t, dst >> shift] += 1
+            if with_reverses and src != dst:
+                counts_TB[t, src >> shift] += 1
+    for t in range(threads):
+        if bad_T[t] >= 0:
+            return counts_TB, bad_T[t]
+    return counts_TB, np.int64(-1)
 
 
 @njit(cache=True)
-def _starts_of(place_TB):  # type: ignore[no-untyped-def]
-    """Counts by thread and bucket become places to write to; returns bucket starts [B + 1]."""
-    threads, num_buckets = place_TB.shape
+def starts_of(counts_TB):  # type: ignore[no-untyped-def]
+    """Counts by thread and bucket become places to write to, in place; returns bucket starts [B + 1]."""
+    threads, num_buckets = counts_TB.shape
     starts = np.zeros(num_buckets + 1, np.int64)
     total = 0
     for bucket in range(num_buckets):
         starts[bucket] = total
         for t in range(threads):
-            count = place_TB[t, bucket]
-            place_TB[t, bucket] = total
+            count = counts_TB[t, bucket]
+            counts_TB[t, bucket] = total
             total += count
     starts[num_buckets] = total
     return starts
 
 
 @njit(cache=True, parallel=True)
-def bucket_edges(src_E, dst_E, shift, num_buckets, threads, with_reverses, row_R, key_R, payload_R):  # type: ignore[no-untyped-def]
-    """Edges become records, scattered by destination >> shift in the order of the edges; returns bucket starts."""
+def scatter_edges(src_E, dst_E, place_TB, shift, key_bits, threads, with_reverses, record_R, payload_R):  # type: ignore[no-untyped-def]
+    """Edges become records, scattered by destination >> shift in the order of the edges."""
     num_edges = len(src_E)
-    place_TB = np.zeros((threads, num_buckets), np.int64)
-    for t in prange(threads):
-        for e in range(num_edges * t // threads, num_edges * (t + 1) // threads):
-            place_TB[t, dst_E[e] >> shift] += 1
-            if with_reverses and src_E[e] != dst_E[e]:
-                place_TB[t, src_E[e] >> shift] += 1
-    starts = _starts_of(place_TB)
     mask = (np.int64(1) << shift) - 1
     has_payload = len(payload_R) > 0
     for t in prange(threads):
@@ -70,64 +70,100 @@ def bucket_edges(src_E, dst_E, shift, num_buckets, threads, with_reverses, row_R
             src, dst = src_E[e], dst_E[e]
             at = place_TB[t, dst >> shift]
             place_TB[t, dst >> shift] = at + 1
-            row_R[at] = dst & mask
-            key_R[at] = src << 1 if with_reverses else src
+            record_R[at] = (dst & mask) << key_bits | (src << 1 if with_reverses else src)
             if has_payload:
                 payload_R[at] = e
             if with_reverses and src != dst:
                 at = place_TB[t, src >> shift]
                 place_TB[t, src >> shift] = at + 1
-                row_R[at] = src & mask
-                key_R[at] = dst << 1 | 1
+                record_R[at] = (src & mask) << key_bits | dst << 1 | 1
                 if has_payload:
                     payload_R[at] = e
-    return starts
 
 
 @njit(cache=True, parallel=True)
-def bucket_records(row_E, key_E, shift, num_buckets, threads, row_R, key_R, payload_R):  # type: ignore[no-untyped-def]
-    """Records of a range, scattered by row >> shift in their order; returns bucket starts."""
-    num_records = len(row_E)
+def scatter_records(given_R, shift, key_bits, num_buckets, threads, record_R, payload_R):  # type: ignore[no-untyped-def]
+    """Records of a range, scattered into its buckets by row >> shift in their order; returns bucket starts."""
+    num_records = len(given_R)
     place_TB = np.zeros((threads, num_buckets), np.int64)
     for t in prange(threads):
-        for e in range(num_records * t // threads, num_records * (t + 1) // threads):
-            place_TB[t, row_E[e] >> shift] += 1
-    starts = _starts_of(place_TB)
-    mask = (np.int64(1) << shift) - 1
+        for r in range(num_records * t // threads, num_records * (t + 1) // threads):
+            place_TB[t, given_R[r] >> key_bits >> shift] += 1
+    starts = starts_of(place_TB)
+    mask = (np.int64(1) << (shift + key_bits)) - 1
     has_payload = len(payload_R) > 0
     for t in prange(threads):
-        for e in range(num_records * t // threads, num_records * (t + 1) // threads):
-            bucket = row_E[e] >> shift
+        for r in range(num_records * t // threads, num_records * (t + 1) // threads):
+            bucket = given_R[r] >> key_bits >> shift
             at = place_TB[t, bucket]
             place_TB[t, bucket] = at + 1
-            row_R[at] = row_E[e] & mask
-            key_R[at] = key_E[e]
+            record_R[at] = given_R[r] & mask
             if has_payload:
-                payload_R[at] = e
+                payload_R[at] = r
     return starts
 
 
+@njit(cache=True)
+def _digit_pass(taken, put, taken_payload, put_payload, low, count):  # type: ignore[no-untyped-def]
+    """One stable counting pass of a radix sort, over DIGIT_BITS bits from `low` on."""
+    mask = (1 << DIGIT_BITS) - 1
+    place = np.zeros((1 << DIGIT_BITS) + 1, np.int64)
+    for r in range(count):
+        place[(taken[r] >> low & mask) + 1] += 1
+    for digit in range(1 << DIGIT_BITS):
+        place[digit + 1] += place[digit]
+    has_payload = len(put_payload) > 0
+    for r in range(count):
+        digit = taken[r] >> low & mask
+        at = place[digit]
+        place[digit] = at + 1
+        put[at] = taken[r]
+        if has_payload:
+            put_payload[at] = taken_payload[r]
+
+
 @njit(cache=True, parallel=True)
-def sort_buckets(starts, row_R, key_R, payload_R, shift, indptr, keys, payloads):  # type: ignore[no-untyped-def]
-    """Counting sort of each bucket by row; fills indptr [N + 1] (whose first entry is 0), keys and payloads."""
+def sort_buckets(starts, record_R, payload_R, shift, key_bits, indptr, keys, payloads):  # type: ignore[no-untyped-def]
+    """Sort each bucket by row and key, stably; fills indptr [N + 1] (whose first entry is 0), keys and payloads.
+
+    A least-significant-digit radix sort of the keys, then a counting sort by row that writes the result: all of it
+    within the cache, as a bucket is small. `record_R` and `payload_R` are used up.
+    """
     num_rows = len(indptr) - 1
     has_payload = len(payload_R) > 0
+    key_mask = (np.int64(1) << key_bits) - 1
     for bucket in prange(len(starts) - 1):
+        begin, end = starts[bucket], starts[bucket + 1]
+        count = end - begin
         first = bucket << shift
         last = min(first + (1 << shift), num_rows)
+        taken, taken_payload = record_R[begin:end], payload_R[begin:end] if has_payload else payload_R
+        if count <= SMALL_BUCKET:
+            if has_payload:
+                order = np.argsort(taken, kind="mergesort")
+                taken, taken_payload = taken[order], taken_payload[order]
+            else:
+                taken = np.sort(taken)
+        else:
+            put, put_payload = np.empty_like(taken), np.empty_like(taken_payload)
+            for low in range(0, key_bits, DIGIT_BITS):
+                _digit_pass(taken, put, taken_payload, put_payload, low, count)
+                taken, put = put, taken
+                taken_payload, put_payload = put_payload, taken_payload
         place = np.zeros(last - first + 1, np.int64)
-        for e in range(starts[bucket], starts[bucket + 1]):
-            place[row_R[e] + 1] += 1
-        place[0] = starts[bucket]
+        for r in range(count):
+            place[(taken[r] >> key_bits) + 1] += 1
+        place[0] = begin
         for row in range(last - first):
             place[row + 1] += place[row]
             indptr[first + row + 1] = place[row + 1]
-        for e in range(starts[bucket], starts[bucket + 1]):
-            at = place[row_R[e]]
-            place[row_R[e]] = at + 1
-            keys[at] = key_R[e]
+        for r in range(count):
+            row = taken[r] >> key_bits
+            at = place[row]
+            place[row] = at + 1
+            keys[at] = taken[r] & key_mask
             if has_payload:
-                payloads[at] = payload_R[e]
+                payloads[at] = taken_payload[r]
 
 
 @njit(cache=True, parallel=True)

@@ -6,7 +6,7 @@ whole graph, and its result takes the place of its records: a run that is killed
 An edge is written and read twice, in long runs; memory is one range.
 
     ranges.json          written when all edges are in: what a later run may rely on
-    <range>.row .key     records: int32, int32 or int64; .weight float32 and .number int64 where there are any
+    <range>.record       records, int64; .weight float32 and .number int64 where there are any
     <range>.npz          the range's result, under its name only when it is whole
 """
 
@@ -26,14 +26,15 @@ from numpy.typing import NDArray
 
 from graphprep import csr, progress
 from graphprep import csr_kernels as kernels
-from graphprep.csr import ROW_BITS, EdgeCounts, Records, Rules
+from graphprep.csr import EdgeCounts, Records, Rules
 from graphprep.graph import Csr, EdgeChunk
 from graphprep.publish import published_file
 
 MOST_RANGES = 256
-"""Files that are open at once are at most four times as many."""
-BYTES_PER_RECORD = 48
-"""Peak while a range is sorted: records as read (12), by bucket (12), sorted (8), the result (8), and some slack."""
+"""Files that are open at once are at most three times as many."""
+LEAST_RANGE_BITS = 10
+BYTES_PER_RECORD = 40
+"""Peak while a range is sorted: records as read (8), by bucket (8), sorted (8), the result (8), and some slack."""
 BYTES_PER_PAYLOAD = 40
 """The same for weights or edge numbers."""
 MARK = "ranges.json"
@@ -76,9 +77,8 @@ class Spill:
         self.folder, self.name = folder, name
         self.num_rows, self.num_sources = num_rows, num_sources
         self.rules, self.numbered, self.room = rules, numbered, room
-        self.range_bits = max(ROW_BITS, (max(1, num_rows - 1) // MOST_RANGES).bit_length())
+        self.range_bits = max(LEAST_RANGE_BITS, (max(1, num_rows - 1) // MOST_RANGES).bit_length())
         self.num_ranges = csr.bucket_count(num_rows, self.range_bits)
-        self.key_dtype = np.dtype(np.int64) if rules.undirected else np.dtype(csr.index_dtype(num_sources))
         self._given = 0
         self._weighted = False
         self._files: dict[str, list[BinaryIO]] = {}
@@ -98,7 +98,6 @@ class Spill:
         Raises:
             DatasetError: an id is out of range.
         """
-        csr.check_ids(chunk, num_rows=self.num_rows, num_sources=self.num_sources, name=self.name)
         if not self._files:
             self._weighted = chunk.weight is not None
             self._open()
@@ -110,8 +109,9 @@ class Spill:
             row_bits=self.range_bits,
             undirected=self.rules.undirected,
             with_payload=self._weighted or self.numbered,
+            name=self.name,
         )
-        columns: dict[str, NDArray[Any]] = {"row": records.row, "key": records.key}
+        columns: dict[str, NDArray[Any]] = {"record": records.record}
         if self._weighted:
             assert chunk.weight is not None
             columns["weight"] = chunk.weight[records.payload]
@@ -167,7 +167,7 @@ class Spill:
                 )
 
     def _columns(self) -> dict[str, np.dtype[Any]]:
-        columns: dict[str, np.dtype[Any]] = {"row": np.dtype(np.int32), "key": self.key_dtype}
+        columns: dict[str, np.dtype[Any]] = {"record": np.dtype(np.int64)}
         if self._weighted:
             columns["weight"] = np.dtype(np.float32)
         if self.numbered:
@@ -197,14 +197,16 @@ class Spill:
                 f"edges {self.name}: rows {first_row} to {first_row + num_rows - 1} alone have {count:,} edges, which "
                 f"take about {progress.format_bytes(expected)}, more than --memory allows"
             )
-        row, key = np.empty(count, np.int32), np.empty(count, self.key_dtype)
+        record = np.empty(count, np.int64)
         payload = np.empty(count if with_payload else 0, csr.index_dtype(count))
-        num_buckets = csr.bucket_count(num_rows, ROW_BITS)
-        starts = kernels.bucket_records(
-            read.pop("row"), read.pop("key"), ROW_BITS, num_buckets, get_num_threads(), row, key, payload
+        row_bits = min(self.range_bits, csr.bucket_bits(num_rows, count))
+        key_bits = csr.key_bits(self.num_sources, undirected=self.rules.undirected)
+        num_buckets = csr.bucket_count(num_rows, row_bits)
+        starts = kernels.scatter_records(
+            read.pop("record"), row_bits, key_bits, num_buckets, get_num_threads(), record, payload
         )
         matrix, counts = csr.sort_records(
-            Records(starts=starts, row=row, key=key, payload=payload),
+            Records(starts=starts, record=record, payload=payload, row_bits=row_bits, key_bits=key_bits),
             weight=read.get("weight"),
             num_rows=num_rows,
             num_sources=self.num_sources,
@@ -221,8 +223,9 @@ class Spill:
         if matrix.data is not None:
             arrays["data"] = matrix.data
         if matrix.edge_number is not None:
-            numbers = read["number"]
-            arrays["edge_number"] = np.where(matrix.edge_number < 0, -1, numbers[matrix.edge_number])
+            given = matrix.edge_number >= 0
+            arrays["edge_number"] = np.full(len(given), -1, np.int64)
+            arrays["edge_number"][given] = read["number"][matrix.edge_number[given]]
         with published_file(self._result(number)) as file:
             np.savez(file, **arrays)
         for path in paths.values():

@@ -327,8 +327,9 @@ def _write_edges(group: zarr.Group, table: SortedEdges, task: progress.Task) -> 
 
 def _of_edges(rows: NDArray[Any], edge_number: NDArray[np.int64]) -> NDArray[Any]:
     """The rows of edges by their numbers; zeros for an added self-loop."""
-    found = rows[np.maximum(edge_number, 0)]
-    found[edge_number < 0] = 0
+    given = edge_number >= 0
+    found = np.zeros((len(edge_number), *rows.shape[1:]), rows.dtype)
+    found[given] = rows[edge_number[given]]
     return found
 
 

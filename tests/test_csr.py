@@ -135,18 +135,29 @@ def test_ids_out_of_range_are_refused(src: list[int], dst: list[int], bad: str) 
         csr_of(EdgeChunk(np.array(src), np.array(dst)), 3)
 
 
-def test_more_rows_than_one_bucket() -> None:
-    """Guards against bucket borders: rows at both sides of each, rows without edges at the end."""
-    num_nodes = 3 * (1 << csr.ROW_BITS) + 17
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("records_per_bucket", [1 << 16, 5000, 100])
+def test_rows_at_the_borders_of_buckets(
+    monkeypatch: pytest.MonkeyPatch, records_per_bucket: int, weighted: bool
+) -> None:
+    """Guards against bucket borders: rows at both sides of each, rows without edges at the end, big and small buckets,
+    and a hub whose bucket is far larger than the others."""
+    monkeypatch.setattr(csr, "RECORDS_PER_BUCKET", records_per_bucket)
+    num_nodes = 70_001
     rng = np.random.default_rng(1)
-    dst = rng.integers(0, num_nodes - 20, 50_000)
-    dst[:6] = [0, (1 << csr.ROW_BITS) - 1, 1 << csr.ROW_BITS, 2 << csr.ROW_BITS, num_nodes - 21, 5]
-    src = rng.integers(0, num_nodes, 50_000)
-    matrix = csr_of(EdgeChunk(src, dst), num_nodes)
+    src, dst = rng.integers(0, num_nodes, 50_000), rng.integers(0, num_nodes - 20, 50_000)
+    bits = csr.bucket_bits(num_nodes, 50_000)
+    dst[:4] = [0, (1 << bits) - 1, 1 << bits, num_nodes - 21]
+    dst[30_000:40_000] = 12_345
+    weight = np.arange(50_000, dtype=np.float32) if weighted else None
+    matrix = csr_of(EdgeChunk(src, dst, weight), num_nodes)
     assert csr.fault(matrix) is None
     order = np.lexsort((src, dst))
     assert np.array_equal(matrix.indices, src[order])
     assert np.array_equal(np.diff(matrix.indptr), np.bincount(dst, minlength=num_nodes))
+    if weighted:
+        assert matrix.data is not None
+        assert np.array_equal(matrix.data, order.astype(np.float32))
 
 
 def test_faults_are_found() -> None:
@@ -171,7 +182,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "from graphprep import csr\n"
         "from graphprep.graph import Treatment\n"
         "rng = np.random.default_rng(0)\n"
-        "for n, e in ((1, 0), (1, 3), (5, 40), (300, 4000)):\n"
+        "for n, e in ((1, 0), (1, 3), (5, 40), (300, 4000), (9, 3000)):\n"
         "    for weighted in (False, True):\n"
         "        chunk = random_edges(rng, n, e, weighted=weighted, hub=True)\n"
         "        for treatment in (Treatment(undirected=True, duplicates='sum'),\n"

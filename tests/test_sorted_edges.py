@@ -51,8 +51,8 @@ def joined(edges: SortedEdges) -> Csr:
 def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """No edge fits in memory, and ranges are small."""
     monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
-    monkeypatch.setattr(spill, "ROW_BITS", 2)
-    monkeypatch.setattr("graphprep.csr.ROW_BITS", 2)
+    monkeypatch.setattr(spill, "LEAST_RANGE_BITS", 2)
+    monkeypatch.setattr("graphprep.csr.RECORDS_PER_BUCKET", 4)
     monkeypatch.setattr(spill, "MOST_RANGES", 6)
 
 
