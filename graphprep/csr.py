@@ -258,7 +258,9 @@ def sort_records(
         numbered: whether payloads are wanted as edge numbers.
     """
     indptr = np.zeros(num_rows + 1, np.int64)
-    keys: NDArray[np.integer] = np.empty(len(records.record), np.int64 if rules.undirected else index_dtype(num_sources))
+    keys: NDArray[np.integer] = np.empty(
+        len(records.record), np.int64 if rules.undirected else index_dtype(num_sources)
+    )
     payloads = np.empty_like(records.payload)
     kernels.sort_buckets(
         records.starts,

@@ -1,13 +1,15 @@
 """Where a file comes from: its own URL, a mirror of it, or a path on this machine.
 
 A mirror holds files under HOST/PATH of their own URLs: https://example.org/a/b.gz is MIRROR/example.org/a/b.gz. It is
-a folder, or a server that serves such a folder, and what it gives is verified like everything else.
+a folder, or a server that serves such a folder, and what it gives is verified like everything else. A query belongs to
+the name, as wget saves it (`download?id=1crms`): where it says which file is meant, there is no other way to tell them
+apart. A folder may leave it away where it has no `id` (`IMDB_processed.zip?dl=1`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from graphprep.errors import UsageError
 from graphprep.http_trouble import shown
@@ -34,7 +36,9 @@ def origin(url: str, mirror: str | Path | None) -> str | Path:
             return f"{str(mirror).rstrip('/')}/{host}{parts.path}{query}"
         case "" | "file":
             base = _file_path(str(mirror)) if scheme else Path(mirror).expanduser()
-            return base / host / unquote(parts.path).lstrip("/")
+            plain = base / host / unquote(parts.path).lstrip("/")
+            full = plain.with_name(f"{plain.name}?{parts.query.replace('/', '%2F')}") if parts.query else plain
+            return full if full.exists() or "id" in parse_qs(parts.query) else plain
         case _:
             raise UsageError(f"--mirror takes a folder or an http, https or file URL, not {shown(str(mirror))}")
 

@@ -8,12 +8,22 @@ code. Names are compared in lower case with `_` for `-`, since people write ogbn
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from graphprep.errors import DatasetError, UnknownDatasetError
 from graphprep.graph import Duplicates, SelfLoops, Treatment
@@ -23,6 +33,8 @@ from graphprep.yaml_lines import FaultAt, nearest, validated
 
 FILE_NAME = "datasets.yaml"
 SCHEMES = ("https", "http", "file")
+Counted = int | Mapping[str, int]
+"""a number, or numbers by type"""
 
 
 class _Entry(BaseModel):
@@ -67,31 +79,72 @@ class SplitEntry(_Entry):
     seed: NonNegativeInt = 0
 
 
+def _kind_of(value: object) -> str:
+    return "by type" if isinstance(value, Mapping) else "number"
+
+
+def _count(number: Any) -> Any:
+    """One number, or one for each type; the discriminator keeps the errors of a wrong number to one."""
+    return Annotated[
+        Annotated[number, Tag("number")] | Annotated[dict[str, number], Tag("by type"), Field(min_length=1)],
+        Discriminator(_kind_of),
+    ]
+
+
+if TYPE_CHECKING:  # what the two are once they have been checked
+    Count = int | dict[str, int]
+    Size = Count
+else:
+    Count, Size = _count(NonNegativeInt), _count(PositiveInt)
+
+
 class Expected(_Entry):
-    """The counts that a correct conversion has. Edges are directed and counted after the treatment."""
+    """The counts that a correct conversion has; edges are directed and counted after the treatment.
 
-    nodes: PositiveInt
-    edges: NonNegativeInt
-    features: NonNegativeInt
-    classes: NonNegativeInt
-    train: NonNegativeInt
-    val: NonNegativeInt
-    test: NonNegativeInt
+    A count is one number, or a mapping from node types (for edges: from edge types, author__writes__paper) to numbers
+    where there are several. What is not known beforehand is left out, and then not compared.
+    """
 
-    def check(self, found: Mapping[str, int], *, dataset: str) -> None:
+    nodes: Size | None = None
+    edges: Count | None = None
+    features: Count | None = None
+    classes: Count | None = None
+    train: Count | None = None
+    """nodes of the first split, as are the two below"""
+    val: Count | None = None
+    test: Count | None = None
+
+    def total(self, name: str) -> int | None:
+        """The count called `name` over all types (of features and classes the largest), None where it is not known."""
+        count: Count | None = getattr(self, name)
+        if not isinstance(count, Mapping):
+            return count
+        return max(count.values()) if name in ("features", "classes") else sum(count.values())
+
+    @property
+    def feature_values(self) -> int:
+        """Nodes times features, over all types; 0 where the features are not known."""
+        if isinstance(self.features, Mapping) and isinstance(self.nodes, Mapping):
+            return sum(self.nodes.get(kind, 0) * width for kind, width in self.features.items())
+        return (self.total("nodes") or 0) * (self.total("features") or 0)
+
+    def check(self, found: Mapping[str, Counted], *, dataset: str) -> None:
         """Compare what came out with what must.
 
         Args:
-            found: counts by the names of this class's fields; those that are absent are not compared.
+            found: by the names of this class's fields, a number or numbers by type; those that are absent are not
+                compared, and numbers by type are added up where one number is expected.
             dataset: its name, for the message.
 
         Raises:
             DatasetError: some differ; all of them are named.
         """
         wrong = [
-            f"{found[name]:,} {name} instead of {count:,}"
-            for name, count in self.model_dump().items()
-            if found.get(name, count) != count
+            f"{came or 0:,} {name}{f' of type {kind}' if kind else ''} instead of {count:,}"
+            for name, expected in self.model_dump(exclude_none=True).items()
+            if name in found
+            for kind, came, count in _side_by_side(found[name], expected)
+            if came != count
         ]
         if wrong:
             raise DatasetError(
@@ -100,12 +153,26 @@ class Expected(_Entry):
             )
 
 
+def _side_by_side(found: Counted, expected: Counted) -> Iterator[tuple[str, int | None, int]]:
+    """(type or nothing, what came, what must come) for each number that is expected."""
+    if isinstance(expected, Mapping):
+        by_type = found if isinstance(found, Mapping) else {"": found}
+        for kind, count in expected.items():
+            yield kind, by_type.get(kind), count
+        for kind in by_type.keys() - expected.keys():
+            yield kind, by_type[kind], 0
+    else:
+        yield "", sum(found.values()) if isinstance(found, Mapping) else found, expected
+
+
 class DatasetEntry(_Entry):
     """One dataset."""
 
     name: str = ""
     """the key it has in the registry"""
     title: str
+    aliases: tuple[str, ...] = ()
+    """other names that find it; names of their own come first"""
     source: str
     """the name of the reader in graphprep.sources"""
     options: dict[str, Any] = Field(default_factory=dict)
@@ -116,6 +183,8 @@ class DatasetEntry(_Entry):
     homepage: str
     treatment: TreatmentEntry = TreatmentEntry()
     split: SplitEntry | None = None
+    protocol: Literal["transductive", "inductive"] = "transductive"
+    """inductive: while it trains, a model may see only the training nodes and the edges between them"""
     expected: Expected
 
     @property
@@ -149,12 +218,25 @@ class Registry(_Entry):
     """The whole file."""
 
     datasets: dict[str, DatasetEntry]
+    aliases: dict[str, str] = {}
+    """further names of datasets that another table than this file lists"""
 
     @model_validator(mode="after")
     def _canonical_names(self) -> Self:
         for name in self.datasets:
             if name != canonical(name) or not NAME_PATTERN.fullmatch(name):
                 raise FaultAt("a name is lower case with '-' between its words", ("datasets", name))
+        return self
+
+    @model_validator(mode="after")
+    def _distinct_aliases(self) -> Self:
+        owners = {name: name for name in self.datasets}
+        for name, found in self.datasets.items():
+            for alias in found.aliases:
+                if alias != canonical(alias):
+                    raise FaultAt("an alias is lower case with '-' between its words", ("datasets", name, "aliases"))
+                if (owner := owners.setdefault(alias, name)) != name:
+                    raise FaultAt(f"{alias!r} already means {owner}", ("datasets", name, "aliases"))
         return self
 
 
@@ -179,33 +261,43 @@ def registry_path() -> Path:
 
 
 def load_registry(path: Path | None = None) -> dict[str, DatasetEntry]:
-    """All entries by name, in the file's order.
+    """All entries by name, in the file's order, then those of OGB's own table that the file does not name.
 
     Args:
-        path: another registry file than the package's own.
+        path: another registry file than the package's own; OGB's table is not read then.
 
     Raises:
         DatasetError: the file cannot be read, or breaks a rule; the message names the line.
     """
-    path = path or registry_path()
+    listed: dict[str, DatasetEntry] = {}
+    if path is None:
+        from graphprep.sources import ogb_table
+
+        path, listed = registry_path(), ogb_table.entries()
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise DatasetError(f"{path} cannot be read as text: {problem}") from problem
     registry = validated(Registry, text, origin=str(path), error=DatasetError)
-    return {name: found.model_copy(update={"name": name}) for name, found in registry.datasets.items()}
+    named = {name: found.model_copy(update={"name": name}) for name, found in registry.datasets.items()}
+    known = named | {name: found for name, found in listed.items() if name not in named}
+    for alias, name in registry.aliases.items():
+        if name in known:
+            known[name] = known[name].model_copy(update={"aliases": (*known[name].aliases, alias)})
+    return known
 
 
 def entry(name: str, registry: Mapping[str, DatasetEntry] | None = None) -> DatasetEntry:
-    """The entry called `name`, in whatever case, with `_` or `-`.
+    """The entry called `name`, or that has it as an alias, in whatever case, with `_` or `-`.
 
     Raises:
         UnknownDatasetError: there is none; the message names the ones that are close.
     """
     known = load_registry() if registry is None else registry
-    found = known.get(canonical(name))
+    owners = {alias: found for found in known.values() for alias in found.aliases}
+    found = known.get(canonical(name)) or owners.get(canonical(name))
     if found is None:
-        close = difflib.get_close_matches(canonical(name), known, n=3)
+        close = difflib.get_close_matches(canonical(name), [*known, *owners], n=3)
         hint = f"did you mean {' or '.join(close)}? " if close else ""
         raise UnknownDatasetError(f"no dataset is called {name!r}: {hint}`graphprep list` shows all that are known")
     return found

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
-from graphprep import progress
+from graphprep import google_drive, progress
 from graphprep.errors import DownloadError
 from graphprep.http_client import Cancel, Patience
 from graphprep.http_trouble import TryAgain, cannot_write, of_connection, of_status, shown
@@ -88,6 +88,9 @@ class Transfer:
         self.patience, self.cancel, self.advance = patience, cancel, advance
         self.resumed = False
         """whether the partial file was made by more than one answer"""
+        self._address = url
+        """what is asked for: `url`, or where Google Drive's page leads"""
+        self._pages = 0
         self._counted = 0
         self._farthest = 0
 
@@ -143,7 +146,7 @@ class Transfer:
             return
         try:
             extensions = {"trace": self.cancel.trace}
-            with self.client.stream("GET", self.url, headers=headers, extensions=extensions) as response:
+            with self.client.stream("GET", self._address, headers=headers, extensions=extensions) as response:
                 self._receive(response, offset)
         except httpx.TransportError as problem:
             self.cancel.check()  # a connection that we cut ourselves
@@ -172,6 +175,9 @@ class Transfer:
             case 416 if offset:
                 self.discard()
                 raise TryAgain("the server cannot go on where we stopped", delay=0)
+            case 200 if google_drive.is_page(self.file.url, response):
+                self._confirm(google_drive.page_of(response))
+                raise TryAgain("Google Drive asked whether to download", delay=0)
             case 200:
                 offset, total = 0, _content_length(response)
                 self.discard()
@@ -187,6 +193,17 @@ class Transfer:
         received = _size(self.partial)
         if total is not None and received != total:
             raise TryAgain(f"the body ended at {received:,} of {total:,} bytes")
+
+    def _confirm(self, page: str) -> None:
+        """Go on where Google Drive's page leads; through the mirror, if one is used."""
+        self._pages += 1
+        if self._pages > google_drive.MOST_PAGES:
+            raise DownloadError(
+                f"{shown(self.url)}: Google Drive asks again and again whether to download; use --mirror"
+            )
+        target = google_drive.confirmed(self.file.url, page)
+        mirror = self.url.removesuffix(self.file.url.partition("://")[2])
+        self._address = target if self.url == self.file.url else mirror + target.partition("://")[2]
 
     def _checked_range(self, response: httpx.Response, offset: int) -> int | None:
         """The whole file's size, after making sure that this answer continues what we have."""

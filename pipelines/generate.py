@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from graphprep import home
 from graphprep.publish import locked
 from pipelines.ingest import StoreOutcome, graph_to_store, store_key, up_to_date
@@ -48,6 +50,6 @@ def generate_graph(
         store = graph_to_store(raw, target, name=name, key=key, source=source, expected=None, memory_limit=memory_limit)
         for table in raw.nodes.values():
             # The features have been copied into the store; their file is scratch.
-            if table.x is not None and getattr(table.x, "filename", None):
-                Path(table.x.filename).unlink()  # type: ignore[attr-defined]
+            if isinstance(table.x, np.memmap):
+                Path(str(table.x.filename)).unlink()
     return StoreOutcome(store=store, reused=False)

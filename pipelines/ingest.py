@@ -81,7 +81,7 @@ def fetch_dataset(
 
     entry = registry.entry(name)
     target = home.store_path(entry.name)
-    definition = entry.model_dump(mode="json", exclude={"title", "licence", "citation", "homepage"})
+    definition = entry.model_dump(mode="json", exclude={"title", "licence", "citation", "homepage", "aliases"})
     key = store_key(definition)
     with locked(target, f"the dataset {entry.name}"):
         if target.exists() and GraphStore(target).key == key:

@@ -186,11 +186,6 @@ def test_a_folder_that_is_no_cache_is_never_removed(digits: Path, tmp_path: Path
         (2, ["partition", "digits", "--parts", "0"], "--parts 0"),
         (2, ["partition", "digits", "--parts", "2", "--method", "metsi"], "--method 'metsi' is unknown"),
         (2, ["partition", "digits", "--parts", "2", "--imbalance", "0.5"], "--imbalance 0.5"),
-        (
-            5,
-            ["partition", "digits", "--parts", "1000", "--imbalance", "1.5", "--method", "random", "--out", "x/y"],
-            None,
-        ),
         (4, ["partition", "digits", "--topology", "2x5"], "2x"),
         (4, ["topology", "show", "no-such.yaml"], "no-such.yaml"),
         (6, ["train", "digits/flat-9"], "graphprep partition"),

@@ -33,3 +33,24 @@ def test_origin_refuses(url: str, mirror: str | None, words: str) -> None:
     """A mirror of an unknown kind, or a URL that climbs out of it, must be an error before anything starts."""
     with pytest.raises(UsageError, match=words):
         origin(url, mirror)
+
+
+def test_queries_in_a_folder(tmp_path: Path) -> None:
+    """All of Google Drive's files are called `download`: only the query tells them apart."""
+    folder = tmp_path / "drive.usercontent.google.com"
+    url = "https://drive.usercontent.google.com/download?id=1a&confirm=t"
+    assert origin(url, tmp_path) == folder / "download?id=1a&confirm=t"
+    folder.mkdir()
+    (folder / "download").touch()
+    assert origin(url, tmp_path) == folder / "download?id=1a&confirm=t"
+
+
+def test_queries_that_say_nothing(tmp_path: Path) -> None:
+    """`?dl=1` only asks for the file; both names are fine in a folder."""
+    url = "https://www.dropbox.com/s/x/IMDB_processed.zip?dl=1"
+    plain = tmp_path / "www.dropbox.com/s/x/IMDB_processed.zip"
+    assert origin(url, tmp_path) == plain
+    plain.parent.mkdir(parents=True)
+    full = plain.with_name("IMDB_processed.zip?dl=1")
+    full.touch()
+    assert origin(url, tmp_path) == full

@@ -9,7 +9,7 @@ import pytest
 from graphprep import registry, sources
 from graphprep.errors import DatasetError, UnknownDatasetError
 from graphprep.graph import Treatment
-from graphprep.registry import DatasetEntry, entry, load_registry
+from graphprep.registry import DatasetEntry, Expected, entry, load_registry
 
 ENTRY = """
   {name}:
@@ -71,7 +71,7 @@ def test_unknown_name() -> None:
     """A slip of the pen gets the nearest names and the command that lists them all."""
     with pytest.raises(UnknownDatasetError) as caught:
         entry("corra")
-    assert "did you mean cora?" in str(caught.value)
+    assert "did you mean cora" in str(caught.value)
     assert "graphprep list" in str(caught.value)
     assert isinstance(caught.value, KeyError)
     with pytest.raises(UnknownDatasetError, match="graphprep list"):
@@ -151,6 +151,73 @@ def test_expected_counts() -> None:
     expected.check({"nodes": 2708}, dataset="cora")
     with pytest.raises(DatasetError, match="2,707 nodes instead of 2,708, 10,555 edges instead of 10,556"):
         expected.check({"nodes": 2707, "edges": 10555, "classes": 7}, dataset="cora")
+
+
+def test_counts_by_type() -> None:
+    """With several types, a node that came out as another type keeps the sum; each number is compared."""
+    expected = Expected.model_validate(
+        {"nodes": {"author": 4, "paper": 6}, "edges": {"author__to__paper": 9}, "features": {"paper": 3}, "train": 2}
+    )
+    found = {"nodes": {"author": 4, "paper": 6}, "edges": {"author__to__paper": 9}, "features": {"paper": 3}}
+    expected.check({**found, "classes": 7, "train": {"author": 2}}, dataset="d")
+    with pytest.raises(DatasetError, match=r"5 nodes of type author instead of 4, 5 nodes of type paper instead of 6"):
+        expected.check({"nodes": {"author": 5, "paper": 5}}, dataset="d")
+    with pytest.raises(DatasetError, match=r"0 nodes of type paper instead of 6, 1 nodes of type term instead of 0"):
+        expected.check({"nodes": {"author": 4, "term": 1}}, dataset="d")
+    with pytest.raises(DatasetError, match=r"3 train instead of 2"):
+        expected.check({"train": {"author": 1, "paper": 2}}, dataset="d")
+    assert [expected.total(name) for name in ("nodes", "edges", "features", "classes")] == [10, 9, 3, None]
+    assert expected.feature_values == 18
+
+
+def test_counts_that_are_not_known() -> None:
+    """A count that nobody published is not compared, rather than made up."""
+    expected = Expected(nodes=3)
+    expected.check({"nodes": 3, "edges": 10**6}, dataset="d")
+    assert expected.total("edges") is None
+    assert expected.feature_values == 0
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ("{paper: 0}", "greater than 0"),
+        ("{paper: many}", "integer"),
+        ("{}", "at least 1 item"),
+        ("[3]", "integer"),
+    ],
+)
+def test_counts_that_are_none(tmp_path: Path, nodes: str, words: str) -> None:
+    """One error, with the line, whether it is a number that is wrong or one of several."""
+    text = "datasets:" + ENTRY.format(name="one").replace("nodes: 3", f"nodes: {nodes}")
+    path = written(tmp_path, text)
+    with pytest.raises(DatasetError, match=words) as caught:
+        load_registry(path)
+    assert f"{path}, line 11: datasets.one.expected.nodes" in str(caught.value)
+    assert "more)" not in str(caught.value)
+
+
+def test_aliases(tmp_path: Path) -> None:
+    """People type the name of the class in the library that they know."""
+    assert entry("Photo").name == "amazon-photo"
+    assert entry("wiki_cs").name == "wikics"
+    text = "datasets:" + ENTRY.format(name="one").replace("title: A", "aliases: [uno]\n    title: A")
+    known = load_registry(written(tmp_path, text + "\naliases: {eins: one, drei: none}\n"))
+    assert entry("UNO", known).name == entry("eins", known).name == "one"
+    with pytest.raises(UnknownDatasetError, match="did you mean uno"):
+        entry("unoo", known)
+    with pytest.raises(UnknownDatasetError):
+        entry("drei", known)
+
+
+@pytest.mark.parametrize(
+    ("alias", "words"), [("two", "'two' already means two"), ("Uno", "lower case"), ("a_b", "lower case")]
+)
+def test_aliases_that_are_taken(tmp_path: Path, alias: str, words: str) -> None:
+    """An alias that hides another dataset would fetch the wrong one."""
+    one = ENTRY.format(name="one").replace("title: A", f"aliases: [{alias}]\n    title: A")
+    with pytest.raises(DatasetError, match=words):
+        load_registry(written(tmp_path, "datasets:" + one + ENTRY.format(name="two")))
 
 
 def test_options_are_the_readers_to_check(tmp_path: Path) -> None:

@@ -35,8 +35,7 @@ class Options:
     lr: float = 0.01
     """Adam's step size."""
     weight_decay: float = 5e-4
-    """L2 coefficient on the first layer's parameters. On layer 1 alone, as in the GCN paper; its 5e-4 is for features
-    whose rows sum to 1, and the cache holds features as they come."""
+    """L2 coefficient on the first layer's parameters alone, as in the GCN paper."""
     epochs: int = 200
     """The most passes over the whole graph, at least 1."""
     patience: int = 50

@@ -7,6 +7,7 @@ contract tests then run on it.
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -17,7 +18,25 @@ from graphprep.whole_file import FileCheck, RemoteFile
 if TYPE_CHECKING:
     from graphprep.registry import DatasetEntry
 
-READERS = ("digits", "edge_list", "planetoid")
+READERS = (
+    "aminer",
+    "digits",
+    "edge_list",
+    "fraud",
+    "geom_gcn",
+    "gnn_benchmark",
+    "graphsaint",
+    "heterophilous",
+    "karate",
+    "magnn",
+    "musae",
+    "ogb",
+    "planetoid",
+    "ppi",
+    "reddit",
+    "wikics",
+    "zipped",
+)
 """Modules of this package, by the name that `source` has in the registry."""
 
 
@@ -65,5 +84,6 @@ def remote_files(entry: DatasetEntry) -> tuple[RemoteFile, ...]:
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:
-    """The graph of `entry` from its files in `folder`, by the reader that the entry names."""
-    return reader(entry.source).read(folder, entry)
+    """The graph of `entry` from its files in `folder`, by the reader that it names; the notes say its protocol."""
+    raw = reader(entry.source).read(folder, entry)
+    return replace(raw, notes={"protocol": entry.protocol, **raw.notes})

@@ -1,7 +1,7 @@
-"""Text, or gzip of text, in blocks of whole lines.
+"""Text, or gzip or zstd of text, in blocks of whole lines.
 
 Files that are something else are told by their first bytes and named: a Git-LFS pointer, an HTML page, another kind of
-archive, a binary format. A gzip stream is read to its end, so a cut or damaged one is found.
+archive, a binary format. A packed stream is read to its end, so a cut or damaged one is found.
 """
 
 from __future__ import annotations
@@ -22,30 +22,43 @@ BLOCK_BYTES = 4 << 20
 LONGEST_LINE = 64 << 20
 UTF8_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+PACKED = (".gz", ".zst")
+"""endings of the names of packed files, before which stands what they hold"""
+MATRIX_MARKET = b"%%MatrixMarket"
 OTHER_KINDS = (
     (b"PK\x03\x04", "a zip archive"),
     (b"BZh", "a bzip2 file"),
     (b"\xfd7zXZ", "an xz file"),
-    (b"\x28\xb5\x2f\xfd", "a zstd file"),
     (b"\x93NUMPY", "a NumPy array"),
     (b"PAR1", "a Parquet file"),
     (b"\xff\xfe", "UTF-16 text"),
     (b"\xfe\xff", "UTF-16 text"),
-    (b"%%MatrixMarket", "a MatrixMarket file"),
+    (MATRIX_MARKET, "a MatrixMarket file"),
 )
 
 
-def line_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+def unpacked_name(path: Path) -> str:
+    """The file's name in lower case, without the ending that says how it is packed."""
+    name = path.name.lower()
+    return name.removesuffix(next((ending for ending in PACKED if name.endswith(ending)), ""))
+
+
+def line_blocks(path: Path, *, expected: bytes | None = None) -> Iterator[tuple[int, bytes]]:
     """Runs of whole lines, each with the number of its first line (from 1). Line ends are as in the file.
+
+    Args:
+        path: of the file.
+        expected: the magic of `OTHER_KINDS` that this file is meant to have.
 
     Raises:
         DatasetError: the file cannot be read, is empty, of another kind, cut short or damaged; a line is endless.
     """
     line, rest, first = 1, b"", True
-    with _opened(path) as stream:
+    with _opened(path, expected) as stream:
         while piece := stream.read(BLOCK_BYTES):
             if first:
-                _require_text(path, piece[:HEAD_BYTES])
+                _require_text(path, piece[:HEAD_BYTES], expected)
                 piece, first = piece.removeprefix(UTF8_MARK), False
             cut = piece.rfind(b"\n") + 1 or piece.rfind(b"\r", 0, -1) + 1
             if not cut:
@@ -63,37 +76,58 @@ def line_blocks(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked if it is gzip; all that goes wrong with them is a DatasetError."""
+def _opened(path: Path, expected: bytes | None) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked if it is packed; all that goes wrong with them is a DatasetError."""
+    kind = "gzip"
     try:
         with path.open("rb") as head_stream:
             head = head_stream.read(HEAD_BYTES)
-        packed = head.startswith(GZIP_MAGIC)
-        if not packed:
-            _require_text(path, head)
-        if path.suffix == ".gz" and not packed:
-            raise DatasetError(
-                f"{path} is named .gz but is not gzip; fetch it again, or take .gz off if it is plain text"
-            )
-        with gzip.open(path) if packed else path.open("rb") as stream:
-            yield cast(BinaryIO, stream)
+        named = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower())
+        packed = "gzip" if head.startswith(GZIP_MAGIC) else "zstd" if head.startswith(ZSTD_MAGIC) else None
+        if packed is None:
+            _require_text(path, head, expected)
+            if named is not None:
+                raise DatasetError(
+                    f"{path} is named {path.suffix} but is not {named}; fetch it again, or take {path.suffix} off if "
+                    "it is plain text"
+                )
+        kind = packed or kind
+        with _stream(path, packed) as stream:
+            yield stream
     except EOFError as problem:
-        raise DatasetError(f"{path} is cut short: its gzip stream has no end; fetch it again") from problem
+        raise DatasetError(f"{path} is cut short: its {kind} stream has no end; fetch it again") from problem
     except (gzip.BadGzipFile, zlib.error) as problem:
         raise DatasetError(f"{path} is damaged ({problem}); fetch it again") from problem
     except DatasetError:
         raise
     except OSError as problem:
+        if problem.errno is None and kind == "zstd":  # Arrow's
+            cut = "runcated" in str(problem)
+            words = "is cut short: its zstd stream has no end" if cut else f"is damaged ({problem})"
+            raise DatasetError(f"{path} {words}; fetch it again") from problem
         reason = os.strerror(problem.errno) if problem.errno else str(problem)
         raise DatasetError(f"{path} cannot be read ({reason})") from problem
 
 
-def _require_text(path: Path, head: bytes) -> None:
+def _stream(path: Path, packed: str | None) -> BinaryIO:
+    if packed == "gzip":
+        return cast(BinaryIO, gzip.open(path))
+    if packed == "zstd":
+        import pyarrow as pa
+
+        return cast(BinaryIO, pa.input_stream(str(path), compression="zstd"))
+    return path.open("rb")
+
+
+def _require_text(path: Path, head: bytes, expected: bytes | None) -> None:
     if reason := substitute(head):
         raise DatasetError(f"{path} cannot be used: {reason}")
     for magic, kind in OTHER_KINDS:
-        if head.startswith(magic):
-            raise DatasetError(f"{path} is {kind}, not text with one entry a line; convert it first")
+        if magic != expected and head.startswith(magic):
+            raise DatasetError(
+                f"{path} is {kind}, not text with one entry a line; give it a name or a format that says so, or "
+                "convert it first"
+            )
 
 
 def _count_lines(text: bytes) -> int:

@@ -15,7 +15,7 @@ from graphprep import sources
 from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import RawGraph, Treatment
 from graphprep.sources import edge_list
-from graphprep.sources.edge_list import EdgeListOptions, read_edge_list
+from graphprep.sources.user_files import ImportRequest, read_files
 from graphprep.split import seeded_split
 from tests.sources.entries import entry
 
@@ -35,7 +35,7 @@ def graph(folder: Path, text: str = "0 1\n1 2\n2 0\n", **options: Any) -> RawGra
         if isinstance(options.get(name), np.ndarray | list):
             np.save(folder / f"{name}.npy", options[name])
             options[name] = folder / f"{name}.npy"
-    return read_edge_list(EdgeListOptions(edges=(path,), **options))
+    return read_files(ImportRequest.of_one_type((path,), **options))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def graph(folder: Path, text: str = "0 1\n1 2\n2 0\n", **options: Any) -> RawGra
 )
 def test_real_edge_lists(test_data: Path, name: str, nodes: int, edges: int, loops: int, degree: int | None) -> None:
     """The published figures of SNAP's graphs."""
-    raw = read_edge_list(EdgeListOptions(edges=(test_data / "edges" / name,)))
+    raw = read_files(ImportRequest.of_one_type((test_data / "edges" / name,)))
     found = np.array(edges_of(raw))
     assert raw.nodes["node"].num_nodes == nodes
     assert len(found) == edges
@@ -60,12 +60,12 @@ def test_real_edge_lists(test_data: Path, name: str, nodes: int, edges: int, loo
 
 def test_ids_from_one_are_renumbered(test_data: Path) -> None:
     """CollegeMsg counts from 1; the ids of its file must be kept."""
-    raw = read_edge_list(EdgeListOptions(edges=(test_data / "edges" / "CollegeMsg.txt",)))
+    raw = read_files(ImportRequest.of_one_type((test_data / "edges" / "CollegeMsg.txt",)))
     original = raw.nodes["node"].original_id
     assert original is not None
     assert original.tolist() == list(range(1, 1900))
     assert original[np.array(edges_of(raw)[0])].tolist() == [1, 2]
-    assert raw.notes["third_column"] == "ignored"
+    assert raw.notes["ignored"] == {"CollegeMsg.txt": ["column 3"]}
 
 
 def test_dense_ids_stay(tmp_path: Path) -> None:
@@ -124,14 +124,14 @@ def test_several_files_are_one_list(tmp_path: Path) -> None:
     """A graph may come in pieces, which share their ids."""
     for number, text in enumerate(("10 20\n", "20,30\n")):
         (tmp_path / f"{number}.txt").write_text(text)
-    raw = read_edge_list(EdgeListOptions(edges=(tmp_path / "0.txt", tmp_path / "1.txt")))
+    raw = read_files(ImportRequest.of_one_type((tmp_path / "0.txt", tmp_path / "1.txt")))
     assert edges_of(raw) == [(0, 1), (1, 2)]
 
 
 def test_edges_without_a_file() -> None:
     """Nothing to read is wrong use."""
     with pytest.raises(UsageError):
-        read_edge_list(EdgeListOptions(edges=()))
+        read_files(ImportRequest.of_one_type(()))
 
 
 def test_graph_without_edges(tmp_path: Path) -> None:
@@ -189,16 +189,16 @@ def test_inputs_and_options_make_a_key(tmp_path: Path) -> None:
     """A store is reused if neither the files' content nor an option has changed; where they lie does not matter."""
     (tmp_path / "a").write_text("0 1\n")
     (tmp_path / "b").write_text("0 1\n")
-    one, other = (EdgeListOptions(edges=(tmp_path / name,), weights=False) for name in "ab")
+    one, other = (ImportRequest.of_one_type((tmp_path / name,), weights=False) for name in "ab")
     assert one.inputs() == [{"role": "edges", "name": "a", "bytes": 4, "sha256": hashlib.sha256(b"0 1\n").hexdigest()}]
     assert one.to_json() == other.to_json()
-    assert one.to_json() != EdgeListOptions(edges=(tmp_path / "a",), labels=tmp_path / "b").to_json()
-    assert one.to_json() != EdgeListOptions(edges=(tmp_path / "a",), undirected=True).to_json()
+    assert one.to_json() != ImportRequest.of_one_type((tmp_path / "a",), labels=tmp_path / "b").to_json()
+    assert one.to_json() != ImportRequest.of_one_type((tmp_path / "a",), undirected=True).to_json()
     import json
 
     json.dumps(one.to_json())
     with pytest.raises(DatasetError, match="none cannot be read"):
-        EdgeListOptions(edges=(tmp_path / "none",)).inputs()
+        ImportRequest.of_one_type((tmp_path / "none",)).inputs()
 
 
 def test_registry_entry(tmp_path: Path) -> None:

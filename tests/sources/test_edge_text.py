@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from graphprep.errors import DatasetError
 from graphprep.sources import text_file
+from graphprep.sources.edge_file import Wanted
 from graphprep.sources.edge_text import EdgeText
 
 Edges = list[tuple[int, ...]]
@@ -23,8 +25,12 @@ def written(folder: Path, text: str | bytes, name: str = "e.txt") -> Path:
     return path
 
 
-def edges_of(path: Path, **options: object) -> Edges:
-    chunks = list(EdgeText(path, **options).chunks())  # type: ignore[arg-type]
+def opened(path: Path, *, num_nodes: int | None = None, **options: Any) -> EdgeText:
+    return EdgeText(path, Wanted(num_sources=num_nodes, num_destinations=num_nodes, **options))
+
+
+def edges_of(path: Path, **options: Any) -> Edges:
+    chunks: list[Any] = list(opened(path, **options).rows())
     for chunk in chunks:
         assert chunk.src.dtype == chunk.dst.dtype == np.int64
         assert len(chunk.src) == len(chunk.dst)
@@ -100,11 +106,11 @@ def test_header_hint(tmp_path: Path) -> None:
 def test_weights(tmp_path: Path) -> None:
     """The third column is the weight if asked for."""
     path = written(tmp_path, "0 1 0.5\n2  3 -1e2\n")
-    (chunk,) = EdgeText(path, weights=True).chunks()
+    (chunk,) = opened(path, weights=True).rows()
     assert chunk.weight is not None
     assert chunk.weight.dtype == np.float32
     assert chunk.weight.tolist() == [0.5, -100]
-    assert next(EdgeText(path).chunks()).weight is None
+    assert next(opened(path).rows()).weight is None
 
 
 BAD_LINES = [
@@ -196,10 +202,10 @@ def test_no_edges(tmp_path: Path) -> None:
 def test_file_that_changes_between_passes(tmp_path: Path) -> None:
     """The second pass must not use what the first has learnt about another file."""
     path = written(tmp_path, "0 1\n")
-    text = EdgeText(path)
+    text = opened(path)
     path.write_text("0 1\n5 6\n")
     with pytest.raises(DatasetError, match="has changed"):
-        list(text.chunks())
+        list(text.rows())
 
 
 def test_bad_line_in_a_later_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +221,7 @@ def test_reading_can_be_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     import threading
 
     monkeypatch.setattr(text_file, "BLOCK_BYTES", 64)
-    chunks = EdgeText(written(tmp_path, "0 1\n" * 5000)).chunks()
+    chunks = opened(written(tmp_path, "0 1\n" * 5000)).rows()
     next(chunks)
     chunks.close()  # type: ignore[attr-defined]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("edge-text")]

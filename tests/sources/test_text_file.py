@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numcodecs.zstd import Zstd
 
 from graphprep.errors import DatasetError
 from graphprep.sources import text_file
@@ -55,6 +56,30 @@ def test_gzip_of_several_members(tmp_path: Path) -> None:
 def test_gzip_under_another_name(tmp_path: Path) -> None:
     """Browsers unpack the name and not the file; what it is counts."""
     assert list(line_blocks(written(tmp_path, gzip.compress(b"0 1\n"), "e.txt"))) == [(1, b"0 1\n")]
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(Zstd(checksum=True).encode(data))
+
+
+def test_zstd(tmp_path: Path) -> None:
+    """Frames one after the other are one text, whatever the file is called; a cut or changed one is an error."""
+    for name in ("e.txt.zst", "e.txt"):
+        path = written(tmp_path, zstd(TEXT) + zstd(TEXT), name)
+        assert b"".join(block for _, block in line_blocks(path)) == TEXT + TEXT
+    whole = zstd(TEXT)
+    for data, words in (
+        (whole[:-1], "cut short: its zstd stream has no end"),
+        (whole[: len(whole) // 2], "cut short"),
+        (whole[:5], "cut short"),
+        (whole[:1000] + b"\xff\0\xff" + whole[1003:], "damaged"),
+        (whole + b"trailing", "damaged"),
+        (b"0 1\n", "named .zst but is not zstd"),
+        (zstd(b""), "it is empty"),
+        (zstd(b"<html>"), "HTML page"),
+    ):
+        with pytest.raises(DatasetError, match=words):
+            list(line_blocks(written(tmp_path, data, "e.zst")))
 
 
 def test_byte_order_mark(tmp_path: Path) -> None:

@@ -1,0 +1,158 @@
+"""One file of edges, whatever its format: what every format gives, and which format a file has.
+
+A format is a class with `rows()`: runs of edges in the file's order, with the ids as the file has them. Ids are numbers
+from 0, or words; a format that counts from 1 (METIS, MatrixMarket) counts from 0 here. Formats that say how many nodes
+there are give `num_sources` and `num_destinations`; some bring arrays of the nodes too.
+
+The format is told by the ending of the name, before .gz or .zst: .mtx, .graph, .npy, .npz, .parquet, .pt; everything
+else is text. What text is given under a wrong name is noticed by its first bytes and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.errors import UsageError
+from graphprep.sources.text_file import unpacked_name
+
+Format = Literal["auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg"]
+IdKind = Literal["auto", "numbers", "words"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+ENDINGS: dict[str, Format] = {
+    ".graph": "metis",
+    ".mgraph": "metis",
+    ".metis": "metis",
+    ".mtx": "mtx",
+    ".mm": "mtx",
+    ".npy": "npy",
+    ".npz": "npz",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".pt": "pyg",
+    ".pth": "pyg",
+}
+WHOLE_GRAPH: tuple[Format, ...] = ("pyg",)
+"""files that are a graph with all its types, read by `saved_pyg` and not as an EdgeFile"""
+
+
+class Words(NamedTuple):
+    """Ids that are words, as a dictionary of a run: edge e has words[codes[e]]. A word may be there twice."""
+
+    codes: NDArray[np.integer[Any]]
+    words: list[str]
+
+
+class EdgeRows(NamedTuple):
+    """A run of edges as a file has them; every array has one entry an edge."""
+
+    src: NDArray[np.int64] | Words
+    dst: NDArray[np.int64] | Words
+    weight: NDArray[np.float32] | None = None
+    time: NDArray[np.int64] | NDArray[np.float64] | None = None
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.src.codes if isinstance(self.src, Words) else self.src)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What to read of a file of edges."""
+
+    weights: bool = False
+    """whether the edges' weights are read; else they are ignored"""
+    times: bool = False
+    """likewise"""
+    ids: IdKind = "auto"
+    """"auto": words only where the file's own types say so (Parquet)"""
+    header: bool | None = None
+    """of text: whether the first line names the columns; None: in .csv and .tsv, if no field of it is a number"""
+    num_sources: int | None = None
+    """ids of sources from here on are errors with their place, where the format can tell it; None: no limit known"""
+    num_destinations: int | None = None
+
+
+class EdgeFile(Protocol):
+    """What a format gives. Making one looks at the file's beginning, or at all of it."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def num_sources(self) -> int | None:
+        """How many there are, if the file says it; ids are then row numbers."""
+        ...
+
+    @property
+    def num_destinations(self) -> int | None: ...
+
+    @property
+    def read_again(self) -> bool:
+        """Whether to call rows() again costs no more than reading memory or a memory map."""
+        ...
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """What the file has and nobody asked for, in words: weights, column 3."""
+        ...
+
+    def rows(self) -> Iterator[EdgeRows]:
+        """All edges in the file's order; can be used again.
+
+        Raises:
+            DatasetError: with its place, what is no edge; a damaged file.
+        """
+        ...
+
+    def node_arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Arrays of one row a node that the file has, by their name in NodeTable (x, y, train_mask) or another."""
+        ...
+
+
+def format_of(path: Path, given: Format = "auto") -> Format:
+    """The format of a file: `given`, or by the ending of its name."""
+    if given != "auto":
+        return given
+    name = unpacked_name(path)
+    return next((format for ending, format in ENDINGS.items() if name.endswith(ending)), "text")
+
+
+def open_edges(path: Path, format: Format, wanted: Wanted) -> EdgeFile:
+    """Open one file of edges.
+
+    Raises:
+        DatasetError: it is not of this format, or is damaged.
+        UsageError: the format cannot give what is wanted, or holds a whole graph.
+    """
+    found = format_of(path, format)
+    if wanted.ids == "words" and found not in ("text", "parquet"):
+        raise UsageError(f"{path}: ids are numbers in the format {found}, so they cannot be words")
+    match found:
+        case "metis":
+            from graphprep.sources.metis_graph import MetisGraph
+
+            return MetisGraph(path, wanted)
+        case "mtx":
+            from graphprep.sources.matrix_market import MatrixMarket
+
+            return MatrixMarket(path, wanted)
+        case "npy" | "npz":
+            from graphprep.sources.numpy_edges import open_numpy
+
+            return open_numpy(path, found, wanted)
+        case "parquet":
+            from graphprep.sources.parquet_edges import ParquetEdges
+
+            return ParquetEdges(path, wanted)
+        case "pyg":
+            raise UsageError(f"{path} is a whole graph of PyTorch Geometric; import it alone, without a schema")
+        case _:
+            from graphprep.sources.edge_text import EdgeText
+
+            return EdgeText(path, wanted)

@@ -1,0 +1,43 @@
+"""Heterophilous graphs of Yandex Research: one .npz with a dense table, each edge once, and ten splits.
+
+    node_features [N, F]    node_labels [N]    edges [E, 2]    train_masks, val_masks, test_masks [10, N]
+
+Masks are turned to one column a split; the registry's treatment adds the other direction of each edge.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphprep.graph import RawGraph
+from graphprep.sources.archive import Archive
+from graphprep.sources.arrays import Npz, check_npz
+from graphprep.sources.assemble import one_type
+from graphprep.sources.checks import classes, disjoint, features, file_of, node_ids, reading
+from graphprep.sources.options import ReaderOptions, options_of
+from graphprep.whole_file import FileCheck
+
+if TYPE_CHECKING:
+    from graphprep.registry import DatasetEntry
+
+PARTS = ("train", "val", "test")
+
+
+def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
+    """Reads all members."""
+    return check_npz
+
+
+def read(folder: Path, entry: DatasetEntry) -> RawGraph:
+    """The graph; x in the file's dtype [N, F], y int64 [N], masks bool [N, S], each edge once."""
+    options_of(entry, ReaderOptions)
+    path = file_of(folder, entry)
+    with reading(path), Archive(path) as archive:
+        arrays = Npz(archive)
+        x = features(arrays.array("node_features", "fiu", (None, None)), folder)
+        y = classes(arrays.array("node_labels", "iu", (len(x),)))
+        edges = node_ids(arrays.array("edges", "iu", (None, 2)), len(x), "its array 'edges'")
+        masks = {f"{part}_mask": arrays.array(f"{part}_masks", "b", (None, len(x))).T.copy() for part in PARTS}
+        disjoint(masks)
+    return one_type(entry, num_nodes=len(x), x=x, y=y, edges=edges, masks=masks)

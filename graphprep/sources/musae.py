@@ -1,0 +1,37 @@
+"""MUSAE's page, developer and gamer networks: one .npz of `features` [N, F], `target` [N] and `edges` [E, 2].
+
+The edges are used as they are listed; both directions are there. There is no split.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphprep.graph import RawGraph
+from graphprep.sources.archive import Archive
+from graphprep.sources.arrays import Npz, check_npz
+from graphprep.sources.assemble import one_type
+from graphprep.sources.checks import classes, features, file_of, node_ids, reading
+from graphprep.sources.options import ReaderOptions, options_of
+from graphprep.whole_file import FileCheck
+
+if TYPE_CHECKING:
+    from graphprep.registry import DatasetEntry
+
+
+def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
+    """Reads all members."""
+    return check_npz
+
+
+def read(folder: Path, entry: DatasetEntry) -> RawGraph:
+    """The graph; x float32 [N, F] (integers stay), y int64 [N], edges as listed."""
+    options_of(entry, ReaderOptions)
+    path = file_of(folder, entry)
+    with reading(path), Archive(path) as archive:
+        arrays = Npz(archive)
+        x = features(arrays.array("features", "fiu", (None, None)), folder)
+        y = classes(arrays.array("target", "iu", (len(x),)))
+        edges = node_ids(arrays.array("edges", "iu", (None, 2)), len(x), "its array 'edges'")
+    return one_type(entry, num_nodes=len(x), x=x, y=y, edges=edges, masks=None)

@@ -1,0 +1,158 @@
+"""The nodes of one type from a user's files: features, labels, masks and times, matched by row or by id.
+
+With an id column, each table (.csv, .parquet) says in that column to which node a row belongs. The first of features,
+labels and times that is a table lists the nodes, in its order; the rows of the others are put into that order, and must
+have the same ids. Files without ids (.npy) follow the same order. A split is then a mask of that order or a table with
+the ids of its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.errors import DatasetError, UsageError
+from graphprep.sources import tables
+from graphprep.sources.node_ids import ListedIds, Original
+from graphprep.sources.table_files import TABLES, read_identified, reading
+
+Array = NDArray[Any]
+SPLITS = ("train", "val", "test")
+ROWS = ("features", "labels", "times")
+PARTS = (*ROWS, *SPLITS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFiles:
+    """The files of one node type."""
+
+    features: Path | None = None
+    """.npy, .npz, .csv or .parquet, one row a node"""
+    labels: Path | None = None
+    """.npy, .npz, .parquet, .csv or .txt, one class a node, -1 for none"""
+    times: Path | None = None
+    """likewise, one number a node"""
+    train: Path | None = None
+    """a mask or node numbers, as are the two below"""
+    val: Path | None = None
+    test: Path | None = None
+    num_nodes: int | None = None
+    """None: as many as there are rows, else as many as there are ids"""
+    id_column: str | None = None
+    """of the tables; None: rows are in the order of the ids 0 .. N-1"""
+
+    def files(self) -> list[tuple[str, Path]]:
+        """Every file with its role, in a fixed order."""
+        return [(part, path) for part in PARTS if (path := getattr(self, part)) is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeData:
+    """What is known about the nodes of one type before its edges are read."""
+
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    """by name in NodeTable; others go to `more`"""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """how many nodes there are, by who says so"""
+    ids: ListedIds | None = None
+    masks: Mapping[str, Path] = field(default_factory=dict)
+    """files of masks that wait for the number of nodes, by name in NodeTable"""
+    id_column: str | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
+    """the file of each array, for messages"""
+
+    def known_count(self) -> int | None:
+        """N, if anything but the edges says it.
+
+        Raises:
+            DatasetError: two say different things.
+        """
+        known = list(self.counts.items())
+        for name, count in known[1:]:
+            if count != known[0][1]:
+                raise DatasetError(f"{name} has {count:,} nodes but {known[0][0]} has {known[0][1]:,}; they must agree")
+        if known and known[0][1] < 1:
+            raise DatasetError(f"{known[0][0]} has no nodes")
+        return known[0][1] if known else None
+
+
+def load_nodes(files: NodeFiles) -> NodeData:
+    """The arrays of one node type, but for the masks.
+
+    Raises:
+        DatasetError: a file is not what it should be, or two do not fit together.
+        UsageError: an id column without a table.
+    """
+    load = {"features": tables.load_features, "labels": tables.load_labels, "times": tables.load_times}
+    names = {"features": "x", "labels": "y", "times": "time"}
+    arrays: dict[str, Array] = {}
+    origin: dict[str, str] = {}
+    ids: ListedIds | None = None
+    counts = {} if files.num_nodes is None else {"num_nodes": files.num_nodes}
+    for part in ROWS:
+        path = getattr(files, part)
+        if path is None:
+            continue
+        if files.id_column is not None and path.suffix.lower() in TABLES:
+            array, ids = _matched(path, files.id_column, part, ids)
+        else:
+            array = load[part](path)
+        arrays[names[part]], origin[names[part]] = array, str(path)
+        counts[str(path)] = len(array)
+    if files.id_column is not None and ids is None:
+        raise UsageError(
+            f"the id column {files.id_column!r} needs a table of features or labels that has it (.csv or .parquet)"
+        )
+    masks = {f"{part}_mask": path for part in SPLITS if (path := getattr(files, part)) is not None}
+    return NodeData(arrays=arrays, counts=counts, ids=ids, masks=masks, id_column=files.id_column, origin=origin)
+
+
+def load_mask(path: Path, num_nodes: int, data: NodeData) -> NDArray[np.bool_]:
+    """One mask, bool [N, S]; a table's nodes are found by their ids if there are any."""
+    if data.ids is None or data.id_column is None or path.suffix.lower() not in TABLES:
+        return tables.load_mask(path, num_nodes)
+    listed = read_identified(path, data.id_column)
+    with reading(path):
+        mask = np.zeros((num_nodes, 1), np.bool_)
+        mask[_rows_of(data.ids, listed.ids)] = True
+    return mask
+
+
+def _matched(path: Path, column: str, part: str, known: ListedIds | None) -> tuple[Array, ListedIds]:
+    """A table's rows in the order of the ids known so far, or the first to list them."""
+    found = read_identified(path, column)
+    rows: Array = found.rows
+    with reading(path):
+        if known is None:
+            known = ListedIds(found.ids, str(path))
+        else:
+            places = _rows_of(known, found.ids)
+            if len(places) != len(known.ids):
+                missing = np.ones(len(known.ids), np.bool_)
+                missing[places] = False
+                odd = known.ids[int(np.argmax(missing))]
+                raise DatasetError(f"it has no row for the node {odd!s}, which {known.table} lists")
+            ordered = np.empty_like(rows)
+            ordered[places] = rows
+            rows = ordered
+        match part:
+            case "features":
+                csv = path.suffix.lower() == ".csv"
+                return tables.checked_features(rows.astype(np.float32) if csv else rows), known
+            case "labels":
+                return tables.checked_labels(rows), known
+            case _:
+                return tables.checked_times(rows), known
+
+
+def _rows_of(known: ListedIds, ids: Original) -> NDArray[np.int64]:
+    """The row of each id; none may be unknown."""
+    from graphprep.sources.edge_file import Words
+
+    run = Words(np.arange(len(ids)), ids.tolist()) if ids.dtype.kind == "U" else ids.astype(np.int64)
+    return known.rows(known.codes(run))

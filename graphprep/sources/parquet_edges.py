@@ -1,0 +1,138 @@
+"""Edges from Parquet, one batch of rows after the other.
+
+Columns are found by their names (`edge_columns`), else the first two are the ends. Columns of integers are ids; columns
+of text are words, dictionary-encoded or not, unless ids were said to be numbers. A row without a value is an error: it
+would be no edge. Times may be integers, floats or timestamps, which become integers in the unit of the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.errors import DatasetError
+from graphprep.sources.edge_arrays import node_ids, times, weights
+from graphprep.sources.edge_columns import Roles, roles
+from graphprep.sources.edge_file import EdgeRows, Wanted, Words
+from graphprep.sources.table_files import reading
+
+BATCH_ROWS = 1 << 20
+
+
+class ParquetEdges:
+    """One file."""
+
+    read_again = False
+
+    def __init__(self, path: Path, wanted: Wanted) -> None:
+        """Read the schema.
+
+        Raises:
+            DatasetError: it is no Parquet file, or has no columns for what is wanted.
+        """
+        import pyarrow.parquet as pq
+
+        self.path, self.wanted = path, wanted
+        self.num_sources: int | None = None
+        self.num_destinations: int | None = None
+        with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            schema = file.schema_arrow
+            self._roles = self._found(schema)
+            self._check_types(schema)
+        used = self._roles.used()
+        self._names = [schema.names[position] for position in used]
+        self.ignored = tuple(f"column {name!r}" for position, name in enumerate(schema.names) if position not in used)
+
+    def node_arrays(self) -> Mapping[str, NDArray[Any]]:
+        """A table of edges has none."""
+        return {}
+
+    def rows(self) -> Iterator[EdgeRows]:
+        """The edges in the file's order.
+
+        Raises:
+            DatasetError: a row without a value; a damaged file.
+        """
+        import pyarrow.parquet as pq
+
+        start = 0
+        with reading(self.path), pq.ParquetFile(self.path, page_checksum_verification=True) as file:
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=self._names):
+                if batch.num_rows:
+                    yield self._run(batch, start)
+                start += batch.num_rows
+
+    def _found(self, schema: Any) -> Roles:
+        names = list(schema.names)
+        if len(set(names)) != len(names):
+            raise DatasetError(f"two of its columns have one name: {', '.join(names)}")
+        found = roles(names, len(names), weights=self.wanted.weights, times=self.wanted.times)
+        if found is None:
+            wanted = "two columns of ids" + ", weights" * self.wanted.weights + ", times" * self.wanted.times
+            raise DatasetError(
+                f"its columns are {', '.join(names) or 'none'}, among which {wanted} cannot be told; name them src, "
+                "dst, weight, time"
+            )
+        return found
+
+    def _check_types(self, schema: Any) -> None:
+        import pyarrow as pa
+
+        for end in (self._roles.src, self._roles.dst):
+            field = schema.field(end)
+            words = _is_text(field.type)
+            if words and self.wanted.ids == "numbers":
+                raise DatasetError(f"column {field.name!r} holds words, but ids were said to be numbers (--ids)")
+            if not words and (self.wanted.ids == "words" or not pa.types.is_integer(field.type)):
+                wanted = "words" if self.wanted.ids == "words" else "integers or words"
+                raise DatasetError(f"column {field.name!r} is of {field.type}, but node ids are {wanted}")
+        for position, what in ((self._roles.weight, "weights"), (self._roles.time, "times")):
+            if position is None:
+                continue
+            field = schema.field(position)
+            fine = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+            if not fine and not (what == "times" and pa.types.is_timestamp(field.type)):
+                raise DatasetError(f"column {field.name!r} is of {field.type}, which cannot be {what}")
+
+    def _run(self, batch: Any, start: int) -> EdgeRows:
+        import pyarrow as pa
+
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name, column in columns.items():
+            if column.null_count:
+                odd = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+                raise DatasetError(f"row {start + odd:,} has no value in the column {name!r}")
+        src, dst, *rest = (columns[name] for name in self._names)
+        values: dict[str, NDArray[Any]] = {}
+        for role in ("weight", "time"):
+            if getattr(self._roles, role) is None:
+                continue
+            column = rest.pop(0)
+            if pa.types.is_timestamp(column.type):
+                column = column.cast(pa.int64())
+            array = column.to_numpy(zero_copy_only=False)
+            values[role] = weights(array, start) if role == "weight" else times(array, start)
+        return EdgeRows(self._ids(src, start), self._ids(dst, start), **values)
+
+    def _ids(self, column: Any, start: int) -> NDArray[np.int64] | Words:
+        import pyarrow as pa
+
+        if not _is_text(column.type):
+            return node_ids(column.to_numpy(zero_copy_only=False), start)
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        words = coded.dictionary.to_pylist()
+        if None in words or "" in words:
+            raise DatasetError(f"a row from {start:,} on has an empty node id")
+        return Words(coded.indices.to_numpy(zero_copy_only=False), words)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -1,0 +1,243 @@
+"""PyTorch Geometric's Data and HeteroData as torch.save writes them (.pt), read without running anything in them.
+
+The file is a zip archive with a pickle of the object and one member a tensor. It goes through torch.load with
+weights_only, which resolves tensors and what is listed here, and refuses every other name. PyTorch Geometric's classes
+never see the file: each of its names stands for an inert `Shell` that keeps its state, so no release of the package has
+to match the file, and none of its setters trusts it. Tensors stay mapped from the file, so features may be larger than
+memory; the archive's checksums are compared before, since torch does not.
+
+Of each node type x, y, train_mask, val_mask, test_mask (and time) are read, of each edge type edge_index, and if they
+are asked for edge_weight (or an edge_attr of one column) and edge_time (or time); other attributes are named in the
+store's notes as ignored. Ids are row numbers. The number of nodes is num_nodes, or that of the rows, or else the
+greatest id plus one, as there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.errors import DatasetError
+from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, RawGraph, Treatment
+from graphprep.sources.archive import Archive
+from graphprep.sources.edge_arrays import EdgeArrays
+from graphprep.sources.edge_file import Wanted
+from graphprep.sources.node_files import NodeData
+from graphprep.sources.table_files import reading
+from graphprep.sources.typed_edges import TypedEdges
+from graphprep.sources.user_graph import SplitRule, build, checked_arrays
+
+Array = NDArray[Any]
+Store = dict[str, Any]
+NAMES = (
+    "data.data.Data",
+    "data.data.DataEdgeAttr",
+    "data.data.DataTensorAttr",
+    "data.hetero_data.HeteroData",
+    "data.storage.BaseStorage",
+    "data.storage.GlobalStorage",
+    "data.storage.NodeStorage",
+    "data.storage.EdgeStorage",
+    "data.graph_store.EdgeAttr",
+    "data.graph_store.EdgeLayout",
+    "data.feature_store.TensorAttr",
+    "data.feature_store._FieldStatus",
+)
+NODE_NAMES = ("x", "y", "train_mask", "val_mask", "test_mask", "time")
+WEIGHTS, TIMES = ("edge_weight", "edge_attr"), ("edge_time", "time")
+TYPE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(_[A-Za-z0-9.-]+)*")
+
+
+class Shell:
+    """Stands for a class of PyTorch Geometric's: keeps the state that it is given and does nothing."""
+
+    def __init__(self, *_: object) -> None:
+        self.state: Store = {}
+
+    def __new__(cls, *_: object) -> Shell:
+        made = super().__new__(cls)
+        made.state = {}
+        return made
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state if isinstance(state, dict) else {}
+
+
+def read_saved(path: Path, wanted: Wanted, *, treatment: Treatment, split: SplitRule) -> RawGraph:
+    """The graph in a .pt file.
+
+    Args:
+        path: of the file.
+        wanted: whether weights and times are read.
+        treatment, split: as for `user_graph.build`.
+
+    Raises:
+        DatasetError: it is no Data or HeteroData, asks for other names, is damaged, or holds what is no graph.
+    """
+    with reading(path):
+        nodes, edges, ignored = _found(_loaded(path))
+        typed = [_typed(path, edge_type, store, wanted, ignored) for edge_type, store in edges.items()]
+        for edge_type in edges:
+            for name in (edge_type.source, edge_type.destination):
+                nodes.setdefault(name, {})
+        read = {name: _node_data(path, name, store, typed, ignored) for name, store in nodes.items()}
+    notes = {"ignored": {path.name: ignored}} if ignored else {}
+    return build(read, typed, treatment=treatment, split=split, notes=notes)
+
+
+def _loaded(path: Path) -> Shell:
+    import torch
+
+    with Archive(path) as archive:  # torch.save before 1.6 wrote no archive; such files are refused
+        archive.check()
+    try:
+        with _only_shells():
+            value = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as problem:  # the unpickler lets out whatever a damaged program runs into
+        asked = re.search(r"GLOBAL ([\w.]+)", str(problem))
+        if asked:
+            raise DatasetError(
+                f"it asks for {asked[1]}, which a saved Data or HeteroData has no need of; do not open it yourself"
+            ) from problem
+        first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+        raise DatasetError(f"torch cannot read it ({first[:200]})") from problem
+    if not isinstance(value, Shell):
+        raise DatasetError(f"it holds a {type(value).__name__}, not a Data or HeteroData of PyTorch Geometric's")
+    return value
+
+
+@contextmanager
+def _only_shells() -> Iterator[None]:
+    """Lets torch resolve the shells, and for the while nothing that anybody else has allowed (the package itself allows
+    its own classes as it is imported)."""
+    from torch import serialization
+
+    others = serialization.get_safe_globals()
+    serialization.clear_safe_globals()
+    try:
+        serialization.add_safe_globals([(Shell, f"torch_geometric.{name}") for name in NAMES])
+        yield
+    finally:
+        serialization.clear_safe_globals()
+        serialization.add_safe_globals(others)
+
+
+def _found(shell: Shell) -> tuple[dict[str, Store], dict[EdgeType, Store], list[str]]:
+    """Node stores, edge stores, and the names of what is neither."""
+    state = shell.state
+    if "_store" in state:
+        store = _mapping(state["_store"])
+        edge_names = {name for name in store if name.startswith("edge_") or (name == "time" and _is_of_edges(store))}
+        edge = {name: value for name, value in store.items() if name in edge_names}
+        node = {name: value for name, value in store.items() if name not in edge_names}
+        return {HOMOGENEOUS_NODE: node}, {HOMOGENEOUS_EDGE: edge}, []
+    if not isinstance(state.get("_node_store_dict"), dict) or not isinstance(state.get("_edge_store_dict"), dict):
+        raise DatasetError("it holds neither a Data nor a HeteroData of PyTorch Geometric's")
+    nodes = {_type_name(name): _mapping(store) for name, store in state["_node_store_dict"].items()}
+    edges: dict[EdgeType, Store] = {}
+    for key, store in state["_edge_store_dict"].items():
+        if not isinstance(key, tuple) or len(key) != 3:
+            raise DatasetError(f"it has the edge type {key!r}, not a source, a relation and a destination")
+        edges[EdgeType(*(_type_name(word) for word in key))] = _mapping(store)
+    extra = _mapping(state["_global_store"]) if isinstance(state.get("_global_store"), Shell) else {}
+    return nodes, edges, sorted(str(name) for name in extra)
+
+
+def _is_of_edges(store: Store) -> bool:
+    """Whether the `time` of a Data has one entry an edge, and cannot be one of the nodes."""
+
+    def rows(name: str) -> int | None:
+        shape = getattr(store.get(name), "shape", None)
+        return shape[-1 if name == "edge_index" else 0] if shape else None
+
+    return rows("time") == rows("edge_index") != (rows("x") or rows("y") or store.get("num_nodes"))
+
+
+def _mapping(store: object) -> Store:
+    found = store.state.get("_mapping") if isinstance(store, Shell) else None
+    if not isinstance(found, dict):
+        raise DatasetError("it holds a store in a form that PyTorch Geometric does not write")
+    return found
+
+
+def _type_name(name: object) -> str:
+    if not isinstance(name, str) or not TYPE_NAME.fullmatch(name):
+        raise DatasetError(
+            f"it has the type name {name!r}; names of types are letters, digits, '.', '-' and single '_' between them"
+        )
+    return name
+
+
+def _typed(path: Path, edge_type: EdgeType, store: Store, wanted: Wanted, ignored: list[str]) -> TypedEdges:
+    used = {"edge_index"}
+
+    def one_of(names: tuple[str, ...], what: str) -> Array:
+        found = next((name for name in names if name in store), None)
+        if found is None:
+            raise DatasetError(f"the edges {edge_type.key} have no {what} ({' or '.join(names)})")
+        used.add(found)
+        array = _array(store[found], f"{edge_type.key} {found}")
+        return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+    if "edge_index" not in store:
+        what = "adj_t, a sparse tensor" if "adj_t" in store else "no edge_index"
+        raise DatasetError(f"the edges {edge_type.key} have {what}; save it with an edge_index")
+    index = _array(store["edge_index"], f"{edge_type.key} edge_index")
+    if index.ndim != 2 or len(index) != 2 or index.dtype.kind not in "iu":
+        raise DatasetError(f"the edge_index of {edge_type.key} has shape {index.shape} and dtype {index.dtype}")
+    arrays = EdgeArrays(
+        path=path,
+        src=index[0],
+        dst=index[1],
+        weight=one_of(WEIGHTS, "weights") if wanted.weights else None,
+        time=one_of(TIMES, "times") if wanted.times else None,
+    )
+    ignored += [f"{edge_type.key} {name}" for name in store if name not in used]
+    return TypedEdges(type=edge_type, files=[arrays], times=wanted.times)
+
+
+def _node_data(path: Path, name: str, store: Store, typed: list[TypedEdges], ignored: list[str]) -> NodeData:
+    arrays = {key: _array(store[key], f"{name} {key}") for key in NODE_NAMES if store.get(key) is not None}
+    ignored += [f"{name} {key}" for key in store if key not in arrays and key != "num_nodes"]
+    count = store.get("num_nodes")
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+        raise DatasetError(f"the num_nodes of {name} is {count!r}")
+    if count is None:
+        rows = next((len(arrays[key]) for key in ("x", "y", "time") if key in arrays), None)
+        count = _greatest(name, typed) + 1 if rows is None else rows
+    checked = checked_arrays(str(path), arrays, count)
+    return NodeData(
+        arrays=checked, counts={f"{path} ({name})": count}, origin=dict.fromkeys(checked, f"{path} ({name})")
+    )
+
+
+def _greatest(name: str, typed: list[TypedEdges]) -> int:
+    """The greatest id of a node type among its edges, -1 if there is none."""
+    found = -1
+    for part in typed:
+        for file in part.files:
+            if isinstance(file, EdgeArrays):
+                for end, ids in ((part.type.source, file.src), (part.type.destination, file.dst)):
+                    found = max(found, int(ids.max())) if end == name and len(ids) else found
+    return found
+
+
+def _array(value: object, what: str) -> Array:
+    """A tensor as an array that shares its memory."""
+    import torch
+
+    if type(value) is not torch.Tensor or value.layout != torch.strided or value.is_quantized:
+        raise DatasetError(f"{what} is a {type(value).__name__}, not a plain tensor")
+    try:
+        if value.dtype == torch.bfloat16:
+            value = value.float()
+        array: Array = np.asarray(value.detach().resolve_conj().resolve_neg().numpy())
+    except (TypeError, RuntimeError) as problem:
+        raise DatasetError(f"{what} is a tensor of {value.dtype}, which is no number that is known here") from problem
+    return array

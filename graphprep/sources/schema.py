@@ -1,0 +1,177 @@
+"""A graph of several node and edge types, written down in YAML for `graphprep import --schema`.
+
+    nodes:
+      paper: {features: p_feat.npz, labels: labels.npy, train: train.npy, val: val.npy, test: test.npy}
+      author: {features: a_feat.npz}
+      subject: {count: 60}
+    edges:
+      - {source: paper, relation: by, destination: author, files: [pa.txt], reverse: writes}
+      - {source: paper, relation: about, destination: subject, files: [ps.txt]}
+
+A type without a count, features or labels has the nodes that occur in its edges: `subject: {}`. Names of files are
+relative to the schema's folder. `reverse` names a second edge type with the edges the other way round; `undirected`
+adds reverses within one type, and is for edges between nodes of one type only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+from graphprep.errors import DatasetError
+from graphprep.graph import Duplicates, EdgeType, SelfLoops, Treatment
+from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
+from graphprep.sources.node_files import PARTS, NodeFiles
+from graphprep.sources.saved_pyg import TYPE_NAME
+from graphprep.sources.user_files import EdgeFiles, ImportRequest
+from graphprep.sources.user_graph import SplitRule
+from graphprep.yaml_lines import FaultAt, nearest, validated
+
+NO_NAME = "is not of letters, digits, '.', '-' and single '_' between them"
+
+
+def _type_name(name: str) -> str:
+    if not TYPE_NAME.fullmatch(name):
+        raise FaultAt(f"the name {name!r} {NO_NAME}")
+    return name
+
+
+TypeName = Annotated[str, AfterValidator(_type_name)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NodeType(_Model):
+    """The files of one node type; see `NodeFiles`."""
+
+    count: PositiveInt | None = None
+    features: str | None = None
+    labels: str | None = None
+    times: str | None = None
+    train: str | None = None
+    val: str | None = None
+    test: str | None = None
+    id_column: str | None = None
+
+    def files(self, folder: Path) -> NodeFiles:
+        """With the places of the files."""
+        paths = {part: folder / name for part in PARTS if (name := getattr(self, part)) is not None}
+        return NodeFiles(num_nodes=self.count, id_column=self.id_column, **paths)
+
+
+class EdgeTypeFiles(_Model):
+    """The files of one edge type; see `EdgeFiles`."""
+
+    source: str
+    relation: TypeName
+    destination: str
+    files: Annotated[list[str], Field(min_length=1)]
+    format: Format = "auto"
+    weights: bool = False
+    times: bool = False
+    header: bool | None = None
+    reverse: TypeName | None = None
+    undirected: bool = False
+    duplicates: Duplicates = "keep"
+    self_loops: SelfLoops = "keep"
+
+    @model_validator(mode="after")
+    def _fits(self) -> EdgeTypeFiles:
+        if self.source != self.destination:
+            if self.undirected:
+                raise FaultAt(
+                    "only edges between nodes of one type can be undirected; name a `reverse`", ("undirected",)
+                )
+            if self.self_loops != "keep":
+                raise FaultAt("edges between two types have no self-loops", ("self_loops",))
+        for position, name in enumerate(self.files):
+            if format_of(Path(name), self.format) in WHOLE_GRAPH:
+                raise FaultAt(f"{name!r} holds a whole graph; import it alone, without a schema", ("files", position))
+        return self
+
+    def types(self) -> list[EdgeType]:
+        """The type, and its reverse if there is to be one."""
+        found = [EdgeType(self.source, self.relation, self.destination)]
+        return found if self.reverse is None else [*found, EdgeType(self.destination, self.reverse, self.source)]
+
+    def edges(self, folder: Path) -> EdgeFiles:
+        """With the places of the files."""
+        treatment = Treatment(undirected=self.undirected, duplicates=self.duplicates, self_loops=self.self_loops)
+        return EdgeFiles(
+            type=self.types()[0],
+            paths=tuple(folder / name for name in self.files),
+            format=self.format,
+            weights=self.weights,
+            times=self.times,
+            header=self.header,
+            treatment=treatment,
+            reverse=self.reverse,
+        )
+
+
+class Split(_Model):
+    """How many nodes of a class, where labels have no masks."""
+
+    train: PositiveInt = 20
+    val: Annotated[int, Field(ge=0)] = 30
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+class Schema(_Model):
+    """The whole file."""
+
+    nodes: Annotated[dict[str, NodeType | None], Field(min_length=1)]
+    edges: Annotated[list[EdgeTypeFiles], Field(min_length=1)]
+    ids: IdKind = "auto"
+    split: Split = Split()
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Schema:
+        for name in self.nodes:
+            if not TYPE_NAME.fullmatch(name):
+                raise FaultAt(
+                    f"the name {name!r} is not of letters, digits, '.', '-' and single '_' between them",
+                    ("nodes", name),
+                )
+        seen: set[EdgeType] = set()
+        for position, part in enumerate(self.edges):
+            end: Literal["source", "destination"]
+            for end in ("source", "destination"):
+                if (name := getattr(part, end)) not in self.nodes:
+                    hint = nearest(name, tuple(self.nodes)) or f"; there are {', '.join(self.nodes)}"
+                    raise FaultAt(f"no node type is called {name!r}{hint}", ("edges", position, end))
+            for made in part.types():
+                if made in seen:
+                    raise FaultAt(f"the edge type {made.key} is there twice", ("edges", position, "relation"))
+                seen.add(made)
+        return self
+
+
+def load_schema(path: Path, split: SplitRule | None = None) -> ImportRequest:
+    """What a schema asks to import.
+
+    Args:
+        path: of the YAML file.
+        split: used where the schema has no `split`.
+
+    Raises:
+        DatasetError: with its line, what is wrong with the file; or it cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise DatasetError(f"{path} cannot be read ({problem.strerror})") from problem
+    except UnicodeDecodeError as problem:
+        raise DatasetError(f"{path} is no UTF-8 text, so it is no schema") from problem
+    found = validated(Schema, text, origin=str(path), error=DatasetError)
+    rule = SplitRule(train=found.split.train, val=found.split.val, seed=found.split.seed)
+    return ImportRequest(
+        nodes={name: (files or NodeType()).files(path.parent) for name, files in found.nodes.items()},
+        edges=tuple(part.edges(path.parent) for part in found.edges),
+        ids=found.ids,
+        split=split if split is not None and "split" not in found.model_fields_set else rule,
+    )

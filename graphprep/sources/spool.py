@@ -1,0 +1,105 @@
+"""Edges that have been parsed once, kept compactly, to be read again as often as is needed.
+
+To parse a text costs far more than to read its numbers, and the ids must all be known before the first one can get its
+row. So runs of edges are kept as they come, ids in int32 where they fit: 8 bytes an edge. What goes beyond `KEPT_BYTES`
+is written to a file without a name, which is gone with the process, also after `kill -9`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import home
+from graphprep.sources.scratch import RowSink, no_room, scratch_file
+
+Array = NDArray[Any]
+KEPT_BYTES = 1 << 30
+"""so much of all columns stays in memory, unless less was allowed"""
+INT32_LIMIT = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class _Spilled:
+    offset: int
+    count: int
+    dtype: np.dtype[Any]
+
+
+class Room:
+    """Where the columns of one import lie: so many bytes in memory, the rest in one file."""
+
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self.kept_bytes = kept_bytes
+        self._kept = self._written = 0
+        self._file: BinaryIO | None = None
+
+    def keep(self, piece: Array) -> Array | _Spilled:
+        """Take `piece` into memory, or write it to the file.
+
+        Raises:
+            DatasetError: the disk is full.
+        """
+        if self._kept + piece.nbytes <= self.kept_bytes:
+            self._kept += piece.nbytes
+            return piece if piece.base is None else piece.copy()  # a view would hold the block that it was parsed from
+        folder = home.home()
+        with no_room(folder):
+            if self._file is None:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._file = scratch_file(folder, piece.nbytes)
+            self._file.write(np.ascontiguousarray(piece).data)
+            self._file.flush()
+        spilled = _Spilled(self._written, len(piece), piece.dtype)
+        self._written += piece.nbytes
+        return spilled
+
+    def piece(self, kept: Array | _Spilled) -> Array:
+        """What was kept."""
+        if not isinstance(kept, _Spilled):
+            return kept
+        if self._file is None:
+            raise RuntimeError("nothing has been written")
+        wanted = kept.count * kept.dtype.itemsize
+        return np.frombuffer(os.pread(self._file.fileno(), wanted, kept.offset), kept.dtype)
+
+
+@dataclass(slots=True)
+class Column:
+    """One value an edge, in runs."""
+
+    room: Room
+    pieces: list[Array | _Spilled] = field(default_factory=list)
+    dtypes: set[np.dtype[Any]] = field(default_factory=set)
+    length: int = 0
+
+    def add(self, values: Array) -> None:
+        """Append a run."""
+        self.pieces.append(self.room.keep(values))
+        self.dtypes.add(values.dtype)
+        self.length += len(values)
+
+    def add_ids(self, ids: NDArray[np.int64]) -> None:
+        """Append a run of numbers that are not negative, in int32 if they fit."""
+        small = not len(ids) or int(ids.max()) < INT32_LIMIT
+        self.add(ids.astype(np.int32) if small else ids)
+
+    def runs(self) -> Iterator[Array]:
+        """The runs, as they were added."""
+        for piece in self.pieces:
+            yield self.room.piece(piece)
+
+    def whole(self) -> Array:
+        """All of them in one array, of the dtype that holds them all."""
+        dtype = np.result_type(*self.dtypes) if self.dtypes else np.dtype(np.int64)
+        folder = home.home()
+        folder.mkdir(parents=True, exist_ok=True)
+        sink = RowSink((self.length,), dtype, folder)
+        for run in self.runs():
+            sink.add(run)
+        return sink.array()

@@ -1,0 +1,122 @@
+"""The edges of one type: seen once, then streamed as often as anybody wants, with ids as rows.
+
+What took parsing is kept (`spool`), what is an array stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import progress
+from graphprep.errors import DatasetError
+from graphprep.graph import EdgeChunk, EdgeTable, EdgeType, Treatment
+from graphprep.sources.edge_file import EdgeFile
+from graphprep.sources.node_ids import NodeIds
+from graphprep.sources.spool import Column, Room
+
+Array = NDArray[Any]
+Run = tuple[Array, Array, NDArray[np.float32] | None]
+"""codes of sources and destinations, and weights"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedEdges:
+    """The files of one edge type, opened."""
+
+    type: EdgeType
+    files: Sequence[EdgeFile]
+    treatment: Treatment | None = None
+    """None: that of the graph"""
+    reverse: str | None = None
+    """the relation of a second type that has these edges the other way round; None for no such type"""
+    times: bool = False
+    """whether the files give times"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEdges:
+    """The edges of one type after they have been seen once."""
+
+    typed: TypedEdges
+    runs: Sequence[Callable[[], Iterator[Run]]]
+    """one a file"""
+    num_edges: int
+    times: Array | None
+
+    def tables(self, ids: Mapping[str, NodeIds]) -> Iterator[EdgeTable]:
+        """The edge type, and the one with its edges reversed if there is to be one; ids must be closed."""
+        forward, reverse = self.typed.type, self.typed.reverse
+        types = [(forward, False)]
+        if reverse is not None:
+            types.append((EdgeType(forward.destination, reverse, forward.source), True))
+        for edge_type, turned in types:
+            yield EdgeTable(
+                type=edge_type,
+                chunks=partial(_chunks, self.runs, ids[forward.source], ids[forward.destination], turned),
+                num_edges=self.num_edges,
+                attributes={} if self.times is None else {"time": self.times},
+                treatment=self.typed.treatment,
+            )
+
+
+def see(typed: TypedEdges, ids: Mapping[str, NodeIds], room: Room, task: progress.Task) -> SeenEdges:
+    """Read all files of one type once.
+
+    Args:
+        typed: the files.
+        ids: by node type; they take in what they see.
+        room: where parsed edges are kept.
+        task: advanced by the number of edges.
+
+    Raises:
+        DatasetError: a file is damaged, or has an edge that cannot be.
+    """
+    sources, destinations = ids[typed.type.source], ids[typed.type.destination]
+    runs: list[Callable[[], Iterator[Run]]] = []
+    times, num_edges = Column(room), 0
+    for file in typed.files:
+        kept = None if file.read_again else (Column(room), Column(room), Column(room))
+        for run in file.rows():
+            try:
+                src, dst = sources.codes(run.src), destinations.codes(run.dst)
+            except DatasetError as problem:
+                raise DatasetError(f"{file.path} cannot be used: {problem}") from problem
+            if kept is not None:
+                kept[0].add_ids(src)
+                kept[1].add_ids(dst)
+                if run.weight is not None:
+                    kept[2].add(run.weight)
+            if run.time is not None:
+                times.add(run.time)
+            num_edges += len(src)
+            task.advance(len(src))
+        runs.append(partial(_again, file) if kept is None else partial(_kept, *kept))
+    return SeenEdges(typed=typed, runs=runs, num_edges=num_edges, times=times.whole() if typed.times else None)
+
+
+def _kept(src: Column, dst: Column, weight: Column) -> Iterator[Run]:
+    weights = weight.runs() if weight.length else None
+    for one, other in zip(src.runs(), dst.runs(), strict=True):
+        yield one, other, None if weights is None else next(weights)
+
+
+def _again(file: EdgeFile) -> Iterator[Run]:
+    for run in file.rows():
+        if not isinstance(run.src, np.ndarray) or not isinstance(run.dst, np.ndarray):
+            raise TypeError("words are kept as codes, and not read again")
+        yield run.src, run.dst, run.weight
+
+
+def _chunks(
+    runs: Sequence[Callable[[], Iterator[Run]]], sources: NodeIds, destinations: NodeIds, turned: bool
+) -> Iterator[EdgeChunk]:
+    for of_file in runs:
+        for src, dst, weight in of_file():
+            one, other = sources.rows(src), destinations.rows(dst)
+            yield EdgeChunk(other, one, weight) if turned else EdgeChunk(one, other, weight)

@@ -1,0 +1,232 @@
+"""A user's own files: which they are, what makes their store's key, and the graph that they hold.
+
+An import is a set of node types with their files and a set of edge types with theirs. Most graphs have one type of
+each, `node` and `node__to__node`; `ImportRequest.of_one_type` makes these, and `schema` makes the others from YAML. A
+file of PyTorch Geometric's holds a whole graph and is imported alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphprep.errors import DatasetError, UsageError
+from graphprep.graph import (
+    HOMOGENEOUS_EDGE,
+    HOMOGENEOUS_NODE,
+    Duplicates,
+    EdgeType,
+    RawGraph,
+    SelfLoops,
+    Treatment,
+)
+from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, Wanted, format_of, open_edges
+from graphprep.sources.node_files import PARTS, NodeData, NodeFiles, load_nodes
+from graphprep.sources.typed_edges import TypedEdges
+from graphprep.sources.user_graph import SplitRule, build
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeFiles:
+    """The files of one edge type and how to read them."""
+
+    type: EdgeType
+    paths: tuple[Path, ...]
+    """read one after the other as one list"""
+    format: Format = "auto"
+    weights: bool = False
+    """whether to read the edges' weights; they are ignored otherwise"""
+    times: bool = False
+    """whether to read the edges' times, as the attribute `time`; they are ignored otherwise"""
+    header: bool | None = None
+    """whether the first line of text names the columns; None: in .csv and .tsv, if no field of it is a number"""
+    treatment: Treatment | None = None
+    """None: that of the request"""
+    reverse: str | None = None
+    """the relation of a second type with the same edges the other way round"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest:
+    """All that a graph is made from."""
+
+    nodes: Mapping[str, NodeFiles]
+    edges: tuple[EdgeFiles, ...]
+    ids: IdKind = "auto"
+    treatment: Treatment = field(default_factory=Treatment)
+    split: SplitRule = field(default_factory=SplitRule)
+
+    @classmethod
+    def of_one_type(
+        cls,
+        edges: tuple[Path, ...],
+        *,
+        format: Format = "auto",
+        ids: IdKind = "auto",
+        weights: bool = False,
+        edge_times: bool = False,
+        header: bool | None = None,
+        undirected: bool = False,
+        duplicates: Duplicates = "keep",
+        self_loops: SelfLoops = "keep",
+        train_per_class: int = 20,
+        val_per_class: int = 30,
+        seed: int = 0,
+        **nodes: Any,
+    ) -> ImportRequest:
+        """A graph with one node type and one edge type; `nodes` are the fields of NodeFiles.
+
+        Raises:
+            UsageError: no file of edges is named.
+        """
+        if not edges:
+            raise UsageError("name at least one file of edges, or --schema FILE")
+        return cls(
+            nodes={HOMOGENEOUS_NODE: NodeFiles(**nodes)},
+            edges=(
+                EdgeFiles(
+                    type=HOMOGENEOUS_EDGE,
+                    paths=tuple(edges),
+                    format=format,
+                    weights=weights,
+                    times=edge_times,
+                    header=header,
+                ),
+            ),
+            ids=ids,
+            treatment=Treatment(undirected=undirected, duplicates=duplicates, self_loops=self_loops),
+            split=SplitRule(train=train_per_class, val=val_per_class, seed=seed),
+        )
+
+    def files(self) -> list[tuple[str, Path]]:
+        """Every file with its role, in a fixed order."""
+        alone = set(self.nodes) == {HOMOGENEOUS_NODE} and [part.type for part in self.edges] == [HOMOGENEOUS_EDGE]
+        found: list[tuple[str, Path]] = []
+        for part in self.edges:
+            found += [("edges" if alone else f"{part.type.key} edges", path) for path in part.paths]
+        for name, files in self.nodes.items():
+            found += [(role if alone else f"{name} {role}", path) for role, path in files.files()]
+        return found
+
+    def inputs(self) -> list[dict[str, object]]:
+        """Every file as it is now: role, name, bytes, sha256.
+
+        Raises:
+            DatasetError: one cannot be read.
+        """
+        found: list[dict[str, object]] = []
+        for role, path in self.files():
+            try:
+                with path.open("rb") as stream:
+                    digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                    found.append({"role": role, "name": path.name, "bytes": stream.tell(), "sha256": digest})
+            except OSError as problem:
+                raise DatasetError(f"{path} cannot be read ({problem.strerror})") from problem
+        return found
+
+    def to_json(self) -> dict[str, object]:
+        """All but the files' places, which do not change the graph: their roles and kinds stand for them."""
+        edges = {
+            part.type.key: {
+                "weights": part.weights,
+                "times": part.times,
+                "header": part.header,
+                "treatment": None if part.treatment is None else asdict(part.treatment),
+                "reverse": part.reverse,
+                "formats": [format_of(path, part.format) for path in part.paths],
+            }
+            for part in self.edges
+        }
+        nodes = {
+            name: {"num_nodes": files.num_nodes, "id_column": files.id_column} for name, files in self.nodes.items()
+        }
+        return {
+            "ids": self.ids,
+            "treatment": asdict(self.treatment),
+            "split": asdict(self.split),
+            "nodes": nodes,
+            "edges": edges,
+            "roles": [f"{role} {''.join(path.suffixes[-2:])}".rstrip() for role, path in self.files()],
+        }
+
+
+def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[str, Any]) -> ImportRequest:
+    """What a person asks to import: files of one node and one edge type, or a schema.
+
+    Args:
+        paths: files of edges; none beside a schema.
+        schema: YAML.
+        options: of `ImportRequest.of_one_type`; beside a schema, only those that its file cannot say.
+
+    Raises:
+        UsageError: both or neither, or an option that the schema should say.
+        DatasetError: the schema is wrong.
+    """
+    if schema is None:
+        return ImportRequest.of_one_type(paths, **options)
+    if paths:
+        raise UsageError(f"{paths[0]} and --schema cannot be given together; name all files in {schema}")
+    from graphprep.sources.schema import load_schema
+
+    for name, value in options.items():
+        if name != "seed" and value not in (None, False, "auto", "keep"):
+            raise UsageError(f"{name.replace('_', '-')} cannot be given beside --schema; write it in {schema}")
+    return load_schema(schema, SplitRule(seed=options.get("seed", 0)))
+
+
+def read_files(request: ImportRequest, *, memory_limit: int | None = None) -> RawGraph:
+    """The graph of a user's own files.
+
+    Args:
+        request: the files and how to read them.
+        memory_limit: bytes that the process may use; None for half of what is free.
+
+    Returns:
+        Of each node type: x [N, F] in the file's dtype, y int64 [N] or [N, C], masks bool [N, S], times; of each edge
+        type a stream of edges, and their times.
+
+    Raises:
+        DatasetError: a file is not what it should be (with its line or row), or two do not fit together.
+        UsageError: options that do not go together.
+    """
+    formats = {format_of(path, part.format) for part in request.edges for path in part.paths}
+    if formats & set(WHOLE_GRAPH):
+        return _whole_graph(request)
+    nodes = {name: load_nodes(files) for name, files in request.nodes.items()}
+    edges = [
+        TypedEdges(
+            type=part.type,
+            files=[open_edges(path, part.format, _wanted(request, part, nodes)) for path in part.paths],
+            treatment=part.treatment,
+            reverse=part.reverse,
+            times=part.times,
+        )
+        for part in request.edges
+    ]
+    return build(nodes, edges, treatment=request.treatment, split=request.split, memory_limit=memory_limit)
+
+
+def _wanted(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeData]) -> Wanted:
+    limits = {
+        end: None if nodes[name].ids is not None else nodes[name].known_count()
+        for end, name in (("num_sources", part.type.source), ("num_destinations", part.type.destination))
+    }
+    return Wanted(weights=part.weights, times=part.times, ids=request.ids, header=part.header, **limits)
+
+
+def _whole_graph(request: ImportRequest) -> RawGraph:
+    """The graph of one file that holds all of it."""
+    from graphprep.sources.saved_pyg import read_saved
+
+    path = request.edges[0].paths[0]
+    if len(request.edges) > 1 or len(request.edges[0].paths) > 1:
+        raise UsageError(f"{path} is a whole graph of PyTorch Geometric; import it alone")
+    if given := [
+        part for files in request.nodes.values() for part in (*PARTS, "num_nodes", "id_column") if getattr(files, part)
+    ]:
+        raise UsageError(f"{path} is a whole graph of PyTorch Geometric, so {given[0]} cannot be given beside it")
+    wanted = Wanted(weights=request.edges[0].weights, times=request.edges[0].times, ids=request.ids)
+    return read_saved(path, wanted, treatment=request.treatment, split=request.split)

@@ -1,0 +1,229 @@
+"""Nodes and files of edges, of any number of types, become a RawGraph.
+
+First all that files say about nodes is gathered and compared. Then each file of edges is read once (`typed_edges`), to
+learn which ids occur, to count, and to find what is wrong. Then the number of nodes of every type is known, and masks
+and splits can be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import memory, progress
+from graphprep.errors import DatasetError, UsageError
+from graphprep.graph import EdgeType, NodeTable, RawGraph, Treatment
+from graphprep.sources import tables
+from graphprep.sources.edge_file import EdgeFile
+from graphprep.sources.node_files import NodeData, load_mask
+from graphprep.sources.node_ids import FoundIds, NodeIds, Original, RowNumbers
+from graphprep.sources.spool import KEPT_BYTES, Room
+from graphprep.sources.typed_edges import TypedEdges, see
+from graphprep.split import seeded_split
+
+Array = NDArray[Any]
+KEPT_SHARE = 4
+"""parsed edges may take this part of the memory that is left; sorting needs more than that"""
+TABLE_FIELDS = ("x", "y", "train_mask", "val_mask", "test_mask")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRule:
+    """The split that is drawn where there are labels and no masks; see `graphprep.split`."""
+
+    train: int = 20
+    val: int = 30
+    seed: int = 0
+
+
+def build(
+    nodes: Mapping[str, NodeData],
+    edges: Sequence[TypedEdges],
+    *,
+    treatment: Treatment,
+    split: SplitRule,
+    notes: Mapping[str, object] | None = None,
+    memory_limit: int | None = None,
+) -> RawGraph:
+    """The graph.
+
+    Args:
+        nodes: by type; all types that edges name.
+        edges: by type.
+        treatment: of the edges whose type has none of its own.
+        split: for the node types that have labels and no masks.
+        notes: for the store's attributes.
+        memory_limit: bytes that the process may use; None for half of what is free.
+
+    Raises:
+        DatasetError: a file is not what it should be (with its place), or two do not fit together.
+        UsageError: masks without labels.
+    """
+    known = dict(nodes)
+    for typed in edges:
+        for file in typed.files:
+            _take_counts(known, typed.type, file)
+            _take_arrays(known, typed.type, file)
+    ids = {name: _ids_of(data) for name, data in known.items()}
+    room = Room(min(KEPT_BYTES, memory.room(memory_limit) // KEPT_SHARE))
+    with progress.task("reading the edges", unit="edges") as task:
+        seen = [see(typed, ids, room, task) for typed in edges]
+    made: dict[str, NodeTable] = {}
+    numbered: dict[str, object] = {}
+    drawn: dict[str, object] = {}
+    for name, data in known.items():
+        num_nodes, original = ids[name].close()
+        if num_nodes < 1:
+            raise DatasetError(f"there are no nodes of the type {name!r}; say how many there are")
+        masks, rule = _masks(data, num_nodes, split)
+        made[name] = _table(num_nodes, original, {**data.arrays, **masks}, data)
+        numbered[name] = _numbered(data, original)
+        drawn |= {} if rule is None else {name: rule}
+    ignored = {file.path.name: list(file.ignored) for typed in edges for file in typed.files if file.ignored}
+    own = {typed.type.key: asdict(typed.treatment) for typed in edges if typed.treatment not in (None, treatment)}
+    facts: dict[str, Mapping[str, object]] = {"ids": numbered, "seeded_split": drawn, "treatments": own}
+    return RawGraph(
+        nodes=made,
+        edges=tuple(table for part in seen for table in part.tables(ids)),
+        treatment=treatment,
+        notes={
+            **{name: _alone(fact) for name, fact in facts.items() if fact},
+            **({"ignored": ignored} if ignored else {}),
+            **(notes or {}),
+        },
+    )
+
+
+def checked_arrays(origin: str, arrays: Mapping[str, Array], num_nodes: int | None) -> dict[str, Array]:
+    """Arrays of nodes that came with edges, each checked as what its name says.
+
+    Raises:
+        DatasetError: one is not what it should be.
+    """
+    rows = num_nodes if num_nodes is not None else next((len(arrays[name]) for name in ("x", "y") if name in arrays), 0)
+    found: dict[str, Array] = {}
+    for name, array in arrays.items():
+        try:
+            match name:
+                case "x":
+                    found[name] = tables.checked_features(array)
+                case "y":
+                    found[name] = tables.checked_labels(array)
+                case "time":
+                    found[name] = tables.checked_times(array)
+                case "train_mask" | "val_mask" | "test_mask":
+                    found[name] = tables.checked_mask(array, rows)
+                case _:
+                    found[name] = array
+        except DatasetError as problem:
+            raise DatasetError(f"{origin} cannot be used: its array {name!r}: {problem}") from problem
+    return found
+
+
+def _take_counts(nodes: dict[str, NodeData], edge_type: EdgeType, file: EdgeFile) -> None:
+    """Add how many nodes a file of edges says that there are."""
+    for name, count in ((edge_type.source, file.num_sources), (edge_type.destination, file.num_destinations)):
+        if name not in nodes:
+            raise UsageError(f"edges {edge_type.key} name the node type {name!r}, which is not among the nodes")
+        if count is None:
+            continue
+        if nodes[name].ids is not None:
+            raise DatasetError(
+                f"{file.path} says that there are {count:,} nodes, so its ids are row numbers; leave the id column out"
+            )
+        if edge_type.source == edge_type.destination and file.num_sources != file.num_destinations:
+            raise DatasetError(
+                f"{file.path} is a matrix of {file.num_sources:,} x {file.num_destinations:,}, but one between nodes "
+                "of one type is square; give its types in a schema (--schema)"
+            )
+        nodes[name] = replace(nodes[name], counts={**nodes[name].counts, str(file.path): count})
+
+
+def _take_arrays(nodes: dict[str, NodeData], edge_type: EdgeType, file: EdgeFile) -> None:
+    """Add the arrays of nodes that a file of edges has."""
+    arrays = file.node_arrays()
+    if not arrays:
+        return
+    if edge_type.source != edge_type.destination:
+        raise DatasetError(
+            f"{file.path} has arrays of nodes ({', '.join(arrays)}), but its edges join two types of them"
+        )
+    data = nodes[edge_type.source]
+    if twice := sorted({*data.arrays, *data.masks} & set(arrays)):
+        raise DatasetError(f"{file.path} has {', '.join(twice)}, which another file gives too")
+    nodes[edge_type.source] = replace(
+        data,
+        arrays={**data.arrays, **checked_arrays(str(file.path), arrays, file.num_sources)},
+        origin={**data.origin, **dict.fromkeys(arrays, str(file.path))},
+    )
+
+
+def _ids_of(data: NodeData) -> NodeIds:
+    """What ids mean, after all that is said about the number of nodes has been compared."""
+    rows = {
+        f"{data.origin.get(name, name)} ({name})": len(array)
+        for name, array in data.arrays.items()
+        if not name.endswith("_mask")
+    }
+    count = replace(data, counts={**data.counts, **rows}).known_count()
+    if data.ids is not None:
+        return data.ids
+    return FoundIds() if count is None else RowNumbers(count)
+
+
+def _table(num_nodes: int, original: Original | None, arrays: Mapping[str, Array], data: NodeData) -> NodeTable:
+    for name, array in arrays.items():
+        if len(array) != num_nodes:
+            raise DatasetError(
+                f"{data.origin.get(name, name)} has {len(array):,} rows of {name} for {num_nodes:,} nodes"
+            )
+    return NodeTable(
+        num_nodes=num_nodes,
+        original_id=original,
+        more={name: array for name, array in arrays.items() if name not in TABLE_FIELDS},
+        **{name: array for name, array in arrays.items() if name in TABLE_FIELDS},
+    )
+
+
+def _masks(
+    data: NodeData, num_nodes: int, split: SplitRule
+) -> tuple[dict[str, NDArray[np.bool_]], dict[str, int] | None]:
+    """The masks by their name in NodeTable, and how they were drawn if they were."""
+    masks = {name: np.asarray(array) for name, array in data.arrays.items() if name.endswith("_mask")}
+    masks |= {name: load_mask(path, num_nodes, data) for name, path in data.masks.items()}
+    origin = {name: str(data.masks[name]) if name in data.masks else f"{data.origin[name]} {name}" for name in masks}
+    y = data.arrays.get("y")
+    if not masks:
+        if y is None or y.ndim != 1:
+            return {}, None
+        drawn = seeded_split(y, split.train, split.val, split.seed)
+        return drawn._asdict(), {"train": split.train, "val": split.val, "seed": split.seed}
+    if y is None:
+        raise UsageError(
+            f"{next(iter(origin.values()))} splits the nodes, but there are no labels; name their file too"
+        )
+    tables.require_disjoint({origin[name]: mask for name, mask in masks.items()})
+    if "train_mask" in masks and y.ndim == 1:
+        blank = np.flatnonzero(masks["train_mask"].any(axis=1) & (y < 0))
+        if len(blank):
+            raise DatasetError(
+                f"{origin['train_mask']} trains on the node {blank[0]}, which has no label in {data.origin['y']}"
+            )
+    return masks, None
+
+
+def _numbered(data: NodeData, original: Original | None) -> str:
+    if original is None:
+        return "kept"
+    how = "ascending order" if data.ids is None else f"the order of {Path(data.ids.table).name}"
+    return f"numbered anew in {how}"
+
+
+def _alone(by_type: Mapping[str, object]) -> object:
+    """The fact itself where there is one node type whose name says nothing."""
+    return by_type["node"] if set(by_type) == {"node"} else dict(by_type)

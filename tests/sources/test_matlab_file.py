@@ -1,0 +1,78 @@
+"""MATLAB's files: what SciPy reads, and errors where SciPy takes the process with it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from graphprep.errors import DatasetError
+from graphprep.sources.arrays import Sparse
+from graphprep.sources.matlab_file import read_arrays
+
+
+def saved(packed: bool = False, **arrays: Any) -> bytes:
+    stream = io.BytesIO()
+    scipy.io.savemat(stream, arrays, do_compression=packed)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_dense(packed: bool, dtype: str) -> None:
+    """Every kind of number, in MATLAB's order of columns; small arrays stand in the place of their own size."""
+    for shape in ((3, 4), (1, 1), (1, 3), (0, 3)):
+        array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+        found = read_arrays(io.BytesIO(saved(packed, a=array, other="words")), ("a",))["a"]
+        assert isinstance(found, np.ndarray)
+        assert np.array_equal(found, array)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", [np.float64, np.bool_])
+def test_sparse(packed: bool, kind: type) -> None:
+    """Entries by column, among other variables and larger than the piece that is read for the name."""
+    matrix = sp.random(200, 300, 0.1, "csc", random_state=0).astype(kind)
+    found = read_arrays(io.BytesIO(saved(packed, first=np.eye(90), a=matrix, last=np.eye(3))), ("a",))["a"]
+    assert isinstance(found, Sparse)
+    assert np.array_equal(found.dense(), matrix.toarray().astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        ("text", "no array of numbers"),
+        ({"field": 1}, "no array of numbers"),
+        (np.array([[1 + 2j]]), "complex"),
+        (np.zeros((2, 2, 2)), "shape"),
+        (np.array([[1, "a"]], object), "no array of numbers"),
+    ],
+)
+def test_what_is_no_table(array: Any, words: str) -> None:
+    """MATLAB has cells, structures and text too."""
+    with pytest.raises(DatasetError, match=words):
+        read_arrays(io.BytesIO(saved(a=array)), ("a",))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_any_damage_is_an_error_or_a_number(packed: bool) -> None:
+    """Cut anywhere or changed in any byte, the file gives an error or other values, never a crash or a traceback."""
+    rng = np.random.default_rng(0)
+    whole = saved(packed, a=sp.random(20, 20, 0.2, "csc", random_state=0), b=rng.integers(0, 9, (4, 5)))
+    places = range(0, len(whole), 1 if packed else 3)
+    spoilt = [whole[:cut] for cut in places] + [
+        whole[:place] + bytes([int(rng.integers(0, 256))]) + whole[place + 1 :] for place in places
+    ]
+    refused = 0
+    for data in spoilt:
+        try:
+            found = read_arrays(io.BytesIO(data), ("a", "b"))
+        except DatasetError:
+            refused += 1
+        else:
+            assert found.keys() == {"a", "b"}
+    assert refused > len(spoilt) / 2

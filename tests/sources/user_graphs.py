@@ -1,0 +1,55 @@
+"""Graphs from files, for tests of the formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphprep.graph import EdgeTable, RawGraph
+from graphprep.sources.edge_file import Format, Wanted, open_edges
+from graphprep.sources.user_files import ImportRequest, read_files
+
+Edges = list[tuple[Any, ...]]
+
+
+def written(path: Path, data: str | bytes) -> Path:
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+    return path
+
+
+def rows_of(path: Path, format: Format = "auto", **wanted: Any) -> Edges:
+    """What the format gives: (source, destination) and weight and time where there are any. Read twice, the same."""
+    file = open_edges(path, format, Wanted(**wanted))
+    first, again = (_rows(file) for _ in range(2))
+    assert first == again
+    return first
+
+
+def _rows(file: Any) -> Edges:
+    found: Edges = []
+    for run in file.rows():
+        ends = [end if isinstance(end, np.ndarray) else np.array(end.words)[end.codes] for end in (run.src, run.dst)]
+        columns = [array.tolist() for array in (*ends, run.weight, run.time) if array is not None]
+        found += zip(*columns, strict=True)
+    return found
+
+
+def graph(*paths: Path, **options: Any) -> RawGraph:
+    """Files of one node and one edge type as a graph."""
+    return read_files(ImportRequest.of_one_type(paths, **options))
+
+
+def edges_of(table: EdgeTable) -> Edges:
+    """The edges of one type, (source, destination) and weight where there is one. Streamed twice, the same."""
+    first, again = ([_columns(chunk) for chunk in table.chunks()] for _ in range(2))
+    assert first == again
+    found = [edge for chunk in first for edge in chunk]
+    assert len(found) == table.num_edges
+    return found
+
+
+def _columns(chunk: Any) -> Edges:
+    assert chunk.src.dtype == chunk.dst.dtype == np.int64
+    return list(zip(*(array.tolist() for array in chunk if array is not None), strict=True))
