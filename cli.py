@@ -9,15 +9,16 @@ from __future__ import annotations
 import errno
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from graphprep import __version__, progress
-from graphprep.errors import GraphprepError
+from graphprep.errors import GraphprepError, UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 HELP_OPTIONS = ["-h", "--help"]
@@ -38,7 +39,9 @@ def common(command: Command) -> Command:
                 raise
             fail(str(error), error.exit_status)
         except KeyboardInterrupt:
-            fail("interrupted; run the same command again to go on", 130)
+            click.echo("graphprep: error: interrupted; run the same command again to go on", err=True)
+            sys.stdout.flush()
+            os._exit(130)  # a tidy end would wait for, or race with, the threads of native libraries
         except MemoryError:
             if debug:
                 raise
@@ -66,8 +69,10 @@ def fail(sentence: str, status: int) -> None:
 def operating_system_sentence(error: OSError) -> str:
     """What the operating system refused, where, and what to do."""
     where = f" at {error.filename}" if error.filename else ""
-    if error.errno == errno.ENOSPC:
-        return f"the disk is full{where}; free some space and run the same command again, nothing half-done remains"
+    if error.errno == errno.ENOSPC or "Not enough free space" in str(error):
+        return f"the disk is full{where}; free some space and run the same command again"
+    if error.errno in (errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG):
+        return f"{error.strerror}{where}; check GRAPHPREP_HOME and the paths that were given"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"no permission{where}; set GRAPHPREP_HOME or --out to a folder that you may write to"
     return f"the operating system says: {error.strerror or error}{where}"
@@ -88,7 +93,7 @@ def amount_of_memory(_context: click.Context, _option: click.Parameter, text: st
     try:
         return None if text is None else parse(text)
     except GraphprepError as error:
-        raise click.BadParameter(str(error)) from error
+        raise click.UsageError(str(error)) from error
 
 
 memory_option = click.option(
@@ -103,7 +108,24 @@ anyway_option = click.option("--anyway", is_flag=True, help="Only warn about cou
 as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")
 
 
-@click.group(context_settings={"help_option_names": HELP_OPTIONS, "max_content_width": 110})
+class OneSentence(click.Group):
+    """A group whose own complaints (unknown options, missing arguments) read like all others."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> NoReturn:
+        run: Callable[..., Any] = self.main
+        try:
+            status = run(*arguments, standalone_mode=False, **options)
+        except click.ClickException as error:
+            context = getattr(error, "ctx", None)
+            hint = f"; see `{context.command_path} --help`" if context is not None else ""
+            click.echo(f"graphprep: error: {error.format_message().rstrip('.')}{hint}", err=True)
+            status = error.exit_code
+        except click.Abort:
+            status = 130
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+@click.group(cls=OneSentence, context_settings={"help_option_names": HELP_OPTIONS, "max_content_width": 110})
 @click.version_option(__version__, prog_name="graphprep")
 def main() -> None:
     """Prepare a graph for full-graph training on several GPUs: fetch, convert, partition for the links, cache, train.
@@ -135,11 +157,14 @@ def list_datasets(json_output: bool) -> None:
 @main.command()
 @click.argument("name")
 @click.option("--mirror", metavar="URL_OR_FOLDER", help="Take https://HOST/PATH from MIRROR/HOST/PATH instead.")
+@click.option("--replace", is_flag=True, help="Convert again even if the store is here, or replace an imported one.")
 @memory_option
 @anyway_option
 @as_json
 @common
-def fetch(name: str, mirror: str | None, memory_limit: int | None, anyway: bool, json_output: bool) -> None:
+def fetch(
+    name: str, mirror: str | None, replace: bool, memory_limit: int | None, anyway: bool, json_output: bool
+) -> None:
     """Download dataset NAME, verify it, and convert it to a graph store.
 
     \b
@@ -150,7 +175,7 @@ def fetch(name: str, mirror: str | None, memory_limit: int | None, anyway: bool,
     """
     from pipelines.ingest import fetch_dataset
 
-    outcome = fetch_dataset(name, mirror=mirror, memory_limit=memory_limit, anyway=anyway)
+    outcome = fetch_dataset(name, mirror=mirror, replace=replace, memory_limit=memory_limit, anyway=anyway)
     print_store_outcome(outcome, json_output)
 
 
@@ -329,13 +354,13 @@ def grid(sides: str, **options: Any) -> None:
     from graphprep.generators.grid import GridRequest
 
     common_options = split_off(options)
-    if not all(side.isdigit() for side in sides.split("x")):
-        raise click.BadParameter(f"--sides {sides} must be whole numbers with x between them, e.g. 80x80x80")
+    if not all(side.isdecimal() and side.isascii() for side in sides.split("x")):
+        raise UsageError(f"--sides {sides} must be whole numbers with x between them, e.g. 80x80x80")
     run_generator(GridRequest(sides=tuple(map(int, sides.split("x"))), **options), **common_options)
 
 
 def print_store_outcome(outcome: Any, json_output: bool) -> None:
-    """The end of fetch and import."""
+    """The end of fetch, import and generate."""
     store = outcome.store
     if json_output:
         print_json(
@@ -444,12 +469,13 @@ def inspect(store_or_cache: str, html: Path | None, json_output: bool) -> None:
       graphprep inspect digits/2x2 --json
       graphprep inspect digits/2x2 --html report.html
     """
-    from pipelines.look import summarise, write_report
+    from pipelines.look import report_target, summarise, write_report
 
+    target = None if html is None else report_target(store_or_cache, html)
     kind, summary = summarise(store_or_cache)
-    if html is not None:
-        write_report(kind, summary, html)
-        click.echo(f"wrote {html}", err=True)
+    if target is not None:
+        write_report(summary, target)
+        click.echo(f"wrote {target}", err=True)
     if json_output:
         print_json(summary)
     elif html is None:
@@ -515,6 +541,8 @@ def show_topology(file_or_preset: str, table: bool, json_output: bool) -> None:
     """
     from graphprep.topology import resolve
 
+    if table and json_output:
+        raise UsageError("give either --table or --json")
     found = resolve(file_or_preset)
     if json_output:
         print_json(found.to_long_form())
@@ -543,6 +571,8 @@ def train(context: click.Context, cache: str, trainer_options: tuple[str, ...]) 
     """
     from pipelines.train import start_trainer, trainer_help
 
+    if cache.startswith("-") and cache not in HELP_OPTIONS:
+        fail(f"give the cache first, then the trainer's options: graphprep train CACHE {cache}", 2)
     if cache in HELP_OPTIONS:
         click.echo(context.get_help() + "\n\nThe trainer's own help:\n")
         context.exit(trainer_help())

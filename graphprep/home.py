@@ -14,7 +14,13 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def home() -> Path:
     """GRAPHPREP_HOME, or the platform's user cache folder."""
     if path := os.environ.get("GRAPHPREP_HOME"):
-        return Path(path).expanduser()
+        try:
+            folder = Path(path).expanduser()
+        except RuntimeError as error:
+            raise UsageError(f"GRAPHPREP_HOME={path} names the home of an unknown user; give a folder") from error
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"GRAPHPREP_HOME={path} is a file; give a folder")
+        return folder
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("graphprep"))
@@ -60,15 +66,16 @@ def find_store(name_or_store: str) -> Path | str:
     if is_url(name_or_store):
         return name_or_store
     given = Path(name_or_store).expanduser()
-    if given.is_dir():
+    if name_or_store and given.is_dir():
         return given
-    if NAME_PATTERN.fullmatch(name_or_store):
-        named = store_path(name_or_store)
+    name = name_or_store.rstrip("/")
+    if NAME_PATTERN.fullmatch(name):
+        named = store_path(name)
         if named.is_dir():
             return named
         raise DatasetError(
-            f"there is no store of {name_or_store!r} in {home() / 'stores'} and no folder of that name; "
-            f"run `graphprep fetch {name_or_store}` or `graphprep import` first"
+            f"there is no store of {name!r} in {home() / 'stores'} and no folder of that name; "
+            f"run `graphprep fetch {name}` or `graphprep import` first"
         )
     raise DatasetError(f"{name_or_store} is not a folder; give a store's path or the name of a fetched dataset")
 
@@ -76,9 +83,9 @@ def find_store(name_or_store: str) -> Path | str:
 def find_cache(text: str) -> Path | None:
     """The cache that a person means by a path or by NAME/LABEL, or None if there is no such folder."""
     given = Path(text).expanduser()
-    if given.is_dir():
+    if text and given.is_dir():
         return given
-    name, _, label = text.partition("/")
+    name, _, label = text.rstrip("/").partition("/")
     if NAME_PATTERN.fullmatch(name) and NAME_PATTERN.fullmatch(label):
         named = cache_path(name, label)
         if named.is_dir():

@@ -24,13 +24,14 @@ def configure(*, quiet: bool) -> None:
 
 def say(message: str) -> None:
     """Print one line for people."""
-    if not _quiet:
+    if not _quiet and sys.stderr is not None:
         print(message, file=sys.stderr, flush=True)
 
 
 def warn(message: str) -> None:
     """Print one line that people must see, -q or not."""
-    print(f"warning: {message}", file=sys.stderr, flush=True)
+    if sys.stderr is not None:
+        print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
 class Task(Protocol):
@@ -73,7 +74,7 @@ def task(name: str, *, total: float | None = None, unit: str = "") -> Iterator[T
         total: how much there is to do in `unit`s, None if unknown.
         unit: "B" for bytes, else any word ("rows", "parts").
     """
-    if _quiet:
+    if _quiet or sys.stderr is None:
         yield _Silent()
     elif sys.stderr.isatty():
         with _bar(name, total, unit) as bar:

@@ -103,20 +103,6 @@ def sort_table(
     )
 
 
-def in_memory(edge_type: EdgeType, matrix: Csr, counts: EdgeCounts) -> SortedEdges:
-    """A CSR that is there already."""
-    return SortedEdges(
-        type=edge_type,
-        num_rows=matrix.num_rows,
-        num_sources=matrix.num_sources,
-        counts=counts,
-        weighted=matrix.data is not None,
-        symmetric=csr.is_symmetric(matrix),
-        pieces=lambda: iter((matrix,)),
-        attributes={},
-    )
-
-
 def _kept_in_memory(table: EdgeTable, spill: Spill, room: int, records_per_edge: int) -> list[EdgeChunk] | None:
     """The chunks, if they can be sorted in memory; None once they have gone to the disk."""
     fits = room // (BYTES_PER_EDGE * records_per_edge)

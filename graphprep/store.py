@@ -12,6 +12,7 @@ a store. Any fsspec URL works where a path does; there the attributes alone say 
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import shutil
@@ -38,6 +39,20 @@ STORE_FORMAT = 1
 STORE_KIND = "store"
 CHUNK_BYTES = 8_000_000
 CHUNKS_PER_SHARD = 8
+AGAIN = "fetch or import it again with --replace"
+ATTRIBUTES = (
+    "tool_version",
+    "dataset",
+    "key",
+    "source",
+    "directed",
+    "node_types",
+    "edge_types",
+    "edge_counts",
+    "arrays",
+)
+"""What a reader relies on."""
+BYTES_AT_A_TIME = 64_000_000
 ANNDATA_CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
 
@@ -53,14 +68,18 @@ class GraphStore:
         self.location = str(location)
         try:
             self._root = zarr.open_group(self.location, mode="r", zarr_format=3)
+            self.attributes: dict[str, Any] = dict(self._root.attrs)
         except (FileNotFoundError, zarr.errors.GroupNotFoundError, zarr.errors.NodeTypeValidationError) as error:
             raise DatasetError(f"{location} is not a graph store; run `graphprep fetch` or `import`") from error
-        except ValueError as error:
-            raise DatasetError(
-                f"{location} is damaged: its zarr.json cannot be read ({error}); fetch it again"
-            ) from error
+        except ImportError as error:
+            raise DatasetError(f"{location} cannot be opened: {error}; install the package that it names") from error
+        except OSError as error:
+            raise DatasetError(f"{location} cannot be opened ({error}); check the place and the network") from error
+        except (ValueError, TypeError, KeyError) as error:
+            unknown = "protocol" in str(error).lower()
+            reason = f"cannot be opened ({error})" if unknown else f"is damaged: its zarr.json cannot be read ({error})"
+            raise DatasetError(f"{location} {reason}; {AGAIN}") from error
         self._arrays: dict[str, zarr.Array[Any]] = {}
-        self.attributes: dict[str, Any] = dict(self._root.attrs)
         kind, version = self.attributes.get("graphprep_kind"), self.attributes.get("graphprep_format")
         if kind != STORE_KIND:
             found = "a partition cache" if kind == "cache" else "not a finished graph store"
@@ -70,6 +89,9 @@ class GraphStore:
                 f"{location} has store format {version}, this release reads format {STORE_FORMAT}; "
                 "make it again with this release, or install the one that wrote it"
             )
+        absent = [name for name in ATTRIBUTES if name not in self.attributes]
+        if absent:
+            raise DatasetError(f"{location} is damaged: its zarr.json has no {absent[0]}; {AGAIN}")
 
     @property
     def name(self) -> str:
@@ -98,7 +120,7 @@ class GraphStore:
 
     def node_arrays(self, node_type: str) -> tuple[str, ...]:
         """The names of the arrays that nodes of this type have."""
-        return tuple(sorted(name for name, _ in self._group(f"nodes/{node_type}").arrays()))
+        return self._names(f"nodes/{node_type}/")
 
     def node_array(self, node_type: str, name: str) -> zarr.Array[Any] | None:
         """One array of a node type, lazily: slice it by row range. None if the type has no such array."""
@@ -110,12 +132,12 @@ class GraphStore:
 
     def edge_arrays(self, edge_type: EdgeType) -> tuple[str, ...]:
         """The names of the arrays that edges of this type have beside the CSR's own."""
-        names = {name for name, _ in self._group(f"edges/{edge_type.key}").arrays()}
-        return tuple(sorted(names - {"indptr", "indices", "data"}))
+        names = self._names(f"edges/{edge_type.key}/")
+        return tuple(name for name in names if name not in ("indptr", "indices", "data"))
 
     def original_words(self, node_type: str) -> list[str] | None:
         """The ids that the nodes of a type had in the source, where those were words; all in memory."""
-        if not isinstance(self._root.get(f"words/{node_type}"), zarr.Group):
+        if not self._names(f"words/{node_type}/"):
             return None
         offsets = self._read(f"words/{node_type}/offsets").tolist()
         text = self._read(f"words/{node_type}/bytes").tobytes()
@@ -145,7 +167,7 @@ class GraphStore:
 
     def is_weighted(self, edge_type: EdgeType) -> bool:
         """Whether the edges of this type have weights other than 1."""
-        return bool(self._group(f"edges/{edge_type.key}").attrs["weighted"])
+        return f"edges/{edge_type.key}/data" in self.attributes["arrays"]
 
     def rows(self, node_type: str, name: str, rows_at_a_time: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """A node array as (first row, rows) pieces, in order."""
@@ -153,51 +175,63 @@ class GraphStore:
             yield start, self._read(f"nodes/{node_type}/{name}", slice(start, start + rows_at_a_time))
 
     def check(self) -> None:
-        """Read everything: checksums of all chunks, shapes, and the validity of every CSR.
+        """Read everything: checksums of all arrays, and the validity of every CSR.
 
         Raises:
             DatasetError: the first thing that is wrong.
         """
+        total = sum(self._array(path).nbytes for path in self.attributes["arrays"])
+        with progress.task("checking arrays", total=total, unit="B") as task:
+            for path, written in self.attributes["arrays"].items():
+                array = self._array(path)
+                digest = hashlib.sha256()
+                rows = max(1, BYTES_AT_A_TIME // _row_bytes(array))
+                for start in range(0, array.shape[0], rows):
+                    piece = self._read(path, slice(start, start + rows))
+                    digest.update(piece.tobytes())
+                    task.advance(piece.nbytes)
+                if digest.hexdigest() != written["sha256"]:
+                    raise DatasetError(f"{self.location}: {path} has changed since it was written; {AGAIN}")
         for node_type, count in self.num_nodes.items():
             for name in self.node_arrays(node_type):
-                found = len(self._read(f"nodes/{node_type}/{name}"))
+                found = self._array(f"nodes/{node_type}/{name}").shape[0]
                 if found != count:
-                    raise DatasetError(
-                        f"{self.location}: nodes/{node_type}/{name} has {found} rows for {count} nodes; fetch it again"
-                    )
+                    raise DatasetError(f"{self.location}: {name} has {found} rows for {count} {node_type}s; {AGAIN}")
         for edge_type, count in self.num_edges.items():
             matrix = self.csr(edge_type)
             for name in self.edge_arrays(edge_type):
-                if len(self._read(f"edges/{edge_type.key}/{name}")) != count:
-                    raise DatasetError(
-                        f"{self.location}: edges/{edge_type.key}/{name} has not {count} rows; fetch it again"
-                    )
+                if self.edge_array(edge_type, name).shape[0] != count:
+                    raise DatasetError(f"{self.location}: edges/{edge_type.key}/{name} has not {count} rows; {AGAIN}")
             problem = csr.fault(matrix)
             if problem is None and matrix.num_edges != count:
                 problem = f"it holds {matrix.num_edges} edges, its attributes say {count}"
             if problem:
-                raise DatasetError(f"{self.location}: edges/{edge_type.key} is damaged: {problem}; fetch it again")
+                raise DatasetError(f"{self.location}: edges/{edge_type.key} is damaged: {problem}; {AGAIN}")
 
-    def _group(self, path: str) -> zarr.Group:
-        found = self._root.get(path)
-        if not isinstance(found, zarr.Group):
-            raise DatasetError(f"{self.location}: {path} is missing; fetch or import it again")
-        return found
+    def _names(self, prefix: str) -> tuple[str, ...]:
+        """The arrays that were written below a path, in name order."""
+        return tuple(sorted(path.removeprefix(prefix) for path in self.attributes["arrays"] if path.startswith(prefix)))
 
     def _array(self, path: str) -> zarr.Array[Any]:
-        """The array at `path`, with all its chunks there: to Zarr an absent chunk is no error but zeros."""
+        """The array at `path`, as it was written and with all its chunks, which Zarr would take for zeros if absent."""
         if path not in self._arrays:
-            found = self._root.get(path)
-            if not isinstance(found, zarr.Array):
-                raise DatasetError(f"{self.location}: {path} is missing; fetch or import it again")
-            if not path.endswith("/data") or self._root[path.removesuffix("/data")].attrs["weighted"]:
-                files = -(-found.shape[0] // (found.shards or found.chunks)[0])
-                chunks_a_file = found.shards[0] // found.chunks[0] if found.shards else 1
-                absent = files - found.nchunks_initialized // chunks_a_file
-                if absent:
-                    raise DatasetError(
-                        f"{self.location}: {path} lacks {absent} of its {files} chunk files; fetch or import it again"
-                    )
+            try:
+                found = self._root.get(path)
+            except (ValueError, TypeError, KeyError, OSError, ImportError) as error:
+                raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
+            written = self.attributes["arrays"].get(path)
+            if not isinstance(found, zarr.Array) or written is None:
+                raise DatasetError(f"{self.location}: {path} is missing; {AGAIN}")
+            if [list(found.shape), str(found.dtype)] != [written["shape"], written["dtype"]]:
+                raise DatasetError(
+                    f"{self.location}: {path} is {found.dtype} {list(found.shape)}, but {written['dtype']} "
+                    f"{written['shape']} was written; {AGAIN}"
+                )
+            files = -(-found.shape[0] // (found.shards or found.chunks)[0])
+            chunks_a_file = found.shards[0] // found.chunks[0] if found.shards else 1
+            absent = files - found.nchunks_initialized // chunks_a_file
+            if absent:
+                raise DatasetError(f"{self.location}: {path} lacks {absent} of its {files} chunk files; {AGAIN}")
             self._arrays[path] = found
         return self._arrays[path]
 
@@ -206,7 +240,11 @@ class GraphStore:
         try:
             return np.asarray(found[rows])
         except (ValueError, RuntimeError, OSError, KeyError) as error:
-            raise DatasetError(f"{self.location}: {path} is damaged ({error}); fetch or import it again") from error
+            raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
+
+
+Written = dict[str, dict[str, Any]]
+"""shape, dtype and SHA-256 of each array, by path"""
 
 
 def write_store(
@@ -240,13 +278,14 @@ def write_store(
             shutil.rmtree(partial)
     root = zarr.open_group(str(partial), mode="w", zarr_format=3)
     edges = sorted(edges, key=lambda table: table.type)
+    written: Written = {}
     with progress.task(f"writing store {name}", total=_num_bytes(nodes, edges), unit="B") as task:
         root.create_group("nodes")
         root.create_group("edges")
         for node_type, node_table in sorted(nodes.items()):
-            _write_nodes(root, node_type, node_table, task)
+            _write_nodes(root, node_type, node_table, task, written)
         for table in edges:
-            _write_edges(root.create_group(f"edges/{table.type.key}"), table, task)
+            _write_edges(root.create_group(f"edges/{table.type.key}"), table, task, written)
     root.attrs.update(
         {
             "graphprep_format": STORE_FORMAT,
@@ -260,6 +299,7 @@ def write_store(
             "node_types": {node_type: node_table.num_nodes for node_type, node_table in sorted(nodes.items())},
             "edge_types": {table.type.key: table.counts.edges for table in edges},
             "edge_counts": {table.type.key: asdict(table.counts) for table in edges},
+            "arrays": dict(sorted(written.items())),
             "notes": dict(notes),
         }
     )
@@ -277,14 +317,14 @@ def _num_bytes(nodes: Mapping[str, NodeTable], edges: Sequence[SortedEdges]) -> 
     return total
 
 
-def _row_bytes(array: NDArray[Any]) -> int:
-    return int(array.dtype.itemsize * math.prod(array.shape[1:]))
+def _row_bytes(array: NDArray[Any] | zarr.Array[Any]) -> int:
+    return max(1, int(array.dtype.itemsize * math.prod(array.shape[1:])))
 
 
-def _write_nodes(root: zarr.Group, node_type: str, table: NodeTable, task: progress.Task) -> None:
+def _write_nodes(root: zarr.Group, node_type: str, table: NodeTable, task: progress.Task, written: Written) -> None:
     group = root.create_group(f"nodes/{node_type}")
     for name, array in table.arrays().items():
-        with _Appender(_create(group, name, array.shape, array.dtype), task) as appender:
+        with _Appender(_create(group, name, array.shape, array.dtype), task, written) as appender:
             for start in range(0, len(array), appender.rows_at_a_time):
                 appender.add(array[start : start + appender.rows_at_a_time])
     if table.original_id is not None and table.original_id.dtype.kind == "U":
@@ -292,17 +332,17 @@ def _write_nodes(root: zarr.Group, node_type: str, table: NodeTable, task: progr
         group = root.create_group(f"words/{node_type}")
         offsets = np.concatenate([[0], np.cumsum([len(word) for word in words], dtype=np.int64)])
         for name, array in (("offsets", offsets), ("bytes", np.frombuffer(b"".join(words), np.uint8))):
-            with _Appender(_create(group, name, array.shape, array.dtype), task) as appender:
+            with _Appender(_create(group, name, array.shape, array.dtype), task, written) as appender:
                 appender.add(array)
 
 
-def _write_edges(group: zarr.Group, table: SortedEdges, task: progress.Task) -> None:
+def _write_edges(group: zarr.Group, table: SortedEdges, task: progress.Task, written: Written) -> None:
     count = table.counts.edges
     group.attrs.update({**ANNDATA_CSR, "shape": [table.num_rows, table.num_sources], "weighted": table.weighted})
     with ExitStack() as stack:
 
         def append_to(name: str, shape: tuple[int, ...], dtype: Any) -> _Appender:
-            return stack.enter_context(_Appender(_create(group, name, shape, np.dtype(dtype)), task))
+            return stack.enter_context(_Appender(_create(group, name, shape, np.dtype(dtype)), task, written))
 
         indptr = append_to("indptr", (table.num_rows + 1,), np.int64)
         indices = append_to("indices", (count,), csr.index_dtype(table.num_sources))
@@ -334,10 +374,14 @@ def _of_edges(rows: NDArray[Any], edge_number: NDArray[np.int64]) -> NDArray[Any
 
 
 class _Appender:
-    """Fills an array from front to back, one whole shard at a time, whatever the length of the pieces it is given."""
+    """Fills an array from front to back, one whole shard at a time, whatever the length of the pieces it is given.
 
-    def __init__(self, array: zarr.Array[Any], task: progress.Task) -> None:
-        self._array, self._task = array, task
+    When it is done, the array's shape, dtype and the SHA-256 of its content (little-endian, C order) are in `written`.
+    """
+
+    def __init__(self, array: zarr.Array[Any], task: progress.Task, written: Written) -> None:
+        self._array, self._task, self._written = array, task, written
+        self._digest = hashlib.sha256()
         self.rows_at_a_time = int((array.shards or array.chunks)[0])
         self._waiting: list[NDArray[Any]] = []
         self._num_waiting = self._done = 0
@@ -346,8 +390,14 @@ class _Appender:
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
-        if failed is None and self._num_waiting:
-            self._flush()
+        if failed is None:
+            if self._num_waiting:
+                self._flush()
+            self._written[self._array.path] = {
+                "shape": list(self._array.shape),
+                "dtype": str(self._array.dtype),
+                "sha256": self._digest.hexdigest(),
+            }
 
     def add(self, piece: NDArray[Any]) -> None:
         """Append rows."""
@@ -362,6 +412,7 @@ class _Appender:
     def _flush(self) -> None:
         rows = self._waiting[0] if len(self._waiting) == 1 else np.concatenate(self._waiting)
         self._array[self._done : self._done + len(rows)] = rows
+        self._digest.update(np.ascontiguousarray(rows).tobytes())
         self._task.advance(rows.nbytes)
         self._done += len(rows)
         self._waiting, self._num_waiting = [], 0

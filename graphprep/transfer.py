@@ -208,13 +208,13 @@ class Transfer:
     def _checked_range(self, response: httpx.Response, offset: int) -> int | None:
         """The whole file's size, after making sure that this answer continues what we have."""
         note = _Note.load(self.note_path)
-        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("content-range", "").strip())
+        found = re.fullmatch(r"bytes (\d{1,18})-\d+/(\d{1,18}|\*)", response.headers.get("content-range", "").strip())
         total = None if found is None or found[2] == "*" else int(found[2])
         continues = found is not None and int(found[1]) == offset
         if not continues or note is None or note.contradicted_by(response.headers, total):
             self.discard()
             raise TryAgain("the file changed on the server", delay=0)
-        return total
+        return note.total if total is None else total
 
     def _check_offer(self, response: httpx.Response, offset: int, total: int | None) -> None:
         encoding = response.headers.get("content-encoding", "identity").lower()

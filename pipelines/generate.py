@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from graphprep import home
-from graphprep.publish import locked
+from graphprep import home, progress
+from graphprep.errors import UsageError
+from graphprep.publish import PARTIAL_PREFIX, locked
+from graphprep.target import checked_target
 from pipelines.ingest import StoreOutcome, graph_to_store, store_key, up_to_date
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from graphprep.generators.sbm import SbmRequest
 
     Request = SbmRequest | RmatRequest | GridRequest
+
+
+BYTES_SPILLED, BYTES_STORED = 16, 4
+"""Of an edge, in each direction."""
 
 
 def generate_graph(
@@ -39,17 +44,42 @@ def generate_graph(
 
     kind = type(request).__name__.removesuffix("Request").lower()
     generator = importlib.import_module(f"graphprep.generators.{kind}")
-    target = (out or home.store_path(home.checked_name(name, "--name"))).absolute()
+    home.checked_name(name, "--name")
+    target = checked_target(out or home.store_path(name))
     key = store_key({"name": name, "generator": kind, **asdict(request)})
     with locked(target, f"the dataset {name}"):
         found = up_to_date(target, key, replace=replace)
         if found is not None:
             return StoreOutcome(store=found, reused=True)
-        raw = generator.generate(request, folder=home.raw_folder(name))
+        announce(request, target)
+        scratch = target.with_name(f"{PARTIAL_PREFIX}{target.name}-features")
+        raw = generator.generate(request, folder=scratch)
         source = {"reader": f"generator {kind}", "options": asdict(request), "files": []}
         store = graph_to_store(raw, target, name=name, key=key, source=source, expected=None, memory_limit=memory_limit)
-        for table in raw.nodes.values():
-            # The features have been copied into the store; their file is scratch.
-            if isinstance(table.x, np.memmap):
-                Path(str(table.x.filename)).unlink()
+        if scratch.exists():
+            shutil.rmtree(scratch)
     return StoreOutcome(store=store, reused=False)
+
+
+def announce(request: Request, target: Path) -> None:
+    """Say what the run will need before it starts.
+
+    Raises:
+        UsageError: the disk has not that much room.
+    """
+    nodes, edges = request.size
+    itemsize = 2 if request.dtype == "float16" else 4
+    features = nodes * request.features * itemsize
+    # Features pass through a file of their own, and edges through ranges on disk where memory is short.
+    disk = 2 * features + nodes * 20 + edges * 2 * (BYTES_SPILLED + BYTES_STORED)
+    progress.say(
+        f"generating {nodes:,} nodes and {edges:,} edges: expect up to {progress.format_bytes(disk)} of disk, "
+        f"{progress.format_bytes(nodes * 40)} of memory beside the edges that fit, and {2 + edges / 2e6:.0f} s"
+    )
+    folder = next(parent for parent in target.parents if parent.exists())
+    free = shutil.disk_usage(folder).free
+    if disk > free:
+        raise UsageError(
+            f"a graph of this size may take {progress.format_bytes(disk)} of disk and {folder} has "
+            f"{progress.format_bytes(free)} free; ask for a smaller one or set GRAPHPREP_HOME to a larger disk"
+        )

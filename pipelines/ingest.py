@@ -21,7 +21,8 @@ from graphprep.graph import RawGraph
 from graphprep.graph_check import check_nodes
 from graphprep.publish import PARTIAL_PREFIX, locked
 from graphprep.sorted_edges import BYTES_PER_EDGE, SortedEdges, sort_table
-from graphprep.store import STORE_FORMAT, GraphStore, write_store
+from graphprep.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
+from graphprep.target import checked_target, kind_of, may_replace
 
 if TYPE_CHECKING:
     from graphprep.registry import DatasetEntry, Expected
@@ -54,20 +55,21 @@ def known_datasets() -> list[dict[str, Any]]:
             "classes": entry.expected.total("classes"),
             "licence": entry.licence,
             "download_bytes": entry.num_bytes,
-            "fetched": home.store_path(name).is_dir(),
+            "fetched": kind_of(home.store_path(name)) == STORE_KIND,
         }
         for name, entry in load_registry().items()
     ]
 
 
 def fetch_dataset(
-    name: str, *, mirror: str | None, memory_limit: int | None = None, anyway: bool = False
+    name: str, *, mirror: str | None, replace: bool = False, memory_limit: int | None = None, anyway: bool = False
 ) -> StoreOutcome:
     """Download, verify and convert a dataset of the registry.
 
     Args:
         name: of the dataset.
         mirror: a URL or folder that holds https://HOST/PATH as MIRROR/HOST/PATH.
+        replace: convert again even if the store is there, also where it was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
         anyway: only warn about counts and values that are not what they should be.
 
@@ -84,9 +86,9 @@ def fetch_dataset(
     definition = entry.model_dump(mode="json", exclude={"title", "licence", "citation", "homepage", "aliases"})
     key = store_key(definition)
     with locked(target, f"the dataset {entry.name}"):
-        if target.exists() and GraphStore(target).key == key:
-            progress.say(f"{target} is up to date")
-            return StoreOutcome(store=GraphStore(target), reused=True)
+        found = None if replace else _fetched(target, entry, key)
+        if found is not None:
+            return StoreOutcome(store=found, reused=True)
         _announce_download(entry)
         folder = home.raw_folder(entry.name)
         files = download(sources.remote_files(entry), folder, mirror=mirror, title=entry.name) if entry.files else ()
@@ -115,6 +117,28 @@ def fetch_dataset(
     return StoreOutcome(store=store, reused=False)
 
 
+def _fetched(target: Path, entry: DatasetEntry, key: str) -> GraphStore | None:
+    """The store at `target` if it is this dataset's; None if it is absent, damaged, or of an older entry.
+
+    Raises:
+        DatasetError: it was made from the user's own files or by a generator.
+    """
+    if not target.exists():
+        return None
+    try:
+        found = GraphStore(target)
+    except DatasetError as error:
+        progress.warn(f"{error}; it is made again")
+        return None
+    if found.key == key:
+        progress.say(f"{target} is up to date")
+        return found
+    if found.attributes["source"].get("reader") == entry.source:
+        progress.say(f"{target} was made from an older description of {entry.name}; it is made again")
+        return None
+    raise DatasetError(f"{target} was not fetched but imported or generated; give --replace to fetch over it")
+
+
 def import_files(
     request: ImportRequest,
     *,
@@ -140,7 +164,7 @@ def import_files(
     from graphprep.sources.user_files import read_files
 
     home.checked_name(name, "--name")
-    target = (out or home.store_path(name)).absolute()
+    target = checked_target(out or home.store_path(name))
     with locked(target, f"the dataset {name}"):
         with progress.task("checking input files"):
             inputs = request.inputs()
@@ -187,7 +211,8 @@ def graph_to_store(
     Raises:
         DatasetError: ids out of range; values or counts that are wrong, unless `anyway`.
     """
-    scratch = (Path(target).parent if not home.is_url(str(target)) else home.home()) / f"{PARTIAL_PREFIX}edges-{name}"
+    near = home.home() / name if home.is_url(str(target)) else Path(target)
+    scratch = near.with_name(f"{PARTIAL_PREFIX}{near.name}-edges")
     for other in scratch.glob("*"):
         if other.name != key:
             shutil.rmtree(other)
@@ -260,17 +285,14 @@ def up_to_date(target: Path, key: str, *, replace: bool) -> GraphStore | None:
     """
     if not target.exists():
         return None
-    try:
-        found = GraphStore(target)
-    except DatasetError:
-        if replace:
-            return None
-        raise
+    if not may_replace(target, STORE_KIND):
+        raise DatasetError(f"{target} is no graph store; it is left as it is: remove it, or give another --out")
+    if replace or not any(target.iterdir()):
+        return None
+    found = GraphStore(target)
     if found.key == key:
         progress.say(f"{target} is up to date")
         return found
-    if replace:
-        return None
     raise DatasetError(f"{target} was made from other files or options; give --replace to replace it or another --name")
 
 

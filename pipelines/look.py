@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from graphprep import home
 from graphprep.cache.format import CACHE_KIND, MANIFEST, ZARR_JSON
-from graphprep.errors import DatasetError, UsageError
+from graphprep.errors import CacheError, UsageError
 
 Kind = Literal["store", "cache"]
 
@@ -30,19 +30,27 @@ def summarise(store_or_cache: str) -> tuple[Kind, dict[str, Any]]:
     return kind, store_summary(GraphStore(location))
 
 
-def write_report(kind: Kind, summary: dict[str, Any], target: Path) -> None:
-    """Write the HTML page of a cache.
+def report_target(store_or_cache: str, target: Path) -> Path:
+    """Where the HTML page goes, asked before any work.
 
     Raises:
-        UsageError: it is a store.
+        UsageError: it is about a store, or the place cannot be written to.
     """
+    kind, _ = _find(store_or_cache)
     if kind != "cache":
         raise UsageError("--html shows a partition cache; give NAME/LABEL or the cache's folder")
+    if not target.name or target.is_dir() or not target.absolute().parent.is_dir():
+        raise UsageError(f"--html {str(target)!r} is no file in a folder that exists; give another path")
+    return target.absolute()
+
+
+def write_report(summary: dict[str, Any], target: Path) -> None:
+    """Write the HTML page of a cache."""
     from graphprep.inspect.page import cache_page
     from graphprep.publish import published_file
 
     page = cache_page(summary)
-    with published_file(target.absolute()) as file:
+    with published_file(target) as file:
         file.write(page.encode())
 
 
@@ -71,9 +79,9 @@ def _find(text: str) -> tuple[Kind, Path | str]:
     if home.is_url(text):
         return "store", text
     found = home.find_cache(text)
-    if found is None and "/" in text:
-        name, _, label = text.partition("/")
-        raise DatasetError(
+    name, _, label = text.partition("/")
+    if found is None and home.NAME_PATTERN.fullmatch(name) and home.NAME_PATTERN.fullmatch(label):
+        raise CacheError(
             f"{text} is neither a folder nor a cache; run `graphprep partition {name} --topology {label}` first"
         )
     if found is not None and _is_cache(found):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import zipfile
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,23 +21,27 @@ from numpy.typing import NDArray
 
 from graphprep import __version__, csr, home, progress
 from graphprep.cache.blocks import Layout
-from graphprep.cache.format import CACHE_FORMAT, MANIFEST
+from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.write import CacheContent, write_cache
 from graphprep.errors import CacheError, PartitionError, UsageError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
-from graphprep.partition.choose import judge, partition
+from graphprep.partition.choose import judge, partition, require_enough_nodes
 from graphprep.partition.metis import expected_bytes
 from graphprep.partition.order import locality_order
 from graphprep.partition.request import PartitionRequest, PartitionResult
 from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_file
 from graphprep.store import GraphStore
+from graphprep.target import checked_target, may_replace
 from graphprep.topology import Topology, resolve
 
 ASSIGNMENT_FILE = "assignment.npz"
 LIBRARIES = ("pymetis", "scipy")
 """Their versions may change an assignment or the order inside parts."""
+BLOCK_BYTES = 4096
+SECONDS_PER_FILE = 1e-3
+"""Of making, checking in and flushing one file."""
 METIS_EDGES_PER_SECOND = 1.0e6
 """Directed edges that one METIS run gets through on one core; for the time that is announced, nothing else."""
 
@@ -75,14 +81,20 @@ class PartitionPlan:
         graph_bytes = edges * 8 + both_ways * 16 + nodes * 64
         table = [self.store.node_array(HOMOGENEOUS_NODE, name) for name in self.store.node_arrays(HOMOGENEOUS_NODE)]
         runs = 2 if self.request.method == "auto" else int(metis_bytes > 0)
+        parts = self.topology.num_ranks
+        files = 20 + parts * (40 + 18 * (parts - 1))
         return {
             "nodes": nodes,
             "edges": edges,
             "parts": self.topology.num_ranks,
             "method": self.request.method,
             "memory_bytes": graph_bytes + metis_bytes,
-            "disk_bytes": edges * 8 + nodes * 40 + sum(array.nbytes for array in table if array is not None),
-            "seconds": round(2 + both_ways * (runs / METIS_EDGES_PER_SECOND + 2e-7), 1),
+            "disk_bytes": edges * 8
+            + nodes * 40
+            + files * BLOCK_BYTES
+            + sum(array.nbytes for array in table if array is not None),
+            "files": files,
+            "seconds": round(2 + both_ways * (runs / METIS_EDGES_PER_SECOND + 2e-7) + files * SECONDS_PER_FILE, 1),
         }
 
 
@@ -121,15 +133,21 @@ def plan_partition(
         raise UsageError("give either --parts K or --topology FILE_OR_PRESET")
     if parts is not None and parts < 1:
         raise UsageError(f"--parts {parts} must be at least 1")
+    if out is not None and home.is_url(str(out).replace(":/", "://", 1)):
+        raise UsageError(f"--out {out} is a URL; a cache is mapped into memory and has to lie on a local disk")
+    target = None if out is None else checked_target(out)
     store = GraphStore(home.find_store(name_or_store))
     if list(store.num_nodes) != [HOMOGENEOUS_NODE] or list(store.num_edges) != [HOMOGENEOUS_EDGE]:
         raise PartitionError(
             f"{store.location} has node types {', '.join(store.num_nodes)}; "
             "this release partitions graphs of one node type and one edge type"
         )
+    if parts is not None:
+        require_enough_nodes(parts, store.num_nodes[HOMOGENEOUS_NODE])
     chosen = Topology.flat(parts) if parts is not None else resolve(topology or "")
-    target = out or home.cache_path(store.name, chosen.name)
-    return PartitionPlan(store=store, topology=chosen, request=request, target=target.absolute())
+    if target is None:
+        target = home.cache_path(store.name, chosen.name).absolute()
+    return PartitionPlan(store=store, topology=chosen, request=request, target=target)
 
 
 def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> PartitionOutcome:
@@ -142,12 +160,14 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
         CacheError: another cache, or something that is no cache, lies at the target.
         PartitionError: there are more parts than nodes.
     """
-    with locked(plan.target, f"the cache {plan.target}"):
+    with ExitStack() as stack:
+        stack.enter_context(locked(plan.target, f"the cache {plan.target}"))
         if plan.target.exists() and not _must_replace(plan, replace_other):
             progress.say(f"{plan.target} is up to date")
             return PartitionOutcome(cache=PartitionCache(plan.target), reused=True)
         announce(plan)
         work = plan.target.with_name(PARTIAL_PREFIX + plan.key)
+        stack.enter_context(locked(work, f"a cache of the same key as {plan.target}"))
         work.mkdir(parents=True, exist_ok=True)
         matrix = plan.store.csr(HOMOGENEOUS_EDGE)
         result, clean = _assignment(plan, matrix, work)
@@ -190,7 +210,7 @@ def announce(plan: PartitionPlan) -> None:
         f"partitioning {plan.store.name} ({expected['nodes']:,} nodes, {expected['edges']:,} directed edges) into "
         f"{expected['parts']} parts for {plan.topology.name} by {expected['method']}: expect about "
         f"{progress.format_bytes(expected['memory_bytes'])} of memory, {progress.format_bytes(expected['disk_bytes'])} "
-        f"of disk and {expected['seconds']:.0f} s"
+        f"of disk in {expected['files']:,} files, and {expected['seconds']:.0f} s"
     )
 
 
@@ -201,15 +221,13 @@ def _must_replace(plan: PartitionPlan, replace_other: bool) -> bool:
         manifest = Manifest.read(plan.target)
         manifest.check_sizes(plan.target)
     except CacheError as error:
-        if not replace_other:
+        if not may_replace(plan.target, CACHE_KIND):
+            raise CacheError(f"{error}; it is left as it is: remove it, or give another --out") from error
+        if not replace_other and any(plan.target.iterdir()):
             raise
-        if any(plan.target.iterdir()) and not (plan.target / MANIFEST).exists():
-            raise CacheError(
-                f"{plan.target} is no partition cache and not empty; remove it or give another --out"
-            ) from error
         return True
     if found.key == plan.key:
-        return False
+        return replace_other and not _is_intact(manifest, plan.target)
     if replace_other:
         return True
     before = found.attributes["options"].get("determinants", {})
@@ -219,6 +237,17 @@ def _must_replace(plan: PartitionPlan, replace_other: bool) -> bool:
         f"{plan.target} was made with other options ({differences or 'unknown ones'}); "
         "give --replace to replace it or --out for another folder"
     )
+
+
+def _is_intact(manifest: Manifest, folder: Path) -> bool:
+    """Whether every file still has its checksum; --replace promises a whole cache, so all are read."""
+    try:
+        for path in manifest.files:
+            manifest.check_file(folder, path)
+    except CacheError as error:
+        progress.warn(str(error))
+        return False
+    return True
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
@@ -232,17 +261,32 @@ def _assignment(plan: PartitionPlan, matrix: Csr, work: Path) -> tuple[Partition
     train_mask = _train_mask(plan.store)
     saved = work / ASSIGNMENT_FILE
     if saved.exists():
-        progress.say("going on with the assignment that an earlier run had finished")
-        with np.load(saved, allow_pickle=False) as arrays:
-            facts = json.loads(str(arrays["facts"]))
-            result = judge(arrays["assignment"], matrix, plan.topology, plan.request, train_mask)
-        clean = csr.undirected_simple(matrix)
-        return replace(result, method=facts["method"], tried=tuple(facts["tried"])), clean
+        kept = _kept_assignment(saved, matrix.num_rows, plan.topology.num_ranks)
+        if kept is not None:
+            progress.say("going on with the assignment that an earlier run had finished")
+            assignment, told = kept
+            result = judge(assignment, matrix, plan.topology, plan.request, train_mask)
+            clean = csr.undirected_simple(matrix)
+            return replace(result, method=told["method"], tried=tuple(told["tried"])), clean
     result, clean = partition(matrix, plan.topology, plan.request, train_mask=train_mask, scratch=work)
     facts = json.dumps({"method": result.method, "tried": result.tried})
     with published_file(saved) as file:
         np.savez(file, assignment=result.assignment, facts=np.array(facts))
     return result, clean
+
+
+def _kept_assignment(saved: Path, num_nodes: int, num_parts: int) -> tuple[NDArray[np.int32], dict[str, Any]] | None:
+    """What an earlier run kept, None if it is damaged."""
+    try:
+        with np.load(saved, allow_pickle=False) as arrays:
+            assignment, facts = arrays["assignment"], json.loads(str(arrays["facts"]))
+        right = assignment.shape == (num_nodes,) and assignment.dtype == np.int32 and {"method", "tried"} <= set(facts)
+        if right and assignment.min(initial=0) >= 0 and assignment.max(initial=0) < num_parts:
+            return assignment, facts
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        pass
+    progress.warn(f"{saved} is damaged; the graph is partitioned again")
+    return None
 
 
 def _train_mask(store: GraphStore) -> NDArray[np.bool_] | None:

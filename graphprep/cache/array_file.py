@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from graphprep.cache.format import ZARR_JSON, data_type, payload_path
 from graphprep.cache.manifest import FileEntry, file_sha256
+from graphprep.publish import reserve
 
 
 class FolderWriter:
@@ -44,7 +45,9 @@ class FolderWriter:
             return np.empty(shape, dtype)
         target = self.folder / payload_path(path, len(shape))
         target.parent.mkdir(parents=True, exist_ok=True)
-        return np.memmap(target, dtype=dtype.newbyteorder("<"), mode="w+", shape=shape)
+        array = np.memmap(target, dtype=dtype.newbyteorder("<"), mode="w+", shape=shape)
+        reserve(target)
+        return array
 
     def seal(self, path: str, array: NDArray[Any]) -> None:
         """Flush an array that `open_array` gave and enter it into the manifest."""

@@ -10,7 +10,6 @@ MANIFEST = "manifest.json"
 MANIFEST_SUM = "manifest.sha256"
 ZARR_JSON = "zarr.json"
 DATA_TYPES = ("bool", "uint8", "int32", "int64", "float16", "float32", "float64")
-FOLDER_MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def payload_path(array_path: str, num_dimensions: int) -> str:

@@ -135,7 +135,7 @@ def _metadata(folder: Path, path: str) -> dict[str, Any]:
     file = folder / path / ZARR_JSON
     try:
         document = json.loads(file.read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except OSError as error:
         if not path:
             raise CacheError(f"{folder} is not a partition cache: {ZARR_JSON} is missing") from error
         raise CacheError(f"{file} is missing; partition again with --replace") from error

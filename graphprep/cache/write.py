@@ -54,10 +54,11 @@ def write_cache(folder: Path, store: GraphStore, content: CacheContent) -> None:
     writer = FolderWriter(folder)
     num_parts = content.topology.num_ranks
     halos = _halos(content, num_parts)
+    degrees = {node_type: _degree(content, node_type) for node_type in content.layouts}
     with progress.task("writing parts", total=num_parts, unit="parts") as task:
         writer.group("parts")
         for part in range(num_parts):
-            _write_part(writer, content, halos, part)
+            _write_part(writer, content, halos, degrees, part)
             task.advance()
     _write_node_arrays(writer, store, content, num_parts)
     _write_root(writer, store, content, num_parts)
@@ -84,7 +85,9 @@ def _halos(content: CacheContent, num_parts: int) -> Halos:
     return halos
 
 
-def _write_part(writer: FolderWriter, content: CacheContent, halos: Halos, part: int) -> None:
+def _write_part(
+    writer: FolderWriter, content: CacheContent, halos: Halos, degrees: Mapping[str, NDArray[np.float32]], part: int
+) -> None:
     num_parts = content.topology.num_ranks
     root = part_path(part)
     blocks = {
@@ -105,7 +108,7 @@ def _write_part(writer: FolderWriter, content: CacheContent, halos: Halos, part:
     for node_type, layout in content.layouts.items():
         folder = f"{root}/nodes/{node_type}"
         writer.group(folder)
-        degree_N = _degree(content, node_type)
+        degree_N = degrees[node_type]
         writer.array(f"{folder}/global_ids", layout.nodes_P[part])
         writer.array(f"{folder}/degree", degree_N[layout.nodes_P[part]])
         for peer in range(num_parts):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from graphprep import progress
 from graphprep.graph import NodeTable
+from graphprep.publish import reserve
 from graphprep.split import seeded_split
 
 EDGES_AT_A_TIME = 1 << 20
@@ -46,6 +47,7 @@ def labelled_nodes(
         centres = np.random.default_rng([seed, 1]).standard_normal((int(y.max(initial=0)) + 1, num_features))
         centres *= signal / np.linalg.norm(centres, axis=1, keepdims=True)
         x = np.lib.format.open_memmap(file, mode="w+", dtype=dtype, shape=(len(y), num_features))
+        reserve(file)
         with progress.task("drawing features", total=len(y), unit="rows") as task:
             for start in range(0, len(y), ROWS_AT_A_TIME):
                 labels = y[start : start + ROWS_AT_A_TIME]

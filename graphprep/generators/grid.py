@@ -16,6 +16,8 @@ from graphprep.errors import UsageError
 from graphprep.generators import EDGES_AT_A_TIME, labelled_nodes
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, RawGraph, Treatment
 
+MOST_NODES = 2**40
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRequest:
@@ -31,17 +33,25 @@ class GridRequest:
     seed: int = 0
     """of the features"""
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Nodes and undirected edges."""
+        return math.prod(self.sides), sum(math.prod(self.sides) // side * (side - 1) for side in self.sides)
+
     def __post_init__(self) -> None:
+        if self.sides and math.prod(self.sides) > MOST_NODES:
+            raise UsageError(f"--sides {'x'.join(map(str, self.sides))} are more than {MOST_NODES:,} nodes")
         if not self.sides or min(self.sides) < 1:
             raise UsageError(f"--sides {'x'.join(map(str, self.sides))} must be positive, e.g. 80x80x80")
+        if not math.isfinite(self.signal):
+            raise UsageError(f"--signal {self.signal} must be a finite number")
         if not 1 <= self.classes <= self.sides[0]:
             raise UsageError(f"--classes {self.classes} must be from 1 to the first side, {self.sides[0]}")
 
 
 def generate(request: GridRequest, *, folder: Path) -> RawGraph:
     """The graph, its nodes numbered with the last axis fastest; features go to a file in `folder`."""
-    num_nodes = math.prod(request.sides)
-    num_edges = sum(num_nodes // side * (side - 1) for side in request.sides)
+    num_nodes, num_edges = request.size
     y = np.arange(num_nodes) // (num_nodes // request.sides[0]) * request.classes // request.sides[0]
 
     def chunks() -> Iterator[EdgeChunk]:

@@ -6,6 +6,7 @@ Node numbers are shuffled, since otherwise the low ones are the hubs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,11 +38,18 @@ class RmatRequest:
     """distance of a class's centre from 0, in deviations of the noise"""
     seed: int = 0
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Nodes and undirected edges."""
+        return 1 << self.scale, self.edges
+
     def __post_init__(self) -> None:
         if not 1 <= self.scale <= 40:
             raise UsageError(f"--scale {self.scale} must be from 1 to 40; there are 2^scale nodes")
-        if min(self.a, self.b, self.c) < 0 or self.a + self.b + self.c > 1:
+        if not (min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1):
             raise UsageError(f"--a {self.a}, --b {self.b} and --c {self.c} are probabilities with a sum of at most 1")
+        if not math.isfinite(self.signal):
+            raise UsageError(f"--signal {self.signal} must be a finite number")
         if self.classes < 1:
             raise UsageError(f"--classes {self.classes} must be at least 1")
 

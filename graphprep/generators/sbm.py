@@ -8,6 +8,7 @@ steps, Social Networks 1983; levels after Clauset, Moore, Newman, Nature 2008.)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,6 +40,11 @@ class SbmRequest:
     """distance of a class's centre from 0, in deviations of the noise"""
     seed: int = 0
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Nodes and undirected edges."""
+        return self.nodes, self.edges
+
     def __post_init__(self) -> None:
         blocks = self.branching**self.levels
         if self.branching < 2 or self.levels < 1 or blocks > self.nodes:
@@ -48,6 +54,8 @@ class SbmRequest:
             )
         if not 0 <= self.inside <= 1:
             raise UsageError(f"--inside {self.inside} is a probability, from 0 to 1")
+        if not math.isfinite(self.signal):
+            raise UsageError(f"--signal {self.signal} must be a finite number")
         if not 1 <= self.classes <= blocks:
             raise UsageError(f"--classes {self.classes} must be from 1 to the number of blocks, {blocks}")
 

@@ -209,12 +209,13 @@ def _table(file: IO[str], title: str, columns: Sequence[str], rows: Sequence[Seq
     from rich.table import Table
 
     on_terminal = file.isatty()
-    width = None if on_terminal else max(PLAIN_WIDTH, int(os.environ.get("COLUMNS", "0") or 0))
+    columns_set = os.environ.get("COLUMNS", "")
+    width = None if on_terminal else max(PLAIN_WIDTH, int(columns_set) if columns_set.isdecimal() else 0)
     console = Console(file=file, width=width, highlight=False)
     table = Table(box=box.SIMPLE, pad_edge=False)
     for position, name in enumerate(columns):
         words = all(not cell[:1].isdigit() for row in rows for cell in row[position : position + 1])
-        table.add_column(escape(name), justify="left" if words or position == 0 else "right", no_wrap=on_terminal)
+        table.add_column(escape(name), justify="left" if words or position == 0 else "right", no_wrap=not words)
     for row in rows:
         table.add_row(*(escape(cell) for cell in row))
     _line(file, title)

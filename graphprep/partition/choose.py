@@ -47,11 +47,7 @@ def partition(
         PartitionError: there are more parts than nodes.
     """
     num_parts = topology.num_ranks
-    if num_parts > matrix.num_rows:
-        raise PartitionError(
-            f"{num_parts} parts for {matrix.num_rows} nodes: each rank needs a node; use a topology with fewer ranks "
-            "or fewer --parts"
-        )
+    require_enough_nodes(num_parts, matrix.num_rows)
     with progress.task("making the graph undirected for the partitioner"):
         clean = csr.undirected_simple(matrix)
     if num_parts == 1:
@@ -67,6 +63,17 @@ def partition(
     qualities = {candidate.method: found.quality for candidate, found in judged}
     tried = tuple(candidate.summary(qualities.get(candidate.method)) for candidate in candidates)
     return replace(result, method=best.method, tried=tried), clean
+
+
+def require_enough_nodes(num_parts: int, num_nodes: int) -> None:
+    """Raises:
+    PartitionError: there are more parts than nodes.
+    """
+    if num_parts > num_nodes:
+        raise PartitionError(
+            f"{num_parts} parts for {num_nodes} nodes: each rank needs a node; use a topology with fewer ranks, "
+            "or fewer --parts"
+        )
 
 
 def judge(

@@ -25,18 +25,19 @@ def locality_order(graph: Csr, assignment_N: NDArray[np.int32], num_parts: int) 
     """
     nodes = np.argsort(assignment_N, kind="stable").astype(np.int64)
     bounds = np.searchsorted(assignment_N[nodes], np.arange(num_parts + 1))
-    return [_ordered(graph, nodes[bounds[part] : bounds[part + 1]]) for part in range(num_parts)]
+    parts = [nodes[bounds[part] : bounds[part + 1]] for part in range(num_parts)]
+    if graph.num_edges >= INT32_LIMIT:
+        return parts  # SciPy's routine holds offsets in 32 bits; parts keep the dataset's order there
+    return _ordered(graph, parts)
 
 
-def _ordered(graph: Csr, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ordered(graph: Csr, parts: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    if len(nodes) < 3:
-        return nodes
-    if graph.num_edges >= INT32_LIMIT:
-        return nodes  # SciPy's routine holds offsets in 32 bits; a part keeps the dataset's order there
     ones = np.ones(graph.num_edges, np.int8)
     whole = csr_matrix((ones, graph.indices, graph.indptr), shape=(graph.num_rows, graph.num_rows), copy=False)
-    inner = whole[nodes][:, nodes]
-    return nodes[reverse_cuthill_mckee(inner, symmetric_mode=True)]
+    return [
+        nodes[reverse_cuthill_mckee(whole[nodes][:, nodes], symmetric_mode=True)] if len(nodes) > 2 else nodes
+        for nodes in parts
+    ]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from graphprep.errors import UsageError
 from graphprep.traffic import Balance, Quality, Traffic
 
+MOST_ROW_BYTES = 2**31
 METHODS = ("auto", "metis", "metis-recursive", "ldg", "random")
 
 
@@ -33,8 +34,8 @@ class PartitionRequest:
             raise UsageError(f"--method {self.method!r} is unknown; use one of {', '.join(METHODS)}")
         if not 1.0 < self.imbalance <= 10.0:
             raise UsageError(f"--imbalance {self.imbalance} must be above 1 and at most 10, e.g. 1.05")
-        if self.row_bytes < 1:
-            raise UsageError(f"--row-bytes {self.row_bytes} must be at least 1")
+        if not 1 <= self.row_bytes <= MOST_ROW_BYTES:
+            raise UsageError(f"--row-bytes {self.row_bytes} must be from 1 to {MOST_ROW_BYTES}")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"--seed {self.seed} must be from 0 to {2**31 - 1}")
 

@@ -117,6 +117,8 @@ class Topology:
         """
         if num_ranks < 1:
             raise TopologyError(f"a topology needs at least 1 rank, not {num_ranks}")
+        if num_ranks > MAX_RANKS:
+            raise TopologyError(f"{num_ranks:,} ranks are more than the {MAX_RANKS:,} that a topology can have")
         ranks = tuple(Rank(name=f"rank{number}", machine="m0") for number in range(num_ranks))
         links = tuple(
             Link(ends=(rank.name, "net"), type="network", gbytes_per_s=FLAT_GBYTES_PER_S, latency_us=FLAT_LATENCY_US)

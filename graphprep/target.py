@@ -1,0 +1,53 @@
+"""May a store or a cache be written here? Asked before any work, since what lies there may be somebody's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from graphprep.errors import UsageError
+
+ZARR_JSON = "zarr.json"
+
+
+def checked_target(path: Path) -> Path:
+    """The absolute path of a store or cache that is to be written.
+
+    Raises:
+        UsageError: the path is a file, a link, the current folder, has no name, or lies in something that is no folder
+            or in another store or cache.
+    """
+    if not str(path) or path.name in ("", ".", ".."):
+        raise UsageError(f"--out {str(path)!r} has no name of its own; give the path of a folder to make")
+    target = path.expanduser().absolute()
+    if target.is_symlink():
+        raise UsageError(f"--out {path} is a link; give the folder itself")
+    try:
+        if target.exists() and not target.is_dir():
+            raise UsageError(f"--out {path} is a file; give the path of a folder to make")
+        for parent in target.parents:
+            if parent.exists() and not parent.is_dir():
+                raise UsageError(f"--out {path} cannot be made: {parent} is no folder; give another path")
+            if kind_of(parent) is not None:
+                raise UsageError(
+                    f"--out {path} lies inside {parent}, which graphprep wrote; give a place outside of it"
+                )
+    except OSError as error:
+        raise UsageError(f"--out {path} cannot be a folder: {error.strerror}; give another path") from error
+    if target == Path.cwd():
+        raise UsageError(f"--out {path} is the current folder; give a folder below it")
+    return target
+
+
+def kind_of(folder: Path) -> str | None:
+    """ "store" or "cache" for a folder that graphprep wrote, None for any other."""
+    try:
+        document = json.loads((folder / ZARR_JSON).read_bytes())
+        return str(document["attributes"]["graphprep_kind"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def may_replace(target: Path, kind: str) -> bool:
+    """Whether a folder may be replaced by a new one of this kind: it is one already, or it is empty."""
+    return not target.exists() or kind_of(target) == kind or not any(target.iterdir())
