@@ -140,11 +140,9 @@ def test_the_loss_does_not_depend_on_the_number_of_ranks(
 def test_a_wrong_number_of_ranks_is_said_at_once(cora: Path) -> None:
     """Guards against ranks that wait for each other although they cannot fit the cache."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "trainer"]
-    started = time.monotonic()
     done = subprocess.run(
         [*command, str(cora / "caches" / "cora" / "flat-3")], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode != 0
     sentences = [line for line in done.stderr.splitlines() if "3 parts" in line]
     assert len(sentences) == 1, done.stderr
-    assert time.monotonic() - started < 100
