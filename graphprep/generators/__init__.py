@@ -6,19 +6,53 @@ every machine, without being held in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep import progress
-from graphprep.graph import NodeTable
+from graphprep.errors import UsageError
+from graphprep.graph import (
+    HOMOGENEOUS_EDGE,
+    HOMOGENEOUS_NODE,
+    EdgeChunk,
+    EdgeTable,
+    NodeTable,
+    RawGraph,
+    Treatment,
+)
 from graphprep.publish import reserve
 from graphprep.split import seeded_split
 
 EDGES_AT_A_TIME = 1 << 20
 ROWS_AT_A_TIME = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphRequest:
+    """What all generated graphs have: labels, features that follow them, a seed."""
+
+    classes: int = 8
+    features: int = 0
+    """of each node; 0 for none"""
+    dtype: str = "float32"
+    """of the features, or float16"""
+    signal: float = 2.0
+    """distance of a class's centre from 0, in deviations of the noise"""
+    seed: int = 0
+
+    def check_classes(self, most: int, what: str) -> None:
+        """Raises:
+        UsageError: no class or more than `most`, or a signal that is no number.
+        """
+        if not 1 <= self.classes <= most:
+            raise UsageError(f"--classes {self.classes} must be from 1 to {what}, {most}")
+        if not math.isfinite(self.signal):
+            raise UsageError(f"--signal {self.signal} must be a finite number")
 
 
 def chunk_sizes(num_edges: int) -> Iterator[tuple[int, int]]:
@@ -27,31 +61,53 @@ def chunk_sizes(num_edges: int) -> Iterator[tuple[int, int]]:
         yield number, min(EDGES_AT_A_TIME, num_edges - start)
 
 
-def labelled_nodes(
-    y: NDArray[np.int64], *, num_features: int, dtype: str, signal: float, seed: int, file: Path
-) -> NodeTable:
-    """Nodes whose features are their class's centre, `signal` times, plus noise of deviation 1; a seeded split.
+def undirected_graph(
+    kind: str,
+    request: GraphRequest,
+    y: NDArray[np.int64],
+    chunks: Callable[[], Iterator[EdgeChunk]],
+    num_edges: int,
+    folder: Path,
+) -> RawGraph:
+    """The graph of some edges, each given once; self-loops and repetitions are dropped.
 
     Args:
+        kind: the generator's name.
+        request: its parameters.
         y: int64 [N], the classes.
-        num_features: F; 0 for none.
-        dtype: of the features, float16 or float32.
-        signal: length of the centres, in deviations of the noise.
-        seed: of centres and noise.
-        file: where the features go, row range by row range; they are returned as a memory map of it.
+        chunks: the edges, readable again and again.
+        num_edges: how many they are.
+        folder: features go to a file in it.
     """
-    split = seeded_split(y, seed=seed)
+    return RawGraph(
+        nodes={HOMOGENEOUS_NODE: _labelled_nodes(y, request, folder / "x.npy")},
+        edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=chunks, num_edges=num_edges),),
+        treatment=Treatment(undirected=True, duplicates="drop", self_loops="drop"),
+        notes={"generator": kind, "parameters": asdict(request), "split": "seeded, 20 and 30 nodes a class"},
+    )
+
+
+def _labelled_nodes(y: NDArray[np.int64], request: GraphRequest, file: Path) -> NodeTable:
+    """Nodes whose features are their class's centre plus noise of deviation 1; a seeded split.
+
+    Features go to `file`, row range by row range, and are returned as a memory map of it.
+    """
+    split = seeded_split(y, seed=request.seed)
     x = None
-    if num_features:
+    if request.features:
         file.parent.mkdir(parents=True, exist_ok=True)
-        centres = np.random.default_rng([seed, 1]).standard_normal((int(y.max(initial=0)) + 1, num_features))
-        centres *= signal / np.linalg.norm(centres, axis=1, keepdims=True)
-        x = np.lib.format.open_memmap(file, mode="w+", dtype=dtype, shape=(len(y), num_features))
+        centres = np.random.default_rng([request.seed, 1]).standard_normal(
+            (int(y.max(initial=0)) + 1, request.features)
+        )
+        centres *= request.signal / np.linalg.norm(centres, axis=1, keepdims=True)
+        x = np.lib.format.open_memmap(file, mode="w+", dtype=request.dtype, shape=(len(y), request.features))
         reserve(file)
         with progress.task("drawing features", total=len(y), unit="rows") as task:
             for start in range(0, len(y), ROWS_AT_A_TIME):
                 labels = y[start : start + ROWS_AT_A_TIME]
-                noise = np.random.default_rng([seed, 2, start]).standard_normal((len(labels), num_features), np.float32)
+                noise = np.random.default_rng([request.seed, 2, start]).standard_normal(
+                    (len(labels), request.features), np.float32
+                )
                 x[start : start + len(labels)] = noise + centres[labels]
                 task.advance(len(labels))
     return NodeTable(num_nodes=len(y), x=x, y=y, **split._asdict())

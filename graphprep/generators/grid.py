@@ -7,31 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from graphprep.errors import UsageError
-from graphprep.generators import EDGES_AT_A_TIME, labelled_nodes
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, RawGraph, Treatment
+from graphprep.generators import EDGES_AT_A_TIME, GraphRequest, undirected_graph
+from graphprep.graph import EdgeChunk, RawGraph
 
 MOST_NODES = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GridRequest:
+class GridRequest(GraphRequest):
     """The parameters of a grid."""
 
     sides: tuple[int, ...]
     """nodes along each axis"""
-    classes: int = 8
-    features: int = 0
-    dtype: str = "float32"
-    signal: float = 2.0
-    """distance of a class's centre from 0, in deviations of the noise"""
-    seed: int = 0
-    """of the features"""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -43,10 +36,7 @@ class GridRequest:
             raise UsageError(f"--sides {'x'.join(map(str, self.sides))} are more than {MOST_NODES:,} nodes")
         if not self.sides or min(self.sides) < 1:
             raise UsageError(f"--sides {'x'.join(map(str, self.sides))} must be positive, e.g. 80x80x80")
-        if not math.isfinite(self.signal):
-            raise UsageError(f"--signal {self.signal} must be a finite number")
-        if not 1 <= self.classes <= self.sides[0]:
-            raise UsageError(f"--classes {self.classes} must be from 1 to the first side, {self.sides[0]}")
+        self.check_classes(self.sides[0], "the first side")
 
 
 def generate(request: GridRequest, *, folder: Path) -> RawGraph:
@@ -62,17 +52,4 @@ def generate(request: GridRequest, *, folder: Path) -> RawGraph:
                 ids = ids[ids // step % side < side - 1]
                 yield EdgeChunk(ids, ids + step)
 
-    nodes = labelled_nodes(
-        y.astype(np.int64),
-        num_features=request.features,
-        dtype=request.dtype,
-        signal=request.signal,
-        seed=request.seed,
-        file=folder / "x.npy",
-    )
-    return RawGraph(
-        nodes={HOMOGENEOUS_NODE: nodes},
-        edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=chunks, num_edges=num_edges),),
-        treatment=Treatment(undirected=True),
-        notes={"generator": "grid", "parameters": asdict(request), "split": "seeded, 20 and 30 nodes a class"},
-    )
+    return undirected_graph("grid", request, y.astype(np.int64), chunks, num_edges, folder)

@@ -6,21 +6,20 @@ Node numbers are shuffled, since otherwise the low ones are the hubs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numba import njit
 
 from graphprep.errors import UsageError
-from graphprep.generators import chunk_sizes, labelled_nodes
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, RawGraph, Treatment
+from graphprep.generators import GraphRequest, chunk_sizes, undirected_graph
+from graphprep.graph import EdgeChunk, RawGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RmatRequest:
+class RmatRequest(GraphRequest):
     """The parameters of an R-MAT graph."""
 
     scale: int
@@ -31,12 +30,6 @@ class RmatRequest:
     b: float = 0.19
     c: float = 0.19
     """probabilities of the upper left, upper right and lower left quadrant"""
-    classes: int = 8
-    features: int = 0
-    dtype: str = "float32"
-    signal: float = 2.0
-    """distance of a class's centre from 0, in deviations of the noise"""
-    seed: int = 0
 
     @property
     def size(self) -> tuple[int, int]:
@@ -48,10 +41,7 @@ class RmatRequest:
             raise UsageError(f"--scale {self.scale} must be from 1 to 40; there are 2^scale nodes")
         if not (min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1):
             raise UsageError(f"--a {self.a}, --b {self.b} and --c {self.c} are probabilities with a sum of at most 1")
-        if not math.isfinite(self.signal):
-            raise UsageError(f"--signal {self.signal} must be a finite number")
-        if self.classes < 1:
-            raise UsageError(f"--classes {self.classes} must be at least 1")
+        self.check_classes(1 << self.scale, "the number of nodes")
 
 
 def generate(request: RmatRequest, *, folder: Path) -> RawGraph:
@@ -66,20 +56,7 @@ def generate(request: RmatRequest, *, folder: Path) -> RawGraph:
             src, dst = _descend(draws, request.a, request.a + request.b, request.a + request.b + request.c)
             yield EdgeChunk(order_N[src], order_N[dst])
 
-    nodes = labelled_nodes(
-        y,
-        num_features=request.features,
-        dtype=request.dtype,
-        signal=request.signal,
-        seed=request.seed,
-        file=folder / "x.npy",
-    )
-    return RawGraph(
-        nodes={HOMOGENEOUS_NODE: nodes},
-        edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=chunks, num_edges=request.edges),),
-        treatment=Treatment(undirected=True, duplicates="drop", self_loops="drop"),
-        notes={"generator": "rmat", "parameters": asdict(request), "split": "seeded, 20 and 30 nodes a class"},
-    )
+    return undirected_graph("rmat", request, y, chunks, request.edges, folder)
 
 
 @njit(cache=True)

@@ -8,21 +8,20 @@ steps, Social Networks 1983; levels after Clauset, Moore, Newman, Nature 2008.)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import UsageError
-from graphprep.generators import chunk_sizes, labelled_nodes
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, RawGraph, Treatment
+from graphprep.generators import GraphRequest, chunk_sizes, undirected_graph
+from graphprep.graph import EdgeChunk, RawGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SbmRequest:
+class SbmRequest(GraphRequest):
     """The parameters of a block model."""
 
     nodes: int
@@ -33,12 +32,6 @@ class SbmRequest:
     levels: int = 2
     inside: float = 0.8
     """probability to stay in the block, at each level"""
-    classes: int = 8
-    features: int = 0
-    dtype: str = "float32"
-    signal: float = 2.0
-    """distance of a class's centre from 0, in deviations of the noise"""
-    seed: int = 0
 
     @property
     def size(self) -> tuple[int, int]:
@@ -54,10 +47,7 @@ class SbmRequest:
             )
         if not 0 <= self.inside <= 1:
             raise UsageError(f"--inside {self.inside} is a probability, from 0 to 1")
-        if not math.isfinite(self.signal):
-            raise UsageError(f"--signal {self.signal} must be a finite number")
-        if not 1 <= self.classes <= blocks:
-            raise UsageError(f"--classes {self.classes} must be from 1 to the number of blocks, {blocks}")
+        self.check_classes(blocks, "the number of blocks")
 
 
 def generate(request: SbmRequest, *, folder: Path) -> RawGraph:
@@ -71,20 +61,7 @@ def generate(request: SbmRequest, *, folder: Path) -> RawGraph:
         for number, count in chunk_sizes(request.edges):
             yield _chunk(request, order_N, number, count)
 
-    nodes = labelled_nodes(
-        y,
-        num_features=request.features,
-        dtype=request.dtype,
-        signal=request.signal,
-        seed=request.seed,
-        file=folder / "x.npy",
-    )
-    return RawGraph(
-        nodes={HOMOGENEOUS_NODE: nodes},
-        edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=chunks, num_edges=request.edges),),
-        treatment=Treatment(undirected=True, duplicates="drop", self_loops="drop"),
-        notes={"generator": "sbm", "parameters": asdict(request), "split": "seeded, 20 and 30 nodes a class"},
-    )
+    return undirected_graph("sbm", request, y, chunks, request.edges, folder)
 
 
 def _chunk(request: SbmRequest, order_N: NDArray[np.int64], number: int, count: int) -> EdgeChunk:
