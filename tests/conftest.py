@@ -49,3 +49,8 @@ def bounds_checked(pytestconfig: pytest.Config) -> BoundsChecked:
         assert done.returncode == 0, done.stderr
 
     return run
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named after their argument: gzip's hold the time, and would differ between the workers of a run."""
+    return argname if isinstance(val, bytes) else None
