@@ -77,7 +77,7 @@ def published_file(target: Path) -> Iterator[BinaryIO]:
 def publish_folder(partial: Path, target: Path) -> None:
     """Flush `partial` and give it the name `target`; a folder that is there already is moved aside, then removed.
 
-    Between the two renames `target` is absent, never half-made; the next call removes what a kill there left aside.
+    Between the two renames `target` is absent, never half-made; `sweep` and the next call remove what a kill there left aside.
     """
     fsync_tree(partial)
     aside = target.with_name(REPLACED_PREFIX + target.name)
@@ -89,6 +89,18 @@ def publish_folder(partial: Path, target: Path) -> None:
     fsync_folder(target.parent)
     if aside.exists():
         shutil.rmtree(aside)
+
+
+def sweep(target: Path, *scratch: Path) -> None:
+    """Remove what a run left beside `target` that was killed after it had published it.
+
+    Args:
+        target: what was published and is whole.
+        scratch: folders of the work that led to it.
+    """
+    for folder in (target.with_name(REPLACED_PREFIX + target.name), *scratch):
+        if folder.exists():
+            shutil.rmtree(folder)
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from graphprep import home, progress
 from graphprep.errors import UsageError
-from graphprep.publish import PARTIAL_PREFIX, locked
+from graphprep.publish import locked
 from graphprep.target import checked_target
-from pipelines.ingest import StoreOutcome, graph_to_store, store_key, up_to_date
+from pipelines.ingest import StoreOutcome, graph_to_store, scratch_of, store_key, up_to_date
 
 if TYPE_CHECKING:
     from graphprep.generators.grid import GridRequest
@@ -52,7 +52,7 @@ def generate_graph(
         if found is not None:
             return StoreOutcome(store=found, reused=True)
         announce(request, target)
-        scratch = target.with_name(f"{PARTIAL_PREFIX}{target.name}-features")
+        _, scratch = scratch_of(target)
         raw = generator.generate(request, folder=scratch)
         source = {"reader": f"generator {kind}", "options": asdict(request), "files": []}
         store = graph_to_store(raw, target, name=name, key=key, source=source, expected=None, memory_limit=memory_limit)

@@ -19,7 +19,7 @@ from graphprep import __version__, home, progress
 from graphprep.errors import DatasetError
 from graphprep.graph import RawGraph
 from graphprep.graph_check import check_nodes
-from graphprep.publish import PARTIAL_PREFIX, locked
+from graphprep.publish import PARTIAL_PREFIX, locked, sweep
 from graphprep.sorted_edges import BYTES_PER_EDGE, SortedEdges, sort_table
 from graphprep.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
 from graphprep.target import checked_target, kind_of, may_replace
@@ -131,6 +131,7 @@ def _fetched(target: Path, entry: DatasetEntry, key: str) -> GraphStore | None:
         progress.warn(f"{error}; it is made again")
         return None
     if found.key == key:
+        sweep(target, *scratch_of(target))
         progress.say(f"{target} is up to date")
         return found
     if found.attributes["source"].get("reader") == entry.source:
@@ -211,8 +212,7 @@ def graph_to_store(
     Raises:
         DatasetError: ids out of range; values or counts that are wrong, unless `anyway`.
     """
-    near = home.home() / name if home.is_url(str(target)) else Path(target)
-    scratch = near.with_name(f"{PARTIAL_PREFIX}{near.name}-edges")
+    scratch, _ = scratch_of(home.home() / name if home.is_url(str(target)) else Path(target))
     for other in scratch.glob("*"):
         if other.name != key:
             shutil.rmtree(other)
@@ -245,6 +245,12 @@ def graph_to_store(
     if scratch.exists():
         shutil.rmtree(scratch)
     return store
+
+
+def scratch_of(target: Path) -> tuple[Path, Path]:
+    """The folders beside a store where its edges are sorted and its generated features lie meanwhile."""
+    before = target.with_name(f"{PARTIAL_PREFIX}{target.name}")
+    return Path(f"{before}-edges"), Path(f"{before}-features")
 
 
 @contextmanager
@@ -291,6 +297,7 @@ def up_to_date(target: Path, key: str, *, replace: bool) -> GraphStore | None:
         return None
     found = GraphStore(target)
     if found.key == key:
+        sweep(target, *scratch_of(target))
         progress.say(f"{target} is up to date")
         return found
     raise DatasetError(f"{target} was made from other files or options; give --replace to replace it or another --name")

@@ -31,7 +31,7 @@ from graphprep.partition.choose import judge, partition, require_enough_nodes
 from graphprep.partition.metis import expected_bytes
 from graphprep.partition.order import locality_order
 from graphprep.partition.request import PartitionRequest, PartitionResult
-from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_file
+from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_file, sweep
 from graphprep.store import GraphStore
 from graphprep.target import checked_target, may_replace
 from graphprep.topology import Topology, resolve
@@ -162,12 +162,13 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
     """
     with ExitStack() as stack:
         stack.enter_context(locked(plan.target, f"the cache {plan.target}"))
+        work = plan.target.with_name(PARTIAL_PREFIX + plan.key)
+        stack.enter_context(locked(work, f"a cache of the same key as {plan.target}"))
         if plan.target.exists() and not _must_replace(plan, replace_other):
+            sweep(plan.target, work)
             progress.say(f"{plan.target} is up to date")
             return PartitionOutcome(cache=PartitionCache(plan.target), reused=True)
         announce(plan)
-        work = plan.target.with_name(PARTIAL_PREFIX + plan.key)
-        stack.enter_context(locked(work, f"a cache of the same key as {plan.target}"))
         work.mkdir(parents=True, exist_ok=True)
         matrix = plan.store.csr(HOMOGENEOUS_EDGE)
         result, clean = _assignment(plan, matrix, work)

@@ -42,6 +42,15 @@ def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
 
 
+def test_what_a_kill_after_publishing_left_is_swept(tmp_path: Path) -> None:
+    """Guards against old folders that nobody removes, since the next run finds its work done."""
+    target = tmp_path / "cache"
+    for folder in (target, tmp_path / ".replaced-cache", tmp_path / ".partial-1", tmp_path / ".partial-2"):
+        folder.mkdir()
+    publish.sweep(target, tmp_path / ".partial-1")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".partial-2", "cache"]
+
+
 def hold(path: Path, seconds: float) -> None:
     with publish.locked(path, "the test"):
         time.sleep(seconds)
