@@ -77,7 +77,7 @@ def published_file(target: Path) -> Iterator[BinaryIO]:
 def publish_folder(partial: Path, target: Path) -> None:
     """Flush `partial` and give it the name `target`; a folder that is there already is moved aside, then removed.
 
-    Between the two renames `target` is absent, never half-made; `sweep` and the next call remove what a kill there left aside.
+    Between the two renames `target` is absent, never half-made; `sweep` removes what a kill there left aside.
     """
     fsync_tree(partial)
     aside = target.with_name(REPLACED_PREFIX + target.name)
