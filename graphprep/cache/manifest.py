@@ -70,7 +70,7 @@ class Manifest:
             raise CacheError(f"{folder}: manifest.json does not match manifest.sha256; partition again with --replace")
         document = json.loads(payload)
         if document["graphprep_format"] != CACHE_FORMAT:
-            raise CacheError(_other_format(folder, document["graphprep_format"]))
+            raise CacheError(other_format(folder, document["graphprep_format"]))
         files = {path: FileEntry(**entry) for path, entry in document["files"].items()}
         return cls(key=document["key"], files=files)
 
@@ -112,7 +112,8 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _other_format(folder: Path, found: object) -> str:
+def other_format(folder: Path, found: object) -> str:
+    """What to say of a cache whose format this release does not know."""
     return (
         f"{folder} has cache format {found}, this release reads format {CACHE_FORMAT}; "
         "partition again with this release, or install the one that wrote it"

@@ -20,6 +20,7 @@ from graphprep.cache.format import (
     part_path,
     payload_path,
 )
+from graphprep.cache.manifest import other_format
 from graphprep.errors import CacheError
 from graphprep.graph import Csr, EdgeType
 
@@ -40,10 +41,7 @@ class PartitionCache:
             found = "a graph store" if kind == "store" else "not a partition cache"
             raise CacheError(f"{self.folder} is {found}; give the folder that `graphprep partition` wrote")
         if version != CACHE_FORMAT:
-            raise CacheError(
-                f"{self.folder} has cache format {version}, this release reads format {CACHE_FORMAT}; "
-                "partition again with this release, or install the one that wrote it"
-            )
+            raise CacheError(other_format(self.folder, version))
         for name in (MANIFEST, MANIFEST_SUM):
             if not (self.folder / name).is_file():
                 raise CacheError(
