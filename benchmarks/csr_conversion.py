@@ -43,7 +43,8 @@ def scipy_way(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[int, fl
 
 def pyg_way(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[int, float]:
     import torch
-    from torch_geometric.utils import coalesce, index2ptr
+    from torch_geometric.utils import coalesce
+    from torch_geometric.utils.sparse import index2ptr
 
     edge_index = torch.stack([torch.from_numpy(dst), torch.from_numpy(src)])
     edge_index, _ = coalesce(edge_index, torch.ones(len(src)), num_nodes=num_nodes, reduce="sum")

@@ -11,8 +11,10 @@ are: edges that are equal in row and column keep the order in which they were gi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import get_num_threads
@@ -20,13 +22,15 @@ from numpy.typing import NDArray
 
 from graphprep import csr_kernels as kernels
 from graphprep.errors import DatasetError
-from graphprep.graph import Csr, EdgeChunk, Treatment
+from graphprep.graph import Csr, EdgeChunk, Ids, Treatment
 
 RECORDS_PER_BUCKET = 1 << 16
 """A bucket's records, twice, stay within a core's L2 cache."""
 MOST_BUCKETS = 1 << 12
 MOST_ROW_BITS = 16
 """A bucket has at most 2^16 rows, whose counters stay within that cache as well."""
+EDGES_A_THREAD = 1 << 18
+"""Fewer are scattered sooner than a thread is started."""
 INT32_LIMIT = 2**31
 _DUPLICATES = {"keep": kernels.KEEP, "drop": kernels.DROP, "sum": kernels.SUM}
 _LOOPS = {"keep": kernels.KEEP, "drop": kernels.DROP, "add": kernels.ADD}
@@ -117,7 +121,7 @@ def from_edges(
     """Sort edges in memory into CSR and treat reversals, self-loops and duplicates as asked.
 
     Args:
-        chunks: runs of (src int64, dst int64, weight float32 or None); all weighted or none.
+        chunks: runs of (src, dst, weight float32 or None); all weighted or none. They are read twice and not changed.
         num_rows: destination nodes.
         num_sources: source nodes.
         treatment: what to do with direction, self-loops and duplicates.
@@ -131,19 +135,22 @@ def from_edges(
     Raises:
         DatasetError: an id outside 0 .. N-1, or a treatment that needs sources and destinations of one type.
     """
-    edges = gather(chunks, name)
+    edges = list(chunks)
     rules = Rules.of(treatment, square=num_rows == num_sources if square is None else square, name=name)
+    for chunk in edges:
+        require_same_weights(edges[0].weight is not None, chunk, name)
+    weights = [chunk.weight for chunk in edges if chunk.weight is not None]
     records = scatter(
         edges,
         num_rows=num_rows,
         num_sources=num_sources,
-        row_bits=bucket_bits(num_rows, len(edges.src)),
+        row_bits=bucket_bits(num_rows, sum(len(chunk.src) for chunk in edges)),
         undirected=rules.undirected,
-        with_payload=numbered or edges.weight is not None,
+        with_payload=numbered or bool(weights),
         name=name,
     )
-    weight = edges.weight
     del edges
+    weight = weights[0] if len(weights) == 1 else np.concatenate(weights) if weights else None
     return sort_records(
         records,
         weight=weight,
@@ -152,26 +159,6 @@ def from_edges(
         first_row=0,
         rules=rules,
         numbered=numbered,
-    )
-
-
-def gather(chunks: Iterable[EdgeChunk], name: str) -> EdgeChunk:
-    """All chunks as one.
-
-    Raises:
-        DatasetError: some have weights and some have none.
-    """
-    parts = list(chunks)
-    if len(parts) == 1:
-        return parts[0]
-    for part in parts:
-        require_same_weights(parts[0].weight is not None, part, name)
-    weights = [part.weight for part in parts if part.weight is not None]
-    empty = np.zeros(0, np.int64)
-    return EdgeChunk(
-        np.concatenate([part.src for part in parts]) if parts else empty,
-        np.concatenate([part.dst for part in parts]) if parts else empty,
-        np.concatenate(weights) if weights else None,
     )
 
 
@@ -186,7 +173,7 @@ def require_same_weights(weighted: bool, chunk: EdgeChunk, name: str) -> None:
 
 
 def scatter(
-    edges: EdgeChunk,
+    chunks: Sequence[EdgeChunk],
     *,
     num_rows: int,
     num_sources: int,
@@ -195,28 +182,64 @@ def scatter(
     with_payload: bool,
     name: str,
 ) -> Records:
-    """Edges by bucket of 2^row_bits destination rows, in their order within a bucket.
+    """Edges by bucket of 2^row_bits destination rows, in their order within a bucket; payloads count all chunks.
 
     Raises:
         DatasetError: an id is negative or beyond the count of its nodes.
     """
-    threads = get_num_threads()
-    src, dst = np.ascontiguousarray(edges.src), np.ascontiguousarray(edges.dst)
-    counts_TB, bad = kernels.count_edges(
-        src, dst, num_sources, num_rows, row_bits, bucket_count(num_rows, row_bits), threads, undirected
-    )
-    if bad >= 0:
-        for ids, count, end in ((src, num_sources, "source"), (dst, num_rows, "destination")):
-            if not 0 <= ids[bad] < count:
-                raise DatasetError(
-                    f"edges {name}: {end} id {ids[bad]} is out of range 0 .. {count - 1}; check the node count"
-                )
-    starts = kernels.starts_of(counts_TB)
-    record = np.empty(int(starts[-1]), np.int64)
-    payload = np.empty(len(record) if with_payload else 0, index_dtype(len(src)))
+    num_edges = sum(len(chunk.src) for chunk in chunks)
+    threads = min(get_num_threads(), max(1, num_edges // EDGES_A_THREAD))
+    runs_T = _shared_out(chunks, num_edges, threads)
+    counts_TB = np.zeros((threads, bucket_count(num_rows, row_bits)), np.int64)
+
+    def count(t: int) -> None:
+        for run in runs_T[t]:
+            bad = kernels.count_edges(run.src, run.dst, num_sources, num_rows, row_bits, undirected, counts_TB[t])
+            if bad >= 0:
+                for ids, limit, end in ((run.src, num_sources, "source"), (run.dst, num_rows, "destination")):
+                    if not 0 <= ids[bad] < limit:
+                        raise DatasetError(
+                            f"edges {name}: {end} id {ids[bad]} is out of range 0 .. {limit - 1}; check the node count"
+                        )
+
+    def put(t: int) -> None:
+        for run in runs_T[t]:
+            kernels.scatter_edges(
+                run.src, run.dst, run.first, counts_TB[t], row_bits, bits, undirected, record, payload
+            )
+
     bits = key_bits(num_sources, undirected=undirected)
-    kernels.scatter_edges(src, dst, counts_TB, row_bits, bits, threads, undirected, record, payload)
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(count, range(threads)))
+        starts = kernels.starts_of(counts_TB)
+        record = np.empty(int(starts[-1]), np.int64)
+        payload = np.empty(len(record) if with_payload else 0, index_dtype(num_edges))
+        list(pool.map(put, range(threads)))
     return Records(starts=starts, record=record, payload=payload, row_bits=row_bits, key_bits=bits)
+
+
+class _Run(NamedTuple):
+    """Neighbouring edges that one thread takes."""
+
+    src: Ids
+    dst: Ids
+    first: int
+    """number of the first of them among all edges"""
+
+
+def _shared_out(chunks: Sequence[EdgeChunk], num_edges: int, threads: int) -> list[list[_Run]]:
+    """The edges in order, an equal part for each thread."""
+    bounds = [num_edges * t // threads for t in range(threads + 1)]
+    runs_T: list[list[_Run]] = [[] for _ in range(threads)]
+    first = 0
+    for chunk in chunks:
+        src, dst = np.ascontiguousarray(chunk.src), np.ascontiguousarray(chunk.dst)
+        for t in range(threads):
+            begin, end = max(bounds[t] - first, 0), min(bounds[t + 1] - first, len(src))
+            if begin < end:
+                runs_T[t].append(_Run(src[begin:end], dst[begin:end], first + begin))
+        first += len(src)
+    return runs_T
 
 
 def key_bits(num_sources: int, *, undirected: bool) -> int:

@@ -21,26 +21,17 @@ DIGIT_BITS = 11
 KEEP, DROP, SUM, ADD = 0, 1, 2, 3
 
 
-@njit(cache=True, parallel=True)
-def count_edges(src_E, dst_E, num_sources, num_rows, shift, num_buckets, threads, with_reverses):  # type: ignore[no-untyped-def]
-    """Records by thread and bucket, [T, B], and the first edge with an id out of range, -1 if there is none."""
-    num_edges = len(src_E)
-    counts_TB = np.zeros((threads, num_buckets), np.int64)
-    bad_T = np.full(threads, -1, np.int64)
-    for t in prange(threads):
-        for e in range(num_edges * t // threads, num_edges * (t + 1) // threads):
-            src, dst = src_E[e], dst_E[e]
-            if src < 0 or src >= num_sources or dst < 0 or dst >= num_rows:
-                if bad_T[t] < 0:
-                    bad_T[t] = e
-                continue
-            counts_TB[t, dst >> shift] += 1
-            if with_reverses and src != dst:
-                counts_TB[t, src >> shift] += 1
-    for t in range(threads):
-        if bad_T[t] >= 0:
-            return counts_TB, bad_T[t]
-    return counts_TB, np.int64(-1)
+@njit(cache=True, nogil=True)
+def count_edges(src_E, dst_E, num_sources, num_rows, shift, with_reverses, counts_B):  # type: ignore[no-untyped-def]
+    """Add a run's records to the counts by bucket; the first edge with an id out of range, -1 if there is none."""
+    for e in range(len(src_E)):
+        src, dst = np.int64(src_E[e]), np.int64(dst_E[e])
+        if src < 0 or src >= num_sources or dst < 0 or dst >= num_rows:
+            return e
+        counts_B[dst >> shift] += 1
+        if with_reverses and src != dst:
+            counts_B[src >> shift] += 1
+    return -1
 
 
 @njit(cache=True)
@@ -59,26 +50,24 @@ def starts_of(counts_TB):  # type: ignore[no-untyped-def]
     return starts
 
 
-@njit(cache=True, parallel=True)
-def scatter_edges(src_E, dst_E, place_TB, shift, key_bits, threads, with_reverses, record_R, payload_R):  # type: ignore[no-untyped-def]
-    """Edges become records, scattered by destination >> shift in the order of the edges."""
-    num_edges = len(src_E)
+@njit(cache=True, nogil=True)
+def scatter_edges(src_E, dst_E, first, place_B, shift, key_bits, with_reverses, record_R, payload_R):  # type: ignore[no-untyped-def]
+    """A run's edges, numbered from `first`, become records, each at the next place of destination >> shift."""
     mask = (np.int64(1) << shift) - 1
     has_payload = len(payload_R) > 0
-    for t in prange(threads):
-        for e in range(num_edges * t // threads, num_edges * (t + 1) // threads):
-            src, dst = src_E[e], dst_E[e]
-            at = place_TB[t, dst >> shift]
-            place_TB[t, dst >> shift] = at + 1
-            record_R[at] = (dst & mask) << key_bits | (src << 1 if with_reverses else src)
+    for e in range(len(src_E)):
+        src, dst = np.int64(src_E[e]), np.int64(dst_E[e])
+        at = place_B[dst >> shift]
+        place_B[dst >> shift] = at + 1
+        record_R[at] = (dst & mask) << key_bits | (src << 1 if with_reverses else src)
+        if has_payload:
+            payload_R[at] = first + e
+        if with_reverses and src != dst:
+            at = place_B[src >> shift]
+            place_B[src >> shift] = at + 1
+            record_R[at] = (src & mask) << key_bits | dst << 1 | 1
             if has_payload:
-                payload_R[at] = e
-            if with_reverses and src != dst:
-                at = place_TB[t, src >> shift]
-                place_TB[t, src >> shift] = at + 1
-                record_R[at] = (src & mask) << key_bits | dst << 1 | 1
-                if has_payload:
-                    payload_R[at] = e
+                payload_R[at] = first + e
 
 
 @njit(cache=True, parallel=True)

@@ -37,11 +37,15 @@ class EdgeType(NamedTuple):
 HOMOGENEOUS_EDGE = EdgeType(HOMOGENEOUS_NODE, "to", HOMOGENEOUS_NODE)
 
 
-class EdgeChunk(NamedTuple):
-    """A run of edges: src int64 [E'], dst int64 [E'], weight float32 [E'] or None for weight 1."""
+Ids = NDArray[np.signedinteger[Any]]
+"""Node numbers on their way, int32 or int64 as the reader had them."""
 
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
+
+class EdgeChunk(NamedTuple):
+    """A run of edges: src and dst int32 or int64 [E'], weight float32 [E'] or None for weight 1."""
+
+    src: Ids
+    dst: Ids
     weight: NDArray[np.float32] | None = None
 
 

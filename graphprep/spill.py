@@ -103,7 +103,7 @@ class Spill:
             self._open()
         csr.require_same_weights(self._weighted, chunk, self.name)
         records = csr.scatter(
-            chunk,
+            (chunk,),
             num_rows=self.num_rows,
             num_sources=self.num_sources,
             row_bits=self.range_bits,

@@ -412,7 +412,7 @@ class _Appender:
     def _flush(self) -> None:
         rows = self._waiting[0] if len(self._waiting) == 1 else np.concatenate(self._waiting)
         self._array[self._done : self._done + len(rows)] = rows
-        self._digest.update(np.ascontiguousarray(rows).tobytes())
+        self._digest.update(np.ascontiguousarray(rows).data)
         self._task.advance(rows.nbytes)
         self._done += len(rows)
         self._waiting, self._num_waiting = [], 0

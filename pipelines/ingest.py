@@ -162,18 +162,24 @@ def import_files(
     Raises:
         DatasetError: a file is not what it should be, or another store lies at the target.
     """
+    from graphprep.sources.input_digests import InputDigests
     from graphprep.sources.user_files import read_files
 
     home.checked_name(name, "--name")
     target = checked_target(out or home.store_path(name))
-    with locked(target, f"the dataset {name}"):
-        with progress.task("checking input files"):
-            inputs = request.inputs()
-        key = store_key({"name": name, "options": request.to_json(), "files": [entry["sha256"] for entry in inputs]})
-        found = up_to_date(target, key, replace=replace)
-        if found is not None:
-            return StoreOutcome(store=found, reused=True)
+
+    def key_of(inputs: Sequence[Mapping[str, object]]) -> str:
+        return store_key({"name": name, "options": request.to_json(), "files": [entry["sha256"] for entry in inputs]})
+
+    with locked(target, f"the dataset {name}"), InputDigests(request.files()) as digests:
+        if target.exists():
+            key = "" if replace else key_of(digests.result())
+            found = up_to_date(target, key, replace=replace)
+            if found is not None:
+                return StoreOutcome(store=found, reused=True)
         raw = read_files(request, memory_limit=memory_limit)
+        inputs = digests.result()
+        key = key_of(inputs)
         source = {"reader": "user_files", "options": request.to_json(), "files": inputs}
         store = graph_to_store(
             raw,

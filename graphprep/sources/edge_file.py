@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import UsageError
+from graphprep.graph import Ids
 from graphprep.sources.text_file import unpacked_name
 
 Format = Literal["auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg"]
@@ -51,8 +52,8 @@ class Words(NamedTuple):
 class EdgeRows(NamedTuple):
     """A run of edges as a file has them; every array has one entry an edge."""
 
-    src: NDArray[np.int64] | Words
-    dst: NDArray[np.int64] | Words
+    src: Ids | Words
+    dst: Ids | Words
     weight: NDArray[np.float32] | None = None
     time: NDArray[np.int64] | NDArray[np.float64] | None = None
 

@@ -17,18 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
+from graphprep.graph import Ids
 from graphprep.sources.edge_file import Words
 from graphprep.sources.ids import DistinctIds, Renumbering
 from graphprep.sources.table_files import word_array
 
-Ids = NDArray[np.int64] | Words
 Original = NDArray[np.int64] | NDArray[np.str_]
 
 
 class NodeIds(Protocol):
     """The ids of one node type."""
 
-    def codes(self, ids: Ids) -> NDArray[np.int64]:
+    def codes(self, ids: Ids | Words) -> Ids:
         """Take in a run of ids and give the numbers to keep for them.
 
         Raises:
@@ -40,7 +40,7 @@ class NodeIds(Protocol):
         """The number of nodes, and their ids by row unless these are the row numbers."""
         ...
 
-    def rows(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+    def rows(self, codes: Ids) -> Ids:
         """The rows of kept numbers."""
         ...
 
@@ -51,7 +51,7 @@ class RowNumbers:
     def __init__(self, num_nodes: int) -> None:
         self.num_nodes = num_nodes
 
-    def codes(self, ids: Ids) -> NDArray[np.int64]:
+    def codes(self, ids: Ids | Words) -> Ids:
         if isinstance(ids, Words):
             raise DatasetError(
                 f"its ids are words, but nodes are rows 0 .. {self.num_nodes - 1:,}; name the column that has the "
@@ -67,8 +67,8 @@ class RowNumbers:
     def close(self) -> tuple[int, None]:
         return self.num_nodes, None
 
-    def rows(self, codes: NDArray[Any]) -> NDArray[np.int64]:
-        return codes.astype(np.int64, copy=False)
+    def rows(self, codes: Ids) -> Ids:
+        return codes
 
 
 class FoundIds:
@@ -79,7 +79,7 @@ class FoundIds:
         self._words: WordCodes | None = None
         self._rows: NDArray[np.int64] | Renumbering | None = None
 
-    def codes(self, ids: Ids) -> NDArray[np.int64]:
+    def codes(self, ids: Ids | Words) -> Ids:
         words = isinstance(ids, Words)
         if (self._numbers if words else self._words) is not None:
             raise DatasetError(
@@ -105,9 +105,9 @@ class FoundIds:
         self._rows = Renumbering(ids)
         return len(ids), ids
 
-    def rows(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+    def rows(self, codes: Ids) -> Ids:
         if self._rows is None:
-            return codes.astype(np.int64, copy=False)
+            return codes
         return self._rows.rows(codes) if isinstance(self._rows, Renumbering) else self._rows[codes]
 
 
@@ -123,7 +123,7 @@ class ListedIds:
         if self._words is not None:
             self._words.take(Words(np.arange(len(ids)), ids.tolist()))
 
-    def codes(self, ids: Ids) -> NDArray[np.int64]:
+    def codes(self, ids: Ids | Words) -> Ids:
         words = self._words
         if isinstance(ids, Words) and words is not None:
             codes = words.take(ids)
@@ -144,9 +144,9 @@ class ListedIds:
         as_they_are = self._words is None and np.array_equal(self.ids, rows)
         return len(self.ids), None if as_they_are else self.ids
 
-    def rows(self, codes: NDArray[Any]) -> NDArray[np.int64]:
+    def rows(self, codes: Ids) -> Ids:
         if self._words is not None:
-            return codes.astype(np.int64, copy=False)
+            return codes
         found: NDArray[np.int64] = self._order[self._place(codes)]
         return found
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep import home
+from graphprep.graph import Ids
 from graphprep.sources.scratch import RowSink, no_room, scratch_file
 
 Array = NDArray[Any]
@@ -65,8 +66,15 @@ class Room:
             return kept
         if self._file is None:
             raise RuntimeError("nothing has been written")
-        wanted = kept.count * kept.dtype.itemsize
-        return np.frombuffer(os.pread(self._file.fileno(), wanted, kept.offset), kept.dtype)
+        piece: Array = np.empty(kept.count, kept.dtype)
+        view = memoryview(piece.view(np.uint8))
+        done = 0
+        while done < len(view):
+            read = os.preadv(self._file.fileno(), [view[done:]], kept.offset + done)
+            if not read:
+                raise RuntimeError("the file of kept edges is shorter than what was written to it")
+            done += read
+        return piece
 
 
 @dataclass(slots=True)
@@ -84,10 +92,10 @@ class Column:
         self.dtypes.add(values.dtype)
         self.length += len(values)
 
-    def add_ids(self, ids: NDArray[np.int64]) -> None:
+    def add_ids(self, ids: Ids) -> None:
         """Append a run of numbers that are not negative, in int32 if they fit."""
         small = not len(ids) or int(ids.max()) < INT32_LIMIT
-        self.add(ids.astype(np.int32) if small else ids)
+        self.add(ids.astype(np.int32, copy=False) if small else ids)
 
     def runs(self) -> Iterator[Array]:
         """The runs, as they were added."""

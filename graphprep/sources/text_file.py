@@ -14,7 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import numpy as np
+
 from graphprep.errors import DatasetError
+from graphprep.sources.edge_lines import count_line_feeds
 from graphprep.whole_file import HEAD_BYTES, substitute
 
 BLOCK_BYTES = 4 << 20
@@ -66,7 +69,7 @@ def line_blocks(path: Path, *, expected: bytes | None = None) -> Iterator[tuple[
                 if len(rest) > LONGEST_LINE:
                     raise DatasetError(f"{path}, line {line}: no line ends within {LONGEST_LINE:,} bytes")
                 continue
-            block, rest = rest + piece[:cut], piece[cut:]
+            block, rest = b"".join((rest, memoryview(piece)[:cut])), piece[cut:]
             yield line, block
             line += _count_lines(block)
     if first:
@@ -131,5 +134,6 @@ def _require_text(path: Path, head: bytes, expected: bytes | None) -> None:
 
 
 def _count_lines(text: bytes) -> int:
-    lines = text.count(b"\n")
-    return lines + text.count(b"\r") - text.count(b"\r\n") if b"\r" in text else lines
+    if b"\r" in text:
+        return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
+    return int(count_line_feeds(np.frombuffer(text, np.uint8)))

@@ -7,13 +7,12 @@ file of PyTorch Geometric's holds a whole graph and is imported alone.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphprep.errors import DatasetError, UsageError
+from graphprep.errors import UsageError
 from graphprep.graph import (
     HOMOGENEOUS_EDGE,
     HOMOGENEOUS_NODE,
@@ -109,22 +108,6 @@ class ImportRequest:
             found += [("edges" if alone else f"{part.type.key} edges", path) for path in part.paths]
         for name, files in self.nodes.items():
             found += [(role if alone else f"{name} {role}", path) for role, path in files.files()]
-        return found
-
-    def inputs(self) -> list[dict[str, object]]:
-        """Every file as it is now: role, name, bytes, sha256.
-
-        Raises:
-            DatasetError: one cannot be read.
-        """
-        found: list[dict[str, object]] = []
-        for role, path in self.files():
-            try:
-                with path.open("rb") as stream:
-                    digest = hashlib.file_digest(stream, "sha256").hexdigest()
-                    found.append({"role": role, "name": path.name, "bytes": stream.tell(), "sha256": digest})
-            except OSError as problem:
-                raise DatasetError(f"{path} cannot be read ({problem.strerror})") from problem
         return found
 
     def to_json(self) -> dict[str, object]:

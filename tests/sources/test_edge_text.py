@@ -32,7 +32,7 @@ def opened(path: Path, *, num_nodes: int | None = None, **options: Any) -> EdgeT
 def edges_of(path: Path, **options: Any) -> Edges:
     chunks: list[Any] = list(opened(path, **options).rows())
     for chunk in chunks:
-        assert chunk.src.dtype == chunk.dst.dtype == np.int64
+        assert chunk.src.dtype == chunk.dst.dtype in (np.int32, np.int64)
         assert len(chunk.src) == len(chunk.dst)
     return [pair for chunk in chunks for pair in zip(chunk.src.tolist(), chunk.dst.tolist(), strict=True)]
 

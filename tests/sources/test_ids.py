@@ -29,7 +29,7 @@ def test_distinct_ids_are_a_set(chunks: list[list[int]], limit: int) -> None:
     assert ascending.dtype == np.int64
     assert ascending.tolist() == everything
     rows = Renumbering(ascending).rows(np.array(chunks[0], np.int64))
-    assert rows.dtype == np.int64
+    assert rows.dtype in (np.int32, np.int64)
     assert rows.tolist() == [everything.index(number) for number in chunks[0]]
 
 

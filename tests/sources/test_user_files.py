@@ -258,8 +258,10 @@ def test_large_features_are_not_loaded(tmp_path: Path) -> None:
     script = f"""
 import resource
 from pathlib import Path
-import pyarrow, numba
+import numpy, pyarrow
+from graphprep.sources.ids import DistinctIds
 from graphprep.sources.user_files import ImportRequest, read_files
+DistinctIds().add(numpy.zeros(1, numpy.int64))  # loads the compiler
 lines = Path("/proc/self/status").read_text().splitlines()
 held = next(int(line.split()[1]) for line in lines if line.startswith("VmData"))
 limit = held * 1024 + 110_000_000

@@ -51,5 +51,5 @@ def edges_of(table: EdgeTable) -> Edges:
 
 
 def _columns(chunk: Any) -> Edges:
-    assert chunk.src.dtype == chunk.dst.dtype == np.int64
+    assert chunk.src.dtype == chunk.dst.dtype in (np.int32, np.int64)
     return list(zip(*(array.tolist() for array in chunk if array is not None), strict=True))
