@@ -90,6 +90,22 @@ def test_206_for_another_range_is_not_used(server: FaultServer, tmp_path: Path) 
     assert fetch(url, tmp_path) == BODY
 
 
+def test_206_that_does_not_say_the_whole_size(server: FaultServer, tmp_path: Path) -> None:
+    """A proxy that caps a range and leaves the size open (`/*`) must not make the file end at its cap."""
+    capped = {"Content-Range": "bytes 100000-199999/*"}
+    url = server.add("/f", BODY, Fault(cut_at=100_000), Fault(body=BODY[:200_000], headers=capped, etag=etag_of(BODY)))
+    assert fetch(url, tmp_path) == BODY
+    assert [headers["Range"] for headers in server.asked("/f")] == [None, "bytes=100000-", "bytes=200000-"]
+
+
+@pytest.mark.parametrize("size", ["9" * 5000, "300000" + "0" * 300, "-1", "", "3e5"])
+def test_206_with_a_size_that_is_none(server: FaultServer, tmp_path: Path, size: str) -> None:
+    """A header may hold any digits; Python refuses to read more than 4,300 of them, which must not end the fetch."""
+    absurd = {"Content-Range": f"bytes 100000-299999/{size}"}
+    url = server.add("/f", BODY, Fault(cut_at=100_000), Fault(headers=absurd))
+    assert fetch(url, tmp_path) == BODY
+
+
 def test_without_validator_starts_again(server: FaultServer, tmp_path: Path) -> None:
     """Nothing says that the file is still the same, so its rest is not asked for."""
     url = server.add("/f", BODY, Fault(cut_at=100_000, etag=None), Fault(etag=None))
