@@ -1,10 +1,10 @@
 """Edges in any order become CSR: rows are destinations, columns ascend within a row.
 
-Each edge becomes one 8-byte record. Records are scattered into buckets of neighbouring destination rows (one histogram
-a thread); each bucket, small enough for the cache, is radix-sorted by column and counting-sorted by row; and where
-something has to be done about reverses, duplicates or self-loops, each row is treated, once to count and once to write.
-Buckets and rows are independent, so the passes run on all threads, and the result does not depend on how many there
-are: edges that are equal in row and column keep the order in which they were given.
+Each edge becomes one record of 4 or 8 bytes. Records are scattered into buckets of neighbouring destination rows (one
+histogram a thread); each bucket, small enough for the cache, is radix-sorted by column and counting-sorted by row; and
+where something has to be done about reverses, duplicates or self-loops, each row is treated, once to count and once to
+write. Buckets and rows are independent, so the passes run on all threads, and the result does not depend on how many
+there are: edges that are equal in row and column keep the order in which they were given.
 
 `graphprep.spill` does the same for graphs that do not fit in memory, one range of rows at a time.
 """
@@ -29,6 +29,7 @@ RECORDS_PER_BUCKET = 1 << 16
 MOST_BUCKETS = 1 << 12
 MOST_ROW_BITS = 16
 """A bucket has at most 2^16 rows, whose counters stay within that cache as well."""
+SMALL_RECORD_BITS = 32
 EDGES_A_THREAD = 1 << 18
 """Fewer are scattered sooner than a thread is started."""
 INT32_LIMIT = 2**31
@@ -64,8 +65,8 @@ class Records:
 
     starts: NDArray[np.int64]
     """[B + 1]: where each bucket's records begin"""
-    record: NDArray[np.int64]
-    """[R]: row within the bucket << key_bits | key"""
+    record: NDArray[np.integer]
+    """[R]: row within the bucket << key_bits | key; uint32 where they fit, else int64"""
     payload: NDArray[np.integer]
     """[R]: position of the edge in its input; empty where nobody needs it"""
     row_bits: int
@@ -144,12 +145,13 @@ def from_edges(
         edges,
         num_rows=num_rows,
         num_sources=num_sources,
-        row_bits=bucket_bits(num_rows, sum(len(chunk.src) for chunk in edges)),
+        row_bits=bucket_bits(
+            num_rows, sum(len(chunk.src) for chunk in edges), key_bits(num_sources, undirected=rules.undirected)
+        ),
         undirected=rules.undirected,
         with_payload=numbered or bool(weights),
         name=name,
     )
-    del edges
     weight = weights[0] if len(weights) == 1 else np.concatenate(weights) if weights else None
     return sort_records(
         records,
@@ -173,7 +175,7 @@ def require_same_weights(weighted: bool, chunk: EdgeChunk, name: str) -> None:
 
 
 def scatter(
-    chunks: Sequence[EdgeChunk],
+    chunks: list[EdgeChunk],
     *,
     num_rows: int,
     num_sources: int,
@@ -184,12 +186,15 @@ def scatter(
 ) -> Records:
     """Edges by bucket of 2^row_bits destination rows, in their order within a bucket; payloads count all chunks.
 
+    The list is empty in the end: each chunk's memory is free as soon as its edges are records.
+
     Raises:
         DatasetError: an id is negative or beyond the count of its nodes.
     """
     num_edges = sum(len(chunk.src) for chunk in chunks)
     threads = min(get_num_threads(), max(1, num_edges // EDGES_A_THREAD))
     runs_T = _shared_out(chunks, num_edges, threads)
+    chunks.clear()
     counts_TB = np.zeros((threads, bucket_count(num_rows, row_bits)), np.int64)
 
     def count(t: int) -> None:
@@ -203,7 +208,10 @@ def scatter(
                         )
 
     def put(t: int) -> None:
-        for run in runs_T[t]:
+        runs = runs_T[t]
+        runs.reverse()
+        while runs:
+            run = runs.pop()
             kernels.scatter_edges(
                 run.src, run.dst, run.first, counts_TB[t], row_bits, bits, undirected, record, payload
             )
@@ -212,7 +220,9 @@ def scatter(
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(count, range(threads)))
         starts = kernels.starts_of(counts_TB)
-        record = np.empty(int(starts[-1]), np.int64)
+        record: NDArray[np.integer] = np.empty(
+            int(starts[-1]), np.uint32 if row_bits + bits <= SMALL_RECORD_BITS else np.int64
+        )
         payload = np.empty(len(record) if with_payload else 0, index_dtype(num_edges))
         list(pool.map(put, range(threads)))
     return Records(starts=starts, record=record, payload=payload, row_bits=row_bits, key_bits=bits)
@@ -247,12 +257,14 @@ def key_bits(num_sources: int, *, undirected: bool) -> int:
     return max(1, (num_sources - 1).bit_length()) + int(undirected)
 
 
-def bucket_bits(num_rows: int, num_records: int) -> int:
-    """The row bits with which a bucket gets about RECORDS_PER_BUCKET records."""
+def bucket_bits(num_rows: int, num_records: int, key_bits: int) -> int:
+    """The row bits with which a bucket gets about RECORDS_PER_BUCKET records, or fewer if records get 4 bytes by it."""
     buckets = min(MOST_BUCKETS, max(1, num_records // RECORDS_PER_BUCKET))
-    return (
-        min(MOST_ROW_BITS, max(0, num_rows - 1).bit_length() - (buckets.bit_length() - 1)) if num_rows > buckets else 0
-    )
+    if num_rows <= buckets:
+        return 0
+    row_bits = min(MOST_ROW_BITS, max(0, num_rows - 1).bit_length() - (buckets.bit_length() - 1))
+    narrow = SMALL_RECORD_BITS - key_bits
+    return narrow if 0 <= narrow < row_bits and bucket_count(num_rows, narrow) <= MOST_BUCKETS else row_bits
 
 
 def bucket_count(num_rows: int, row_bits: int) -> int:

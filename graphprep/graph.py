@@ -79,10 +79,12 @@ class NodeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeTable:
-    """The edges of one type, as a stream that can be read more than once."""
+    """The edges of one type, as a stream that can be read more than once, until it is released."""
 
     type: EdgeType
     chunks: Callable[[], Iterator[EdgeChunk]]
+    release: Callable[[], None] = lambda: None
+    """Gives back what was kept for the stream; chunks that have been read stay valid."""
     num_edges: int | None = None
     """How many edges the stream will give, where that is known before it is read."""
     attributes: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)

@@ -19,9 +19,9 @@ from graphprep.errors import DatasetError
 from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Treatment
 from graphprep.spill import Spill
 
-BYTES_PER_EDGE = 56
-"""Peak of an in-memory sort: ids as given (16), records (8), sorted keys (4), the result (4), and as much again while
-chunks are joined; weights and reverses add to it."""
+BYTES_PER_EDGE = 40
+"""Peak of an in-memory sort: ids as given (up to 16) and records (up to 8), then records and sorted keys (up to 8), then
+those and the result (4); weights and numbers of edges add up to 16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def sort_table(
         if kept is not None:
             with progress.task(f"sorting edges {name}"):
                 matrix, counts = csr.from_edges(
-                    kept,
+                    _taken(kept),
                     num_rows=num_rows,
                     num_sources=num_sources,
                     treatment=treatment,
@@ -123,7 +123,15 @@ def _kept_in_memory(table: EdgeTable, spill: Spill, room: int, records_per_edge:
             task.advance(len(chunk.src))
         if kept is None:
             spill.finish()
+    table.release()
     return kept
+
+
+def _taken(chunks: list[EdgeChunk]) -> Iterator[EdgeChunk]:
+    """The chunks in order, of which the list keeps none."""
+    chunks.reverse()
+    while chunks:
+        yield chunks.pop()
 
 
 def _check_attributes(table: EdgeTable, given: int) -> None:

@@ -103,7 +103,7 @@ class Spill:
             self._open()
         csr.require_same_weights(self._weighted, chunk, self.name)
         records = csr.scatter(
-            (chunk,),
+            [chunk],
             num_rows=self.num_rows,
             num_sources=self.num_sources,
             row_bits=self.range_bits,
@@ -111,7 +111,7 @@ class Spill:
             with_payload=self._weighted or self.numbered,
             name=self.name,
         )
-        columns: dict[str, NDArray[Any]] = {"record": records.record}
+        columns: dict[str, NDArray[Any]] = {"record": records.record.astype(np.int64, copy=False)}
         if self._weighted:
             assert chunk.weight is not None
             columns["weight"] = chunk.weight[records.payload]
@@ -199,8 +199,8 @@ class Spill:
             )
         record = np.empty(count, np.int64)
         payload = np.empty(count if with_payload else 0, csr.index_dtype(count))
-        row_bits = min(self.range_bits, csr.bucket_bits(num_rows, count))
         key_bits = csr.key_bits(self.num_sources, undirected=self.rules.undirected)
+        row_bits = min(self.range_bits, csr.bucket_bits(num_rows, count, key_bits))
         num_buckets = csr.bucket_count(num_rows, row_bits)
         starts = kernels.scatter_records(
             read.pop("record"), row_bits, key_bits, num_buckets, get_num_threads(), record, payload

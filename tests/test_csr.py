@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphprep import csr
@@ -14,6 +16,13 @@ from graphprep.errors import DatasetError
 from graphprep.graph import Csr, EdgeChunk, Treatment
 from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, edge_counter, random_edges
+
+
+@pytest.fixture(autouse=True, params=[32, 0], ids=["small records", "large records"])
+def record_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of 4 bytes, which every small graph gets, and of 8."""
+    monkeypatch.setattr(csr, "SMALL_RECORD_BITS", request.param)
+
 
 sizes = st.tuples(st.integers(1, 40), st.integers(0, 300), st.integers(0, 2**32 - 1), st.booleans())
 
@@ -27,7 +36,7 @@ def found_pairs(matrix: Csr) -> Counter[tuple[int, int]]:
     return Counter(zip(matrix.indices.tolist(), rows.tolist(), strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes)
 def test_every_edge_is_kept_in_its_row_in_order(size: tuple[int, int, int, bool]) -> None:
     """Guards against lost, doubled or misplaced edges and against weights that part from their edges."""
@@ -38,6 +47,29 @@ def test_every_edge_is_kept_in_its_row_in_order(size: tuple[int, int, int, bool]
     weights = np.ones(num_edges, np.float32) if chunk.weight is None else chunk.weight
     bits = weights.view(np.int32).tolist()
     assert edge_counter(matrix) == Counter(zip(chunk.src.tolist(), chunk.dst.tolist(), bits, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("undirected", [False, True])
+def test_however_edges_are_cut_into_chunks(
+    monkeypatch: pytest.MonkeyPatch, dtype: type[np.integer[Any]], undirected: bool
+) -> None:
+    """Guards against edges at the seams of chunks and threads, and against numbers that part from their edges."""
+    monkeypatch.setattr(csr, "EDGES_A_THREAD", 1)
+    rng = np.random.default_rng(7)
+    src, dst = (rng.integers(0, 300, 5000).astype(dtype) for _ in range(2))
+    weight = np.arange(5000, dtype=np.float32)
+    cuts = [0, 1, 1, 2500, 2501, 5000]
+    whole = [EdgeChunk(src.astype(np.int64), dst.astype(np.int64), weight)]
+    pieces = [EdgeChunk(src[a:b], dst[a:b], weight[a:b]) for a, b in pairwise(cuts)]
+    made = [
+        csr.from_edges(
+            chunks, num_rows=300, num_sources=300, treatment=Treatment(undirected=undirected), name="t", numbered=True
+        )[0]
+        for chunks in (whole, pieces)
+    ]
+    for name in ("indptr", "indices", "data", "edge_number"):
+        assert np.array_equal(getattr(made[0], name), getattr(made[1], name))
 
 
 def test_equal_edges_keep_the_order_in_which_they_were_given() -> None:
@@ -54,7 +86,7 @@ def test_equal_edges_keep_the_order_in_which_they_were_given() -> None:
             assert np.array_equal(weights, np.flatnonzero((src == column) & (dst == row)).astype(np.float32))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes)
 def test_undirected_adds_just_the_missing_reverses(size: tuple[int, int, int, bool]) -> None:
     """Guards against doubling edges that the source lists both ways, and against doubled self-loops."""
@@ -70,7 +102,7 @@ def test_undirected_adds_just_the_missing_reverses(size: tuple[int, int, int, bo
     assert csr.is_symmetric(matrix)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes)
 def test_treatments_and_their_counts(size: tuple[int, int, int, bool]) -> None:
     """Guards against counts in the store's attributes that do not say what was done."""
@@ -102,7 +134,7 @@ def test_treatments_and_their_counts(size: tuple[int, int, int, bool]) -> None:
     np.testing.assert_allclose(dense, expected, rtol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes)
 def test_transpose_and_clean_graph(size: tuple[int, int, int, bool]) -> None:
     """Guards against a partitioner that is given one-way edges, loops or duplicates, on which METIS dies."""
@@ -146,7 +178,7 @@ def test_rows_at_the_borders_of_buckets(
     num_nodes = 70_001
     rng = np.random.default_rng(1)
     src, dst = rng.integers(0, num_nodes, 50_000), rng.integers(0, num_nodes - 20, 50_000)
-    bits = csr.bucket_bits(num_nodes, 50_000)
+    bits = csr.bucket_bits(num_nodes, 50_000, csr.key_bits(num_nodes, undirected=False))
     dst[:4] = [0, (1 << bits) - 1, 1 << bits, num_nodes - 21]
     dst[30_000:40_000] = 12_345
     weight = np.arange(50_000, dtype=np.float32) if weighted else None
@@ -181,6 +213,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "from tests.graphs import csr_of, random_edges\n"
         "from graphprep import csr\n"
         "from graphprep.graph import Treatment\n"
+        f"csr.SMALL_RECORD_BITS = {csr.SMALL_RECORD_BITS}\n"
         "rng = np.random.default_rng(0)\n"
         "for n, e in ((1, 0), (1, 3), (5, 40), (300, 4000), (9, 3000)):\n"
         "    for weighted in (False, True):\n"

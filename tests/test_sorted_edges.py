@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -247,3 +248,22 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "                    treatment=Treatment(undirected=undirected, duplicates='sum'), work=Path(folder) / 'e')\n"
         "                assert sum(piece.num_edges for piece in found.pieces()) == found.counts.edges\n"
     )
+
+
+@pytest.mark.parametrize("disk", [False, True])
+def test_the_stream_is_released_when_it_has_been_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: bool
+) -> None:
+    """Guards against edges that are held twice while they are sorted, and against a stream released before its end."""
+    if disk:
+        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 40)
+    told: list[str] = []
+    table = table_of(random_edges(np.random.default_rng(3), 20, 200, weighted=False))
+
+    def chunks() -> Iterator[EdgeChunk]:
+        yield from table.chunks()
+        told.append("read")
+
+    watched = replace(table, chunks=chunks, release=lambda: told.append("released"))
+    sort_table(watched, num_rows=20, num_sources=20, treatment=Treatment(), limit=None, work=tmp_path / "work")
+    assert told == ["read", "released"]

@@ -60,6 +60,11 @@ class Room:
         self._written += piece.nbytes
         return spilled
 
+    def release(self, kept: Array | _Spilled) -> None:
+        """What was kept is not wanted any more; the file stays as long as the room."""
+        if not isinstance(kept, _Spilled):
+            self._kept -= kept.nbytes
+
     def piece(self, kept: Array | _Spilled) -> Array:
         """What was kept."""
         if not isinstance(kept, _Spilled):
@@ -67,7 +72,7 @@ class Room:
         if self._file is None:
             raise RuntimeError("nothing has been written")
         piece: Array = np.empty(kept.count, kept.dtype)
-        view = memoryview(piece.view(np.uint8))
+        view = piece.view(np.uint8).data
         done = 0
         while done < len(view):
             read = os.preadv(self._file.fileno(), [view[done:]], kept.offset + done)
@@ -96,6 +101,12 @@ class Column:
         """Append a run of numbers that are not negative, in int32 if they fit."""
         small = not len(ids) or int(ids.max()) < INT32_LIMIT
         self.add(ids.astype(np.int32, copy=False) if small else ids)
+
+    def release(self) -> None:
+        """Give back the memory; there are no runs any more."""
+        for piece in self.pieces:
+            self.room.release(piece)
+        self.pieces = []
 
     def runs(self) -> Iterator[Array]:
         """The runs, as they were added."""

@@ -46,6 +46,8 @@ class SeenEdges:
     typed: TypedEdges
     runs: Sequence[Callable[[], Iterator[Run]]]
     """one a file"""
+    kept: Sequence[Column]
+    """what the runs are read from, where it is not the files themselves"""
     num_edges: int
     times: Array | None
 
@@ -56,13 +58,19 @@ class SeenEdges:
         if reverse is not None:
             types.append((EdgeType(forward.destination, reverse, forward.source), True))
         for edge_type, turned in types:
+            last = edge_type is types[-1][0]
             yield EdgeTable(
                 type=edge_type,
                 chunks=partial(_chunks, self.runs, ids[forward.source], ids[forward.destination], turned),
+                release=self._release if last else _nothing,
                 num_edges=self.num_edges,
                 attributes={} if self.times is None else {"time": self.times},
                 treatment=self.typed.treatment,
             )
+
+    def _release(self) -> None:
+        for column in self.kept:
+            column.release()
 
 
 def see(typed: TypedEdges, ids: Mapping[str, NodeIds], room: Room, task: progress.Task) -> SeenEdges:
@@ -79,9 +87,11 @@ def see(typed: TypedEdges, ids: Mapping[str, NodeIds], room: Room, task: progres
     """
     sources, destinations = ids[typed.type.source], ids[typed.type.destination]
     runs: list[Callable[[], Iterator[Run]]] = []
+    columns: list[Column] = []
     times, num_edges = Column(room), 0
     for file in typed.files:
         kept = None if file.read_again else (Column(room), Column(room), Column(room))
+        columns += kept or ()
         for run in file.rows():
             try:
                 src, dst = sources.codes(run.src), destinations.codes(run.dst)
@@ -97,7 +107,13 @@ def see(typed: TypedEdges, ids: Mapping[str, NodeIds], room: Room, task: progres
             num_edges += len(src)
             task.advance(len(src))
         runs.append(partial(_again, file) if kept is None else partial(_kept, *kept))
-    return SeenEdges(typed=typed, runs=runs, num_edges=num_edges, times=times.whole() if typed.times else None)
+    return SeenEdges(
+        typed=typed, runs=runs, kept=columns, num_edges=num_edges, times=times.whole() if typed.times else None
+    )
+
+
+def _nothing() -> None:
+    """Nothing is kept, or another table still needs it."""
 
 
 def _kept(src: Column, dst: Column, weight: Column) -> Iterator[Run]:

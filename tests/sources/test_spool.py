@@ -44,3 +44,17 @@ def test_integers_and_floats_together() -> None:
     column.add(np.array([2.5]))
     assert column.whole().tolist() == [1, 2, 2.5]
     assert Column(Room()).whole().tolist() == []
+
+
+def test_released_columns_give_their_room_back() -> None:
+    """What is not wanted any more must not push later columns to the disk."""
+    room = Room(kept_bytes=100)
+    first = Column(room)
+    first.add(np.arange(10, dtype=np.int64))
+    (kept,) = first.runs()
+    first.release()
+    assert list(first.runs()) == []
+    second = Column(room)
+    second.add(np.arange(12, dtype=np.int64))
+    assert isinstance(second.pieces[0], np.ndarray)  # in memory
+    assert kept.tolist() == list(range(10))  # what had been read stays valid
