@@ -20,8 +20,8 @@ from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Treatment
 from graphprep.spill import Spill
 
 BYTES_PER_EDGE = 40
-"""Peak of an in-memory sort: ids as given (up to 16) and records (up to 8), then records and sorted keys (up to 8), then
-those and the result (4); weights and numbers of edges add up to 16."""
+"""Peak of an in-memory sort: ids as given (up to 16) and records (up to 8), then records and sorted keys (up to 8),
+then those and the result (4); weights and numbers of edges add up to 16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
