@@ -383,7 +383,20 @@ def print_store_outcome(outcome: Any, json_output: bool) -> None:
 @click.option(
     "--topology", metavar="FILE_OR_PRESET", help="The machine to partition for; see `graphprep topology list`."
 )
-@click.option("--method", default="auto", show_default=True, help="auto, metis, metis-recursive, ldg or random.")
+@click.option(
+    "--method",
+    default="auto",
+    show_default=True,
+    help="Where refinement starts: auto (several, the best wins), metis, metis-recursive, metis-volume, "
+    "metis-balanced (nodes and edges), metis-hierarchical (slow links first), ldg, random; with their packages "
+    "installed mtkahypar, mtkahypar-rows, mtkahypar-steiner, kaminpar.",
+)
+@click.option(
+    "--effort",
+    default="default",
+    show_default=True,
+    help="none, fast, default or best: how long parts are laid on ranks and refined for the links.",
+)
 @click.option("--imbalance", type=float, default=1.05, show_default=True, help="Largest share over target share.")
 @click.option("--row-bytes", type=int, default=1024, show_default=True, help="Bytes of one node's row in one exchange.")
 @click.option(
@@ -419,7 +432,7 @@ def partition(
     Examples:
       graphprep partition cora --parts 4
       graphprep partition cora --topology 2x4.yaml
-      graphprep partition cora --topology dgx1-v100 --dry-run
+      graphprep partition cora --topology dgx-1-v100 --dry-run
     """
     from graphprep.partition.request import PartitionRequest
     from pipelines.partition import announce, plan_partition, run_partition
@@ -552,6 +565,82 @@ def show_topology(file_or_preset: str, table: bool, json_output: bool) -> None:
         print_topology(found.to_long_form(), sys.stdout)
     else:
         click.echo(found.to_yaml(), nl=False)
+
+
+new_file = click.option("--replace", is_flag=True, help="Replace the file if it is there.")
+topology_name = click.option("--name", help="Of the topology, and so of caches made for it; by default the file's.")
+
+
+@topology.command("detect")
+@click.option("--file", "saved", type=PATH, help="Saved output of `nvidia-smi topo -m`, instead of asking the driver.")
+@click.option("--out", type=PATH, help="Write the topology here instead of to standard output.")
+@new_file
+@topology_name
+@as_json
+@common
+def detect_topology(saved: Path | None, out: Path | None, replace: bool, name: str | None, json_output: bool) -> None:
+    """This machine's GPUs, switches and NVLinks, as nvidia-smi shows them; bandwidths are defaults by generation.
+
+    A saved file may also hold what `nvidia-smi --query-gpu=name,pci.bus_id,memory.total --format=csv,noheader` prints.
+
+    \b
+    Examples:
+      graphprep topology detect --out mine.yaml
+      graphprep topology detect --file saved.txt > mine.yaml
+    """
+    from graphprep.topology.detect import detected, read_saved, run_here
+    from graphprep.topology.saved import as_text, checked_out, chosen_name, save
+
+    target = None if out is None else checked_out(out, replace=replace)
+    seen = run_here() if saved is None else read_saved(saved)
+    found = detected(seen, name=chosen_name(name, out, "detected"))
+    if target is not None:
+        save(found.topology, found.comments, target)
+        click.echo(f"wrote {target}", err=True)
+    if json_output:
+        print_json(found.topology.to_long_form())
+    elif target is None:
+        click.echo(as_text(found.topology, found.comments), nl=False)
+
+
+@topology.command("probe")
+@click.option("--out", type=PATH, required=True, help="The topology to write.")
+@click.option("--nproc", type=int, help="Ranks on this machine; by default one a GPU.")
+@click.option("--backend", type=click.Choice(["gloo", "nccl"]), help="By default nccl if every rank has a GPU.")
+@click.option("--seconds", type=float, default=60.0, show_default=True, help="That it may take, more or less.")
+@click.option("--sizes", metavar="BYTES,...", help="Of the messages of pairs alone, the smallest first.")
+@click.option("--timeout", type=float, default=180.0, show_default=True, help="Seconds to wait for another rank.")
+@new_file
+@topology_name
+@as_json
+@common
+def probe_topology(
+    out: Path, nproc: int | None, sizes: str | None, name: str | None, json_output: bool, **options: Any
+) -> None:
+    """Measure the links between the ranks of this machine with torch, and write them as a topology.
+
+    On several machines: torchrun ... -m graphprep.topology.probe --out FILE, with the same options.
+
+    \b
+    Examples:
+      graphprep topology probe --out mine.yaml
+      graphprep topology probe --out cpu.yaml --nproc 4 --backend gloo --seconds 20
+    """
+    from graphprep.topology import Topology
+    from graphprep.topology.probe.launch import start
+    from graphprep.topology.probe.options import DEFAULT_NAME, SIZES, ProbeOptions, sizes_from
+    from graphprep.topology.saved import checked_out, chosen_name
+
+    context = click.get_current_context()
+    target = checked_out(out, replace=options["replace"])
+    options |= {word: context.params[word] for word in ("quiet", "debug")}
+    options |= {"name": chosen_name(name, out, DEFAULT_NAME), "sizes": sizes_from(sizes) if sizes else SIZES}
+    status = start(ProbeOptions(out=target, **options), nproc)
+    if status:
+        context.exit(status)
+    if json_output:
+        print_json(Topology.from_file(target).to_long_form())
+    click.echo(f"wrote {target}", err=True)
 
 
 @main.command(

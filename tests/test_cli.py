@@ -62,7 +62,19 @@ def test_help_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["list"], ["fetch"], ["import"], ["partition"], ["inspect"], ["verify"], ["topology"], ["topology", "show"]],
+    [
+        [],
+        ["list"],
+        ["fetch"],
+        ["import"],
+        ["partition"],
+        ["inspect"],
+        ["verify"],
+        ["topology"],
+        ["topology", "show"],
+        ["topology", "detect"],
+        ["topology", "probe"],
+    ],
 )
 def test_every_help_has_words(words: list[str]) -> None:
     """Guards against commands that a newcomer cannot find out about."""

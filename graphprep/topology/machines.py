@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from graphprep.topology.network import Link, Rank
+from graphprep.topology.rates import NETWORK_LATENCY_US, NVLINK_LATENCY_US, PCIE_LATENCY_US
 from graphprep.topology.units import MAX_GBYTES_PER_S, Bandwidth, Count, Form, Latency, Memory, Speed
 from graphprep.yaml_lines import FaultAt
 
@@ -24,7 +25,7 @@ MAX_LINKS_A_PAIR = 100
 class NvlinkForm(Form):
     gbytes_per_s: Annotated[Bandwidth, Field(le=MAX_GBYTES_PER_S / MAX_LINKS_A_PAIR)]
     """Of one link; a pair with several has as many times that."""
-    latency_us: Latency = 2.0
+    latency_us: Latency = NVLINK_LATENCY_US
     pairs: list[Annotated[list[StrictInt], Field(min_length=2, max_length=3)]] | None = None
     """[GPU, GPU] or [GPU, GPU, number of links between them]."""
     switch: StrictBool = False
@@ -38,7 +39,7 @@ class NvlinkForm(Form):
 
 class PcieForm(Form):
     gbytes_per_s: Bandwidth
-    latency_us: Latency = 3.0
+    latency_us: Latency = PCIE_LATENCY_US
     gpus_per_switch: Count | None = None
     """None for all of the machine's."""
 
@@ -51,7 +52,7 @@ class QpiForm(Form):
 
 class NetworkForm(Form):
     gbytes_per_s: Bandwidth
-    latency_us: Latency = 10.0
+    latency_us: Latency = NETWORK_LATENCY_US
 
 
 class MachineForm(Form):

@@ -217,7 +217,7 @@ class Topology:
         form = self.to_long_form()
         text = dump({"name": form.pop("name")}, flow=False)
         for key, value in form.items():
-            if key in ("ranks", "links"):
+            if key in ("ranks", "links") and value:
                 text += f"{key}:\n" + "".join(f"  - {dump(item, flow=True)}" for item in value)
             else:
                 text += dump({key: value}, flow=None)

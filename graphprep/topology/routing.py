@@ -12,7 +12,7 @@ unordered pair is searched once, from its lower rank; the way back is the way th
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -49,11 +49,12 @@ def all_routes(
     for number, wire in enumerate(wires):
         for end in wire.ends:
             leaving[end].append(number)
+    hops = [(Hop(number, 0), Hop(number, 1)) for number in range(len(wires))]
     routes: dict[tuple[int, int], Route] = {}
     for p in range(num_ranks):
-        for q, links in _quickest(p, num_ranks, leaving, wires).items():
-            routes[p, q] = _directed(p, links, wires)
-            routes[q, p] = reverse(routes[p, q])
+        for q, there, back in _quickest(p, num_ranks, leaving, wires, hops):
+            routes[p, q] = there
+            routes[q, p] = back
     routes.update({(q, p): reverse(route) for (p, q), route in fixed.items()})
     routes.update(fixed)
     return routes
@@ -81,24 +82,39 @@ def along(nodes: Iterable[int], wires: Sequence[Wire]) -> Route:
 
 
 def _quickest(
-    source: int, num_ranks: int, leaving: Sequence[Sequence[int]], wires: Sequence[Wire]
-) -> dict[int, tuple[int, ...]]:
-    """Link numbers of the best path from rank `source` to every higher rank that can be reached."""
-    found: dict[int, tuple[int, ...]] = {}
-    queue: list[tuple[int, int, tuple[int, ...], int]] = [(0, 0, (), source)]
-    while queue:
-        ns, hops, links, node = heapq.heappop(queue)
-        if node in found:
-            continue
-        found[node] = links
-        if node < num_ranks and node != source:
-            continue
+    source: int,
+    num_ranks: int,
+    leaving: Sequence[Sequence[int]],
+    wires: Sequence[Wire],
+    hops: Sequence[tuple[Hop, Hop]],
+) -> Iterator[tuple[int, Route, Route]]:
+    """Every higher rank that rank `source` can reach, with the best route there and the same back.
+
+    A node's routes are those of the node before it and one hop more, so that no path is walked twice.
+    """
+    found: dict[int, tuple[Route, Route]] = {source: ((), ())}
+    queue: list[tuple[int, int, tuple[int, ...], int, int]] = []
+
+    def leave(node: int, ns: int, links: tuple[int, ...]) -> None:
         for number in leaving[node]:
             wire = wires[number]
             other = wire.ends[wire.ends[0] == node]
             if other > source and other not in found:
-                heapq.heappush(queue, (ns + wire.ns, hops + 1, (*links, number), other))
-    return {node: links for node, links in found.items() if source < node < num_ranks}
+                heapq.heappush(queue, (ns + wire.ns, len(links) + 1, (*links, number), other, node))
+
+    leave(source, 0, ())
+    while queue:
+        ns, _, links, node, before = heapq.heappop(queue)
+        if node in found:
+            continue
+        there, back = found[before]
+        direction = 0 if wires[links[-1]].ends[1] == node else 1
+        onward, homeward = hops[links[-1]][direction], hops[links[-1]][1 - direction]
+        found[node] = ((*there, onward), (homeward, *back))
+        if node < num_ranks:
+            yield node, *found[node]
+        else:
+            leave(node, ns, links)
 
 
 def _directed(start: int, links: Iterable[int], wires: Sequence[Wire]) -> Route:

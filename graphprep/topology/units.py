@@ -31,7 +31,12 @@ def _one_word(name: str) -> str:
     return name
 
 
-def _folder_name(name: str) -> str:
+def folder_name(name: str) -> str:
+    """`name` itself, if it can name a topology and so a cache's folder.
+
+    Raises:
+        ValueError: it cannot; the message says why.
+    """
     if not name.replace("-", "a").replace(".", "a").replace("_", "a").isalnum() or name[0] in ".-" or len(name) > 100:
         raise ValueError(
             f"{name!r} cannot name a cache's folder: use up to 100 letters, digits, '-', '_' and '.', "
@@ -41,7 +46,7 @@ def _folder_name(name: str) -> str:
 
 
 Word = Annotated[str, AfterValidator(_one_word)]
-FolderName = Annotated[str, AfterValidator(_folder_name)]
+FolderName = Annotated[str, AfterValidator(folder_name)]
 Number = Annotated[float, BeforeValidator(_no_truth_value)]
 Bandwidth = Annotated[Number, Field(gt=0, ge=1e-6, le=MAX_GBYTES_PER_S, allow_inf_nan=False)]
 """Gigabytes (1e9 bytes) a second in each direction."""

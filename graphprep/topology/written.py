@@ -6,7 +6,7 @@ with names is found here, where the line is still known; what comes out is valid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -80,6 +80,7 @@ class TopologyForm(Form):
         names: set[str] = set()
         for position, rank in enumerate(self.ranks):
             _add_name(rank.name, names, ("ranks", position, "name"))
+        _check_places(self.ranks)
         for position, switch in enumerate(switches):
             _add_name(switch, names, ("switches", position))
         for position, link in enumerate(links):
@@ -101,6 +102,34 @@ def read(text: str, *, origin: str) -> Topology:
         TopologyError: one sentence with `origin`, the line and what is wrong there.
     """
     return validated(TopologyForm, text, origin=origin, error=TopologyError).topology
+
+
+def _check_places(ranks: Sequence[RankForm]) -> None:
+    """Refuse what no run could satisfy: one machine on two hosts, or one device for two ranks."""
+    host_of: dict[str, tuple[str, str]] = {}
+    user_of: dict[tuple[str, int], str] = {}
+    for position, rank in enumerate(ranks):
+        if rank.host is not None:
+            other, host = host_of.setdefault(rank.machine, (rank.name, rank.host))
+            if not _may_be_one_host(host, rank.host):
+                raise FaultAt(
+                    f"machine {rank.machine!r} is on host {host!r} for {other!r} and on {rank.host!r} here",
+                    ("ranks", position, "host"),
+                )
+        if rank.device is not None:
+            other = user_of.setdefault((rank.machine, rank.device), rank.name)
+            if other != rank.name:
+                raise FaultAt(
+                    f"device {rank.device} of machine {rank.machine!r} is already that of {other!r}",
+                    ("ranks", position, "device"),
+                )
+
+
+def _may_be_one_host(a: str, b: str) -> bool:
+    """Whether two host names can mean one host: a short name stands for any full one that begins with it."""
+    if "." in a and "." in b:
+        return a == b
+    return a.partition(".")[0] == b.partition(".")[0]
 
 
 def _add_name(name: str, names: set[str], where: Where) -> None:

@@ -83,6 +83,8 @@ def test_routes_may_stand_in_the_short_form() -> None:
         ("count: 2", "count: 0", "line 3: machines[0].count must be greater than or equal to 1, found 0"),
         ("count: 2", "count: yes", "line 3: machines[0].count must be a valid integer, found the truth value true"),
         ("count: 2", "count: 400", "line 2: machines: 1,600 GPUs are more than 1,024 ranks"),
+        ("gpus: 4", f"gpus: {10**30}", f"line 2: machines: {2 * 10**30:,} GPUs are more than 1,024 ranks"),
+        ("gpus: 4", "gpus: 4.5", "line 3: machines[0].gpus must be a valid integer, found 4.5"),
         ("gpus: 4", "gpus: 0", "line 3: machines[0].gpus must be greater than or equal to 1, found 0"),
         (
             "gpus: 4",

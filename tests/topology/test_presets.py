@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphprep.errors import TopologyError
-from graphprep.topology import Topology, preset_names, resolve
+from graphprep.topology import Topology, preset_names, presets, resolve
 from tests.topology.forms import LONG, SHORT
 
 
@@ -43,7 +43,7 @@ def test_a_variant_differs_in_its_network_alone() -> None:
 
 @pytest.mark.parametrize("name", ["dgx-1-v100", "p3.16xlarge"])
 def test_the_hybrid_cube_mesh_has_six_links_a_gpu(name: str) -> None:
-    """Guards against a slip in the table of pairs: each V100 has 150 GB/s of NVLink, and four neighbours."""
+    """Guards against a slip in the table of pairs: each V100 has six links of 25 GB/s, to four neighbours."""
     topology = resolve(name)
     mesh = [link for link in topology.links if link.type == "nvlink"]
     bandwidth, neighbours = Counter[str](), Counter[str]()
@@ -53,7 +53,58 @@ def test_the_hybrid_cube_mesh_has_six_links_a_gpu(name: str) -> None:
             neighbours[end] += 1
     assert set(bandwidth.values()) == {150}
     assert set(neighbours.values()) == {4}
-    assert topology.path(0, 7) == ("m0.gpu0", "m0.pcie0", "m0.host", "m0.pcie3", "m0.gpu7")
+    doubled = {tuple(end[-1] for end in link.ends) for link in mesh if link.gbytes_per_s == 50}
+    assert doubled == {("0", "3"), ("0", "4"), ("1", "2"), ("1", "5"), ("2", "3"), ("4", "7"), ("5", "6"), ("6", "7")}
+    assert {link.gbytes_per_s for link in mesh} == {25, 50}
+    assert {link.gbytes_per_s for link in topology.links if link.type == "pcie"} == {12}
+
+
+def test_dgx_1_has_two_gpus_a_switch_and_two_switches_a_socket() -> None:
+    """Guards against traffic between the quads that passes a socket by, or a switch that four GPUs share."""
+    topology = resolve("dgx-1-v100")
+    assert topology.path(0, 7) == (
+        "m0.gpu0", "m0.pcie0", "m0.socket0", "m0.socket1", "m0.pcie3", "m0.gpu7",
+    )  # fmt: skip
+    below = Counter(switch for link in topology.links if link.type == "pcie" for switch in link.ends)
+    assert [below[f"m0.pcie{switch}"] for switch in range(4)] == [3] * 4  # two GPUs and the way up
+    assert [link.ends for link in topology.links if link.type == "qpi"] == [("m0.socket0", "m0.socket1")]
+
+
+@pytest.mark.parametrize(
+    ("name", "type", "gbytes_per_s"),
+    [
+        ("dgx-a100", "nvlink", 300),
+        ("dgx-h100", "nvlink", 450),
+        ("p3.16xlarge", "network", 3.125),
+        ("g5.12xlarge", "network", 5),
+        ("g5.12xlarge", "pcie", 24),
+        ("pcie-8", "pcie", 12),
+        ("pcie-8", "qpi", 19.2),
+        ("workstation-2", "pcie", 12),
+        ("workstation-4", "pcie", 24),
+        ("2x4-10gbe", "network", 1.25),
+        ("2x4-25gbe", "network", 3.125),
+        ("4x8-100gbe", "network", 12.5),
+        ("4x8-ib-hdr", "network", 25),
+        ("4x8-ib-ndr", "network", 50),
+    ],
+)
+def test_bandwidths_that_vendors_publish(name: str, type: str, gbytes_per_s: float) -> None:
+    """Guards against gigabits for gigabytes, and both directions together for one."""
+    assert {link.gbytes_per_s for link in resolve(name).links if link.type == type} == {gbytes_per_s}
+
+
+def test_pcie_machines_have_no_nvlink() -> None:
+    """Guards against a preset that was copied from one with NVLink."""
+    for name in ("g5.12xlarge", "pcie-8", "workstation-2", "workstation-4"):
+        assert not [link for link in resolve(name).links if link.type == "nvlink"]
+
+
+@pytest.mark.parametrize("path", sorted(Path(presets.__file__).parent.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_preset_says_where_its_figures_are_from(path: Path) -> None:
+    """Guards against figures that nobody can check."""
+    comment = "".join(line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#"))
+    assert any(word in comment for word in ("NVIDIA", "AWS", "PCI-SIG", "made-up"))
 
 
 def test_behind_nvswitch_no_pair_uses_pcie() -> None:

@@ -56,6 +56,31 @@ ROUTE = '"gpu0->gpu2": [gpu0, pcie0, pcie1, gpu2]'
             "latency_us: -2}",
             "line 8: links[0].latency_us must be greater than or equal to 0, found -2",
         ),
+        (
+            "latency_us: 2}",
+            "latency_us: .nan}",
+            "line 8: links[0].latency_us must be greater than or equal to 0, found nan",
+        ),
+        (
+            "latency_us: 2}",
+            "latency_us: .inf}",
+            "line 8: links[0].latency_us must be less than or equal to 1000000000, found inf",
+        ),
+        (
+            "gbytes_per_s: 10",
+            "gbytes_per_s: ten",
+            "line 12: links[4].gbytes_per_s must be a valid number, unable to parse string as a number, found 'ten'",
+        ),
+        (
+            "gbytes_per_s: 10",
+            "gbytes_per_s: .inf",
+            "line 12: links[4].gbytes_per_s must be less than or equal to 1000000, found inf",
+        ),
+        (
+            "gbytes_per_s: 10",
+            "gbytes_per_s: 1.0e+400",
+            "line 12: links[4].gbytes_per_s must be less than or equal to 1000000, found inf",
+        ),
         ("type: qpi", "type: ''", "line 12: links[4].type: '' is not one word without spaces and without '->'"),
         ("type: qpi, ", "", "line 12: links[4] lacks the key 'type'"),
         (QPI, "", "line 12: routes.gpu0->gpu2: no link joins 'pcie0' and 'pcie1'"),
@@ -109,6 +134,16 @@ ROUTE = '"gpu0->gpu2": [gpu0, pcie0, pcie1, gpu2]'
             "line 1: name: '../up' cannot name a cache's folder: use up to 100 letters, digits, '-', '_' and '.', "
             "and begin with a letter, a digit or '_'",
         ),
+        (
+            "{name: gpu1, machine: m0}",
+            "{name: gpu1, machine: m0, host: a.x}\n  - {name: gpu9, machine: m0, host: a.y}",
+            "line 5: ranks[2].host: machine 'm0' is on host 'a.x' for 'gpu1' and on 'a.y' here",
+        ),
+        (
+            "{name: gpu1, machine: m0}",
+            "{name: gpu1, machine: m0, device: 3}\n  - {name: gpu9, machine: m0, device: 3}",
+            "line 5: ranks[2].device: device 3 of machine 'm0' is already that of 'gpu1'",
+        ),
         ("ranks:\n", "machines: []\nranks:\n", "line 2: machines must have at least 1 item, not 0, found a list of 0"),
         ("ranks:\n", "swtches: []\nranks:\n", "line 2: unknown key 'swtches' (did you mean 'switches'?)"),
     ],
@@ -146,3 +181,10 @@ def test_names_that_cannot_be_folders(name: str) -> None:
     """Guards against a cache that is written outside its folder, or that no listing shows."""
     with pytest.raises(TopologyError, match="cannot name a cache's folder"):
         Topology.from_text(LONG.replace("two-sockets", name))
+
+
+def test_a_short_host_name_stands_for_the_full_one() -> None:
+    """Guards against a check of hosts that refuses the same host, written as two tools print it."""
+    text = LONG.replace("{name: gpu1, machine: m0}", "{name: gpu1, machine: m0, host: a}")
+    topology = Topology.from_text(text.replace("{name: gpu2, machine: m0}", "{name: gpu2, machine: m0, host: a.x}"))
+    assert [rank.host for rank in topology.ranks] == [None, "a", "a.x"]

@@ -1,7 +1,8 @@
 """Topologies by name: one YAML file each, beside this one.
 
 The three made-up clusters (`2x2`, `2x4`, `4x8`: machines x GPUs) also come with their network replaced: `2x4-25gbe`.
-Bandwidths are what standards and vendors publish for one direction, after line coding; the files name the source.
+Bandwidths are what standards and vendors publish for one direction; the files name the source. PCIe counts as three
+quarters of its line rate (`graphprep.topology.rates`), except in the made-up clusters, which are the design's example.
 Latencies are round figures of ours, as no standard fixes them: measure with `graphprep topology probe` where they
 matter.
 """

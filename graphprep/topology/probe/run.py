@@ -1,0 +1,126 @@
+"""One rank of a probe, from its options to the file."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from graphprep import progress
+from graphprep.errors import TopologyError, UsageError
+from graphprep.topology.network import Rank
+from graphprep.topology.probe.build import build
+from graphprep.topology.probe.conductor import Conductor, follow
+from graphprep.topology.probe.meeting import Meeting
+from graphprep.topology.probe.options import ProbeOptions
+from graphprep.topology.probe.place import Place, Seat, ranks_of
+from graphprep.topology.probe.survey import Survey, survey
+from graphprep.topology.probe.trial import SHARED
+from graphprep.topology.saved import checked_out, save
+
+LISTED_UP_TO = 8
+"""Ranks whose pairs are all listed in the file's comment."""
+
+
+def run(options: ProbeOptions, seat: Seat) -> None:
+    """Meet, measure, and on rank 0 write the file.
+
+    Raises:
+        UsageError: the file may not be written.
+        TopologyError: the ranks do not fit together, or one of them is lost.
+    """
+    out = checked_out(options.out, replace=options.replace) if seat.rank == 0 else options.out
+    place = place_here(options.backend, seat)
+    meeting = Meeting(seat, f"cuda:{place.device}" if place.model else "cpu", timeout=options.timeout)
+    meeting.tell(f"place/{seat.rank}", place.to_text())
+    places = [Place.from_text(meeting.hear(f"place/{rank}")) for rank in range(seat.world)]
+    check_together(places)
+    meeting.connect()
+    if seat.rank:
+        follow(meeting)
+        meeting.leave()
+        return
+    hosts = {rank: place.host for rank, place in enumerate(places)}
+    progress.say(f"{seat.world} ranks on {len(set(hosts.values()))} host(s), about {options.seconds:g} s")
+    started = time.monotonic()
+    conductor = Conductor(meeting, seconds=options.seconds, sizes=options.sizes)
+    surveyed = survey(hosts, conductor)
+    seconds = time.monotonic() - started
+    conductor.dismiss()
+    meeting.leave()
+    ranks = ranks_of(places)
+    topology = build(surveyed, ranks, name=options.name)
+    head = (
+        f"Measured by `graphprep topology probe`: {conductor.trials:,} trials in {seconds:.0f} s, "
+        f"{'NCCL between GPUs' if place.model else 'gloo between CPUs'}."
+    )
+    save(topology, [head, *comments(surveyed, ranks, places)], out)
+
+
+def place_here(backend: str | None, seat: Seat) -> Place:
+    """Where this rank is, and on which device.
+
+    Args:
+        backend: as in the options.
+        seat: this rank.
+
+    Raises:
+        TopologyError: NCCL was asked for and there is not a GPU for every rank here.
+    """
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi and topologies number GPUs
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    local_world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if backend == "nccl" and gpus < local_world:
+        raise TopologyError(
+            f"--backend nccl needs a GPU for each of the {local_world} ranks here, and torch sees {gpus}; "
+            "start fewer ranks, or use --backend gloo"
+        )
+    host = socket.gethostname()
+    if backend == "gloo" or gpus < local_world:
+        return Place(host=host, device=seat.local_rank, model=None, memory_gb=None)
+    properties = torch.cuda.get_device_properties(seat.local_rank)
+    memory_gb = round(properties.total_memory / 1e9, 1)
+    return Place(host=host, device=seat.local_rank, model=properties.name, memory_gb=memory_gb)
+
+
+def check_together(places: Sequence[Place]) -> None:
+    """Refuse ranks that cannot talk to each other; every rank finds the same.
+
+    Raises:
+        UsageError: some have a GPU and others have none.
+    """
+    for rank, place in enumerate(places):
+        if (place.model is None) != (places[0].model is None):
+            kinds = ["a GPU" if one.model else "no GPU" for one in (places[0], place)]
+            raise UsageError(
+                f"rank 0 on {places[0].host} has {kinds[0]} and rank {rank} on {place.host} has {kinds[1]}; "
+                "use --backend gloo"
+            )
+
+
+def comments(surveyed: Survey, ranks: Sequence[Rank], places: Sequence[Place]) -> Iterator[str]:
+    """What stands above the topology: what was measured, where it does not show in the links."""
+    models = list(dict.fromkeys(place.model for place in places if place.model))
+    if models:
+        yield f"GPUs: {', '.join(models)}."
+    rates = [line.bytes_per_s / 1e9 for line in surveyed.lines.values()]
+    yield (
+        f"Pairs alone, both ways at once, in GB/s each way: {min(rates):.3g} to {max(rates):.3g}, "
+        f"median {median(rates):.3g}."
+    )
+    if len(ranks) <= LISTED_UP_TO:
+        for (a, b), line in sorted(surveyed.lines.items()):
+            yield (
+                f"  {ranks[a].name} - {ranks[b].name}: {line.bytes_per_s / 1e9:.3g} GB/s, {line.latency_s * 1e6:.1f} us"
+            )
+    busy = surveyed.busy
+    if busy is not None and median(busy.kept) < SHARED:
+        yield (
+            f"With all ranks busy pairs kept {100 * median(busy.kept):.0f} % of their speed alone: "
+            "the ports below are as fast as that."
+        )
