@@ -1,51 +1,165 @@
-"""The methods by name: each turns a clean graph and target shares into an assignment of all nodes."""
+"""The candidates by name, and what surrounds each: loads, the nodes that are set aside, parts that stayed empty.
+
+Letters: N nodes, P parts, D loads.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.errors import PartitionError
 from graphprep.graph import Csr
 from graphprep.partition import floors, placement
-from graphprep.partition.metis import metis
+from graphprep.partition.kaminpar import KAMINPAR_METHODS
+from graphprep.partition.method import Method, NodeLoad, PartitionProblem
+from graphprep.partition.metis import METIS_METHODS
+from graphprep.partition.mtkahypar import MTKAHYPAR_METHODS
 from graphprep.partition.request import PartitionRequest
+from graphprep.topology import Topology
+from graphprep.traffic import TRAINING_IMBALANCE
+
+_METHODS: tuple[Method, ...] = (*METIS_METHODS, *MTKAHYPAR_METHODS, *KAMINPAR_METHODS, *floors.FLOORS)
+CANDIDATES: Mapping[str, Method] = {method.name: method for method in _METHODS}
+"""Every method by the name that --method takes."""
+MOST_IN_EDGES = 2.0**53
+MOST_CORE_LIMIT = 3.0
+"""However much is set aside, no part gets more than this times its share of the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PreparedGraph:
+    """A graph made ready for any number of candidates: loads counted, small components set aside."""
+
+    problem: PartitionProblem
+    """Of the nodes that stay."""
+    apart: placement.Apart
+    amounts_DN: NDArray[np.int64]
+    """int64 [D, N], of all nodes."""
+    degree_N: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        clean: Csr,
+        *,
+        shares_P: NDArray[np.float64],
+        request: PartitionRequest,
+        scratch: Path,
+        in_degree_N: NDArray[np.int64] | None = None,
+        train_mask: NDArray[np.bool_] | None = None,
+        topology: Topology | None = None,
+    ) -> PreparedGraph:
+        """Arguments as for `assign`.
+
+        Raises:
+            PartitionError: the topology has another number of ranks.
+        """
+        if topology is not None and topology.num_ranks != len(shares_P):
+            raise PartitionError(
+                f"{len(shares_P)} parts do not go with the {topology.num_ranks} ranks of {topology.name}"
+            )
+        loads = node_loads(clean, imbalance=request.imbalance, in_degree_N=in_degree_N, train_mask=train_mask)
+        amounts_DN = np.stack([load.amount_N for load in loads])
+        apart = placement.set_apart(clean, amounts_DN, shares_P)
+        problem = PartitionProblem(
+            graph=placement.core_graph(clean, apart),
+            shares_P=shares_P,
+            loads=tuple(_over_core(load, apart.core_N) for load in loads),
+            imbalance=request.imbalance,
+            seed=request.seed,
+            scratch=scratch,
+            topology=topology,
+        )
+        return cls(problem=problem, apart=apart, amounts_DN=amounts_DN, degree_N=np.diff(clean.indptr))
+
+    def assign(self, method: str, *, time_limit_s: float | None = None) -> NDArray[np.int32]:
+        """See the function `assign`."""
+        num_parts = self.problem.num_parts
+        if num_parts == 1:
+            return np.zeros(len(self.degree_N), np.int32)
+        # The libraries fail on fewer nodes than parts, and there is nothing to cut well either.
+        few = self.problem.graph.num_rows <= num_parts
+        chosen = CANDIDATES["ldg"] if few else CANDIDATES[method]
+        core_assignment = chosen.partition(replace(self.problem, time_limit_s=time_limit_s))
+        assignment_N = placement.place_apart(core_assignment, self.apart, self.amounts_DN, self.problem.shares_P)
+        return placement.fill_empty_parts(assignment_N, num_parts, self.degree_N)
 
 
 def assign(
-    method: str, clean: Csr, *, shares_P: NDArray[np.float64], request: PartitionRequest, scratch: Path
+    method: str,
+    clean: Csr,
+    *,
+    shares_P: NDArray[np.float64],
+    request: PartitionRequest,
+    scratch: Path,
+    in_degree_N: NDArray[np.int64] | None = None,
+    train_mask: NDArray[np.bool_] | None = None,
+    topology: Topology | None = None,
+    time_limit_s: float | None = None,
 ) -> NDArray[np.int32]:
-    """Assign every node to a part, isolated nodes where there is room.
+    """Assign every node to a part, small components where they even out the loads.
 
     Args:
-        method: "metis", "metis-recursive", "ldg" or "random".
-        clean: square, symmetric, no self-loops, no duplicates.
-        shares_P: the share of nodes that each part should get; sums to 1.
+        method: a name in CANDIDATES.
+        clean: square, symmetric, no self-loops, no duplicates; data counts directed edges.
+        shares_P: the share of all loads that each part should get; sums to 1.
         request: seed and imbalance are used.
         scratch: an existing folder for temporary files.
+        in_degree_N: int64 [N], in-edges of each node in the dataset's own graph; None for half of what `clean` counts.
+        train_mask: bool [N], or None.
+        topology: of as many ranks as parts, for methods that follow one.
+        time_limit_s: seconds for a native library, instead of the method's own limit.
 
     Returns:
         int32 [N]; no part is empty as long as there are as many nodes as parts.
 
     Raises:
-        PartitionError: METIS died or returned what is not a partition.
+        PartitionError: the method cannot be had, or its library died, was late, or returned what is no partition.
     """
-    connected_N = placement.connected_nodes(clean)
-    inner = placement.subgraph_of_connected(clean, connected_N)
-    if method == "random":
-        inner_assignment = floors.at_random(inner.num_rows, shares_P=shares_P, seed=request.seed)
-    elif method == "ldg" or inner.num_rows <= len(shares_P):
-        # METIS fails on fewer nodes than parts, and there is nothing to cut well either.
-        inner_assignment = floors.ldg(inner, shares_P=shares_P, seed=request.seed, imbalance=request.imbalance)
-    else:
-        inner_assignment = metis(
-            inner,
-            shares_P=shares_P,
-            recursive=method == "metis-recursive",
-            seed=request.seed,
-            imbalance=request.imbalance,
-            scratch=scratch,
-        )
-    assignment_N = placement.place_isolated(inner_assignment, connected_N, shares_P)
-    return placement.fill_empty_parts(assignment_N, len(shares_P))
+    prepared = PreparedGraph.of(
+        clean,
+        shares_P=shares_P,
+        request=request,
+        scratch=scratch,
+        in_degree_N=in_degree_N,
+        train_mask=train_mask,
+        topology=topology,
+    )
+    return prepared.assign(method, time_limit_s=time_limit_s)
+
+
+def node_loads(
+    clean: Csr, *, imbalance: float, in_degree_N: NDArray[np.int64] | None, train_mask: NDArray[np.bool_] | None
+) -> tuple[NodeLoad, ...]:
+    """Nodes, in-edges and, if some are known, training nodes; each of all nodes and with its limit. See `assign`."""
+    if in_degree_N is None:
+        in_degree_N = _half_of_edge_counts(clean)
+    loads = [
+        NodeLoad(what="nodes", amount_N=np.ones(clean.num_rows, np.int64), limit=imbalance),
+        NodeLoad(what="in-edges", amount_N=in_degree_N.astype(np.int64, copy=False), limit=imbalance),
+    ]
+    if train_mask is not None and train_mask.any():
+        limit = max(imbalance, TRAINING_IMBALANCE)
+        loads.append(NodeLoad(what="training nodes", amount_N=train_mask.astype(np.int64), limit=limit))
+    return tuple(loads)
+
+
+def _half_of_edge_counts(clean: Csr) -> NDArray[np.int64]:
+    """int64 [N]: in-edges of each node if as many enter as leave it, rounded up."""
+    counts_E = np.ones(clean.num_edges) if clean.data is None else clean.data
+    sums = np.concatenate([[0.0], np.cumsum(counts_E, dtype=np.float64)])[clean.indptr]
+    scale = 2.0 if clean.data is not None else 1.0
+    return np.minimum(np.ceil(np.diff(sums) / scale), MOST_IN_EDGES).astype(np.int64)
+
+
+def _over_core(load: NodeLoad, core_N: NDArray[np.bool_]) -> NodeLoad:
+    """The load of the core alone; what is set aside later fills the gaps, so the core may be the more uneven."""
+    amount = load.amount_N[core_N]
+    whole, core = float(load.amount_N.sum(dtype=np.float64)), float(amount.sum(dtype=np.float64))
+    limit = min(load.limit * whole / core, MOST_CORE_LIMIT) if core else load.limit
+    return NodeLoad(what=load.what, amount_N=amount, limit=max(limit, load.limit))

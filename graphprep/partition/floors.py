@@ -7,15 +7,52 @@ is also what a METIS that died falls back to.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from graphprep.graph import Csr
+from graphprep.partition.method import PartitionProblem
+from graphprep.topology import Topology
+
+BYTES_PER_NODE = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """One of the two as a method; both are always there, and need next to no memory."""
+
+    name: str
+    streaming: bool
+
+    def needs(self, num_parts: int, topology: Topology | None) -> str | None:  # noqa: ARG002
+        """None: it needs nothing."""
+        return None
+
+    def expected_bytes(self, num_nodes: int, num_edges: int) -> int:  # noqa: ARG002
+        return BYTES_PER_NODE * num_nodes
+
+    def partition(self, problem: PartitionProblem) -> NDArray[np.int32]:
+        """See `Method`; fewer nodes than parts will do as well."""
+        if self.streaming:
+            return ldg(problem.graph, shares_P=problem.shares_P, seed=problem.seed, imbalance=problem.imbalance)
+        return at_random(problem.graph.num_rows, shares_P=problem.shares_P, seed=problem.seed)
+
+
+FLOORS = (Floor(name="ldg", streaming=True), Floor(name="random", streaming=False))
 
 
 def ldg(graph: Csr, *, shares_P: NDArray[np.float64], seed: int, imbalance: float) -> NDArray[np.int32]:
-    """Linear deterministic greedy over a random order of nodes; int32 [N]. Arguments as for `metis`."""
+    """Linear deterministic greedy over a random order of nodes; int32 [N].
+
+    Args:
+        graph: symmetric.
+        shares_P: target share of the nodes for each part; sums to 1.
+        seed: of the order.
+        imbalance: greatest share over target share that a part may reach.
+    """
     order_N = np.random.default_rng(seed).permutation(graph.num_rows)
     capacity_P = np.maximum(1.0, np.ceil(shares_P * graph.num_rows * imbalance))
     assignment: NDArray[np.int32] = _ldg(graph.indptr, graph.indices, order_N, capacity_P)

@@ -1,0 +1,77 @@
+"""What a partitioning method is given and what it gives back: the one interface of all candidates.
+
+Letters: N nodes, E directed edges of the clean graph, P parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.graph import Csr
+from graphprep.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NodeLoad:
+    """Something that each node adds to its part, and of which each part should have its share."""
+
+    what: str
+    amount_N: NDArray[np.int64]
+    """int64 [N], not negative."""
+    limit: float
+    """Greatest share over target share, counted over the nodes of the problem alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PartitionProblem:
+    """A graph of which every node has a neighbour, and how it is to be shared out."""
+
+    graph: Csr
+    """Square, symmetric, no self-loops, no duplicates; data counts the directed edges behind each edge, or is None."""
+    shares_P: NDArray[np.float64]
+    """Target share of each part; they sum to 1 and none is 0."""
+    loads: tuple[NodeLoad, ...]
+    """Nodes, in-edges and, where some are known, training nodes."""
+    imbalance: float
+    """Greatest share over target share for methods that balance nodes only."""
+    seed: int
+    scratch: Path
+    """An existing folder for temporary files."""
+    topology: Topology | None = None
+    """Part p is meant for its rank p; None where only the cut counts."""
+    time_limit_s: float | None = None
+    """Seconds until a native library is ended; None for the method's own limit."""
+
+    @property
+    def num_parts(self) -> int:
+        return len(self.shares_P)
+
+    @property
+    def equal_shares(self) -> bool:
+        return bool(np.ptp(self.shares_P) < 1e-12)
+
+
+class Method(Protocol):
+    """One way to partition. The same problem and seed give the same parts on the same machine."""
+
+    @property
+    def name(self) -> str:
+        """What --method calls it."""
+
+    def needs(self, num_parts: int, topology: Topology | None) -> str | None:
+        """Why it is of no use here (a library that is not installed, a topology without levels), or None."""
+
+    def expected_bytes(self, num_nodes: int, num_edges: int) -> int:
+        """Memory beyond the clean graph itself, that of its own process included."""
+
+    def partition(self, problem: PartitionProblem) -> NDArray[np.int32]:
+        """int32 [N], the part of each node. There are more nodes than parts, and at least two parts.
+
+        Raises:
+            PartitionError: it cannot be had here, died, ran out of its time, or returned what is no partition.
+        """

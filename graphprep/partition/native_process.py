@@ -1,0 +1,66 @@
+"""What every child process that calls a native partitioner shares: how it starts, what it reads, what it leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+PR_SET_PDEATHSIG = 1
+NO_MEMORY = "it ran out of memory"
+
+
+class Task(NamedTuple):
+    """The input of a child, in a folder that its caller has filled."""
+
+    folder: Path
+    request: dict[str, Any]
+
+    def array(self, name: str) -> NDArray[Any]:
+        """NAME.npy, mapped read-only."""
+        mapped: NDArray[Any] = np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        return mapped
+
+    def array_if_any(self, name: str) -> NDArray[Any] | None:
+        """NAME.npy, mapped read-only, or None where the caller has written none."""
+        return self.array(name) if (self.folder / f"{name}.npy").exists() else None
+
+
+class Parts(NamedTuple):
+    """What a child found."""
+
+    assignment: ArrayLike
+    cut: int
+
+
+def main(partition: Callable[[Task], Parts]) -> None:
+    """Run `partition` on the folder that the command line names and write assignment.npy and facts.json there."""
+    _die_with_parent()
+    _be_the_one_that_is_shot()
+    folder = Path(sys.argv[1])
+    try:
+        parts = partition(Task(folder, json.loads((folder / "request.json").read_text())))
+        np.save(folder / "assignment.npy", np.asarray(parts.assignment, dtype=np.int64))
+    except MemoryError:
+        sys.exit(NO_MEMORY)
+    (folder / "facts.json").write_text(json.dumps({"cut": int(parts.cut)}))
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this process with the one that started it, so that a killed run leaves none behind."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def _be_the_one_that_is_shot() -> None:
+    """Ask Linux to end this process, and not its caller, when memory runs out."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
