@@ -12,7 +12,7 @@ import shutil
 import zipfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,10 @@ from graphprep.cache.read import PartitionCache
 from graphprep.cache.write import CacheContent, write_cache
 from graphprep.errors import CacheError, PartitionError, UsageError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
-from graphprep.partition.choose import judge, partition, require_enough_nodes
-from graphprep.partition.metis import expected_bytes
+from graphprep.partition.candidates import CANDIDATES
+from graphprep.partition.choose import AUTO, REFINED, judge, partition, require_enough_nodes
 from graphprep.partition.order import locality_order
+from graphprep.partition.refine import BYTES_PER_NET, BYTES_PER_PIN, EFFORTS
 from graphprep.partition.request import PartitionRequest, PartitionResult
 from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_file, sweep
 from graphprep.store import GraphStore
@@ -37,13 +38,15 @@ from graphprep.target import checked_target, may_replace
 from graphprep.topology import Topology, resolve
 
 ASSIGNMENT_FILE = "assignment.npz"
-LIBRARIES = ("pymetis", "scipy")
-"""Their versions may change an assignment or the order inside parts."""
+LIBRARIES = ("pymetis", "scipy", "mtkahypar", "kaminpar")
+"""Their versions may change an assignment or the order inside parts; some need not be installed."""
 BLOCK_BYTES = 4096
 SECONDS_PER_FILE = 1e-3
 """Of making, checking in and flushing one file."""
 METIS_EDGES_PER_SECOND = 1.0e6
 """Directed edges that one METIS run gets through on one core; for the time that is announced, nothing else."""
+VISITS_PER_SECOND = 5.0e6
+"""Nets that refinement visits in a second; likewise. Most runs end before they have spent all their visits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ class PartitionPlan:
             **asdict(self.request),
             "cache format": CACHE_FORMAT,
             "graphprep version": __version__,
-            **{f"{library} version": version(library) for library in LIBRARIES},
+            **{f"{library} version": _version(library) for library in LIBRARIES},
         }
 
     @property
@@ -77,10 +80,16 @@ class PartitionPlan:
         nodes = self.store.num_nodes[HOMOGENEOUS_NODE]
         edges = self.store.num_edges[HOMOGENEOUS_EDGE]
         both_ways = edges * (2 if self.store.directed else 1)
-        metis_bytes = 0 if self.request.method in ("ldg", "random") else expected_bytes(nodes, both_ways)
+        methods = [self.request.method]
+        if self.request.method == "auto":
+            methods = [*AUTO[self.request.effort], "metis-balanced"]
+        native_bytes = max(CANDIDATES[method].expected_bytes(nodes, both_ways) for method in methods)
+        refinement = EFFORTS.get(self.request.effort)
+        refining_bytes = 0 if refinement is None else both_ways * BYTES_PER_PIN + nodes * BYTES_PER_NET
         graph_bytes = edges * 8 + both_ways * 16 + nodes * 64
         table = [self.store.node_array(HOMOGENEOUS_NODE, name) for name in self.store.node_arrays(HOMOGENEOUS_NODE)]
-        runs = 2 if self.request.method == "auto" else int(metis_bytes > 0)
+        runs = len(methods) - int(self.request.method == "auto")
+        visits = 0.0 if refinement is None else max(refinement.visits * 2 * both_ways, refinement.least_visits)
         parts = self.topology.num_ranks
         files = 20 + parts * (40 + 18 * (parts - 1))
         return {
@@ -88,13 +97,19 @@ class PartitionPlan:
             "edges": edges,
             "parts": self.topology.num_ranks,
             "method": self.request.method,
-            "memory_bytes": graph_bytes + metis_bytes,
+            "memory_bytes": graph_bytes + max(native_bytes, refining_bytes),
             "disk_bytes": edges * 8
             + nodes * 40
             + files * BLOCK_BYTES
             + sum(array.nbytes for array in table if array is not None),
             "files": files,
-            "seconds": round(2 + both_ways * (runs / METIS_EDGES_PER_SECOND + 2e-7) + files * SECONDS_PER_FILE, 1),
+            "seconds": round(
+                2
+                + both_ways * (runs / METIS_EDGES_PER_SECOND + 2e-7)
+                + visits / VISITS_PER_SECOND * REFINED[self.request.effort]
+                + files * SECONDS_PER_FILE,
+                1,
+            ),
         }
 
 
@@ -202,6 +217,13 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
             publish_folder(work / "cache", plan.target)
         shutil.rmtree(work)
     return PartitionOutcome(cache=PartitionCache(plan.target), reused=False)
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
 
 
 def announce(plan: PartitionPlan) -> None:

@@ -12,7 +12,21 @@ from graphprep.errors import UsageError
 from graphprep.traffic import Balance, Quality, Traffic
 
 MOST_ROW_BYTES = 2**31
-METHODS = ("auto", "metis", "metis-recursive", "ldg", "random")
+METHODS = (
+    "auto",
+    "metis",
+    "metis-recursive",
+    "metis-volume",
+    "metis-balanced",
+    "metis-hierarchical",
+    "mtkahypar",
+    "mtkahypar-rows",
+    "mtkahypar-steiner",
+    "kaminpar",
+    "ldg",
+    "random",
+)
+EFFORTS = ("none", "fast", "default", "best")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +34,9 @@ class PartitionRequest:
     """The options that change an assignment."""
 
     method: str = "auto"
-    """one of METHODS; auto tries METIS both ways and keeps the better by the cost model"""
+    """one of METHODS; auto starts from several and keeps what is best by the cost model"""
+    effort: str = "default"
+    """one of EFFORTS: how long parts are laid on ranks and refined; none leaves them as the method made them"""
     seed: int = 0
     imbalance: float = 1.05
     """largest share over target share"""
@@ -32,6 +48,8 @@ class PartitionRequest:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise UsageError(f"--method {self.method!r} is unknown; use one of {', '.join(METHODS)}")
+        if self.effort not in EFFORTS:
+            raise UsageError(f"--effort {self.effort!r} is unknown; use one of {', '.join(EFFORTS)}")
         if not 1.0 < self.imbalance <= 10.0:
             raise UsageError(f"--imbalance {self.imbalance} must be above 1 and at most 10, e.g. 1.05")
         if not 1 <= self.row_bytes <= MOST_ROW_BYTES:

@@ -1,0 +1,132 @@
+"""Coarse levels for refinement: nodes of one part that share nets are drawn together, a few at a time.
+
+Clusters grow by size-constrained label propagation (Meyerhenke, Sanders, Schulz: Partitioning complex networks via
+size-constrained clustering, 2014): each node in turn joins the cluster that it shares the most net weight with, where a
+net of s pins counts for 1 / s, as long as the cluster stays small. Clusters never cross parts, so the assignment of the
+finer level is an assignment of the coarser one with the same cost.
+
+Letters: X nodes of the finer level, C limits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from graphprep.partition.nets import Nets
+
+HUB_PINS = 2048
+"""the net of a hub says little about who belongs together and takes long to walk"""
+
+
+def cluster(
+    nets: Nets,
+    part_X: NDArray[np.int32],
+    weight_XC: NDArray[np.float64],
+    *,
+    most_C: NDArray[np.float64],
+    nodes_a_cluster: int,
+    seed: int,
+) -> tuple[NDArray[np.int32], int]:
+    """The coarse node of each node, and how many there are.
+
+    Args:
+        nets: of the level.
+        part_X: int32 [X]; a cluster lies within one part.
+        weight_XC: what each node weighs.
+        most_C: what a cluster may weigh.
+        nodes_a_cluster: how many nodes of this level may come together.
+        seed: of the order of visits.
+    """
+    order_X = np.random.default_rng(seed).permutation(nets.num_nodes)
+    coarse_X, count = _cluster(
+        order_X,
+        nets.first_X,
+        nets.root_M(),
+        nets.weight_M,
+        nets.pin_ptr,
+        nets.pins,
+        nets.inc_ptr,
+        nets.inc,
+        part_X,
+        weight_XC,
+        most_C,
+        nodes_a_cluster,
+    )
+    return coarse_X, int(count)
+
+
+@njit(cache=True, nogil=True)
+def _cluster(
+    order: Any,
+    first: Any,
+    root: Any,
+    weight: Any,
+    pin_ptr: Any,
+    pins: Any,
+    inc_ptr: Any,
+    inc: Any,
+    part: Any,
+    weight_XC: Any,
+    most_C: Any,
+    nodes_a_cluster: Any,
+) -> Any:
+    num_nodes, num_limits = weight_XC.shape
+    label = np.arange(num_nodes)
+    size = np.ones(num_nodes, np.int64)
+    held = weight_XC.copy()
+    rating = np.zeros(num_nodes, np.float64)
+    touched = np.empty(num_nodes, np.int64)
+    for node in order:
+        if size[label[node]] > 1:
+            continue
+        count = 0
+        for net in range(first[node], first[node + 1]):
+            pins_here = pin_ptr[net + 1] - pin_ptr[net]
+            if pins_here == 0 or pins_here > HUB_PINS:
+                continue
+            share = weight[net] / pins_here
+            for i in range(pin_ptr[net], pin_ptr[net + 1]):
+                if part[pins[i]] == part[node]:
+                    at = label[pins[i]]
+                    if rating[at] == 0.0:
+                        touched[count] = at
+                        count += 1
+                    rating[at] += share
+        for i in range(inc_ptr[node], inc_ptr[node + 1]):
+            net = inc[i]
+            if part[root[net]] == part[node]:
+                at = label[root[net]]
+                if rating[at] == 0.0:
+                    touched[count] = at
+                    count += 1
+                rating[at] += weight[net] / (pin_ptr[net + 1] - pin_ptr[net])
+        best, best_rating = -1, 0.0
+        for k in range(count):
+            at = touched[k]
+            if at != node and size[at] < nodes_a_cluster:
+                room = True
+                for c in range(num_limits):
+                    if held[at, c] + weight_XC[node, c] > most_C[c]:
+                        room = False
+                if room and rating[at] > best_rating:
+                    best, best_rating = at, rating[at]
+            rating[at] = 0.0
+        if best >= 0:
+            label[node] = best
+            size[best] += 1
+            for c in range(num_limits):
+                held[best, c] += weight_XC[node, c]
+    number = np.full(num_nodes, -1, np.int32)
+    coarse = np.empty(num_nodes, np.int32)
+    count = 0
+    for node in range(num_nodes):
+        at = label[node]
+        if number[at] < 0:
+            number[at] = count
+            count += 1
+        coarse[node] = number[at]
+    return coarse, count

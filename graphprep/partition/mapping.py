@@ -1,0 +1,153 @@
+"""Which part goes to which rank: the traffic between parts is laid on the links so that the slowest is done soonest.
+
+Up to `EXACT_RANKS` ranks all assignments are tried (Heap 1963 goes from one to the next by a swap, so each costs the
+pairs of two ranks); above that, swaps from several starts until none helps, each judged exactly (a quadratic assignment
+by local search, as process mappers do: Walshaw, Cross: Multilevel mesh partitioning for heterogeneous communication
+networks, 2001). Ranks that want shares of different size never swap.
+
+Letters: P parts and ranks, D link directions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from graphprep.partition import refine_kernels as kernels
+from graphprep.partition.refine_kernels import Links
+
+EXACT_RANKS = 8
+STARTS = 8
+STEEP = 16.0
+"""K of the norm by which swaps are judged"""
+
+
+def best_mapping(
+    rows_PP: NDArray[np.int64], links: Links, shares_P: NDArray[np.float64], *, seed: int
+) -> NDArray[np.int32]:
+    """The rank of each part.
+
+    Args:
+        rows_PP: int64 [P, P], what part p sends to part q.
+        links: of the ranks; what is on them is overwritten.
+        shares_P: float64 [P], the share of each rank, which part p was made for as rank p.
+        seed: of the random starts.
+
+    Returns:
+        int32 [P]: a permutation that is no worse than leaving each part where it is.
+    """
+    num_parts = len(rows_PP)
+    group_P = np.unique(np.round(shares_P * 1e9).astype(np.int64), return_inverse=True)[1].astype(np.int64)
+    identity = np.arange(num_parts, dtype=np.int32)
+    if num_parts <= EXACT_RANKS:
+        best: NDArray[np.int32] = _all_permutations(identity, rows_PP, group_P, links)
+        return best
+    rng = np.random.default_rng(seed)
+    starts = [identity]
+    for _ in range(STARTS - 1):
+        start = identity.copy()
+        for group in np.unique(group_P):
+            members = np.flatnonzero(group_P == group)
+            start[members] = rng.permutation(members)
+        starts.append(start)
+    return min((_swapped(start, rows_PP, group_P, links) for start in starts), key=lambda found: found[1])[0]
+
+
+def _swapped(
+    start: NDArray[np.int32], rows_PP: NDArray[np.int64], group_P: NDArray[np.int64], links: Links
+) -> tuple[NDArray[np.int32], tuple[float, float]]:
+    rank_P = start.copy()
+    _swap_until_none_helps(rank_P, rows_PP, group_P, links)
+    return rank_P, (float(links.load_D.max(initial=0.0)), float(links.load_D.sum()))
+
+
+@njit(cache=True, nogil=True)
+def _lay(rank_P: Any, rows_PP: Any, links: Links) -> None:
+    links.rows_PP[:] = 0
+    links.load_D[:] = 0.0
+    for p in range(len(rank_P)):
+        for q in range(len(rank_P)):
+            if rows_PP[p, q] > 0:
+                kernels.change(links, rank_P[p], rank_P[q], rows_PP[p, q])
+
+
+@njit(cache=True, nogil=True)
+def _swap(i: Any, j: Any, rank_P: Any, rows_PP: Any, links: Links) -> None:
+    """Parts i and j change places."""
+    for sign in (-1, 1):
+        for p in range(len(rank_P)):
+            for q in (i, j):
+                if p != i and p != j:
+                    if rows_PP[p, q]:
+                        kernels.change(links, rank_P[p], rank_P[q], sign * rows_PP[p, q])
+                    if rows_PP[q, p]:
+                        kernels.change(links, rank_P[q], rank_P[p], sign * rows_PP[q, p])
+        if rows_PP[i, j]:
+            kernels.change(links, rank_P[i], rank_P[j], sign * rows_PP[i, j])
+        if rows_PP[j, i]:
+            kernels.change(links, rank_P[j], rank_P[i], sign * rows_PP[j, i])
+        if sign < 0:
+            rank_P[i], rank_P[j] = rank_P[j], rank_P[i]
+
+
+@njit(cache=True, nogil=True)
+def _all_permutations(start: Any, rows_PP: Any, group_P: Any, links: Links) -> Any:
+    num_parts = len(start)
+    rank_P, best_P = start.copy(), start.copy()
+    _lay(rank_P, rows_PP, links)
+    best_max, best_sum = links.load_D.max() if len(links.load_D) else 0.0, links.load_D.sum()
+    counter = np.zeros(num_parts, np.int64)
+    i = 1
+    while i < num_parts:
+        if counter[i] < i:
+            _swap(0 if i % 2 == 0 else counter[i], i, rank_P, rows_PP, links)
+            allowed = True
+            for p in range(num_parts):
+                allowed = allowed and group_P[p] == group_P[rank_P[p]]
+            if allowed:
+                most, total = links.load_D.max(), links.load_D.sum()
+                tie = best_max * (1 + 1e-9)
+                if most < best_max * (1 - 1e-9) or (most <= tie and total < best_sum * (1 - 1e-9)):
+                    best_max, best_sum = most, total
+                    best_P[:] = rank_P
+            counter[i] += 1
+            i = 1
+        else:
+            counter[i] = 0
+            i += 1
+    return best_P
+
+
+@njit(cache=True, nogil=True)
+def _norm(links: Links, reference: Any) -> Any:
+    total = 0.0
+    for load in links.load_D:
+        ratio = load / reference
+        total += ratio**STEEP + kernels.FLAT * ratio
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _swap_until_none_helps(rank_P: Any, rows_PP: Any, group_P: Any, links: Links) -> None:
+    num_parts = len(rank_P)
+    _lay(rank_P, rows_PP, links)
+    better = True
+    while better:
+        better = False
+        reference = links.load_D.max()
+        if reference <= 0.0:
+            return
+        cost = _norm(links, reference)
+        for i in range(num_parts):
+            for j in range(i + 1, num_parts):
+                if group_P[i] != group_P[j]:
+                    continue
+                _swap(i, j, rank_P, rows_PP, links)
+                found = _norm(links, reference)
+                if found < cost * (1 - 1e-12):
+                    cost, better = found, True
+                else:
+                    _swap(i, j, rank_P, rows_PP, links)

@@ -1,0 +1,101 @@
+"""What a partition has to pay for, as nets: a node whose row is sent, and the nodes for whose sake it is sent.
+
+The net of node u has u as its root and the nodes that u has an edge to as its pins. Whatever the assignment, part(u)
+sends one row to every other part that holds a pin: the rows V[p,q] of the cost model are just the sum over nets. This
+stays exact when nodes are drawn together into coarse ones: pins that fall together count once, pins that fall together
+with their root not at all, and nets with equal root and pins become one of a greater weight. So a partition is refined
+on coarse levels by the very cost that is judged in the end. (Connectivity as an objective over nets: Catalyurek,
+Aykanat: Hypergraph-partitioning-based decomposition, IEEE TPDS 1999; coarse levels that keep it: hMETIS, Mt-KaHyPar.)
+
+Where what counts is edges and not rows, every edge is a net of one pin.
+
+Letters: X nodes of a level (the graph's own on the finest), M nets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.graph import Csr
+from graphprep.partition import nets_kernels as kernels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Nets:
+    """The nets of one level, in the order of their roots."""
+
+    first_X: NDArray[np.int64]
+    """[X + 1]: node x is the root of nets first_X[x] .. first_X[x + 1] - 1"""
+    weight_M: NDArray[np.int32]
+    """[M]: rows (or edges) that the net stands for"""
+    pin_ptr: NDArray[np.int64]
+    """[M + 1]"""
+    pins: NDArray[np.int32]
+    """nodes, none of them the net's root, none twice in a net"""
+    inc_ptr: NDArray[np.int64]
+    """[X + 1]"""
+    inc: NDArray[np.int32]
+    """the nets in which a node is a pin"""
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.first_X) - 1
+
+    @property
+    def num_nets(self) -> int:
+        return len(self.weight_M)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(
+            array.nbytes for array in (self.first_X, self.weight_M, self.pin_ptr, self.pins, self.inc_ptr, self.inc)
+        )
+
+    def root_M(self) -> NDArray[np.int32]:
+        """[M]: the root of each net."""
+        return np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.first_X))
+
+
+def row_nets(matrix: Csr, clean: Csr | None = None) -> Nets:
+    """One net a node, whose pins are the nodes that it has an edge to.
+
+    Args:
+        matrix: in-edges, N x N.
+        clean: the same graph made undirected and simple, if it is known that `matrix` is undirected; its arrays are
+            then shared.
+    """
+    num_nodes = matrix.num_rows
+    first_X = np.arange(num_nodes + 1, dtype=np.int64)
+    weight_M = np.ones(num_nodes, np.int32)
+    if clean is not None:
+        inc_ptr, inc = clean.indptr, clean.indices.astype(np.int32, copy=False)
+        return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=inc_ptr, pins=inc, inc_ptr=inc_ptr, inc=inc)
+    inc_ptr, inc = kernels.simple_rows(matrix.indptr, matrix.indices)
+    pin_ptr, pins = kernels.transpose(inc_ptr, inc, num_nodes)
+    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins, inc_ptr=inc_ptr, inc=inc)
+
+
+def edge_nets(matrix: Csr) -> Nets:
+    """One net for every pair of nodes that has edges, as heavy as they are many."""
+    pin_ptr, pins, weight_M, first_X = kernels.pairs(matrix.indptr, matrix.indices)
+    inc_ptr, inc = kernels.transpose(pin_ptr, pins, matrix.num_rows)
+    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins, inc_ptr=inc_ptr, inc=inc)
+
+
+def contract(nets: Nets, coarse_X: NDArray[np.int32], num_coarse: int) -> Nets:
+    """The nets after nodes have been drawn together.
+
+    Args:
+        nets: of the finer level.
+        coarse_X: int32 [X], the coarse node of each node.
+        num_coarse: how many coarse nodes there are.
+    """
+    first_X, weight_M, pin_ptr, pins, mark_M = kernels.draw_together(
+        nets.first_X, nets.weight_M, nets.pin_ptr, nets.pins, coarse_X, num_coarse
+    )
+    first_X, weight_M, pin_ptr, pins = kernels.merge_equal(first_X, weight_M, pin_ptr, pins, mark_M, num_coarse)
+    inc_ptr, inc = kernels.transpose(pin_ptr, pins, num_coarse)
+    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins, inc_ptr=inc_ptr, inc=inc)

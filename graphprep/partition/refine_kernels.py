@@ -1,0 +1,449 @@
+"""The numba loops of refinement: how nets lie over parts, what a move is worth, and moves one after another.
+
+For every net some slots say which parts hold its pins, and how many. A net with at least P pins has a slot for each
+part, which holds the count; a smaller one has as many slots as pins, of which the first `used` hold part and count. So
+there are never more slots than pins. What is asked of a net is kept together in a head of 32 bytes, since nearly every
+net that is looked at is a miss of the cache.
+
+The objective is a steep norm of the seconds of all link directions, a smooth stand-in for the slowest of them:
+
+    cost = sum over d of (seconds_d / reference) ** K  +  FLAT * sum over d of seconds_d / reference,   K = 2 ** steps
+
+Its derivative by the rows of a pair of parts is that pair's price. A move is first judged by prices, which is one pass
+over the slots of the nets that the node is in; the best one is then made, and unmade if the exact cost has not fallen.
+
+Letters: X nodes, M nets, P parts, D link directions, C limits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+FLAT = 1e-3
+"""weight of the sum of seconds beside the norm: enough to tell equal maxima apart"""
+MOVES_A_PRICE = 32
+"""moves after which prices are worked out again"""
+
+
+BEGIN, USED, HOME, WEIGHT = 0, 1, 2, 3
+"""Columns of a net's head: its first slot, slots in use (or DENSE), its root's part, rows that it stands for."""
+DENSE = -1
+COUNT_BITS = 16
+COUNT_MASK = (1 << COUNT_BITS) - 1
+
+
+class Pins(NamedTuple):
+    """A level's nets and how they lie."""
+
+    first_X: NDArray[np.int64]
+    pin_ptr: NDArray[np.int64]
+    pins: NDArray[np.int32]
+    inc_ptr: NDArray[np.int64]
+    inc: NDArray[np.int32]
+    root_M: NDArray[np.int32]
+    head_M4: NDArray[np.int64]
+    slots: NDArray[np.int32]
+
+
+class Links(NamedTuple):
+    """Which link directions a pair of parts uses, and what is on them."""
+
+    route_ptr: NDArray[np.int64]
+    """[P * P + 1]"""
+    route: NDArray[np.int32]
+    """link directions"""
+    second_D: NDArray[np.float64]
+    """seconds a row"""
+    latency_D: NDArray[np.float64]
+    """seconds a message"""
+    rows_PP: NDArray[np.int64]
+    """[P, P]"""
+    load_D: NDArray[np.float64]
+    """seconds"""
+    price_PP: NDArray[np.float64]
+    """[P, P]: what one more row costs; 0 on the diagonal"""
+    scale: NDArray[np.float64]
+    """[2]: reference seconds, and the binary logarithm of K"""
+
+
+class Limits(NamedTuple):
+    """What each node weighs, what each part holds, and what it may hold."""
+
+    weight_XC: NDArray[np.float64]
+    held_PC: NDArray[np.float64]
+    most_PC: NDArray[np.float64]
+
+
+class Scratch(NamedTuple):
+    """Room for judging one node."""
+
+    sent_P: NDArray[np.float64]
+    got_P: NDArray[np.float64]
+    saved_P: NDArray[np.float64]
+    touched_P: NDArray[np.int64]
+    is_touched_P: NDArray[np.bool_]
+
+
+@njit(cache=True, nogil=True)
+def lay_pins(pins: Pins, part_X: Any, num_parts: Any) -> None:
+    """Fill heads and slots; WEIGHT is there already."""
+    at = 0
+    for net in range(len(pins.root_M)):
+        head = pins.head_M4[net]
+        size = pins.pin_ptr[net + 1] - pins.pin_ptr[net]
+        head[BEGIN], head[HOME] = at, part_X[pins.root_M[net]]
+        if size >= num_parts:
+            head[USED] = DENSE
+            pins.slots[at : at + num_parts] = 0
+            at += num_parts
+        else:
+            head[USED] = 0
+            at += size
+        for i in range(pins.pin_ptr[net], pins.pin_ptr[net + 1]):
+            _put(head, pins.slots, part_X[pins.pins[i]])
+
+
+@njit(cache=True, nogil=True)
+def _put(head: Any, slots: Any, part: Any) -> Any:
+    """One pin more in a part; whether it is the first one there."""
+    begin = head[BEGIN]
+    if head[USED] == DENSE:
+        slots[begin + part] += 1
+        return slots[begin + part] == 1
+    end = begin + head[USED]
+    for slot in range(begin, end):
+        if slots[slot] >> COUNT_BITS == part:
+            slots[slot] += 1
+            return False
+    slots[end] = part << COUNT_BITS | 1
+    head[USED] += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _take(head: Any, slots: Any, part: Any) -> Any:
+    """One pin fewer in a part; whether it was the last one there."""
+    begin = head[BEGIN]
+    if head[USED] == DENSE:
+        slots[begin + part] -= 1
+        return slots[begin + part] == 0
+    end = begin + head[USED]
+    for slot in range(begin, end):
+        if slots[slot] >> COUNT_BITS == part:
+            slots[slot] -= 1
+            if slots[slot] & COUNT_MASK:
+                return False
+            slots[slot] = slots[end - 1]
+            head[USED] -= 1
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _parts_of(head: Any, slots: Any, found: Any) -> Any:
+    """Fill `found` with the parts that hold pins of a net; how many there are."""
+    begin, used = head[BEGIN], head[USED]
+    if used != DENSE:
+        for i in range(used):
+            found[i] = slots[begin + i] >> COUNT_BITS
+        return used
+    count = 0
+    for part in range(len(found)):
+        if slots[begin + part] > 0:
+            found[count] = part
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def count_rows(pins: Pins, links: Links) -> None:
+    """Rows of all pairs and seconds of all link directions, from the slots."""
+    num_parts = len(links.rows_PP)
+    links.rows_PP[:] = 0
+    links.load_D[:] = 0
+    found = np.empty(num_parts, np.int64)
+    for net in range(len(pins.root_M)):
+        head = pins.head_M4[net]
+        for i in range(_parts_of(head, pins.slots, found)):
+            if found[i] != head[HOME]:
+                links.rows_PP[head[HOME], found[i]] += head[WEIGHT]
+    for p in range(num_parts):
+        for q in range(num_parts):
+            if links.rows_PP[p, q] > 0:
+                for i in range(links.route_ptr[p * num_parts + q], links.route_ptr[p * num_parts + q + 1]):
+                    d = links.route[i]
+                    links.load_D[d] += links.rows_PP[p, q] * links.second_D[d] + links.latency_D[d]
+
+
+@njit(cache=True, nogil=True)
+def change(links: Links, p: Any, q: Any, rows: Any) -> None:
+    """So many rows more from p to q."""
+    if p == q:
+        return
+    before = links.rows_PP[p, q]
+    after = before + rows
+    links.rows_PP[p, q] = after
+    messages = np.int64(after > 0) - np.int64(before > 0)
+    pair = p * len(links.rows_PP) + q
+    for i in range(links.route_ptr[pair], links.route_ptr[pair + 1]):
+        d = links.route[i]
+        links.load_D[d] += rows * links.second_D[d] + messages * links.latency_D[d]
+
+
+@njit(cache=True, nogil=True)
+def cost_of(links: Links) -> Any:
+    """The objective."""
+    reference, steps = links.scale[0], int(links.scale[1])
+    total = 0.0
+    for load in links.load_D:
+        ratio = load / reference
+        power = ratio
+        for _ in range(steps):
+            power *= power
+        total += power + FLAT * ratio
+    return total
+
+
+@njit(cache=True, nogil=True)
+def price(links: Links) -> None:
+    """Work out what one more row of each pair costs."""
+    reference, steps = links.scale[0], int(links.scale[1])
+    num_parts = len(links.rows_PP)
+    exponent = 2.0**steps
+    slope_D = np.empty(len(links.load_D), np.float64)
+    for d in range(len(slope_D)):
+        ratio = links.load_D[d] / reference
+        power = 1.0
+        square = ratio
+        for _ in range(steps):  # ratio ** (2 ** steps - 1) is the product of ratio ** (2 ** i)
+            power *= square
+            square *= square
+        slope_D[d] = links.second_D[d] / reference * (exponent * power + FLAT)
+    for p in range(num_parts):
+        for q in range(num_parts):
+            total = 0.0
+            for i in range(links.route_ptr[p * num_parts + q], links.route_ptr[p * num_parts + q + 1]):
+                total += slope_D[links.route[i]]
+            links.price_PP[p, q] = total
+
+
+@njit(cache=True, nogil=True)
+def fits(limits: Limits, node: Any, source: Any, target: Any) -> Any:
+    """Whether a move breaks no limit, or breaks one by less than the part that is left broke it before.
+
+    The first limit is on nodes; no part gives its last one away.
+    """
+    if limits.held_PC[source, 0] <= limits.weight_XC[node, 0]:
+        return False
+    for c in range(limits.most_PC.shape[1]):
+        weight = limits.weight_XC[node, c]
+        if weight > 0.0:
+            over = limits.held_PC[target, c] + weight - limits.most_PC[target, c]
+            if over > 0.0 and over >= limits.held_PC[source, c] - limits.most_PC[source, c]:
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def best_move(node: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch, anywhere: Any) -> Any:
+    """The part that a node had best go to, by prices, and how much that saves; -1 if it cannot go anywhere.
+
+    Args:
+        anywhere: whether parts that have nothing to do with the node are looked at too.
+    """
+    num_parts = len(links.rows_PP)
+    source = part_X[node]
+    sent_P, got_P, saved_P = scratch.sent_P, scratch.got_P, scratch.saved_P
+    touched_P, is_touched_P = scratch.touched_P, scratch.is_touched_P
+    slots = pins.slots
+    touched, base = 0, 0.0
+    for net in range(pins.first_X[node], pins.first_X[node + 1]):
+        head = pins.head_M4[net]
+        begin, used, weight = head[BEGIN], head[USED], head[WEIGHT]
+        for i in range(num_parts if used == DENSE else used):
+            slot = slots[begin + i]
+            if slot > 0:
+                q = i if used == DENSE else slot >> COUNT_BITS
+                if not is_touched_P[q]:
+                    is_touched_P[q] = True
+                    touched_P[touched] = q
+                    touched += 1
+                sent_P[q] += weight
+    for k in range(pins.inc_ptr[node], pins.inc_ptr[node + 1]):
+        head = pins.head_M4[pins.inc[k]]
+        begin, used, p, weight = head[BEGIN], head[USED], head[HOME], head[WEIGHT]
+        if not is_touched_P[p]:
+            is_touched_P[p] = True
+            touched_P[touched] = p
+            touched += 1
+        got_P[p] += weight
+        if used == DENSE:
+            for q in range(num_parts):
+                count = slots[begin + q]
+                if count > 0:
+                    if q != source:
+                        saved_P[q] += weight * links.price_PP[p, q]
+                    elif count == 1:
+                        base += weight * links.price_PP[p, q]
+        else:
+            for slot in range(begin, begin + used):
+                q, count = slots[slot] >> COUNT_BITS, slots[slot] & COUNT_MASK
+                if q != source:
+                    saved_P[q] += weight * links.price_PP[p, q]
+                elif count == 1:
+                    base += weight * links.price_PP[p, q]
+    for i in range(touched):
+        q = touched_P[i]
+        base += sent_P[q] * links.price_PP[source, q]
+    best, best_gain = -1, -np.inf
+    for k in range(num_parts if anywhere else touched):
+        target = k if anywhere else touched_P[k]
+        if target == source or not fits(limits, node, source, target):
+            continue
+        gain = base + saved_P[target]
+        for i in range(touched):
+            q = touched_P[i]
+            gain -= sent_P[q] * links.price_PP[target, q] + got_P[q] * links.price_PP[q, target]
+        if gain > best_gain:
+            best, best_gain = target, gain
+    for i in range(touched):
+        sent_P[touched_P[i]] = 0.0
+        got_P[touched_P[i]] = 0.0
+        is_touched_P[touched_P[i]] = False
+    saved_P[:] = 0.0
+    return best, best_gain
+
+
+@njit(cache=True, nogil=True)
+def move(node: Any, target: Any, pins: Pins, part_X: Any, links: Links, limits: Limits) -> None:
+    """Put a node into another part; slots, rows, seconds and what the parts hold follow."""
+    source = part_X[node]
+    found = np.empty(len(links.rows_PP), np.int64)
+    for net in range(pins.first_X[node], pins.first_X[node + 1]):
+        head = pins.head_M4[net]
+        for i in range(_parts_of(head, pins.slots, found)):
+            change(links, source, found[i], -head[WEIGHT])
+            change(links, target, found[i], head[WEIGHT])
+        head[HOME] = target
+    for i in range(pins.inc_ptr[node], pins.inc_ptr[node + 1]):
+        head = pins.head_M4[pins.inc[i]]
+        if _take(head, pins.slots, source):
+            change(links, head[HOME], source, -head[WEIGHT])
+        if _put(head, pins.slots, target):
+            change(links, head[HOME], target, head[WEIGHT])
+    part_X[node] = target
+    for c in range(limits.held_PC.shape[1]):
+        limits.held_PC[source, c] -= limits.weight_XC[node, c]
+        limits.held_PC[target, c] += limits.weight_XC[node, c]
+
+
+@njit(cache=True, nogil=True)
+def find_boundary(pins: Pins, part_X: Any, num_parts: Any, active_X: Any) -> None:
+    """Mark the nodes that a net joins to another part."""
+    found = np.empty(num_parts, np.int64)
+    for net in range(len(pins.root_M)):
+        head = pins.head_M4[net]
+        home, cut = head[HOME], False
+        for i in range(_parts_of(head, pins.slots, found)):
+            cut = cut or found[i] != home
+        if cut:
+            active_X[pins.root_M[net]] = True
+            for i in range(pins.pin_ptr[net], pins.pin_ptr[net + 1]):
+                if part_X[pins.pins[i]] != home:
+                    active_X[pins.pins[i]] = True
+
+
+@njit(cache=True, nogil=True)
+def _wake(node: Any, pins: Pins, active_X: Any) -> None:
+    """Mark a node's neighbours, whose best moves may be others now."""
+    for net in range(pins.first_X[node], pins.first_X[node + 1]):
+        for i in range(pins.pin_ptr[net], pins.pin_ptr[net + 1]):
+            active_X[pins.pins[i]] = True
+    for i in range(pins.inc_ptr[node], pins.inc_ptr[node + 1]):
+        active_X[pins.root_M[pins.inc[i]]] = True
+
+
+@njit(cache=True, nogil=True)
+def _drawn() -> Any:
+    return np.random.random()  # noqa: NPY002
+
+
+@njit(cache=True, nogil=True)
+def improve(
+    order: Any,
+    pins: Pins,
+    part_X: Any,
+    links: Links,
+    limits: Limits,
+    scratch: Scratch,
+    active_X: Any,
+    temperature: Any,
+    seed: Any,
+) -> Any:
+    """Visit nodes and make the moves that lower the cost; how many were made. `active_X` gets those to visit next.
+
+    Args:
+        temperature: above 0, a move that raises the cost by x is made too, with the probability exp(-x / temperature)
+            (Kirkpatrick, Gelatt, Vecchi: Optimization by simulated annealing, 1983).
+        seed: of these draws.
+    """
+    np.random.seed(seed)  # noqa: NPY002  of the kernel's own generator
+    moves, since = 0, 0
+    price(links)
+    cost = cost_of(links)
+    for node in order:
+        slack = -temperature * np.log(1.0 - _drawn()) if temperature > 0.0 else 0.0
+        target, gain = best_move(node, pins, part_X, links, limits, scratch, False)
+        if target < 0 or gain <= -slack:
+            continue
+        source = part_X[node]
+        move(node, target, pins, part_X, links, limits)
+        found = cost_of(links)
+        if found >= cost + slack:
+            move(node, source, pins, part_X, links, limits)
+            continue
+        cost = found
+        moves += 1
+        since += 1
+        _wake(node, pins, active_X)
+        if since == MOVES_A_PRICE:
+            since = 0
+            price(links)
+    return moves
+
+
+@njit(cache=True, nogil=True)
+def judge(nodes: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch, gain: Any) -> None:
+    """What the best move of each node anywhere saves, by prices; -inf where it cannot go."""
+    price(links)
+    for i in range(len(nodes)):
+        _, gain[i] = best_move(nodes[i], pins, part_X, links, limits, scratch, True)
+
+
+@njit(cache=True, nogil=True)
+def relieve(order: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch) -> Any:
+    """Move nodes out of parts that hold more than they may, in this order, until they do not; how many moved."""
+    num_limits = limits.most_PC.shape[1]
+    moves, since = 0, 0
+    price(links)
+    for node in order:
+        source, helps = part_X[node], False
+        for c in range(num_limits):
+            if limits.weight_XC[node, c] > 0.0 and limits.held_PC[source, c] > limits.most_PC[source, c]:
+                helps = True
+        if not helps:
+            continue
+        target, _ = best_move(node, pins, part_X, links, limits, scratch, True)
+        if target < 0:
+            continue
+        move(node, target, pins, part_X, links, limits)
+        moves += 1
+        since += 1
+        if since == MOVES_A_PRICE:
+            since = 0
+            price(links)
+    return moves

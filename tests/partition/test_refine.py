@@ -1,0 +1,158 @@
+"""Refinement lowers the bottleneck that is judged, keeps limits, and counts exactly on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from graphprep import csr
+from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
+from graphprep.partition.candidates import node_loads
+from graphprep.partition.nets import edge_nets, row_nets
+from graphprep.partition.refine import EFFORTS, Refinement, links_of, weights_and_limits
+from graphprep.topology import Topology, resolve
+from graphprep.traffic import LinkModel, count_traffic, link_seconds
+from tests.conftest import BoundsChecked
+from tests.graphs import csr_of, random_edges
+from tests.partition.problems import ring_of_cliques
+
+
+def refined(
+    matrix: Csr,
+    part_N: NDArray[np.int32],
+    topology: Topology,
+    *,
+    effort: str = "default",
+    balance: str = "rows",
+    imbalance: float = 1.05,
+    seed: int = 0,
+) -> tuple[NDArray[np.int32], Refinement]:
+    clean = csr.undirected_simple(matrix)
+    loads = node_loads(clean, imbalance=imbalance, in_degree_N=np.diff(matrix.indptr), train_mask=None)
+    shares_P = np.array([rank.speed for rank in topology.ranks])
+    weight_NC, most_PC = weights_and_limits(loads, shares_P / shares_P.sum())
+    refinement = Refinement(links_of(LinkModel.of(topology), 1024), most_PC, EFFORTS[effort], seed)
+    nets = row_nets(matrix) if balance == "rows" else edge_nets(matrix)
+    return refinement.run(nets, part_N, weight_NC), refinement
+
+
+def bottleneck(matrix: Csr, part_N: NDArray[np.int32], topology: Topology, balance: str = "rows") -> float:
+    traffic = count_traffic({HOMOGENEOUS_EDGE: matrix}, {HOMOGENEOUS_NODE: part_N}, topology.num_ranks)
+    return link_seconds(traffic, topology, 1024, balance=balance).bottleneck_seconds  # type: ignore[arg-type]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(4, 60),
+    st.integers(0, 300),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["2x2", "flat"]),
+    st.sampled_from(["rows", "edges"]),
+    st.sampled_from(["fast", "default"]),
+)
+def test_what_is_counted_on_the_way_is_what_is_judged(
+    num_nodes: int, num_edges: int, seed: int, name: str, balance: str, effort: str
+) -> None:
+    """Guards against rows, seconds and loads that drift from the truth move by move; directed graphs too."""
+    topology = resolve("2x2") if name == "2x2" else Topology.flat(3)
+    rng = np.random.default_rng(seed)
+    matrix = csr_of(random_edges(rng, num_nodes, num_edges, weighted=False, hub=True), num_nodes)
+    num_parts = topology.num_ranks
+    part_N = rng.permutation(np.arange(num_nodes) % num_parts).astype(np.int32)
+    before = part_N.copy()
+    found, refinement = refined(matrix, part_N, topology, effort=effort, balance=balance)
+    assert np.array_equal(part_N, before)
+    assert found.dtype == np.int32
+    assert set(found.tolist()) <= set(range(num_parts))
+    assert set(found.tolist()) == set(part_N.tolist())  # no part gives its last node away
+    traffic = count_traffic({HOMOGENEOUS_EDGE: matrix}, {HOMOGENEOUS_NODE: found}, num_parts)
+    counted = traffic.rows_PP if balance == "rows" else traffic.edges_PP
+    assert np.array_equal(refinement.links.rows_PP, counted)
+    seconds_D = link_seconds(traffic, topology, 1024, balance=balance).seconds_D  # type: ignore[arg-type]
+    assert np.allclose(refinement.links.load_D, seconds_D, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("effort", "left"), [("fast", 0.9), ("default", 0.5), ("best", 0.2)])
+def test_scattered_cliques_come_together(effort: str, left: float) -> None:
+    """Guards against a refinement that does nothing: a random assignment of a ring of cliques gets far better."""
+    chunk, num_nodes = ring_of_cliques(16, 12)
+    matrix, topology = csr_of(chunk, num_nodes), resolve("2x2")
+    part_N = np.random.default_rng(0).permutation(np.arange(num_nodes) % 4).astype(np.int32)
+    found, _ = refined(matrix, part_N, topology, effort=effort, imbalance=1.2)
+    assert bottleneck(matrix, found, topology) <= left * bottleneck(matrix, part_N, topology)
+
+
+def test_limits_that_were_broken_are_kept_in_the_end() -> None:
+    """Guards against parts that stay too heavy: all nodes begin on one of four ranks, one of which is slow."""
+    rng = np.random.default_rng(2)
+    matrix = csr_of(random_edges(rng, 400, 3000, weighted=False), 400)
+    topology = Topology.flat(4)
+    found, _ = refined(matrix, np.zeros(400, np.int32), topology)
+    assert set(found.tolist()) == {0, 1, 2, 3}
+    in_degree_N = np.diff(matrix.indptr)
+    assert np.bincount(found).max() <= 1.05 * 100
+    assert np.bincount(found, weights=in_degree_N).max() <= 1.05 * 3000 / 4
+
+
+def test_limits_that_are_kept_stay_kept() -> None:
+    """Guards against a bottleneck that is bought with balance."""
+    chunk, num_nodes = ring_of_cliques(10, 20)
+    matrix = csr_of(chunk, num_nodes)
+    part_N = (np.arange(num_nodes) % 5).astype(np.int32)
+    found, _ = refined(matrix, part_N, Topology.flat(5), effort="best")
+    assert np.bincount(found).max() <= 1.05 * num_nodes / 5
+    assert np.bincount(found, weights=np.diff(matrix.indptr)).max() <= 1.05 * matrix.num_edges / 5
+
+
+def test_a_seed_gives_the_same_parts() -> None:
+    """Guards against results that nobody can reproduce."""
+    rng = np.random.default_rng(4)
+    matrix = csr_of(random_edges(rng, 300, 2500, weighted=False), 300)
+    part_N = rng.integers(0, 4, 300).astype(np.int32)
+    runs = [refined(matrix, part_N, resolve("2x2"), seed=seed)[0] for seed in (1, 1, 2)]
+    assert np.array_equal(runs[0], runs[1])
+    assert not np.array_equal(runs[0], runs[2])
+
+
+def test_the_direct_links_get_the_traffic() -> None:
+    """Guards against a refinement blind to routes: in a hybrid cube mesh most rows can stay off PCIe."""
+    topology = resolve("dgx-1-v100")
+    rng = np.random.default_rng(1)
+    num_nodes = 1600
+    ring = np.arange(num_nodes)
+    src = np.concatenate([ring, rng.integers(0, num_nodes, 3000)])
+    dst = np.concatenate([(ring + 1) % num_nodes, (src[num_nodes:] + rng.integers(-60, 60, 3000)) % num_nodes])
+    from graphprep.graph import EdgeChunk
+
+    matrix = csr_of(EdgeChunk(src, dst), num_nodes)
+    order = np.random.default_rng(3).permutation(8)
+    part_N = order[ring * 8 // num_nodes].astype(np.int32)
+    found, _ = refined(matrix, part_N, topology, effort="best")
+    assert bottleneck(matrix, found, topology) < 0.7 * bottleneck(matrix, part_N, topology)
+
+
+def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
+    """Guards against out-of-range reads and writes, which corrupt the heap and hang the process later."""
+    bounds_checked(
+        "import numpy as np\n"
+        "from tests.partition import test_refine as t\n"
+        "from graphprep.partition.mapping import best_mapping\n"
+        "from graphprep.partition.refine import links_of\n"
+        "from graphprep.traffic import LinkModel\n"
+        "from graphprep.topology import Topology, resolve\n"
+        "from tests.graphs import csr_of, random_edges\n"
+        "rng = np.random.default_rng(0)\n"
+        "for nodes, edges in ((4, 0), (4, 6), (60, 900), (700, 3000)):\n"
+        "    matrix = csr_of(random_edges(rng, nodes, edges, weighted=False, hub=True), nodes)\n"
+        "    for topology in (Topology.flat(3), resolve('2x2')):\n"
+        "        for balance in ('rows', 'edges'):\n"
+        "            for effort in ('fast', 'default'):\n"
+        "                t.refined(matrix, rng.integers(0, topology.num_ranks, nodes).astype(np.int32), topology,\n"
+        "                          effort=effort, balance=balance)\n"
+        "for parts in (3, 12):\n"
+        "    rows = rng.integers(0, 9, (parts, parts)) * (1 - np.eye(parts, dtype=int))\n"
+        "    best_mapping(rows, links_of(LinkModel.of(Topology.flat(parts)), 8), np.full(parts, 1 / parts), seed=0)\n"
+    )
