@@ -1,9 +1,9 @@
 """The numba loops under CSR conversion: count, scatter, sort, treat. None checks its input; `csr` does.
 
-A record is an edge on its way, one uint32 or int64: its row within a bucket or range, shifted left by `key_bits`, and its
-key. The key is the column, or, where reverses are made too, column << 1 with the lowest bit set for a reverse, so that a
-row sorted by key has each column's own edges before their reverses. A payload is the record's position in its input, by
-which weights and edge numbers are found again; an empty payload array means that nobody needs them.
+A record is an edge on its way, one uint32 or int64: its row within a bucket or range, shifted left by `key_bits`, and
+its key. The key is the column, or, where reverses are made too, column << 1 with the lowest bit set for a reverse, so
+that a row sorted by key has each column's own edges before their reverses. A payload is the record's position in its
+input, by which weights and edge numbers are found again; an empty payload array means that nobody needs them.
 
 Letters: E edges, R records, B buckets, T threads.
 """
