@@ -117,7 +117,7 @@ def partition(
             )
         tried = list(_starts(task, prepared))
     judged = [
-        (candidate, judge(candidate.assignment, matrix, topology, request, train_mask))
+        (candidate, judge(candidate.assignment, matrix, topology, request, train_mask, task.model))
         for candidate in tried
         if candidate.assignment is not None
     ]
@@ -148,8 +148,12 @@ def judge(
     topology: Topology,
     request: PartitionRequest,
     train_mask: NDArray[np.bool_] | None,
+    model: LinkModel | None = None,
 ) -> PartitionResult:
-    """An assignment (int32 [N]) with its traffic and quality; arguments as for `partition`."""
+    """An assignment (int32 [N]) with its traffic and quality; arguments as for `partition`.
+
+    `model` is that of the topology, where many assignments are judged.
+    """
     matrices, assignments = {HOMOGENEOUS_EDGE: matrix}, {HOMOGENEOUS_NODE: assignment_N}
     traffic = count_traffic(matrices, assignments, topology.num_ranks)
     quality = assess(
@@ -161,6 +165,7 @@ def judge(
         imbalance=request.imbalance,
         training_masks=None if train_mask is None else {HOMOGENEOUS_NODE: train_mask},
         traffic=traffic,
+        model=model,
     )
     return PartitionResult(assignment=assignment_N, traffic=traffic, quality=quality)
 
@@ -237,7 +242,7 @@ def _refined(
             assignment = refinement.run(nets, found.assignment, weight_NC)
         yield (
             Candidate(method=f"{candidate.method}, refined", seconds=time.monotonic() - started, assignment=assignment),
-            judge(assignment, task.matrix, task.topology, request, task.train_mask),
+            judge(assignment, task.matrix, task.topology, request, task.train_mask, task.model),
         )
 
 

@@ -21,6 +21,9 @@ from graphprep.partition.refine_kernels import Links
 
 EXACT_RANKS = 8
 STARTS = 8
+MOST_CHANGES = 100_000_000
+"""Pairs of ranks whose rows may be taken off links or put on them, in all: some seconds. A swap that is tried and
+taken back changes 8 P of them, so hundreds of ranks get one start and as many sweeps as that allows."""
 STEEP = 16.0
 """K of the norm by which swaps are judged"""
 
@@ -46,21 +49,24 @@ def best_mapping(
         best: NDArray[np.int32] = _all_permutations(identity, rows_PP, group_P, links)
         return best
     rng = np.random.default_rng(seed)
+    trials = MOST_CHANGES // (8 * num_parts)
     starts = [identity]
-    for _ in range(STARTS - 1):
+    for _ in range(min(STARTS, trials // num_parts**2) - 1):
         start = identity.copy()
         for group in np.unique(group_P):
             members = np.flatnonzero(group_P == group)
             start[members] = rng.permutation(members)
         starts.append(start)
-    return min((_swapped(start, rows_PP, group_P, links) for start in starts), key=lambda found: found[1])[0]
+    each = trials // len(starts)
+    return min((_swapped(start, rows_PP, group_P, links, each) for start in starts), key=lambda found: found[1])[0]
 
 
 def _swapped(
-    start: NDArray[np.int32], rows_PP: NDArray[np.int64], group_P: NDArray[np.int64], links: Links
+    start: NDArray[np.int32], rows_PP: NDArray[np.int64], group_P: NDArray[np.int64], links: Links, trials: int
 ) -> tuple[NDArray[np.int32], tuple[float, float]]:
+    """Where swaps lead from one start, the seconds of the slowest link direction and of all; at most so many trials."""
     rank_P = start.copy()
-    _swap_until_none_helps(rank_P, rows_PP, group_P, links)
+    _swap_until_none_helps(rank_P, rows_PP, group_P, links, trials)
     return rank_P, (float(links.load_D.max(initial=0.0)), float(links.load_D.sum()))
 
 
@@ -131,8 +137,8 @@ def _norm(links: Links, reference: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _swap_until_none_helps(rank_P: Any, rows_PP: Any, group_P: Any, links: Links) -> None:
-    num_parts = len(rank_P)
+def _swap_until_none_helps(rank_P: Any, rows_PP: Any, group_P: Any, links: Links, trials: Any) -> None:
+    num_parts, tried = len(rank_P), 0
     _lay(rank_P, rows_PP, links)
     better = True
     while better:
@@ -145,6 +151,9 @@ def _swap_until_none_helps(rank_P: Any, rows_PP: Any, group_P: Any, links: Links
             for j in range(i + 1, num_parts):
                 if group_P[i] != group_P[j]:
                     continue
+                if tried == trials:
+                    return
+                tried += 1
                 _swap(i, j, rank_P, rows_PP, links)
                 found = _norm(links, reference)
                 if found < cost * (1 - 1e-12):

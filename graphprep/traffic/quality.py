@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from graphprep.errors import PartitionError
 from graphprep.topology import Topology
 from graphprep.traffic.counts import Assignments, Matrices, Traffic, count_traffic
-from graphprep.traffic.links import Balance, LinkLoads, LinkTypeLoad, link_seconds
+from graphprep.traffic.links import Balance, LinkLoads, LinkModel, LinkTypeLoad, link_seconds
 from graphprep.traffic.work import EDGE_COST, NODE_COST, Limit, Workload
 
 
@@ -88,6 +88,7 @@ def assess(
     edge_cost: float = EDGE_COST,
     node_cost: float = NODE_COST,
     traffic: Traffic | None = None,
+    model: LinkModel | None = None,
 ) -> Quality:
     """Judge an assignment of a graph's nodes to the ranks of a topology.
 
@@ -101,6 +102,7 @@ def assess(
         training_masks: bool [N] for the node types that have training nodes.
         edge_cost, node_cost: work of one in-edge and of one node.
         traffic: what `count_traffic` found for the same arguments, if that is at hand.
+        model: of the topology, if that is at hand.
 
     Raises:
         PartitionError: the assignments or masks do not fit the graph, or the traffic not the topology.
@@ -111,7 +113,7 @@ def assess(
         if node_type not in assignments or mask_N.shape != assignments[node_type].shape:
             raise PartitionError(f"the training mask of node type {node_type!r} does not have one entry a node")
     workload = Workload.of(csrs, assignments, topology, training_masks=masks, edge_cost=edge_cost, node_cost=node_cost)
-    loads = link_seconds(traffic, topology, row_bytes, balance=balance)
+    loads = link_seconds(traffic, model or topology, row_bytes, balance=balance)
     return Quality(
         bottleneck_seconds=loads.bottleneck_seconds,
         sum_seconds=loads.sum_seconds,

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep.errors import PartitionError
+from graphprep.errors import PartitionError, TopologyError
 from graphprep.partition import native
 from graphprep.partition.choose import partition
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
 from tests.graphs import csr_of, random_edges
-from tests.partition.problems import edges, ring_of_cliques
+from tests.partition.problems import Case, edges, hostile_cases, ring_of_cliques
 
 
 def test_metis_cuts_less_than_the_floors(tmp_path: Path) -> None:
@@ -52,3 +52,64 @@ def test_a_dead_metis_is_survived_and_named(
     assert "failed: exit status 1" in words
     assert "falling back to the streaming partitioner LDG" in words
     assert [row["method"] for row in result.tried] == ["metis-balanced", "ldg", "ldg, refined"]
+
+
+@pytest.mark.parametrize(
+    ("name", "effort"),
+    [(name, "default") for name in hostile_cases()]
+    + [("star", "best"), ("slow rank", "best"), ("two components", "none"), ("clique", "fast"), ("257 parts", "none")],
+)
+def test_hostile_graphs_the_whole_way(name: str, effort: str, tmp_path: Path) -> None:
+    """Guards against a start, a mapping or a refinement that dies, loops or leaves ranks empty on an odd graph."""
+    case = hostile_cases()[name]
+    matrix, topology = case.matrix, topology_with_speeds(case)
+    mask = np.random.default_rng(0).random(case.num_nodes) < 0.3
+    request = PartitionRequest(effort=effort)
+    if len(case.speed_P) > case.num_nodes:
+        with pytest.raises(PartitionError, match=f"parts for {case.num_nodes} nodes"):
+            partition(matrix, topology, request, train_mask=mask, scratch=tmp_path)
+        return
+    result, _ = partition(matrix, topology, request, train_mask=mask, scratch=tmp_path)
+    assert result.assignment.shape == (case.num_nodes,)
+    assert sorted(set(result.assignment.tolist())) == list(range(len(case.speed_P)))
+    if name != "257 parts" and effort != "none":
+        assert "nodes" in {limit.what for limit in result.quality.limits if limit.met}
+    assert list(tmp_path.iterdir()) == []
+
+
+def topology_with_speeds(case: Case) -> Topology:
+    """The case's topology, its ranks as fast as its shares say."""
+    if len(set(case.speed_P.tolist())) == 1:
+        return case.topology
+    return Topology.from_text(
+        "name: uneven\nranks:\n"
+        + "".join(f"  - {{name: r{p}, machine: m0, speed: {speed}}}\n" for p, speed in enumerate(case.speed_P))
+        + "switches: [s]\nlinks:\n"
+        + "".join(
+            f"  - {{ends: [r{p}, s], type: pcie, gbytes_per_s: 12, latency_us: 3}}\n" for p in range(len(case.speed_P))
+        )
+    )
+
+
+def test_ranks_that_cannot_reach_each_other() -> None:
+    """Guards against traffic that is planned over no link: two machines without a network are refused, with names."""
+    with pytest.raises(TopologyError, match="no path"):
+        Topology.from_text(
+            "name: apart\nranks:\n  - {name: a, machine: m0}\n  - {name: b, machine: m1}\nswitches: []\nlinks: []\n"
+        )
+
+
+@pytest.mark.parametrize("balance", ["rows", "edges"])
+def test_a_better_start_is_never_lost(balance: str, tmp_path: Path) -> None:
+    """Guards against a refinement whose result is taken though the start was better, for rows and for edges."""
+    matrix = csr_of(random_edges(np.random.default_rng(5), 800, 6000, weighted=False), 800)
+    request = PartitionRequest(effort="best", balance=balance)  # type: ignore[arg-type]
+    result, _ = partition(matrix, Topology.flat(4), request, train_mask=None, scratch=tmp_path)
+    rows = [row for row in result.tried if "bottleneck_seconds" in row]
+    assert result.method in {row["method"] for row in rows}
+    assert any(row["method"].endswith("refined") for row in rows)
+    starts = [row["bottleneck_seconds"] for row in rows if not row["method"].endswith("refined")]
+    if all(limit.met for limit in result.quality.limits):
+        assert result.quality.bottleneck_seconds <= max(starts)
+    refined = min(row["bottleneck_seconds"] for row in rows if row["method"].endswith("refined"))
+    assert result.quality.bottleneck_seconds <= refined
