@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from graphprep.registry import DatasetEntry, Expected
     from graphprep.sources.user_files import ImportRequest
 
+TEXT_BYTES_AN_EDGE, PACKED_RATIO, PACKED = 12, 3, (".gz", ".zst")
+BYTES_AN_EDGE = {".npy": 16, ".npz": 12, ".parquet": 6, ".pq": 6, ".pt": 16, ".pth": 16, ".graph": 14}
+BASE_BYTES = 300_000_000
+"""of memory, whatever the graph; these are for what is announced, nothing else"""
 EDGES_PER_SECOND = 8e6
 """Edges that are read, sorted and written in a second; for the time that is announced, nothing else."""
 
@@ -177,6 +181,7 @@ def import_files(
             found = up_to_date(target, key, replace=replace)
             if found is not None:
                 return StoreOutcome(store=found, reused=True)
+        _announce_import(request, name)
         raw = read_files(request, memory_limit=memory_limit)
         inputs = digests.result()
         key = key_of(inputs)
@@ -313,6 +318,27 @@ def store_key(definition: Mapping[str, Any]) -> str:
     """64 hex digits over all that determines a store's content."""
     whole = {"store format": STORE_FORMAT, "graphprep version": __version__, **definition}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+
+
+def _announce_import(request: ImportRequest, name: str) -> None:
+    """Expectations from the sizes of the files, said before anything is read."""
+    edge_bytes = sum(path.stat().st_size for part in request.edges for path in part.paths)
+    num_edges = sum(_likely_edges(path) for part in request.edges for path in part.paths)
+    of_edges = {path for part in request.edges for path in part.paths}
+    node_bytes = sum(path.stat().st_size for _, path in request.files() if path not in of_edges)
+    progress.say(
+        f"{name}: {progress.format_bytes(edge_bytes)} of edges, some {float(f'{num_edges:.1g}'):,.0f} of them, and "
+        f"{progress.format_bytes(node_bytes)} of the nodes'; expect about "
+        f"{progress.format_bytes(BASE_BYTES + num_edges * BYTES_PER_EDGE)} of memory (--memory takes less), "
+        f"{progress.format_bytes(node_bytes + num_edges * 8)} of disk and {2 + num_edges / EDGES_PER_SECOND:.0f} s"
+    )
+
+
+def _likely_edges(path: Path) -> float:
+    """How many edges a file of this kind and size has, within a factor of two or so."""
+    suffixes = [suffix for suffix in path.suffixes if suffix not in PACKED]
+    packed = PACKED_RATIO if path.suffix in PACKED else 1
+    return path.stat().st_size * packed / BYTES_AN_EDGE.get(suffixes[-1] if suffixes else "", TEXT_BYTES_AN_EDGE)
 
 
 def _announce_download(entry: DatasetEntry) -> None:

@@ -274,3 +274,20 @@ def test_flipped_bits(tmp_path: Path, name: str, place: int, bit: int, cut: bool
     for chunk in chunks:
         for ids in (chunk.src, chunk.dst):
             assert not len(ids) or 0 <= ids.min() <= ids.max() < num_nodes
+
+
+@pytest.mark.parametrize(("name", "least", "most"), [("e.txt", 15_000, 60_000), ("e.txt.gz", 10_000, 100_000)])
+def test_expectations_are_said_before_anything_is_read(
+    graphprep_home: Path, tmp_path: Path, name: str, least: int, most: int
+) -> None:
+    """Guards against long work that nobody was told of: the edges are guessed within a factor of a few."""
+    del graphprep_home
+    rng = np.random.default_rng(0)
+    lines = "".join(f"{one}\t{other}\n" for one, other in rng.integers(0, 99_999, (30_000, 2)).tolist()).encode()
+    (tmp_path / name).write_bytes(gzip.compress(lines) if name.endswith(".gz") else lines)
+    done = CliRunner().invoke(cli.main, ["import", str(tmp_path / name), "--name", "mine"])
+    assert done.exit_code == 0, done.stderr
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("mine: ")
+    assert all(word in first for word in ("of memory", "of disk", " s"))
+    assert least <= int(first.split("some ")[1].split()[0].replace(",", "")) <= most
