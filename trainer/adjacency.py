@@ -32,6 +32,7 @@ class Matrix:
             weights = torch.ones(csr.num_edges) if csr.weights is None else csr.weights
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+                warnings.filterwarnings("ignore", message="Sparse invariant checks")  # of releases before 2.13
                 # Columns may repeat (the dataset's duplicates) and need not ascend: both kernels just add.
                 self._csr = torch.sparse_csr_tensor(
                     csr.indptr.to(device),
