@@ -45,7 +45,7 @@ SECONDS_PER_FILE = 1e-3
 """Of making, checking in and flushing one file."""
 METIS_EDGES_PER_SECOND = 1.0e6
 """Directed edges that one METIS run gets through on one core; for the time that is announced, nothing else."""
-VISITS_PER_SECOND = 5.0e6
+VISITS_PER_SECOND = 2.0e7
 """Nets that refinement visits in a second; likewise. Most runs end before they have spent all their visits."""
 
 
