@@ -1,7 +1,7 @@
 """How much faster a part's sparse product is in our order of its nodes than in others, on the same parts in one run.
 
-A part is what `graphprep partition` makes with METIS k-way: its rows, and as columns its own nodes and then its halo, by
-owner and in the owner's order. The product is torch's row-sum reduction over float32 rows; its seconds are summed over
+A part is what `graphprep partition` makes with METIS k-way: its rows, and as columns its own nodes and then its halo,
+by owner and in the owner's order. The product is torch's row-sum reduction over float32 rows; its seconds are summed over
 the parts. All orders of one graph take turns, each part's product once a turn, and read the same memory, since the
 pages that a tensor happens to get can matter more than the order. A random order has rows, columns and halo shuffled.
 
@@ -45,7 +45,7 @@ NodesByPart = list[np.ndarray]
 
 
 def load(name: str) -> Csr:
-    """A graph, undirected and simple; the block models are those of `graphprep generate sbm`, with and without levels."""
+    """A graph, undirected and simple; block models are those of `graphprep generate sbm`, with and without levels."""
     if name not in ("sbm", "plain-sbm"):
         return csr.undirected_simple(graphs.load(name))
     from graphprep.generators import sbm
