@@ -1,8 +1,8 @@
 """How much faster a part's sparse product is in our order of its nodes than in others, on the same parts in one run.
 
 A part is what `graphprep partition` makes with METIS k-way: its rows, and as columns its own nodes and then its halo,
-by owner and in the owner's order. The product is torch's row-sum reduction over float32 rows; its seconds are summed over
-the parts. All orders of one graph take turns, each part's product once a turn, and read the same memory, since the
+by owner and in the owner's order. The product is torch's row-sum reduction over float32 rows; its seconds are summed
+over the parts. All orders of one graph take turns, each part's product once a turn, and read the same memory, since the
 pages that a tensor happens to get can matter more than the order. A random order has rows, columns and halo shuffled.
 
 With --split the product is the trainer's: one over the part's own columns and one over the halo, added. Prints medians
