@@ -319,10 +319,10 @@ def best_move(node: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, 
 
 
 @njit(cache=True, nogil=True)
-def move(node: Any, target: Any, pins: Pins, part_X: Any, links: Links, limits: Limits) -> None:
+def move(node: Any, target: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch) -> None:
     """Put a node into another part; slots, rows, seconds and what the parts hold follow."""
     source = part_X[node]
-    found = np.empty(len(links.rows_PP), np.int64)
+    found = scratch.touched_P
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
         head = pins.head_M4[net]
         for i in range(_parts_of(head, pins.slots, found)):
@@ -401,10 +401,10 @@ def improve(
         if target < 0 or gain <= -slack:
             continue
         source = part_X[node]
-        move(node, target, pins, part_X, links, limits)
+        move(node, target, pins, part_X, links, limits, scratch)
         found = cost_of(links)
         if found >= cost + slack:
-            move(node, source, pins, part_X, links, limits)
+            move(node, source, pins, part_X, links, limits, scratch)
             continue
         cost = found
         moves += 1
@@ -440,7 +440,7 @@ def relieve(order: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, s
         target, _ = best_move(node, pins, part_X, links, limits, scratch, True)
         if target < 0:
             continue
-        move(node, target, pins, part_X, links, limits)
+        move(node, target, pins, part_X, links, limits, scratch)
         moves += 1
         since += 1
         if since == MOVES_A_PRICE:
