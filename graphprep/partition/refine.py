@@ -37,8 +37,9 @@ PARTS_OF_A_SHARE = 20
 """no coarse node weighs more than this part of what a part may hold"""
 SHRINKS = 0.85
 """a level that has more than this part of the finer one's nodes is not worth its while"""
-HEAT, COOLING = 0.05, 0.9
-"""First temperature and what is left of it after each round, in the unit of the norm, where the slowest link is 1."""
+HEAT, COOLING, COOLER = 0.05, 0.9, 0.4
+"""First temperature, what is left of it after each round, and what each cycle's first one is of the one before; in the
+unit of the norm, where the slowest link is 1."""
 ROUNDS = 8
 SETTLED = 0.001
 """rounds end when fewer than this part of the visited nodes move"""
@@ -72,7 +73,7 @@ class Effort:
 EFFORTS = {
     "fast": Effort(cycles=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
     "default": Effort(cycles=1, visits=12, least_visits=5_000_000, annealed_pins=100_000, annealing_rounds=30),
-    "best": Effort(cycles=4, visits=400, least_visits=200_000_000, annealed_pins=400_000, annealing_rounds=60),
+    "best": Effort(cycles=3, visits=400, least_visits=200_000_000, annealed_pins=400_000, annealing_rounds=60),
 }
 
 
@@ -120,10 +121,14 @@ class Refinement:
         nets = contract(nets, place_N, len(order_N))
         part_X, weight_XC = part_N[order_N], weight_NC[order_N]
         self._relieve(nets, part_X, weight_XC)
+        best: tuple[float, float] | None = None
         for cycle in range(self.effort.cycles):
             if cycle and self.visits >= self.most_visits:
                 break
-            part_X = self._cycle(nets, part_X, weight_XC)
+            found_X = self._cycle(nets, part_X, weight_XC, HEAT * COOLER**cycle)
+            seconds = float(self.links.load_D.max(initial=0.0)), float(self.links.load_D.sum())
+            if best is None or seconds < best:
+                best, part_X = seconds, found_X
         self._relieve(nets, part_X, weight_XC)
         return part_X[place_N]
 
@@ -139,10 +144,13 @@ class Refinement:
         )
         return np.lexsort((cluster_N, part_N))
 
-    def _cycle(self, nets: Nets, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> NDArray[np.int32]:
-        levels, part_X = self._levels(nets, part_X, weight_XC)
+    def _cycle(
+        self, nets: Nets, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64], heat: float
+    ) -> NDArray[np.int32]:
+        """Up to the coarsest level and down again; `part_X` is left as it is."""
+        levels, part_X = self._levels(nets, part_X.copy(), weight_XC)
         for level in reversed(levels):
-            self._improve(level, part_X)
+            self._improve(level, part_X, heat)
             if level.coarse_X is not None:
                 part_X = part_X[level.coarse_X]
         return part_X
@@ -174,12 +182,12 @@ class Refinement:
             levels.append(Level(nets=nets, weight_XC=weight_XC, coarse_X=coarse_X))
         return levels, part_X
 
-    def _improve(self, level: Level, part_X: NDArray[np.int32]) -> None:
+    def _improve(self, level: Level, part_X: NDArray[np.int32], heat: float) -> None:
         """Anneal a small level, then make the moves that help; `part_X` is changed."""
         pins, limits = self._laid(level.nets, part_X, level.weight_XC)
         boundary_X = np.zeros(level.nets.num_nodes, np.bool_)
         if len(level.nets.pins) <= self.effort.annealed_pins:
-            self._anneal(pins, limits, part_X)
+            self._anneal(pins, limits, part_X, heat)
         kernels.find_boundary(pins, part_X, len(self.most_PC), boundary_X)
         for steps in STEPS:
             active_X = boundary_X.copy()
@@ -193,7 +201,7 @@ class Refinement:
                 if moves <= SETTLED * len(order):
                     break
 
-    def _anneal(self, pins: Pins, limits: Limits, part_X: NDArray[np.int32]) -> None:
+    def _anneal(self, pins: Pins, limits: Limits, part_X: NDArray[np.int32], heat: float) -> None:
         active_X = np.zeros(len(part_X), np.bool_)
         for round_number in range(self.effort.annealing_rounds):
             if not self._scaled(STEPS[0]) or self.visits >= self.most_visits:
@@ -201,7 +209,7 @@ class Refinement:
             active_X[:] = False
             kernels.find_boundary(pins, part_X, len(self.most_PC), active_X)
             order = self.rng.permutation(np.flatnonzero(active_X))
-            self._visit(order, pins, limits, part_X, active_X, HEAT * COOLING**round_number)
+            self._visit(order, pins, limits, part_X, active_X, heat * COOLING**round_number)
 
     def _visit(
         self,
