@@ -1,23 +1,21 @@
 """The order of nodes inside a part: neighbours near each other, so that a pass over the CSR reads from cache.
 
-A part's nodes are ordered by its own edges, in three steps, each linear in nodes and edges:
+A part's nodes are ordered by the part's own edges, in one of two ways, both linear in nodes and edges:
 
-1. Hubs come first, by falling degree. Every region of the part reads them, so they are in cache wherever they lie and
-   say nothing about where their neighbours belong; together they fill few pages. (Hub clustering: Faldu, Diamond, Grot:
-   A closer look at lightweight graph reordering, IISWC 2019.)
-2. If the rest is long and thin - a mesh, a road network, a chain of cliques - it is ordered by breadth-first levels
-   (`order_levels`): a row's neighbours are then in a few streams of neighbouring rows, which processors prefetch.
-3. Else it is ordered by a greedy walk that next takes the node with the greatest share of its neighbours among the last
-   thousand taken (`order_window`): communities come one after another, and small ones inside large ones.
+- Where the part is long and thin - a mesh, a road network, a chain of cliques - by breadth-first levels
+  (`order_levels`): a row's neighbours are then in a few runs of rows, which processors fetch ahead.
+- Else by a greedy walk that next takes the node with the most neighbours, for its degree, among the last thousand taken
+  (`order_window`): communities come one after another, and small ones inside large ones.
 
-Beside what was tried: nested METIS clusters of 256 rows and size-constrained label propagation give no faster products
-on block models and take several times as long; reverse Cuthill-McKee alone is no better than 1.2 times a random order
-there. benchmarks/locality_order.py measures it.
+On block models of 4 million edges the walk takes a third of a second on one core, a fifth of what METIS needs to make
+the parts, and the products of a part become as fast as with nested METIS clusters of 256 rows, which take five to ten
+times as long; size-constrained label propagation finds worse communities in twice the time, and reverse Cuthill-McKee,
+best beside levels on meshes, is 1.2 times as fast as a random order there. benchmarks/locality_order.py measures it.
 
 Parts are independent and run in threads; the result does not depend on how many there are. Memory beyond the graph:
 4 bytes an edge and 60 a node of the parts in work, and 16 a node of the graph.
 
-Letters: N nodes, n nodes of a part, m of them that are no hubs, P parts.
+Letters: N nodes, n nodes of a part, P parts.
 """
 
 from __future__ import annotations
@@ -34,10 +32,6 @@ from graphprep.graph import Csr
 from graphprep.partition.order_levels import level_order
 from graphprep.partition.order_window import WINDOW, window_order
 
-HUB = 12
-"""A hub has this many times the mean degree of its part. With 8, social graphs lose locality to too many of them; with
-24, graphs of nothing but hubs and leaves (R-MAT) lose pages to their halo."""
-
 Ids: TypeAlias = NDArray[np.integer[Any]]
 
 
@@ -47,7 +41,7 @@ def locality_order(
     """The nodes of each part, ordered for locality.
 
     Args:
-        graph: symmetric, no self-loops, no duplicates.
+        graph: symmetric, no self-loops, no duplicates; weights are not looked at.
         assignment_N: int32 [N], from 0 to num_parts - 1.
         window: rows that fit in a core's cache, at least 1; see `order_window`.
 
@@ -69,50 +63,43 @@ def _part_order(
     graph: Csr, nodes_n: NDArray[np.int64], part: int, assignment_N: NDArray[np.int32], local_N: Ids, window: int
 ) -> NDArray[np.int64]:
     """The nodes of one part in order; of `local_N` only the part's own entries are written and read."""
-    if len(nodes_n) < 3:
-        return nodes_n
-    degree_n = graph.indptr[nodes_n + 1] - graph.indptr[nodes_n]
-    is_hub_n = degree_n > HUB * degree_n.mean()
-    hubs, rest_m = nodes_n[is_hub_n], nodes_n[~is_hub_n]
-    hubs = hubs[np.argsort(-degree_n[is_hub_n], kind="stable")]
-    local_N[hubs] = -1
-    local_N[rest_m] = np.arange(len(rest_m))
-    indptr, indices = _own_edges(graph.indptr, graph.indices, rest_m, part, assignment_N, local_N)
-    starts_m = _from_the_rim(indptr, indices.dtype)
-    order_m, is_thin = level_order(indptr, indices, starts_m)
+    local_N[nodes_n] = np.arange(len(nodes_n))
+    indptr, indices = _own_edges(graph.indptr, graph.indices, nodes_n, part, assignment_N, local_N)
+    starts_n = _from_the_rim(indptr, indices.dtype)
+    order_n, is_thin = level_order(indptr, indices, starts_n)
     if not is_thin:
-        order_m = window_order(indptr, indices, starts_m, window)
-    return np.concatenate([hubs, rest_m[order_m]])
+        order_n = window_order(indptr, indices, starts_n, window)
+    ordered: NDArray[np.int64] = nodes_n[order_n]
+    return ordered
 
 
 def _from_the_rim(indptr: NDArray[np.int64], dtype: np.dtype[Any]) -> Ids:
-    """Where to begin: nodes by rising degree, since a walk from the rim leaves no holes; isolated ones last. [m]"""
-    degree_m = np.diff(indptr)
-    degree_m[degree_m == 0] = np.iinfo(np.int64).max
-    return np.argsort(degree_m, kind="stable").astype(dtype, copy=False)
+    """Where to begin: nodes by rising degree, since a walk from the rim leaves no holes; isolated ones last. [n]"""
+    degree_n = np.diff(indptr)
+    degree_n[degree_n == 0] = np.iinfo(np.int64).max
+    return np.argsort(degree_n, kind="stable").astype(dtype, copy=False)
 
 
 @njit(cache=True, nogil=True)
-def _own_edges(indptr, indices, rest_m, part, assignment_N, local_N):  # type: ignore[no-untyped-def]
-    """The edges among the nodes `rest_m` of a part: offsets int64 [m + 1] and columns, which index `rest_m`.
+def _own_edges(indptr, indices, nodes_n, part, assignment_N, local_N):  # type: ignore[no-untyped-def]
+    """The edges inside a part: offsets int64 [n + 1] and columns that index `nodes_n`, in the dtype of `local_N`.
 
-    `local_N` numbers them and is negative at the part's hubs; entries of other parts may hold anything.
+    `local_N` numbers the part's nodes; its entries of other parts may hold anything.
     """
-    num_rows = len(rest_m)
+    num_rows = len(nodes_n)
     own_indptr = np.zeros(num_rows + 1, np.int64)
     for i in range(num_rows):
         count = 0
-        for e in range(indptr[rest_m[i]], indptr[rest_m[i] + 1]):
-            node = indices[e]
-            if assignment_N[node] == part and local_N[node] >= 0:
+        for e in range(indptr[nodes_n[i]], indptr[nodes_n[i] + 1]):
+            if assignment_N[indices[e]] == part:
                 count += 1
         own_indptr[i + 1] = own_indptr[i] + count
     own_indices = np.empty(own_indptr[num_rows], local_N.dtype)
     at = 0
     for i in range(num_rows):
-        for e in range(indptr[rest_m[i]], indptr[rest_m[i] + 1]):
+        for e in range(indptr[nodes_n[i]], indptr[nodes_n[i] + 1]):
             node = indices[e]
-            if assignment_N[node] == part and local_N[node] >= 0:
+            if assignment_N[node] == part:
                 own_indices[at] = local_N[node]
                 at += 1
     return own_indptr, own_indices
