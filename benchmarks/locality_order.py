@@ -1,17 +1,20 @@
 """How much faster a part's sparse product is in our order of its nodes than in others, on the same parts in one run.
 
 A part is what `graphprep partition` makes with METIS k-way: its rows, and as columns its own nodes and then its halo,
-by owner and in the owner's order. The product is torch's row-sum reduction over float32 rows. All orders take turns on
-one part before the next, and read the same memory, since the pages that a tensor happens to get can matter more than
-the order. A random order has rows, columns and halo shuffled. What is printed is the sum over parts of the medians.
+by owner and in the owner's order. The product is torch's row-sum reduction over float32 rows. A random order has rows,
+columns and halo shuffled. The orders take turns: a turn is one product of each part. A part has its own rows of memory,
+the same ones in all orders, since the pages that a tensor happens to get can matter more than the order; so a product
+begins with the cache as the part before has left it. With --warm all parts share one memory: parts of 25,000 rows then
+stay in a last-level cache of 32 MB from one product to the next, and little is left to gain.
 
-With --split the product is the trainer's: one over the part's own columns and one over the halo, added. Writes JSON
-with --out after every graph.
+With --split the product is the trainer's: one over the part's own columns and one over the halo, added. What is printed
+is the sum over parts of the medians. Writes JSON with --out after every graph.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -134,14 +137,19 @@ def as_torch(matrix: csr_matrix) -> torch.Tensor:
         )
 
 
-def seconds_of(part: list[Any], x: torch.Tensor, halo_x: torch.Tensor) -> float:
-    """One product of one part."""
-    own, *rest = part
+def seconds_of(part: list[Any], x: list[torch.Tensor]) -> float:
+    """One product of one part; `x` holds the rows of each matrix."""
     started = time.perf_counter()
-    sums = torch.sparse.mm(own, x[: own.shape[1]], reduce="sum")
-    for halo in rest:
-        sums += torch.sparse.mm(halo, halo_x[: halo.shape[1]], reduce="sum")
+    sums = torch.sparse.mm(part[0], x[0], reduce="sum")
+    for halo, rows in zip(part[1:], x[1:], strict=True):
+        sums += torch.sparse.mm(halo, rows, reduce="sum")
     return time.perf_counter() - started
+
+
+def rows_for(part: list[Any], x: torch.Tensor, begin: int) -> list[torch.Tensor]:
+    """As many rows of `x` as each matrix of a part has columns, from row `begin` on."""
+    ends = np.cumsum([begin, *(matrix.shape[1] for matrix in part)])
+    return [x[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def compare(name: str, clean: Csr, num_parts: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -163,13 +171,15 @@ def compare(name: str, clean: Csr, num_parts: int, arguments: argparse.Namespace
         order = ORDERS[way](clean, assignment, num_parts)
         made[way] = time.perf_counter() - started
         parts[way] = products(clean, assignment, order, shuffled=way == "random", split=arguments.split)
-    widest = max(matrix.shape[1] for group in parts.values() for part in group for matrix in part)
-    x, halo_x = torch.rand(widest, FEATURES), torch.rand(widest, FEATURES)
+    widths = [sum(matrix.shape[1] for matrix in part) for part in parts["random"]]
+    begins = [0] * num_parts if arguments.warm else np.cumsum([0, *widths[:-1]]).tolist()
+    memory = torch.rand(max(map(sum, zip(begins, widths, strict=True))), FEATURES)
+    x = [rows_for(part, memory, begin) for part, begin in zip(parts["random"], begins, strict=True)]
     seconds: dict[str, list[list[float]]] = {way: [[] for _ in range(num_parts)] for way in parts}
     for repeat in range(arguments.repeats + 1):
-        for part in range(num_parts):
-            for way, group in parts.items():
-                taken = seconds_of(group[part], x, halo_x)
+        for way, group in parts.items():
+            for part in range(num_parts):
+                taken = seconds_of(group[part], x[part])
                 if repeat:
                     seconds[way][part].append(taken)
     median = {way: sum(map(statistics.median, taken)) for way, taken in seconds.items()}
@@ -199,6 +209,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--split", action="store_true", help="one product over own columns and one over the halo")
+    parser.add_argument("--warm", action="store_true", help="all parts read the same rows of memory")
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
     arguments = parser.parse_args()
     arguments.orders = ["random", *(way for way in arguments.orders if way != "random")]
@@ -207,6 +218,7 @@ def main() -> int:
         "features": FEATURES,
         "threads": arguments.threads,
         "split": arguments.split,
+        "warm": arguments.warm,
         "repeats": arguments.repeats,
         "torch": torch.__version__,
         "cases": [],
