@@ -43,24 +43,30 @@ CLUSTER_ROWS = 256
 """of the nested METIS clusters"""
 RANDOM_SEED = 20_000
 """apart from the generators' seeds: a block model is shuffled by the first draw of its own, which must not be undone"""
-GRAPHS = ("hierarchical-sbm", "sbm", "plain-sbm", "rmat", "grid", "ego-twitter", "mdual")
+BLOCK_MODELS = {
+    "sbm": (200_000, 2_000_000, 8, 2),
+    "plain-sbm": (200_000, 2_000_000, 64, 1),
+    "large-sbm": (1_000_000, 10_000_000, 8, 3),
+}
+"""nodes, undirected edges, branching, levels; the first is what `graphprep generate sbm` makes unless told otherwise"""
+GRAPHS = ("hierarchical-sbm", *BLOCK_MODELS, "rmat", "grid", "ego-twitter", "mdual")
 NodesByPart = list[np.ndarray]
 
 
-def load(name: str) -> Csr:
-    """A graph, undirected and simple; block models are those of `graphprep generate sbm`, with and without levels."""
-    if name not in ("sbm", "plain-sbm"):
-        return csr.undirected_simple(graphs.load(name))
+def load(name: str) -> tuple[Csr, np.ndarray | None]:
+    """A graph, undirected and simple, and the block of each node where that is all there is to find."""
+    if name not in BLOCK_MODELS:
+        return csr.undirected_simple(graphs.load(name)), None
     from graphprep.generators import sbm
 
-    branching, levels = (8, 2) if name == "sbm" else (64, 1)
-    request = sbm.SbmRequest(nodes=200_000, edges=2_000_000, branching=branching, levels=levels)
+    nodes, edges, branching, levels = BLOCK_MODELS[name]
+    request = sbm.SbmRequest(nodes=nodes, edges=edges, branching=branching, levels=levels, classes=branching**levels)
     with tempfile.TemporaryDirectory() as folder:
         raw = sbm.generate(request, folder=Path(folder))
     matrix, _ = csr.from_edges(
-        raw.edges[0].chunks(), num_rows=200_000, num_sources=200_000, treatment=raw.treatment, name=name
+        raw.edges[0].chunks(), num_rows=nodes, num_sources=nodes, treatment=raw.treatment, name=name
     )
-    return csr.undirected_simple(matrix)
+    return csr.undirected_simple(matrix), raw.nodes["node"].y
 
 
 def dataset_order(clean: Csr, assignment: np.ndarray, num_parts: int) -> NodesByPart:  # noqa: ARG001
@@ -152,8 +158,10 @@ def rows_for(part: list[Any], x: torch.Tensor, begin: int) -> list[torch.Tensor]
     return [x[start:end] for start, end in itertools.pairwise(ends)]
 
 
-def compare(name: str, clean: Csr, num_parts: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """All orders on one graph's parts."""
+def compare(
+    name: str, clean: Csr, block_N: np.ndarray | None, num_parts: int, arguments: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """All orders on one graph's parts, and where the blocks are known the one that has each block together."""
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
         assignment = assign(
@@ -165,12 +173,18 @@ def compare(name: str, clean: Csr, num_parts: int, arguments: argparse.Namespace
         )
     metis_seconds = time.perf_counter() - started if num_parts > 1 else None
     locality_order(clean, assignment, num_parts)  # compiled before it is timed
-    made, parts = {}, {}
+    orders, made = {}, {}
     for way in arguments.orders:
         started = time.perf_counter()
-        order = ORDERS[way](clean, assignment, num_parts)
+        orders[way] = ORDERS[way](clean, assignment, num_parts)
         made[way] = time.perf_counter() - started
-        parts[way] = products(clean, assignment, order, shuffled=way == "random", split=arguments.split)
+    if block_N is not None:
+        in_dataset_order = dataset_order(clean, assignment, num_parts)
+        orders["blocks"] = [nodes[np.argsort(block_N[nodes], kind="stable")] for nodes in in_dataset_order]
+    parts = {
+        way: products(clean, assignment, order, shuffled=way == "random", split=arguments.split)
+        for way, order in orders.items()
+    }
     widths = [sum(matrix.shape[1] for matrix in part) for part in parts["random"]]
     begins = [0] * num_parts if arguments.warm else np.cumsum([0, *widths[:-1]]).tolist()
     memory = torch.rand(max(map(sum, zip(begins, widths, strict=True))), FEATURES)
@@ -191,7 +205,7 @@ def compare(name: str, clean: Csr, num_parts: int, arguments: argparse.Namespace
             "edges": clean.num_edges,
             "parts": num_parts,
             "order": way,
-            "seconds_to_make": round(made[way], 4),
+            "seconds_to_make": round(made[way], 4) if way in made else None,
             "metis_k_way_seconds": metis_seconds and round(metis_seconds, 3),
             "spmm_ms_median": round(median[way] * 1e3, 2),
             "spmm_ms_least": round(least[way] * 1e3, 2),
@@ -203,7 +217,7 @@ def compare(name: str, clean: Csr, num_parts: int, arguments: argparse.Namespace
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graphs", nargs="+", default=list(GRAPHS[:5]), choices=GRAPHS)
+    parser.add_argument("--graphs", nargs="+", default=list(GRAPHS[:6]), choices=GRAPHS)
     parser.add_argument("--parts", nargs="+", type=int, default=[8, 1])
     parser.add_argument("--orders", nargs="+", default=list(ORDERS), choices=list(ORDERS))
     parser.add_argument("--repeats", type=int, default=15)
@@ -225,12 +239,13 @@ def main() -> int:
     }
     print(f"{'graph':18}{'parts':>6}  {'order':15}{'to make':>9}{'product':>12}{'least':>12}  x random")
     for name in arguments.graphs:
-        clean = load(name)
+        clean, block_N = load(name)
         for num_parts in arguments.parts:
-            rows = compare(name, clean, num_parts, arguments)
+            rows = compare(name, clean, block_N, num_parts, arguments)
             for row in rows:
+                to_make = "" if row["seconds_to_make"] is None else f"{row['seconds_to_make']:.2f} s"
                 print(
-                    f"{name:18}{num_parts:6}  {row['order']:15}{row['seconds_to_make']:7.2f} s"
+                    f"{name:18}{num_parts:6}  {row['order']:15}{to_make:>9}"
                     f"{row['spmm_ms_median']:9.1f} ms{row['spmm_ms_least']:9.1f} ms  {row['times_random']:8.2f}"
                 )
             partitioned = "" if num_parts == 1 else f"METIS k-way {rows[0]['metis_k_way_seconds']:.2f} s, "
