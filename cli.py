@@ -406,6 +406,21 @@ def print_store_outcome(outcome: Any, json_output: bool) -> None:
     show_default=True,
     help="What the seconds of a link count.",
 )
+@click.option(
+    "--minimise",
+    type=click.Choice(["slowest", "total"]),
+    default="slowest",
+    show_default=True,
+    help="The seconds of the slowest link direction, or of all together; with --parts and --balance edges, total is "
+    "the number of cut edges.",
+)
+@click.option(
+    "--limits",
+    default="nodes,in-edges,work,training-nodes,types",
+    show_default=True,
+    callback=lambda _context, _option, text: tuple(name for name in text.split(",") if name),
+    help="What is held within --imbalance.",
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option(
     "--out",

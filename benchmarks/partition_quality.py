@@ -29,10 +29,12 @@ from graphprep import csr, progress
 from graphprep.errors import PartitionError
 from graphprep.graph import Csr
 from graphprep.partition.candidates import CANDIDATES, assign
-from graphprep.partition.choose import judge, partition
+from graphprep.partition.choose import partition
+from graphprep.partition.judging import judge
 from graphprep.partition.mapping import best_mapping
 from graphprep.partition.refine import links_of
 from graphprep.partition.request import PartitionRequest
+from graphprep.partition.whole_graph import WholeGraph
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel
 
@@ -70,10 +72,14 @@ class Case:
     clean: Csr
     topology: Topology
 
+    @property
+    def whole(self) -> WholeGraph:
+        return WholeGraph.of_one_type(self.matrix)
+
     def figures(self, assignment: np.ndarray, seconds: float) -> dict[str, Any]:
         """What an assignment is worth."""
         request = PartitionRequest(imbalance=IMBALANCE, row_bytes=ROW_BYTES)
-        quality = judge(assignment, self.matrix, self.topology, request, None).quality
+        quality = judge(assignment, self.whole, self.topology, request).quality
         num_parts = self.topology.num_ranks
         degree_N = np.diff(self.matrix.indptr)
         nodes_P = np.bincount(assignment, minlength=num_parts)
@@ -105,7 +111,7 @@ def topology_of(name: str, folder: Path) -> Topology:
 def mapped(case: Case, assignment: np.ndarray) -> np.ndarray:
     """The parts on the ranks that suit them."""
     request = PartitionRequest(row_bytes=ROW_BYTES)
-    rows_PP = judge(assignment, case.matrix, case.topology, request, None).traffic.rows_PP
+    rows_PP = judge(assignment, case.whole, case.topology, request).traffic.rows_PP
     num_parts = case.topology.num_ranks
     links = links_of(LinkModel.of(case.topology), ROW_BYTES)
     return best_mapping(rows_PP, links, np.full(num_parts, 1 / num_parts), seed=0)[assignment]
@@ -155,9 +161,7 @@ def measured(case: Case, baselines: list[str], ours: list[str], scratch: Path) -
     for effort in ours:
         request = PartitionRequest(effort=effort, imbalance=IMBALANCE, row_bytes=ROW_BYTES)
         result, seconds = timed(
-            lambda request=request: (
-                partition(case.matrix, case.topology, request, train_mask=None, scratch=scratch)[0].assignment
-            )
+            lambda request=request: partition(case.whole, case.topology, request, scratch=scratch)[0].assignment
         )
         found[f"ours, {effort}"] = case.figures(result, seconds)
     return found

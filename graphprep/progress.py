@@ -6,10 +6,11 @@ Everything goes to standard error, so that standard output stays a result.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -77,7 +78,7 @@ def task(name: str, *, total: float | None = None, unit: str = "") -> Iterator[T
     if _quiet or sys.stderr is None:
         yield _Silent()
     elif sys.stderr.isatty():
-        with _bar(name, total, unit) as bar:
+        with _display.row(name, total, unit) as bar:
             yield bar
     else:
         lines = _Lines(name, total, unit)
@@ -86,23 +87,65 @@ def task(name: str, *, total: float | None = None, unit: str = "") -> Iterator[T
         say(f"{name}: done in {time.monotonic() - lines.started:.1f} s{amount}")
 
 
-@contextmanager
-def _bar(name: str, total: float | None, unit: str) -> Iterator[Task]:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+class _Display:
+    """The bars on the terminal, one row a task. Tasks in threads share it, since a terminal can have only one."""
 
-    columns = [TextColumn("{task.description}"), BarColumn()]
-    columns += [DownloadColumn(), TransferSpeedColumn()] if unit == "B" else [TextColumn("{task.percentage:>3.0f}%")]
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as display:
-        row = display.add_task(name, total=total)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._shown: Any = None
+
+    @contextmanager
+    def row(self, name: str, total: float | None, unit: str) -> Iterator[Task]:
+        with self._lock:
+            if self._shown is None:
+                self._shown = _new_display()
+                self._shown.start()
+            self._running += 1
+            shown = self._shown
+            number = shown.add_task(name, total=total, unit=unit)
 
         class Bar:
             def advance(self, amount: float = 1) -> None:
-                display.advance(row, amount)
+                shown.advance(number, amount)
 
-        yield Bar()
-        if total is None:
-            display.update(row, total=1, completed=1)
+        try:
+            yield Bar()
+            if total is None:
+                shown.update(number, total=1, completed=1, unit="")
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running:
+                    shown.stop()
+                    self._shown = None
+
+
+_display = _Display()
+
+
+def _new_display() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+    from rich.progress import Task as Row
+    from rich.text import Text
+
+    class Amount(ProgressColumn):
+        """How much is done, with its unit."""
+
+        def render(self, task: Row) -> Text:
+            unit = task.fields["unit"]
+            known = task.total is not None or task.completed > 0
+            return Text(_amount(task.completed, task.total, unit) if unit and known else f"{task.percentage:>3.0f}%")
+
+    class Speed(TransferSpeedColumn):
+        """Bytes a second, of what is counted in bytes."""
+
+        def render(self, task: Row) -> Text:
+            return super().render(task) if task.fields["unit"] == "B" else Text("")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), Amount(), Speed(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True))
 
 
 def _amount(done: float, total: float | None, unit: str) -> str:

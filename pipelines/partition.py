@@ -17,22 +17,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zarr
 from numpy.typing import NDArray
 
-from graphprep import __version__, csr, home, progress
+from graphprep import __version__, csr, home, memory, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.write import CacheContent, write_cache
-from graphprep.errors import CacheError, PartitionError, UsageError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
+from graphprep.errors import CacheError, UsageError
+from graphprep.graph import Csr
 from graphprep.partition.candidates import CANDIDATES
-from graphprep.partition.choose import AUTO, REFINED, judge, partition, require_enough_nodes
+from graphprep.partition.choose import AUTO, partition, require_enough_nodes
+from graphprep.partition.judging import judge
 from graphprep.partition.order import locality_order
-from graphprep.partition.refine import BYTES_PER_NET, BYTES_PER_PIN, EFFORTS
+from graphprep.partition.refine import EFFORTS, expected_bytes
 from graphprep.partition.request import PartitionRequest, PartitionResult
+from graphprep.partition.whole_graph import WholeGraph
 from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_file, sweep
+from graphprep.side_by_side import cores
 from graphprep.store import GraphStore
 from graphprep.target import checked_target, may_replace
 from graphprep.topology import Topology, resolve
@@ -77,19 +81,20 @@ class PartitionPlan:
 
     def expectations(self) -> dict[str, Any]:
         """Memory, disk and time that the run will take, estimated."""
-        nodes = self.store.num_nodes[HOMOGENEOUS_NODE]
-        edges = self.store.num_edges[HOMOGENEOUS_EDGE]
+        nodes, edges = sum(self.store.num_nodes.values()), sum(self.store.num_edges.values())
         both_ways = edges * (2 if self.store.directed else 1)
         methods = [self.request.method]
         if self.request.method == "auto":
             methods = [*AUTO[self.request.effort], "metis-balanced"]
         native_bytes = max(CANDIDATES[method].expected_bytes(nodes, both_ways) for method in methods)
-        refinement = EFFORTS.get(self.request.effort)
-        refining_bytes = 0 if refinement is None else both_ways * BYTES_PER_PIN + nodes * BYTES_PER_NET
-        graph_bytes = edges * 8 + both_ways * 16 + nodes * 64
-        table = [self.store.node_array(HOMOGENEOUS_NODE, name) for name in self.store.node_arrays(HOMOGENEOUS_NODE)]
         runs = len(methods) - int(self.request.method == "auto")
-        visits = 0.0 if refinement is None else max(refinement.visits * 2 * both_ways, refinement.least_visits)
+        graph_bytes = edges * 8 + both_ways * 16 + nodes * 64
+        effort = EFFORTS.get(self.request.effort)
+        refining_bytes, visits = 0, 0.0
+        if effort is not None:
+            refining_bytes = expected_bytes(nodes, both_ways)
+            visits = effort.runs * max(effort.visits * 2 * both_ways, effort.least_visits)
+        at_a_time = max(1, min(cores(), memory.available() // max(1, native_bytes, refining_bytes)))
         parts = self.topology.num_ranks
         files = 20 + parts * (40 + 18 * (parts - 1))
         return {
@@ -97,20 +102,29 @@ class PartitionPlan:
             "edges": edges,
             "parts": self.topology.num_ranks,
             "method": self.request.method,
-            "memory_bytes": graph_bytes + max(native_bytes, refining_bytes),
+            "memory_bytes": graph_bytes
+            + max(native_bytes * min(at_a_time, runs), refining_bytes * min(at_a_time, effort.starts if effort else 1)),
             "disk_bytes": edges * 8
             + nodes * 40
             + files * BLOCK_BYTES
-            + sum(array.nbytes for array in table if array is not None),
+            + sum(array.nbytes for array in self._node_arrays()),
             "files": files,
             "seconds": round(
                 2
-                + both_ways * (runs / METIS_EDGES_PER_SECOND + 2e-7)
-                + visits / VISITS_PER_SECOND * REFINED[self.request.effort]
+                + both_ways * (-(-runs // at_a_time) / METIS_EDGES_PER_SECOND + 2e-7)
+                + visits / VISITS_PER_SECOND / (min(at_a_time, effort.starts) if effort else 1)
                 + files * SECONDS_PER_FILE,
                 1,
             ),
         }
+
+    def _node_arrays(self) -> list[zarr.Array[Any]]:
+        found = [
+            self.store.node_array(node_type, name)
+            for node_type in self.store.num_nodes
+            for name in self.store.node_arrays(node_type)
+        ]
+        return [array for array in found if array is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +156,7 @@ def plan_partition(
         UsageError: both or neither of `parts` and `topology`, or `parts` below 1.
         DatasetError: there is no such store.
         TopologyError: the topology is wrong.
-        PartitionError: the store has several node or edge types.
+        PartitionError: there are more parts than nodes.
     """
     if (parts is None) == (topology is None):
         raise UsageError("give either --parts K or --topology FILE_OR_PRESET")
@@ -152,13 +166,8 @@ def plan_partition(
         raise UsageError(f"--out {out} is a URL; a cache is mapped into memory and has to lie on a local disk")
     target = None if out is None else checked_target(out)
     store = GraphStore(home.find_store(name_or_store))
-    if list(store.num_nodes) != [HOMOGENEOUS_NODE] or list(store.num_edges) != [HOMOGENEOUS_EDGE]:
-        raise PartitionError(
-            f"{store.location} has node types {', '.join(store.num_nodes)}; "
-            "this release partitions graphs of one node type and one edge type"
-        )
     if parts is not None:
-        require_enough_nodes(parts, store.num_nodes[HOMOGENEOUS_NODE])
+        require_enough_nodes(parts, sum(store.num_nodes.values()))
     chosen = Topology.flat(parts) if parts is not None else resolve(topology or "")
     if target is None:
         target = home.cache_path(store.name, chosen.name).absolute()
@@ -185,8 +194,8 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
             return PartitionOutcome(cache=PartitionCache(plan.target), reused=True)
         announce(plan)
         work.mkdir(parents=True, exist_ok=True)
-        matrix = plan.store.csr(HOMOGENEOUS_EDGE)
-        result, clean = _assignment(plan, matrix, work)
+        graph = _whole_graph(plan.store)
+        result, clean = _assignment(plan, graph, work)
         with progress.task("ordering nodes inside parts"):
             nodes_P = locality_order(clean, result.assignment, plan.topology.num_ranks)
         del clean
@@ -200,8 +209,8 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
             plan.store,
             CacheContent(
                 key=plan.key,
-                matrices={HOMOGENEOUS_EDGE: matrix},
-                layouts={HOMOGENEOUS_NODE: Layout.from_order(result.assignment, nodes_P)},
+                matrices=graph.matrices,
+                layouts=_layouts(graph, result.assignment, nodes_P),
                 traffic=result.traffic,
                 quality=result.quality,
                 topology=plan.topology,
@@ -279,19 +288,39 @@ def _difference(name: str, before: Any, now: Any) -> str:
     return f"{name} {before} there, {now} now"
 
 
-def _assignment(plan: PartitionPlan, matrix: Csr, work: Path) -> tuple[PartitionResult, Csr]:
+def _whole_graph(store: GraphStore) -> WholeGraph:
+    return WholeGraph.of(
+        {kind: store.csr(kind) for kind in store.num_edges},
+        store.num_nodes,
+        training_masks={
+            node_type: np.asarray(stored[:, 0])
+            for node_type in store.num_nodes
+            if (stored := store.node_array(node_type, "train_mask")) is not None
+        },
+    )
+
+
+def _layouts(graph: WholeGraph, assignment_N: NDArray[np.int32], nodes_P: list[NDArray[np.int64]]) -> dict[str, Layout]:
+    """Where the nodes of each type lie."""
+    orders = graph.orders(nodes_P)
+    return {
+        node_type: Layout.from_order(part_N, orders[node_type])
+        for node_type, part_N in graph.assignments(assignment_N).items()
+    }
+
+
+def _assignment(plan: PartitionPlan, graph: WholeGraph, work: Path) -> tuple[PartitionResult, Csr]:
     """The assignment: from an earlier run of the same key that was killed after it, else made now and kept."""
-    train_mask = _train_mask(plan.store)
     saved = work / ASSIGNMENT_FILE
     if saved.exists():
-        kept = _kept_assignment(saved, matrix.num_rows, plan.topology.num_ranks)
+        kept = _kept_assignment(saved, graph.matrix.num_rows, plan.topology.num_ranks)
         if kept is not None:
             progress.say("going on with the assignment that an earlier run had finished")
             assignment, told = kept
-            result = judge(assignment, matrix, plan.topology, plan.request, train_mask)
-            clean = csr.undirected_simple(matrix)
+            result = judge(assignment, graph, plan.topology, plan.request)
+            clean = csr.undirected_simple(graph.matrix)
             return replace(result, method=told["method"], tried=tuple(told["tried"])), clean
-    result, clean = partition(matrix, plan.topology, plan.request, train_mask=train_mask, scratch=work)
+    result, clean = partition(graph, plan.topology, plan.request, scratch=work)
     facts = json.dumps({"method": result.method, "tried": result.tried})
     with published_file(saved) as file:
         np.savez(file, assignment=result.assignment, facts=np.array(facts))
@@ -310,9 +339,3 @@ def _kept_assignment(saved: Path, num_nodes: int, num_parts: int) -> tuple[NDArr
         pass
     progress.warn(f"{saved} is damaged; the graph is partitioned again")
     return None
-
-
-def _train_mask(store: GraphStore) -> NDArray[np.bool_] | None:
-    """bool [N]: nodes that the first split trains on."""
-    stored = store.node_array(HOMOGENEOUS_NODE, "train_mask")
-    return None if stored is None else np.asarray(stored[:, 0])

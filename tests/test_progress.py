@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from graphprep import progress
@@ -64,3 +66,21 @@ def test_a_failed_task_does_not_say_done(capsys: pytest.CaptureFixture[str]) -> 
 def test_bytes_for_people(amount: float, text: str) -> None:
     """Guards against a factor of a thousand."""
     assert progress.format_bytes(amount) == text
+
+
+def test_bars_side_by_side_share_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a second bar that cannot start while one is shown, and a display that is never ended."""
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stderr", screen)
+    with progress.task("outer", total=2, unit="parts") as outer:
+        with progress.task("inner", total=2_000_000, unit="B") as inner:
+            inner.advance(2_000_000)
+        outer.advance(2)
+    assert progress._display._shown is None
+    with progress.task("later"):
+        pass
+    text = screen.getvalue()
+    assert "2 of 2 parts (100 %)" in text
+    assert "2.0 MB of 2.0 MB (100 %)" in text
+    assert "later" in text

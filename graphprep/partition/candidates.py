@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,12 @@ from graphprep.errors import PartitionError
 from graphprep.graph import Csr
 from graphprep.partition import floors, placement
 from graphprep.partition.kaminpar import KAMINPAR_METHODS
+from graphprep.partition.loads import node_loads
 from graphprep.partition.method import Method, NodeLoad, PartitionProblem
 from graphprep.partition.metis import METIS_METHODS
 from graphprep.partition.mtkahypar import MTKAHYPAR_METHODS
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
-from graphprep.traffic import TRAINING_IMBALANCE
 
 _METHODS: tuple[Method, ...] = (*METIS_METHODS, *MTKAHYPAR_METHODS, *KAMINPAR_METHODS, *floors.FLOORS)
 CANDIDATES: Mapping[str, Method] = {method.name: method for method in _METHODS}
@@ -46,15 +47,15 @@ class PreparedGraph:
     def of(
         cls,
         clean: Csr,
+        loads: tuple[NodeLoad, ...],
         *,
         shares_P: NDArray[np.float64],
         request: PartitionRequest,
         scratch: Path,
-        in_degree_N: NDArray[np.int64] | None = None,
-        train_mask: NDArray[np.bool_] | None = None,
         topology: Topology | None = None,
+        cancelled: Event | None = None,
     ) -> PreparedGraph:
-        """Arguments as for `assign`.
+        """`loads` are those of all nodes; `cancelled` ends native libraries when it is set; else as for `assign`.
 
         Raises:
             PartitionError: the topology has another number of ranks.
@@ -63,7 +64,6 @@ class PreparedGraph:
             raise PartitionError(
                 f"{len(shares_P)} parts do not go with the {topology.num_ranks} ranks of {topology.name}"
             )
-        loads = node_loads(clean, imbalance=request.imbalance, in_degree_N=in_degree_N, train_mask=train_mask)
         amounts_DN = np.stack([load.amount_N for load in loads])
         apart = placement.set_apart(clean, amounts_DN, shares_P)
         problem = PartitionProblem(
@@ -74,6 +74,7 @@ class PreparedGraph:
             seed=request.seed,
             scratch=scratch,
             topology=topology,
+            cancelled=cancelled,
         )
         return cls(problem=problem, apart=apart, amounts_DN=amounts_DN, degree_N=np.diff(clean.indptr))
 
@@ -121,32 +122,17 @@ def assign(
     Raises:
         PartitionError: the method cannot be had, or its library died, was late, or returned what is no partition.
     """
+    if in_degree_N is None:
+        in_degree_N = _half_of_edge_counts(clean)
     prepared = PreparedGraph.of(
         clean,
+        node_loads(in_degree_N, train_mask, imbalance=request.imbalance, limits=request.limits),
         shares_P=shares_P,
         request=request,
         scratch=scratch,
-        in_degree_N=in_degree_N,
-        train_mask=train_mask,
         topology=topology,
     )
     return prepared.assign(method, time_limit_s=time_limit_s)
-
-
-def node_loads(
-    clean: Csr, *, imbalance: float, in_degree_N: NDArray[np.int64] | None, train_mask: NDArray[np.bool_] | None
-) -> tuple[NodeLoad, ...]:
-    """Nodes, in-edges and, if some are known, training nodes; each of all nodes and with its limit. See `assign`."""
-    if in_degree_N is None:
-        in_degree_N = _half_of_edge_counts(clean)
-    loads = [
-        NodeLoad(what="nodes", amount_N=np.ones(clean.num_rows, np.int64), limit=imbalance),
-        NodeLoad(what="in-edges", amount_N=in_degree_N.astype(np.int64, copy=False), limit=imbalance),
-    ]
-    if train_mask is not None and train_mask.any():
-        limit = max(imbalance, TRAINING_IMBALANCE)
-        loads.append(NodeLoad(what="training nodes", amount_N=train_mask.astype(np.int64), limit=limit))
-    return tuple(loads)
 
 
 def _half_of_edge_counts(clean: Csr) -> NDArray[np.int64]:

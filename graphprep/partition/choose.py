@@ -1,32 +1,39 @@
-"""Starts are made one after another, laid on the ranks, refined, judged by the cost model, and the best is kept.
+"""Starts are made, laid on the ranks, refined, combined, judged by the cost model, and the best is kept.
 
-    start        every method that was asked for, or those of AUTO for the effort
-    mapping      which part goes to which rank
-    refinement   of the best starts, under all limits
+    start          every method that was asked for, or those of AUTO for the effort
+    mapping        which part goes to which rank
+    population     the best starts are refined, then combined
 
-Best is: as few limits broken as possible, then the lowest bottleneck, then the lowest sum of link seconds.
+What can run side by side does, as far as cores and memory go; the result does not depend on it.
+
+Best is: as few limits broken as possible, then the lowest bottleneck, then the lowest sum of link seconds; or the sum
+before the bottleneck, where that is to be minimised.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import csr, progress
+from graphprep import memory, progress
 from graphprep.errors import PartitionError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
-from graphprep.partition.candidates import CANDIDATES, PreparedGraph, node_loads
+from graphprep.graph import Csr
+from graphprep.partition.candidates import CANDIDATES, PreparedGraph
+from graphprep.partition.judging import Task
 from graphprep.partition.mapping import best_mapping
-from graphprep.partition.nets import Nets, edge_nets, row_nets
-from graphprep.partition.refine import EFFORTS, Refinement, links_of, weights_and_limits
+from graphprep.partition.population import Population
+from graphprep.partition.refine import links_of
 from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
+from graphprep.partition.whole_graph import WholeGraph
+from graphprep.side_by_side import side_by_side, workers_for
 from graphprep.topology import Topology
-from graphprep.traffic import LinkModel, Quality, Traffic, assess, count_traffic, speed_shares
+from graphprep.traffic import count_traffic
 
 AUTO = {
     "none": ("metis", "metis-recursive"),
@@ -35,52 +42,21 @@ AUTO = {
     "best": ("metis", "metis-recursive", "metis-balanced", "metis-hierarchical", "metis-volume"),
 }
 """The starts of --method auto by effort; one that is of no use here is left out."""
+SPARING = ("kaminpar", "ldg")
+"""What takes their place where memory is too small for METIS; the first that can be had and fits."""
 UNEVEN = 0.5
 """Deviation of the nodes' in-edges over their mean, above which METIS has to balance edges as well as nodes."""
-REFINED = {"none": 0, "fast": 1, "default": 1, "best": 3}
-"""How many of the starts are refined, by effort."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Task:
-    """What is to be partitioned and for what."""
-
-    matrix: Csr
-    """in-edges as the store has them"""
-    clean: Csr
-    """square, symmetric, no self-loops, no duplicates"""
-    topology: Topology
-    request: PartitionRequest
-    train_mask: NDArray[np.bool_] | None
-    scratch: Path
-    model: LinkModel
-
-    @property
-    def shares_P(self) -> NDArray[np.float64]:
-        return speed_shares(self.topology)
-
-    def nets(self) -> Nets:
-        """What the seconds of links count, rows or edges, as nets."""
-        if self.request.balance == "edges":
-            return edge_nets(self.matrix)
-        return row_nets(self.matrix, self.clean if csr.is_symmetric(self.matrix) else None)
 
 
 def partition(
-    matrix: Csr,
-    topology: Topology,
-    request: PartitionRequest,
-    *,
-    train_mask: NDArray[np.bool_] | None,
-    scratch: Path,
+    graph: WholeGraph, topology: Topology, request: PartitionRequest, *, scratch: Path
 ) -> tuple[PartitionResult, Csr]:
     """Assign each node to a rank of the topology.
 
     Args:
-        matrix: in-edges of a homogeneous graph, N x N.
+        graph: nodes of one or several types.
         topology: one part is made for each of its ranks.
         request: method, effort and limits.
-        train_mask: bool [N], for the balance of training nodes, or None.
         scratch: an existing folder for temporary files.
 
     Returns:
@@ -89,46 +65,24 @@ def partition(
     Raises:
         PartitionError: there are more parts than nodes.
     """
-    num_parts = topology.num_ranks
-    require_enough_nodes(num_parts, matrix.num_rows)
+    num_parts, num_nodes = topology.num_ranks, graph.matrix.num_rows
+    require_enough_nodes(num_parts, num_nodes)
     with progress.task("making the graph undirected for the partitioner"):
-        clean = csr.undirected_simple(matrix)
-    task = Task(
-        matrix=matrix,
-        clean=clean,
-        topology=topology,
-        request=request,
-        train_mask=train_mask,
-        scratch=scratch,
-        model=LinkModel.of(topology),
-    )
+        task = Task.of(graph, topology, request)
     if num_parts == 1:
-        tried = [Candidate(method="one-part", seconds=0.0, assignment=np.zeros(matrix.num_rows, np.int32))]
+        tried = [Candidate(method="one-part", seconds=0.0, assignment=np.zeros(num_nodes, np.int32))]
+        judged = [task.judged(tried[0])]
     else:
-        with progress.task("setting small components aside"):
-            prepared = PreparedGraph.of(
-                clean,
-                shares_P=task.shares_P,
-                request=request,
-                scratch=scratch,
-                in_degree_N=np.diff(matrix.indptr),
-                train_mask=train_mask,
-                topology=topology,
-            )
-        tried = list(_starts(task, prepared))
-    judged = [
-        (candidate, judge(candidate.assignment, matrix, topology, request, train_mask, task.model))
-        for candidate in tried
-        if candidate.assignment is not None
-    ]
-    if num_parts > 1:
-        refined = list(_refined(task, sorted(judged, key=lambda pair: _order_of(pair[1].quality))))
-        judged += refined
-        tried += [candidate for candidate, _ in refined]
-    best, result = min(judged, key=lambda pair: _order_of(pair[1].quality))
-    qualities = {candidate.method: found.quality for candidate, found in judged}
+        tried = _starts(task, scratch)
+        judged = task.in_order(task.judged(start) for start in tried if start.assignment is not None)
+        if request.effort != "none":
+            refined = Population.of(task).grown(judged)
+            judged += refined
+            tried += [way.candidate for way in refined]
+    best = task.in_order(judged)[0]
+    qualities = {way.candidate.method: way.result.quality for way in judged}
     rows = tuple(candidate.summary(qualities.get(candidate.method)) for candidate in tried)
-    return replace(result, method=best.method, tried=rows), clean
+    return replace(best.result, method=best.candidate.method, tried=rows), task.clean
 
 
 def require_enough_nodes(num_parts: int, num_nodes: int) -> None:
@@ -142,55 +96,61 @@ def require_enough_nodes(num_parts: int, num_nodes: int) -> None:
         )
 
 
-def judge(
-    assignment_N: NDArray[np.int32],
-    matrix: Csr,
-    topology: Topology,
-    request: PartitionRequest,
-    train_mask: NDArray[np.bool_] | None,
-    model: LinkModel | None = None,
-) -> PartitionResult:
-    """An assignment (int32 [N]) with its traffic and quality; arguments as for `partition`.
-
-    `model` is that of the topology, where many assignments are judged.
-    """
-    matrices, assignments = {HOMOGENEOUS_EDGE: matrix}, {HOMOGENEOUS_NODE: assignment_N}
-    traffic = count_traffic(matrices, assignments, topology.num_ranks)
-    quality = assess(
-        matrices,
-        assignments,
-        topology,
-        row_bytes=request.row_bytes,
-        balance=request.balance,
-        imbalance=request.imbalance,
-        training_masks=None if train_mask is None else {HOMOGENEOUS_NODE: train_mask},
-        traffic=traffic,
-        model=model,
-    )
-    return PartitionResult(assignment=assignment_N, traffic=traffic, quality=quality)
-
-
 def starts_of(request: PartitionRequest, topology: Topology, in_degree_N: NDArray[np.int64]) -> tuple[str, ...]:
     """The methods that a request begins with, on a graph whose nodes have so many in-edges."""
     if request.method != "auto":
         return (request.method,)
     named = AUTO[request.effort]
-    if request.effort == "default" and in_degree_N.std() > UNEVEN * in_degree_N.mean():
+    if request.effort == "default" and "in-edges" in request.limits and in_degree_N.std() > UNEVEN * in_degree_N.mean():
         named = tuple("metis-balanced" if name == "metis" else name for name in named)
     useful = tuple(name for name in named if CANDIDATES[name].needs(topology.num_ranks, topology) is None)
     return useful or ("ldg",)
 
 
-def _starts(task: Task, prepared: PreparedGraph) -> Iterator[Candidate]:
+def _starts(task: Task, scratch: Path) -> list[Candidate]:
     """Every method that was asked for; where all of them die, LDG with a warning that says why."""
-    found = False
-    for method in starts_of(task.request, task.topology, np.diff(task.matrix.indptr)):
-        candidate = _start(task, prepared, method)
-        found |= candidate.assignment is not None
-        yield candidate
-    if not found:
+    cancelled = Event()
+    with progress.task("setting small components aside"):
+        prepared = PreparedGraph.of(
+            task.clean,
+            task.loads,
+            shares_P=task.shares_P,
+            request=task.request,
+            scratch=scratch,
+            topology=task.topology,
+            cancelled=cancelled,
+        )
+    room = memory.available()
+    methods, needed = _that_fit(task, room)
+    try:
+        starts = side_by_side(
+            [partial(_start, task, prepared, name) for name in methods],
+            workers=workers_for(needed, room),
+        )
+    finally:
+        cancelled.set()
+    if all(start.assignment is None for start in starts):
         progress.warn("no method came through; falling back to the streaming partitioner LDG, whose cut is larger")
-        yield _start(task, prepared, "ldg")
+        starts.append(_start(task, prepared, "ldg"))
+    return starts
+
+
+def _that_fit(task: Task, room: int) -> tuple[tuple[str, ...], int]:
+    """The starts that memory is enough for, and what the largest of them needs, in bytes."""
+    methods = starts_of(task.request, task.topology, np.diff(task.graph.matrix.indptr))
+    num_parts, nodes, edges = task.topology.num_ranks, task.clean.num_rows, task.clean.num_edges
+    needs = {name: CANDIDATES[name].expected_bytes(nodes, edges) for name in (*methods, *SPARING)}
+    fit = tuple(name for name in methods if needs[name] <= room)
+    if task.request.method == "auto" and not fit:
+        had = (name for name in SPARING if CANDIDATES[name].needs(num_parts, task.topology) is None)
+        fit = (next(name for name in had if needs[name] <= room or name == "ldg"),)
+        least = min(needs[name] for name in methods)
+        progress.warn(
+            f"METIS would need about {progress.format_bytes(least)} of memory and {progress.format_bytes(room)} are "
+            f"free; {fit[0]} takes its place"
+        )
+    chosen = fit or methods
+    return chosen, max(needs[name] for name in chosen)
 
 
 def _start(task: Task, prepared: PreparedGraph, method: str) -> Candidate:
@@ -207,45 +167,13 @@ def _start(task: Task, prepared: PreparedGraph, method: str) -> Candidate:
 
 def _mapped(task: Task, assignment_N: NDArray[np.int32]) -> NDArray[np.int32]:
     """The parts, each on the rank that suits it."""
-    traffic = count_traffic({HOMOGENEOUS_EDGE: task.matrix}, {HOMOGENEOUS_NODE: assignment_N}, task.topology.num_ranks)
-    links = links_of(task.model, task.request.row_bytes)
-    rank_P = best_mapping(_units(traffic, task.request), links, task.shares_P, seed=task.request.seed)
-    return rank_P[assignment_N]
-
-
-def _units(traffic: Traffic, request: PartitionRequest) -> NDArray[np.int64]:
-    return traffic.rows_PP if request.balance == "rows" else traffic.edges_PP
-
-
-def _refined(
-    task: Task, starts: list[tuple[Candidate, PartitionResult]]
-) -> Iterator[tuple[Candidate, PartitionResult]]:
-    """The best starts, refined; `starts` in order, the best first."""
-    request = task.request
-    count = REFINED[request.effort]
-    if not count:
-        return
-    effort, nets = EFFORTS[request.effort], task.nets()
-    loads = node_loads(
-        task.clean,
-        imbalance=request.imbalance,
-        in_degree_N=np.diff(task.matrix.indptr),
-        train_mask=task.train_mask,
+    graph, request = task.graph, task.request
+    traffic = count_traffic(graph.matrices, graph.assignments(assignment_N), task.topology.num_ranks)
+    rank_P = best_mapping(
+        traffic.rows_PP if request.balance == "rows" else traffic.edges_PP,
+        links_of(task.model, request.row_bytes),
+        task.shares_P,
+        seed=request.seed,
+        by_total=request.minimise == "total",
     )
-    weight_NC, most_PC = weights_and_limits(loads, task.shares_P)
-    for candidate, found in starts[:count]:
-        started = time.monotonic()
-        with progress.task(f"refining the parts of {candidate.method}", unit="visits") as shown:
-            refinement = Refinement(
-                links_of(task.model, request.row_bytes), most_PC, effort, request.seed, advance=shown.advance
-            )
-            assignment = refinement.run(nets, found.assignment, weight_NC)
-        yield (
-            Candidate(method=f"{candidate.method}, refined", seconds=time.monotonic() - started, assignment=assignment),
-            judge(assignment, task.matrix, task.topology, request, task.train_mask, task.model),
-        )
-
-
-def _order_of(quality: Quality) -> tuple[int, float, float]:
-    broken = sum(not limit.met for limit in quality.limits)
-    return broken, quality.bottleneck_seconds, quality.sum_seconds
+    return rank_P[assignment_N]

@@ -35,7 +35,7 @@ def cluster(
 
     Args:
         nets: of the level.
-        part_X: int32 [X]; a cluster lies within one part.
+        part_X: int32 [X]; a cluster lies within one part, or whatever else the numbers stand for.
         weight_XC: what each node weighs.
         most_C: what a cluster may weigh.
         nodes_a_cluster: how many nodes of this level may come together.

@@ -29,7 +29,12 @@ STEEP = 16.0
 
 
 def best_mapping(
-    rows_PP: NDArray[np.int64], links: Links, shares_P: NDArray[np.float64], *, seed: int
+    rows_PP: NDArray[np.int64],
+    links: Links,
+    shares_P: NDArray[np.float64],
+    *,
+    seed: int,
+    by_total: bool = False,
 ) -> NDArray[np.int32]:
     """The rank of each part.
 
@@ -38,6 +43,7 @@ def best_mapping(
         links: of the ranks; what is on them is overwritten.
         shares_P: float64 [P], the share of each rank, which part p was made for as rank p.
         seed: of the random starts.
+        by_total: make the sum of all seconds small, and not those of the slowest link direction first.
 
     Returns:
         int32 [P]: a permutation that is no worse than leaving each part where it is.
@@ -46,7 +52,7 @@ def best_mapping(
     group_P = np.unique(np.round(shares_P * 1e9).astype(np.int64), return_inverse=True)[1].astype(np.int64)
     identity = np.arange(num_parts, dtype=np.int32)
     if num_parts <= EXACT_RANKS:
-        best: NDArray[np.int32] = _all_permutations(identity, rows_PP, group_P, links)
+        best: NDArray[np.int32] = _all_permutations(identity, rows_PP, group_P, links, by_total)
         return best
     rng = np.random.default_rng(seed)
     trials = MOST_CHANGES // (8 * num_parts)
@@ -58,15 +64,22 @@ def best_mapping(
             start[members] = rng.permutation(members)
         starts.append(start)
     each = trials // len(starts)
-    return min((_swapped(start, rows_PP, group_P, links, each) for start in starts), key=lambda found: found[1])[0]
+    steep = 1.0 if by_total else STEEP
+    found = [_swapped(start, rows_PP, group_P, links, each, steep) for start in starts]
+    return min(found, key=lambda way: way[1][::-1] if by_total else way[1])[0]
 
 
 def _swapped(
-    start: NDArray[np.int32], rows_PP: NDArray[np.int64], group_P: NDArray[np.int64], links: Links, trials: int
+    start: NDArray[np.int32],
+    rows_PP: NDArray[np.int64],
+    group_P: NDArray[np.int64],
+    links: Links,
+    trials: int,
+    steep: float,
 ) -> tuple[NDArray[np.int32], tuple[float, float]]:
     """Where swaps lead from one start, the seconds of the slowest link direction and of all; at most so many trials."""
     rank_P = start.copy()
-    _swap_until_none_helps(rank_P, rows_PP, group_P, links, trials)
+    _swap_until_none_helps(rank_P, rows_PP, group_P, links, trials, steep)
     return rank_P, (float(links.load_D.max(initial=0.0)), float(links.load_D.sum()))
 
 
@@ -100,11 +113,18 @@ def _swap(i: Any, j: Any, rank_P: Any, rows_PP: Any, links: Links) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _all_permutations(start: Any, rows_PP: Any, group_P: Any, links: Links) -> Any:
+def _judged(links: Links, by_total: Any) -> Any:
+    """What is to be small, and what decides between equals."""
+    most, total = links.load_D.max() if len(links.load_D) else 0.0, links.load_D.sum()
+    return (total, most) if by_total else (most, total)
+
+
+@njit(cache=True, nogil=True)
+def _all_permutations(start: Any, rows_PP: Any, group_P: Any, links: Links, by_total: Any) -> Any:
     num_parts = len(start)
     rank_P, best_P = start.copy(), start.copy()
     _lay(rank_P, rows_PP, links)
-    best_max, best_sum = links.load_D.max() if len(links.load_D) else 0.0, links.load_D.sum()
+    best, second = _judged(links, by_total)
     counter = np.zeros(num_parts, np.int64)
     i = 1
     while i < num_parts:
@@ -114,10 +134,9 @@ def _all_permutations(start: Any, rows_PP: Any, group_P: Any, links: Links) -> A
             for p in range(num_parts):
                 allowed = allowed and group_P[p] == group_P[rank_P[p]]
             if allowed:
-                most, total = links.load_D.max(), links.load_D.sum()
-                tie = best_max * (1 + 1e-9)
-                if most < best_max * (1 - 1e-9) or (most <= tie and total < best_sum * (1 - 1e-9)):
-                    best_max, best_sum = most, total
+                found, then = _judged(links, by_total)
+                if found < best * (1 - 1e-9) or (found <= best * (1 + 1e-9) and then < second * (1 - 1e-9)):
+                    best, second = found, then
                     best_P[:] = rank_P
             counter[i] += 1
             i = 1
@@ -128,16 +147,16 @@ def _all_permutations(start: Any, rows_PP: Any, group_P: Any, links: Links) -> A
 
 
 @njit(cache=True, nogil=True)
-def _norm(links: Links, reference: Any) -> Any:
+def _norm(links: Links, reference: Any, steep: Any) -> Any:
     total = 0.0
     for load in links.load_D:
         ratio = load / reference
-        total += ratio**STEEP + kernels.FLAT * ratio
+        total += ratio**steep + kernels.FLAT * ratio
     return total
 
 
 @njit(cache=True, nogil=True)
-def _swap_until_none_helps(rank_P: Any, rows_PP: Any, group_P: Any, links: Links, trials: Any) -> None:
+def _swap_until_none_helps(rank_P: Any, rows_PP: Any, group_P: Any, links: Links, trials: Any, steep: Any) -> None:
     num_parts, tried = len(rank_P), 0
     _lay(rank_P, rows_PP, links)
     better = True
@@ -146,7 +165,7 @@ def _swap_until_none_helps(rank_P: Any, rows_PP: Any, group_P: Any, links: Links
         reference = links.load_D.max()
         if reference <= 0.0:
             return
-        cost = _norm(links, reference)
+        cost = _norm(links, reference, steep)
         for i in range(num_parts):
             for j in range(i + 1, num_parts):
                 if group_P[i] != group_P[j]:
@@ -155,7 +174,7 @@ def _swap_until_none_helps(rank_P: Any, rows_PP: Any, group_P: Any, links: Links
                     return
                 tried += 1
                 _swap(i, j, rank_P, rows_PP, links)
-                found = _norm(links, reference)
+                found = _norm(links, reference, steep)
                 if found < cost * (1 - 1e-12):
                     cost, better = found, True
                 else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ class NodeLoad:
     amount_N: NDArray[np.int64]
     """int64 [N], not negative."""
     limit: float
-    """Greatest share over target share, counted over the nodes of the problem alone."""
+    """Greatest share over target share, counted over the nodes of the problem alone; infinite where any will do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,7 +37,7 @@ class PartitionProblem:
     shares_P: NDArray[np.float64]
     """Target share of each part; they sum to 1 and none is 0."""
     loads: tuple[NodeLoad, ...]
-    """Nodes, in-edges and, where some are known, training nodes."""
+    """Nodes, in-edges and, where some are known, training nodes; then those of each type. Nodes always come first."""
     imbalance: float
     """Greatest share over target share for methods that balance nodes only."""
     seed: int
@@ -46,6 +47,8 @@ class PartitionProblem:
     """Part p is meant for its rank p; None where only the cut counts."""
     time_limit_s: float | None = None
     """Seconds until a native library is ended; None for the method's own limit."""
+    cancelled: Event | None = None
+    """Once it is set, native libraries are ended at once."""
 
     @property
     def num_parts(self) -> int:

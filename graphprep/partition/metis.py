@@ -9,6 +9,7 @@ Multilevel algorithms for multi-constraint graph partitioning, SC 1998.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,10 @@ from graphprep.topology import Topology
 FIXED_BYTES, BYTES_PER_NODE, BYTES_PER_EDGE = 40_000_000, 150, 130
 """Memory of the child process, at least what was measured on R-MAT, block-model and grid graphs of 2 to 16 million
 directed edges. All kinds of runs are within a tenth of each other; on grids they take half of it."""
+MOST_CONSTRAINTS = 6
+"""With more, METIS finds no partition that keeps any of them; refinement sees to the rest."""
+MOST_LIMIT = 10.0
+"""of what may be uneven"""
 PROCESS = "graphprep.partition.metis_process"
 
 
@@ -71,7 +76,7 @@ class PlainMetis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalancedMetis:
-    """As many constraints as the problem has loads."""
+    """A constraint for each load that has a limit, up to MOST_CONSTRAINTS of them."""
 
     name: str
     title: str
@@ -104,8 +109,10 @@ class BalancedMetis:
             raise PartitionError(f"{self.title} cannot be had: {reason}")
         with native.job(problem, title=self.title, module=PROCESS, time_limit_s=None) as job:
             _add_graph(job, problem)
-            job.add_array("node_weights", small_weights.node_weights(problem.loads, problem.shares_P), np.int64)
-            request = {"limits": [load.limit for load in problem.loads], "groups": groups}
+            limited = [load for load in problem.loads if math.isfinite(load.limit)]
+            loads = tuple(limited or problem.loads)[:MOST_CONSTRAINTS]
+            job.add_array("node_weights", small_weights.node_weights(loads, problem.shares_P), np.int64)
+            request = {"limits": [min(load.limit, MOST_LIMIT) for load in loads], "groups": groups}
             return job.run(_shared(problem) | request, problem)
 
 

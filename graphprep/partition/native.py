@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class Job:
     folder: Path
     """Holds the input; the child leaves assignment.npy and facts.json there."""
     time_limit_s: float | None
+    cancelled: Event | None = None
 
     def add_array(self, name: str, values: NDArray[Any], dtype: DTypeLike) -> None:
         """Write `values` to NAME.npy as `dtype`, without a converted copy in memory."""
@@ -83,7 +85,7 @@ def job(problem: PartitionProblem, *, title: str, module: str, time_limit_s: flo
     """A job with a folder of its own, which is gone afterwards; the problem's time limit goes before the method's."""
     limit = problem.time_limit_s if problem.time_limit_s is not None else time_limit_s
     with tempfile.TemporaryDirectory(prefix=".partial-native-", dir=problem.scratch) as folder:
-        yield Job(title=title, module=module, folder=Path(folder), time_limit_s=limit)
+        yield Job(title=title, module=module, folder=Path(folder), time_limit_s=limit, cancelled=problem.cancelled)
 
 
 def run_child(work: Job) -> None:
@@ -93,7 +95,7 @@ def run_child(work: Job) -> None:
         PartitionError: it was late, ended by a signal, or failed; with the last line that it printed.
     """
     command = [sys.executable, "-m", work.module, str(work.folder)]
-    late = False
+    late = cancelled = False
     with (
         (work.folder / "log").open("wb") as log,
         progress.task(work.title) as task,
@@ -106,6 +108,10 @@ def run_child(work: Job) -> None:
                     late = True
                     child.kill()
                     break
+                cancelled = work.cancelled is not None and work.cancelled.is_set()
+                if cancelled:
+                    child.kill()
+                    break
                 time.sleep(pause)
                 pause = min(LAST_POLL_S, pause * 1.5)
                 task.advance(0)
@@ -113,6 +119,8 @@ def run_child(work: Job) -> None:
             child.kill()
             child.wait()
             raise
+    if cancelled:
+        raise PartitionError(f"{work.title} was ended with the run")
     if late:
         raise PartitionError(f"{work.title} was not done within {work.time_limit_s:.0f} s and was ended")
     if child.returncode:

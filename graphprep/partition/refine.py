@@ -1,8 +1,12 @@
 """Refinement: an assignment is changed until the slowest link direction cannot easily be made quicker.
 
     relieve      parts that hold too much give nodes away, those first whose leaving costs least
-    cycles       nodes are drawn together level by level (`coarsen`); from the coarsest back to the finest, a level is
+    levels       nodes are drawn together level by level (`coarsen`); from the coarsest back to the finest, a level is
                  annealed if it is small, and then improved move by move until next to nothing changes
+
+With a second assignment at hand, nodes are drawn together only where both have them in one part. What the two agree on
+then moves as a whole, and on the coarse levels the first takes from the second what makes it better (Sanders, Schulz:
+Distributed evolutionary graph partitioning, 2012, combine partitions so).
 
 All levels work on nets (`nets`), so every one of them sees the exact rows of the cost model, and on all limits. The
 first thing is to lay nodes that belong together side by side: visits then find their nets in the processor's cache,
@@ -28,8 +32,6 @@ from graphprep.partition.nets import Nets, contract
 from graphprep.partition.refine_kernels import Limits, Links, Pins, Scratch
 from graphprep.traffic import LinkModel
 
-STEPS = (3, 4)
-"""K is first 8 and then 16: a gentler norm finds a way where the steep one sees only the slowest link"""
 NODES_A_CLUSTER = 8
 COARSEST = 40
 """nodes a part, below which no level goes"""
@@ -37,9 +39,11 @@ PARTS_OF_A_SHARE = 20
 """no coarse node weighs more than this part of what a part may hold"""
 SHRINKS = 0.85
 """a level that has more than this part of the finer one's nodes is not worth its while"""
-HEAT, COOLING, COOLER = 0.05, 0.9, 0.4
-"""First temperature, what is left of it after each round, and what each cycle's first one is of the one before; in the
-unit of the norm, where the slowest link is 1."""
+COOLING, COOLER = 0.9, 0.4
+"""What is left of the temperature after each round of annealing, and what the first one of a generation is of that of
+the generation before"""
+JUDGED = 2000
+"""nodes whose moves are looked at to find what is usual"""
 ROUNDS = 8
 SETTLED = 0.001
 """rounds end when fewer than this part of the visited nodes move"""
@@ -48,32 +52,55 @@ VISIT_BLOCK = 64
 RELIEF_ROUNDS = 30
 LAID_TOGETHER = 1000
 """nodes that are laid side by side, about one L2 cache of them"""
-
-
 BYTES_PER_PIN, BYTES_PER_NET = 28, 150
 """memory of refinement beyond the graph: nets laid anew (8), slots (4), and as much again on coarse levels and while
 they are made; heads and weights"""
+
+
+def expected_bytes(num_nets: int, num_pins: int) -> int:
+    """Memory that one run will need for nets of this size."""
+    return BYTES_PER_NET * num_nets + BYTES_PER_PIN * num_pins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What is made small, for the kernels."""
+
+    steps: tuple[int, ...]
+    """binary logarithms of the norm's power K, one pass after another"""
+    heat: float
+    """the first temperature of annealing, in parts of what the best moves of boundary nodes change on average"""
+
+
+OBJECTIVES = {"slowest": Objective(steps=(3, 4), heat=2.0), "total": Objective(steps=(0,), heat=1.0)}
+"""By what is minimised. For the slowest link K is first 8 and then 16, since a gentler norm finds a way where the steep
+one sees only that link. The sum of all links is the norm with K = 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
     """How long to try."""
 
-    cycles: int
-    """times that levels are made and gone through"""
+    starts: int
+    """how many of the starts are refined; each of the others is then combined with the best, until one is left"""
     visits: float
-    """to nets, as a multiple of all pins of all nets, after which nothing new is begun"""
+    """to nets in one run, as a multiple of all pins of all nets, after which nothing new is begun"""
     least_visits: int
     """the same for small graphs, as a number"""
     annealed_pins: int
     """pins up to which a level is annealed"""
     annealing_rounds: int
 
+    @property
+    def runs(self) -> int:
+        """Of refinement in all, combinations included."""
+        return self.starts * (self.starts + 1) // 2
+
 
 EFFORTS = {
-    "fast": Effort(cycles=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
-    "default": Effort(cycles=1, visits=12, least_visits=5_000_000, annealed_pins=100_000, annealing_rounds=30),
-    "best": Effort(cycles=3, visits=400, least_visits=200_000_000, annealed_pins=400_000, annealing_rounds=60),
+    "fast": Effort(starts=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
+    "default": Effort(starts=1, visits=12, least_visits=5_000_000, annealed_pins=100_000, annealing_rounds=30),
+    "best": Effort(starts=3, visits=200, least_visits=100_000_000, annealed_pins=400_000, annealing_rounds=60),
 }
 
 
@@ -94,13 +121,25 @@ class Refinement:
         self,
         links: Links,
         most_PC: NDArray[np.float64],
+        *,
         effort: Effort,
+        objective: Objective,
         seed: int,
         advance: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`links` are overwritten; `most_PC` float64 [P, C] is what each part may hold; `advance` is told visits."""
+        """Make ready for runs on one topology.
+
+        Args:
+            links: they are overwritten.
+            most_PC: float64 [P, C], what each part may hold.
+            effort: how long to try.
+            objective: one of OBJECTIVES.
+            seed: of all that is drawn.
+            advance: is told visits.
+        """
         num_parts = len(most_PC)
-        self.links, self.most_PC, self.effort, self.advance = links, most_PC, effort, advance
+        self.links, self.most_PC, self.effort, self.objective = links, most_PC, effort, objective
+        self.advance = advance
         self.rng = np.random.default_rng(seed)
         self.scratch = Scratch(
             np.zeros(num_parts),
@@ -112,23 +151,37 @@ class Refinement:
         self.visits = 0
         self.most_visits = 0
 
-    def run(self, nets: Nets, part_N: NDArray[np.int32], weight_NC: NDArray[np.float64]) -> NDArray[np.int32]:
-        """The refined assignment, int32 [N]; `part_N` is left as it is."""
+    def run(
+        self,
+        nets: Nets,
+        part_N: NDArray[np.int32],
+        weight_NC: NDArray[np.float64],
+        *,
+        other_N: NDArray[np.int32] | None = None,
+        generation: int = 0,
+    ) -> NDArray[np.int32]:
+        """The refined assignment, int32 [N]; `part_N` is left as it is.
+
+        Args:
+            nets: of the whole graph.
+            part_N: int32 [N], the assignment to begin with.
+            weight_NC: float64 [N, C], what each node weighs.
+            other_N: int32 [N], an assignment to combine it with.
+            generation: how many runs `part_N` has been through; later ones anneal from a lower temperature.
+        """
         self.most_visits = int(max(self.effort.visits * 2 * len(nets.pins), self.effort.least_visits))
+        heat = self.objective.heat * COOLER**generation
         order_N = self._laid_together(nets, part_N)
         place_N = np.empty(len(order_N), np.int32)
         place_N[order_N] = np.arange(len(order_N), dtype=np.int32)
         nets = contract(nets, place_N, len(order_N))
         part_X, weight_XC = part_N[order_N], weight_NC[order_N]
         self._relieve(nets, part_X, weight_XC)
-        best: tuple[float, float] | None = None
-        for cycle in range(self.effort.cycles):
-            if cycle and self.visits >= self.most_visits:
-                break
-            found_X = self._cycle(nets, part_X, weight_XC, HEAT * COOLER**cycle)
-            seconds = float(self.links.load_D.max(initial=0.0)), float(self.links.load_D.sum())
-            if best is None or seconds < best:
-                best, part_X = seconds, found_X
+        levels, part_X = self._levels(nets, part_X, weight_XC, None if other_N is None else other_N[order_N])
+        for level in reversed(levels):
+            self._improve(level, part_X, heat)
+            if level.coarse_X is not None:
+                part_X = part_X[level.coarse_X]
         self._relieve(nets, part_X, weight_XC)
         return part_X[place_N]
 
@@ -144,27 +197,22 @@ class Refinement:
         )
         return np.lexsort((cluster_N, part_N))
 
-    def _cycle(
-        self, nets: Nets, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64], heat: float
-    ) -> NDArray[np.int32]:
-        """Up to the coarsest level and down again; `part_X` is left as it is."""
-        levels, part_X = self._levels(nets, part_X.copy(), weight_XC)
-        for level in reversed(levels):
-            self._improve(level, part_X, heat)
-            if level.coarse_X is not None:
-                part_X = part_X[level.coarse_X]
-        return part_X
-
     def _levels(
-        self, nets: Nets, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]
+        self,
+        nets: Nets,
+        part_X: NDArray[np.int32],
+        weight_XC: NDArray[np.float64],
+        other_X: NDArray[np.int32] | None,
     ) -> tuple[list[Level], NDArray[np.int32]]:
         """From the finest level to the coarsest, and the assignment of the coarsest."""
+        num_parts = len(self.most_PC)
+        group_X = part_X if other_X is None else part_X * np.int32(num_parts) + other_X
         levels = [Level(nets=nets, weight_XC=weight_XC, coarse_X=None)]
         most_C = self.most_PC.min(axis=0) / PARTS_OF_A_SHARE
-        while nets.num_nodes > COARSEST * len(self.most_PC):
+        while nets.num_nodes > COARSEST * num_parts:
             coarse_X, count = cluster(
                 nets,
-                part_X,
+                group_X,
                 weight_XC,
                 most_C=most_C,
                 nodes_a_cluster=NODES_A_CLUSTER,
@@ -172,15 +220,14 @@ class Refinement:
             )
             if count > SHRINKS * nets.num_nodes:
                 break
-            coarser = contract(nets, coarse_X, count)
-            coarse_part_X = np.zeros(count, np.int32)
-            coarse_part_X[coarse_X] = part_X
+            nets = contract(nets, coarse_X, count)
+            finer_group_X, group_X = group_X, np.zeros(count, np.int32)
+            group_X[coarse_X] = finer_group_X
             weight_XC = np.stack(
                 [np.bincount(coarse_X, weights=weight_X, minlength=count) for weight_X in weight_XC.T], axis=1
             )
-            nets, part_X = coarser, coarse_part_X
             levels.append(Level(nets=nets, weight_XC=weight_XC, coarse_X=coarse_X))
-        return levels, part_X
+        return levels, group_X.copy() if other_X is None else group_X // np.int32(num_parts)
 
     def _improve(self, level: Level, part_X: NDArray[np.int32], heat: float) -> None:
         """Anneal a small level, then make the moves that help; `part_X` is changed."""
@@ -189,7 +236,7 @@ class Refinement:
         if len(level.nets.pins) <= self.effort.annealed_pins:
             self._anneal(pins, limits, part_X, heat)
         kernels.find_boundary(pins, part_X, len(self.most_PC), boundary_X)
-        for steps in STEPS:
+        for steps in self.objective.steps:
             active_X = boundary_X.copy()
             for _ in range(ROUNDS):
                 order = self._in_blocks(np.flatnonzero(active_X))
@@ -203,13 +250,23 @@ class Refinement:
 
     def _anneal(self, pins: Pins, limits: Limits, part_X: NDArray[np.int32], heat: float) -> None:
         active_X = np.zeros(len(part_X), np.bool_)
+        unit: float | None = None
         for round_number in range(self.effort.annealing_rounds):
-            if not self._scaled(STEPS[0]) or self.visits >= self.most_visits:
+            if not self._scaled(self.objective.steps[0]) or self.visits >= self.most_visits:
                 return
             active_X[:] = False
             kernels.find_boundary(pins, part_X, len(self.most_PC), active_X)
             order = self.rng.permutation(np.flatnonzero(active_X))
-            self._visit(order, pins, limits, part_X, active_X, heat * COOLING**round_number)
+            if unit is None:
+                unit = self._usual_change(order[:JUDGED], pins, limits, part_X)
+            self._visit(order, pins, limits, part_X, active_X, heat * unit * COOLING**round_number)
+
+    def _usual_change(self, nodes: NDArray[np.int64], pins: Pins, limits: Limits, part_X: NDArray[np.int32]) -> float:
+        """By how much the best moves of these nodes change the norm, on average."""
+        gain = np.empty(len(nodes))
+        kernels.judge(nodes, pins, part_X, self.links, limits, self.scratch, gain)
+        possible = np.abs(gain[np.isfinite(gain)])
+        return float(possible.mean()) if len(possible) else 0.0
 
     def _visit(
         self,
@@ -238,7 +295,7 @@ class Refinement:
                 return
             if pins is None:
                 pins, limits = self._laid(nets, part_X, weight_XC)
-            self._scaled(STEPS[0])
+            self._scaled(self.objective.steps[0])
             leaving = np.flatnonzero(((weight_XC > 0) & over_PC[part_X]).any(axis=1))
             gain = np.empty(len(leaving))
             kernels.judge(leaving, pins, part_X, self.links, limits, self.scratch, gain)
@@ -296,7 +353,7 @@ def links_of(model: LinkModel, row_bytes: int) -> Links:
         rows_PP=np.zeros((num_ranks, num_ranks), np.int64),
         load_D=np.zeros(num_directions),
         price_PP=np.zeros((num_ranks, num_ranks)),
-        scale=np.array([1.0, float(STEPS[0])]),
+        scale=np.array([1.0, 0.0]),
     )
 
 

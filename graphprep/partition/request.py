@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import UsageError
-from graphprep.traffic import Balance, Quality, Traffic
+from graphprep.traffic import LIMITS, Balance, Quality, Traffic
 
 MOST_ROW_BYTES = 2**31
 METHODS = (
@@ -27,6 +27,7 @@ METHODS = (
     "random",
 )
 EFFORTS = ("none", "fast", "default", "best")
+MINIMISE = ("slowest", "total")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +45,22 @@ class PartitionRequest:
     """bytes of one node's row in one exchange"""
     balance: Balance = "rows"
     """what the seconds of a link count"""
+    minimise: str = "slowest"
+    """one of MINIMISE: the seconds of the slowest link direction and then of all, or first the sum of all. On links
+    that are all alike, with `balance` edges, the sum is the number of cut edges"""
+    limits: tuple[str, ...] = LIMITS
+    """which loads are held within `imbalance`, of `traffic.LIMITS`"""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise UsageError(f"--method {self.method!r} is unknown; use one of {', '.join(METHODS)}")
         if self.effort not in EFFORTS:
             raise UsageError(f"--effort {self.effort!r} is unknown; use one of {', '.join(EFFORTS)}")
+        if self.minimise not in MINIMISE:
+            raise UsageError(f"--minimise {self.minimise!r} is unknown; use one of {', '.join(MINIMISE)}")
+        for name in self.limits:
+            if name not in LIMITS:
+                raise UsageError(f"--limits {name!r} is unknown; use some of {', '.join(LIMITS)}, with commas between")
         if not 1.0 < self.imbalance <= 10.0:
             raise UsageError(f"--imbalance {self.imbalance} must be above 1 and at most 10, e.g. 1.05")
         if not 1 <= self.row_bytes <= MOST_ROW_BYTES:
@@ -73,7 +84,12 @@ class Candidate:
         """A row for reports."""
         row: dict[str, Any] = {"method": self.method, "seconds": round(self.seconds, 3)}
         if quality is not None:
-            row |= {"bottleneck_seconds": quality.bottleneck_seconds, "cut_edges": quality.cut_edges}
+            row |= {
+                "bottleneck_seconds": quality.bottleneck_seconds,
+                "sum_seconds": quality.sum_seconds,
+                "cut_edges": quality.cut_edges,
+                "broken_limits": [limit.what for limit in quality.limits if not limit.met],
+            }
         if self.failure:
             row["failure"] = self.failure
         return row
@@ -89,4 +105,4 @@ class PartitionResult:
     quality: Quality
     method: str = ""
     tried: tuple[dict[str, Any], ...] = ()
-    """one row a candidate: method, seconds, bottleneck_seconds, cut_edges or failure"""
+    """one row a candidate: method, seconds, and bottleneck_seconds, sum_seconds, cut_edges, broken_limits or failure"""

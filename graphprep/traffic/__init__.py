@@ -2,11 +2,14 @@
 
 from graphprep.traffic.counts import Assignments, Matrices, Traffic, count_traffic
 from graphprep.traffic.links import Balance, LinkLoads, LinkModel, LinkTypeLoad, epoch_seconds, link_seconds
-from graphprep.traffic.quality import LinkRow, Quality, RankRow, assess
-from graphprep.traffic.work import EDGE_COST, NODE_COST, TRAINING_IMBALANCE, Limit, Workload, speed_shares
+from graphprep.traffic.memory import FOR_HALO, capacities, memory_of
+from graphprep.traffic.quality import LinkRow, Quality, RankRow, assess, shares_of
+from graphprep.traffic.work import EDGE_COST, LIMITS, NODE_COST, TRAINING_IMBALANCE, Limit, Workload, speed_shares
 
 __all__ = [
     "EDGE_COST",
+    "FOR_HALO",
+    "LIMITS",
     "NODE_COST",
     "TRAINING_IMBALANCE",
     "Assignments",
@@ -22,8 +25,11 @@ __all__ = [
     "Traffic",
     "Workload",
     "assess",
+    "capacities",
     "count_traffic",
     "epoch_seconds",
     "link_seconds",
+    "memory_of",
+    "shares_of",
     "speed_shares",
 ]

@@ -14,7 +14,6 @@ Letters: N nodes, E directed edges, P parts.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import PartitionError
 from graphprep.graph import Csr, EdgeType
+from graphprep.side_by_side import cores
 
 Matrices = Mapping[EdgeType, Csr]
 """In-edges of every edge type."""
@@ -125,7 +125,7 @@ def _count_leaving(
     """Add what the nodes of one type send. `leaving`: each edge type's CSR with its destinations by part."""
     num_parts, num_nodes = len(rows_PP), len(part_N)
     num_edges = sum(csr.num_edges for csr, _ in leaving)
-    threads = max(1, min(_cores(), num_parts, num_edges // EDGES_A_THREAD, num_edges // max(num_nodes, 1)))
+    threads = max(1, min(cores(), num_parts, num_edges // EDGES_A_THREAD, num_edges // max(num_nodes, 1)))
     free_stamps = [np.full(num_nodes, -1, np.int32) for _ in range(threads)]
 
     def count_into(q: int) -> None:
@@ -139,11 +139,6 @@ def _count_leaving(
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(count_into, range(num_parts)))
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @njit(cache=True)

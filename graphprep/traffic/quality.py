@@ -6,7 +6,7 @@ computes any of it again. Every number is finite, so that it is JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from graphprep.errors import PartitionError
 from graphprep.topology import Topology
 from graphprep.traffic.counts import Assignments, Matrices, Traffic, count_traffic
 from graphprep.traffic.links import Balance, LinkLoads, LinkModel, LinkTypeLoad, link_seconds
-from graphprep.traffic.work import EDGE_COST, NODE_COST, Limit, Workload
+from graphprep.traffic.memory import EDGE_BYTES, NODE_ROWS, memory_limit, memory_of, target_shares
+from graphprep.traffic.work import EDGE_COST, LIMITS, NODE_COST, Limit, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,9 @@ class RankRow:
     work: float
     """Time in units of one edge on a rank of speed 1."""
     work_share: float
-    """Share of all work over the rank's share of all speed; 1 is even."""
+    """Share of all work over the rank's target share; 1 is even."""
+    memory_bytes: int
+    """What it has to hold, by `graphprep.traffic.memory`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,7 @@ def assess(
     row_bytes: int = 1024,
     balance: Balance = "rows",
     imbalance: float = 1.05,
+    limits: Collection[str] = LIMITS,
     training_masks: Mapping[str, NDArray[np.bool_]] | None = None,
     edge_cost: float = EDGE_COST,
     node_cost: float = NODE_COST,
@@ -98,7 +102,8 @@ def assess(
         topology: one rank a part.
         row_bytes: bytes of one row in one exchange.
         balance: what link seconds count, `rows` or `edges`.
-        imbalance: largest share over target share for nodes, in-edges and work.
+        imbalance: largest share over target share.
+        limits: of LIMITS, what is to be held within it. A rank's memory, where it is stated, always is a limit.
         training_masks: bool [N] for the node types that have training nodes.
         edge_cost, node_cost: work of one in-edge and of one node.
         traffic: what `count_traffic` found for the same arguments, if that is at hand.
@@ -112,8 +117,11 @@ def assess(
     for node_type, mask_N in masks.items():
         if node_type not in assignments or mask_N.shape != assignments[node_type].shape:
             raise PartitionError(f"the training mask of node type {node_type!r} does not have one entry a node")
-    workload = Workload.of(csrs, assignments, topology, training_masks=masks, edge_cost=edge_cost, node_cost=node_cost)
     loads = link_seconds(traffic, model or topology, row_bytes, balance=balance)
+    shares_P = shares_of(csrs, assignments, topology, row_bytes)
+    workload = Workload.of(csrs, assignments, shares_P, training_masks=masks, edge_cost=edge_cost, node_cost=node_cost)
+    memory_P = memory_of(workload.in_edges_P, workload.nodes_P, traffic.halo_rows_P, row_bytes)
+    of_memory = memory_limit(topology, memory_P)
     return Quality(
         bottleneck_seconds=loads.bottleneck_seconds,
         sum_seconds=loads.sum_seconds,
@@ -121,9 +129,25 @@ def assess(
         halo_rows=int(traffic.rows_PP.sum()),
         links=_link_rows(topology, loads),
         link_types=loads.types,
-        ranks=_rank_rows(topology, traffic, workload),
-        limits=workload.limits(imbalance),
+        ranks=_rank_rows(topology, traffic, workload, memory_P),
+        limits=workload.limits(imbalance, limits) + (() if of_memory is None else (of_memory,)),
     )
+
+
+def shares_of(
+    csrs: Matrices, node_arrays: Mapping[str, NDArray[Any]], topology: Topology, row_bytes: int
+) -> NDArray[np.float64]:
+    """Each rank's target share; float64 [P].
+
+    Args:
+        csrs: in-edges of every edge type.
+        node_arrays: an array of one entry a node for every node type.
+        topology: with the speed and perhaps the memory of its ranks.
+        row_bytes: bytes of one row in one exchange.
+    """
+    edges = sum(matrix.num_edges for matrix in csrs.values())
+    nodes = sum(map(len, node_arrays.values()))
+    return target_shares(topology, EDGE_BYTES * edges + row_bytes * NODE_ROWS * nodes)
 
 
 def _link_rows(topology: Topology, loads: LinkLoads) -> tuple[LinkRow, ...]:
@@ -143,7 +167,9 @@ def _link_rows(topology: Topology, loads: LinkLoads) -> tuple[LinkRow, ...]:
     )
 
 
-def _rank_rows(topology: Topology, traffic: Traffic, workload: Workload) -> tuple[RankRow, ...]:
+def _rank_rows(
+    topology: Topology, traffic: Traffic, workload: Workload, memory_P: NDArray[np.int64]
+) -> tuple[RankRow, ...]:
     total = float(workload.cost_P.sum())
     halo_P = traffic.halo_rows_P
     return tuple(
@@ -156,6 +182,7 @@ def _rank_rows(topology: Topology, traffic: Traffic, workload: Workload) -> tupl
             halo_rows=int(halo_P[p]),
             work=float(workload.cost_P[p]) / rank.speed,
             work_share=float(workload.cost_P[p] / (total * workload.shares_P[p])) if total else 1.0,
+            memory_bytes=int(memory_P[p]),
         )
         for p, rank in enumerate(topology.ranks)
     )

@@ -15,7 +15,7 @@ Letters: N nodes, P parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,8 @@ from graphprep.traffic.counts import Assignments, Matrices
 EDGE_COST = 1.0
 NODE_COST = 10.0
 TRAINING_IMBALANCE = 1.10
+LIMITS = ("nodes", "in-edges", "work", "training-nodes", "types")
+"""What can be held within limits; `types` are the nodes and in-edges of each type, where there are several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +83,21 @@ class Workload:
         cls,
         csrs: Matrices,
         assignments: Assignments,
-        topology: Topology,
+        shares_P: NDArray[np.float64],
         *,
         training_masks: Mapping[str, NDArray[np.bool_]],
         edge_cost: float,
         node_cost: float,
     ) -> Workload:
-        """Count what an assignment that fits the graph puts on each rank; `training_masks` are bool [N] by type."""
-        num_parts = topology.num_ranks
+        """Count what an assignment that fits the graph puts on each rank.
+
+        Args:
+            csrs, assignments: by type.
+            shares_P: float64 [P], target shares; they sum to 1.
+            training_masks: bool [N] by type.
+            edge_cost, node_cost: work of one in-edge and of one node.
+        """
+        num_parts = len(shares_P)
 
         def count(node_type: str, weight_N: NDArray[np.int64] | NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
             counted_P = np.bincount(assignments[node_type], weights=weight_N, minlength=num_parts)
@@ -120,16 +129,23 @@ class Workload:
             in_edges_P=in_edges_P,
             training_nodes_P=training_P,
             cost_P=cost_P,
-            shares_P=speed_shares(topology),
+            shares_P=shares_P,
             loads=(*loads, *(loads_of_types if len(nodes) > 1 or len(edges) > 1 else ())),
         )
 
-    def limits(self, imbalance: float) -> tuple[Limit, ...]:
-        """Every load against `imbalance`; training nodes against the wider of it and `TRAINING_IMBALANCE`."""
+    def limits(self, imbalance: float, kept: Collection[str] = LIMITS) -> tuple[Limit, ...]:
+        """The loads that are to be `kept` against `imbalance`; training nodes against the wider of it and 1.10."""
         wider = max(imbalance, TRAINING_IMBALANCE)
         return tuple(
-            load.limit(self.shares_P, wider if load.what == "training nodes" else imbalance) for load in self.loads
+            load.limit(self.shares_P, wider if load.what == "training nodes" else imbalance)
+            for load in self.loads
+            if limit_of(load.what) in kept
         )
+
+
+def limit_of(what: str) -> str:
+    """The name in LIMITS under which a load is held."""
+    return "types" if " of " in what else what.replace(" ", "-")
 
 
 def speed_shares(topology: Topology) -> NDArray[np.float64]:

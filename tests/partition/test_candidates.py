@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import PartitionError
 from graphprep.graph import Csr, EdgeChunk
-from graphprep.partition.candidates import CANDIDATES, assign, node_loads
+from graphprep.partition.candidates import CANDIDATES, assign
 from graphprep.partition.request import METHODS, PartitionRequest
 from graphprep.topology import Topology
 from tests.graphs import csr_of, random_edges
@@ -145,17 +145,6 @@ def test_isolated_nodes_even_out_what_a_method_left(tmp_path: Path) -> None:
     parts_N = parts_of("metis-balanced", case, tmp_path)
     found_P = np.bincount(parts_N, minlength=4)
     assert (np.abs(found_P - 2000 * case.shares_P) <= 1).all(), found_P
-
-
-def test_limits_of_the_core_follow_what_is_set_aside() -> None:
-    """Guards against limits on the core that forget the nodes which fill the gaps later."""
-    clean = Case(edges([0, 1], [1, 2]), 4, np.ones(2)).clean
-    nodes, in_edges, training = node_loads(
-        clean, imbalance=1.05, in_degree_N=None, train_mask=np.array([True, False, False, False])
-    )
-    assert (nodes.what, in_edges.what, training.what) == ("nodes", "in-edges", "training nodes")
-    assert (nodes.limit, in_edges.limit, training.limit) == (1.05, 1.05, 1.10)
-    assert in_edges.amount_N.tolist() == [1, 1, 1, 0]
 
 
 def test_every_method_that_can_be_asked_for_is_there() -> None:

@@ -89,3 +89,21 @@ def test_nothing_to_send() -> None:
             seed=0,
         )
         assert sorted(found.tolist()) == list(range(num_parts))
+
+
+@pytest.mark.parametrize("exact_ranks", [0, 8])
+def test_the_total_can_be_made_small(monkeypatch: pytest.MonkeyPatch, exact_ranks: int) -> None:
+    """Guards against a mapping for the slowest link where the sum of all was asked for."""
+    monkeypatch.setattr(mapping, "EXACT_RANKS", exact_ranks)
+    model = LinkModel.of(resolve("2x2"))
+    rows = drawn(model.num_ranks, 4)
+
+    def total(rank_P: NDArray[np.int32]) -> float:
+        placed = np.zeros_like(rows)
+        placed[np.ix_(rank_P, rank_P)] = rows
+        return float(model.seconds(placed, 1024).sum())
+
+    shares = np.full(model.num_ranks, 1 / model.num_ranks)
+    found = best_mapping(rows, links_of(model, 1024), shares, seed=0, by_total=True)
+    orders = itertools.permutations(range(model.num_ranks))
+    assert total(found) == pytest.approx(min(total(np.array(order, np.int32)) for order in orders), rel=1e-9)

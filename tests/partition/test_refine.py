@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from graphprep import csr
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
-from graphprep.partition.candidates import node_loads
+from graphprep.partition.loads import node_loads
 from graphprep.partition.nets import edge_nets, row_nets
-from graphprep.partition.refine import EFFORTS, Refinement, links_of, weights_and_limits
+from graphprep.partition.refine import EFFORTS, OBJECTIVES, Refinement, links_of, weights_and_limits
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel, count_traffic, link_seconds
 from tests.conftest import BoundsChecked
@@ -29,14 +28,21 @@ def refined(
     balance: str = "rows",
     imbalance: float = 1.05,
     seed: int = 0,
+    minimise: str = "slowest",
+    other_N: NDArray[np.int32] | None = None,
 ) -> tuple[NDArray[np.int32], Refinement]:
-    clean = csr.undirected_simple(matrix)
-    loads = node_loads(clean, imbalance=imbalance, in_degree_N=np.diff(matrix.indptr), train_mask=None)
+    loads = node_loads(np.diff(matrix.indptr), None, imbalance=imbalance)
     shares_P = np.array([rank.speed for rank in topology.ranks])
     weight_NC, most_PC = weights_and_limits(loads, shares_P / shares_P.sum())
-    refinement = Refinement(links_of(LinkModel.of(topology), 1024), most_PC, EFFORTS[effort], seed)
+    refinement = Refinement(
+        links_of(LinkModel.of(topology), 1024),
+        most_PC,
+        effort=EFFORTS[effort],
+        objective=OBJECTIVES[minimise],
+        seed=seed,
+    )
     nets = row_nets(matrix) if balance == "rows" else edge_nets(matrix)
-    return refinement.run(nets, part_N, weight_NC), refinement
+    return refinement.run(nets, part_N, weight_NC, other_N=other_N), refinement
 
 
 def bottleneck(matrix: Csr, part_N: NDArray[np.int32], topology: Topology, balance: str = "rows") -> float:
@@ -105,6 +111,40 @@ def test_limits_that_are_kept_stay_kept() -> None:
     found, _ = refined(matrix, part_N, Topology.flat(5), effort="best")
     assert np.bincount(found).max() <= 1.05 * num_nodes / 5
     assert np.bincount(found, weights=np.diff(matrix.indptr)).max() <= 1.05 * matrix.num_edges / 5
+
+
+def test_a_combination_moves_what_two_assignments_agree_on() -> None:
+    """Guards against combining that ignores the second assignment: each of two has found other cliques."""
+    chunk, num_nodes = ring_of_cliques(64, 16)
+    matrix = csr_of(chunk, num_nodes)
+    rng = np.random.default_rng(0)
+    one_N, other_N = (rng.permutation(num_nodes).astype(np.int32) % np.int32(4) for _ in range(2))
+    topology = Topology.flat(4)
+    one_N, other_N = (refined(matrix, start_N, topology, effort="fast")[0] for start_N in (one_N, other_N))
+    alone, _ = refined(matrix, one_N, topology, effort="fast")
+    combined, _ = refined(matrix, one_N, topology, effort="fast", other_N=other_N)
+    assert not np.array_equal(combined, alone)
+    assert bottleneck(matrix, combined, topology) <= bottleneck(matrix, one_N, topology)
+    same, _ = refined(matrix, one_N, topology, effort="fast", other_N=one_N)
+    assert np.array_equal(same, alone)
+
+
+@pytest.mark.parametrize("balance", ["rows", "edges"])
+def test_each_objective_improves_on_the_result_of_the_other(balance: str) -> None:
+    """Guards against a total that is minimised by way of the slowest link, or the other way round."""
+    rng = np.random.default_rng(3)
+    matrix = csr_of(random_edges(rng, 600, 3000), 600)
+    part_N, topology = rng.permutation(600).astype(np.int32) % np.int32(4), resolve("2x2")
+
+    def result(start_N: NDArray[np.int32], minimise: str) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        found, refinement = refined(matrix, start_N, topology, minimise=minimise, balance=balance)
+        return found, refinement.links.load_D.copy()
+
+    one_N, one_D = result(part_N, "slowest")
+    two_N, two_D = result(one_N, "total")
+    assert two_D.sum() < one_D.sum()
+    _, three_D = result(two_N, "slowest")
+    assert three_D.max() < two_D.max()
 
 
 def test_a_seed_gives_the_same_parts() -> None:

@@ -9,7 +9,16 @@ from graphprep.partition.request import PartitionRequest
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"method": "metsi"}, {"imbalance": 0.9}, {"row_bytes": 0}, {"seed": -1}, {"imbalance": float("nan")}]
+    "wrong",
+    [
+        {"method": "metsi"},
+        {"imbalance": 0.9},
+        {"row_bytes": 0},
+        {"seed": -1},
+        {"imbalance": float("nan")},
+        {"minimise": "cut"},
+        {"limits": ("node",)},
+    ],
 )
 def test_wrong_options_are_named(wrong: dict[str, object]) -> None:
     """Guards against options that reach native code unchecked."""

@@ -41,7 +41,7 @@ def test_the_count_does_not_depend_on_threads(case: Case) -> None:
     """Guards against stamps that two threads share."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counts, "EDGES_A_THREAD", 1)
-        patch.setattr(counts, "_cores", lambda: 4)
+        patch.setattr(counts, "cores", lambda: 4)
         check(case)
 
 
@@ -54,7 +54,7 @@ def test_large_counts_on_several_threads_equal_those_on_one(monkeypatch: pytest.
     assignments = {"node": rng.integers(0, num_parts, num_nodes).astype(np.int32)}
     one = count_traffic({HOMOGENEOUS_EDGE: csr}, assignments, num_parts)
     monkeypatch.setattr(counts, "EDGES_A_THREAD", 1)
-    monkeypatch.setattr(counts, "_cores", lambda: 8)
+    monkeypatch.setattr(counts, "cores", lambda: 8)
     for _ in range(3):
         many = count_traffic({HOMOGENEOUS_EDGE: csr}, assignments, num_parts)
         assert np.array_equal(many.rows_PP, one.rows_PP)

@@ -81,8 +81,9 @@ def test_names_that_other_tools_rely_on() -> None:
         "halo_rows": 1,
         "work": 11.0,
         "work_share": 1.0,
+        "memory_bytes": 16 + 1024 * (4 + 2),
     }
-    assert [limit["what"] for limit in plain["limits"]] == ["nodes", "in-edges", "work", "training nodes"]
+    assert [limit["what"] for limit in plain["limits"]] == ["nodes", "in-edges", "work", "training nodes", "memory"]
     assert plain["limits"][0] == {"what": "nodes", "limit": pytest.approx(2.05), "value": 1.0, "met": True}
 
 

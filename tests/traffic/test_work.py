@@ -66,7 +66,7 @@ def test_workload_by_hand() -> None:
     work = Workload.of(
         csrs,
         assignments,
-        THREE,
+        speed_shares(THREE),
         training_masks={"a": np.array([True, True, False]), "b": np.array([False, True])},
         edge_cost=2.0,
         node_cost=3.0,
@@ -89,3 +89,5 @@ def test_workload_by_hand() -> None:
     limits = {limit.what: limit for limit in work.limits(1.05)}
     assert limits["in-edges"].limit == pytest.approx(1.05 + 3 / (0.25 * 6))
     assert limits["training nodes"].limit == pytest.approx(TRAINING_IMBALANCE + 1 / (0.25 * 3))
+    assert [limit.what for limit in work.limits(1.05, ["nodes", "training-nodes"])] == ["nodes", "training nodes"]
+    assert [limit.what for limit in work.limits(1.05, ["types"])] == list(largest)[4:]

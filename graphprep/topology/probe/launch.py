@@ -13,6 +13,7 @@ import sys
 import uuid
 
 from graphprep.errors import TopologyError, UsageError
+from graphprep.side_by_side import cores
 from graphprep.topology.network import MAX_RANKS
 from graphprep.topology.probe.options import PROGRAM, ProbeOptions
 
@@ -42,8 +43,7 @@ def start(options: ProbeOptions, num_ranks: int | None) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // count)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // count)))
     if not options.debug:
         logging.disable(logging.CRITICAL)  # the supervisor's; ranks speak for themselves
     supervised = LaunchConfig(

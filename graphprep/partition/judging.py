@@ -1,0 +1,111 @@
+"""What is to be partitioned, and what an assignment of it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import csr
+from graphprep.graph import Csr
+from graphprep.partition.loads import loads_of
+from graphprep.partition.method import NodeLoad
+from graphprep.partition.nets import Nets, edge_nets, row_nets
+from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
+from graphprep.partition.whole_graph import WholeGraph
+from graphprep.topology import Topology
+from graphprep.traffic import LinkModel, assess, count_traffic, memory_of, shares_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """What is to be partitioned and for what."""
+
+    graph: WholeGraph
+    clean: Csr
+    """the whole graph made square, symmetric, without self-loops and duplicates"""
+    topology: Topology
+    request: PartitionRequest
+    loads: tuple[NodeLoad, ...]
+    shares_P: NDArray[np.float64]
+    model: LinkModel
+
+    @classmethod
+    def of(cls, graph: WholeGraph, topology: Topology, request: PartitionRequest) -> Task:
+        """Make the graph undirected, count loads and find routes."""
+        node_arrays = graph.by_type(np.zeros(graph.matrix.num_rows, np.bool_))
+        return cls(
+            graph=graph,
+            clean=csr.undirected_simple(graph.matrix),
+            topology=topology,
+            request=request,
+            loads=loads_of(graph, imbalance=request.imbalance, limits=request.limits),
+            shares_P=shares_of(graph.matrices, node_arrays, topology, request.row_bytes),
+            model=LinkModel.of(topology),
+        )
+
+    def bytes_N(self) -> NDArray[np.int64]:
+        """int64 [N]: what each node adds to its rank's memory, itself and its in-edges."""
+        degree_N = np.diff(self.graph.matrix.indptr)
+        return memory_of(degree_N, np.ones_like(degree_N), np.zeros_like(degree_N), self.request.row_bytes)
+
+    def nets(self) -> Nets:
+        """What the seconds of links count, rows or edges, as nets."""
+        matrix = self.graph.matrix
+        if self.request.balance == "edges":
+            return edge_nets(matrix)
+        return row_nets(matrix, self.clean if csr.is_symmetric(matrix) else None)
+
+    def judged(self, candidate: Candidate) -> Judged:
+        """A candidate that has an assignment, with what that is worth."""
+        assert candidate.assignment is not None
+        return Judged(candidate, judge(candidate.assignment, self.graph, self.topology, self.request, self.model))
+
+    def in_order(self, ways: Iterable[Judged]) -> list[Judged]:
+        """The best first; of equals the earliest."""
+        return sorted(ways, key=lambda way: way.rank(self.request.minimise))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """An assignment and what it is worth."""
+
+    candidate: Candidate
+    result: PartitionResult
+
+    def rank(self, minimise: str) -> tuple[int, float, float]:
+        """The smaller the better."""
+        quality = self.result.quality
+        broken = sum(not limit.met for limit in quality.limits)
+        seconds = (quality.bottleneck_seconds, quality.sum_seconds)
+        return (broken, *(seconds[::-1] if minimise == "total" else seconds))
+
+
+def judge(
+    assignment_N: NDArray[np.int32],
+    graph: WholeGraph,
+    topology: Topology,
+    request: PartitionRequest,
+    model: LinkModel | None = None,
+) -> PartitionResult:
+    """An assignment (int32 [N]) with its traffic and quality.
+
+    `model` is that of the topology, where many assignments are judged.
+    """
+    assignments = graph.assignments(assignment_N)
+    traffic = count_traffic(graph.matrices, assignments, topology.num_ranks)
+    quality = assess(
+        graph.matrices,
+        assignments,
+        topology,
+        row_bytes=request.row_bytes,
+        balance=request.balance,
+        imbalance=request.imbalance,
+        limits=request.limits,
+        training_masks=graph.training_masks,
+        traffic=traffic,
+        model=model,
+    )
+    return PartitionResult(assignment=assignment_N, traffic=traffic, quality=quality)

@@ -1,0 +1,108 @@
+"""The best starts are refined, then combined: the best with each of the others, until one is left.
+
+Three starts make three runs of refinement, two combinations and a last one of these: six runs, each of which begins
+from the best that there is. On power-law graphs the combinations win as much again as the first three runs; on meshes
+about a tenth.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import memory, progress
+from graphprep.partition.judging import Judged, Task
+from graphprep.partition.nets import Nets
+from graphprep.partition.refine import (
+    EFFORTS,
+    OBJECTIVES,
+    Effort,
+    Refinement,
+    expected_bytes,
+    links_of,
+    weights_and_limits,
+)
+from graphprep.partition.request import Candidate
+from graphprep.side_by_side import side_by_side, workers_for
+from graphprep.traffic import FOR_HALO, capacities
+
+SEED_STEP = 7919
+"""between the seeds of two generations"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Population:
+    """What all runs of refinement share."""
+
+    task: Task
+    effort: Effort
+    nets: Nets
+    weight_NC: NDArray[np.float64]
+    most_PC: NDArray[np.float64]
+    """float64 [P, C], what each part may hold"""
+    workers: int
+    """runs side by side"""
+
+    @classmethod
+    def of(cls, task: Task) -> Population:
+        nets = task.nets()
+        weight_NC, most_PC = weights_and_limits(task.loads, task.shares_P)
+        capacity_P = capacities(task.topology)
+        if capacity_P is not None:
+            weight_NC = np.column_stack([weight_NC, task.bytes_N()])
+            most_PC = np.column_stack([most_PC, FOR_HALO * capacity_P])
+        return cls(
+            task=task,
+            effort=EFFORTS[task.request.effort],
+            nets=nets,
+            weight_NC=weight_NC,
+            most_PC=most_PC,
+            workers=workers_for(expected_bytes(nets.num_nets, len(nets.pins)), memory.available()),
+        )
+
+    def grown(self, starts: Sequence[Judged]) -> list[Judged]:
+        """All that was refined or combined, in the order in which it was made; the best of `starts` comes first."""
+        made = side_by_side(
+            [partial(self._run, f"{way.candidate.method}, refined", way) for way in starts[: self.effort.starts]],
+            workers=self.workers,
+        )
+        living, generation = self.task.in_order(made), 0
+        while len(living) > 1:
+            generation += 1
+            best, *others = living
+            children = side_by_side(
+                [
+                    partial(self._run, f"combined, {generation}.{number}", best, other, generation)
+                    for number, other in enumerate(others, start=1)
+                ],
+                workers=self.workers,
+            )
+            made += children
+            living = self.task.in_order(children)
+        return made
+
+    def _run(self, name: str, way: Judged, other: Judged | None = None, generation: int = 0) -> Judged:
+        request = self.task.request
+        started = time.monotonic()
+        with progress.task(f"refining ({name})", unit="visits") as shown:
+            refinement = Refinement(
+                links_of(self.task.model, request.row_bytes),
+                self.most_PC,
+                effort=self.effort,
+                objective=OBJECTIVES[request.minimise],
+                seed=request.seed + SEED_STEP * generation,
+                advance=shown.advance,
+            )
+            assignment = refinement.run(
+                self.nets,
+                way.result.assignment,
+                self.weight_NC,
+                other_N=None if other is None else other.result.assignment,
+                generation=generation,
+            )
+        return self.task.judged(Candidate(method=name, seconds=time.monotonic() - started, assignment=assignment))

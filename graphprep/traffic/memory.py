@@ -1,0 +1,71 @@
+"""What a rank has to hold while it trains, and the share of the graph that its memory leaves it.
+
+    memory(rank) = EDGE_BYTES * in-edges + row bytes * (NODE_ROWS * nodes + HALO_ROWS * halo rows)
+
+An edge is an index and a value of 4 bytes in the matrix and again in its transpose. A node keeps its row before and
+after a layer and the gradients of both; a halo row is received, and a partial sum goes back for it. Deeper networks
+keep more; `--row-bytes` is the place to say so. Only ranks that state `memory_gb` have a limit.
+
+Letters: P parts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.topology import Topology
+from graphprep.traffic.work import Limit, speed_shares
+
+EDGE_BYTES, NODE_ROWS, HALO_ROWS = 16, 4, 2
+FOR_HALO = 0.8
+"""What nodes and in-edges may fill of a rank's memory; the rest is for a halo that is not known beforehand."""
+
+
+def memory_of(
+    in_edges_P: NDArray[np.int64], nodes_P: NDArray[np.int64], halo_rows_P: NDArray[np.int64], row_bytes: int
+) -> NDArray[np.int64]:
+    """Bytes that each rank has to hold; int64 [P]."""
+    return np.asarray(EDGE_BYTES * in_edges_P + row_bytes * (NODE_ROWS * nodes_P + HALO_ROWS * halo_rows_P))
+
+
+def capacities(topology: Topology) -> NDArray[np.float64] | None:
+    """Bytes of each rank, float64 [P], infinite where it is not stated; None where no rank states it."""
+    stated = [rank.memory_gb for rank in topology.ranks]
+    if all(memory is None for memory in stated):
+        return None
+    return np.array([np.inf if memory is None else memory * 1e9 for memory in stated])
+
+
+def memory_limit(topology: Topology, memory_P: NDArray[np.int64]) -> Limit | None:
+    """How the fullest rank keeps to its memory; None where no rank states it."""
+    capacity_P = capacities(topology)
+    if capacity_P is None:
+        return None
+    value = float((memory_P / capacity_P).max())
+    return Limit(what="memory", limit=1.0, value=value, met=value <= 1.0)
+
+
+def target_shares(topology: Topology, total_bytes: float) -> NDArray[np.float64]:
+    """Each rank's target share of everything: by speed, but no more than its memory takes; sums to 1.
+
+    What a rank cannot hold goes to the others by their speed. Where all memory together is too small, shares follow
+    memory, and the limit is broken on every rank alike.
+
+    Args:
+        topology: of P ranks.
+        total_bytes: of all nodes and edges, without halos.
+    """
+    shares_P, capacity_P = speed_shares(topology), capacities(topology)
+    if capacity_P is None or total_bytes <= 0:
+        return shares_P
+    most_P = FOR_HALO * capacity_P / total_bytes
+    if most_P.sum() <= 1.0:
+        return np.asarray(most_P / most_P.sum())
+    full_P = np.zeros(len(shares_P), np.bool_)
+    target_P = shares_P
+    while (target_P > most_P * (1 + 1e-12)).any():
+        full_P |= target_P >= most_P
+        left = 1.0 - most_P[full_P].sum()
+        target_P = np.where(full_P, most_P, shares_P * left / shares_P[~full_P].sum())
+    return np.asarray(target_P)

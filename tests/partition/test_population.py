@@ -1,0 +1,66 @@
+"""The best starts are refined and combined until one is left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphprep.partition import population
+from graphprep.partition.judging import Judged, Task
+from graphprep.partition.population import Population
+from graphprep.partition.request import Candidate, PartitionRequest
+from graphprep.partition.whole_graph import WholeGraph
+from graphprep.topology import Topology
+from tests.graphs import csr_of
+from tests.partition.problems import ring_of_cliques
+
+
+def starts(effort: str, count: int, minimise: str = "slowest") -> tuple[Task, list[Judged]]:
+    """Random assignments of a ring of cliques."""
+    chunk, num_nodes = ring_of_cliques(16, 12)
+    graph = WholeGraph.of_one_type(csr_of(chunk, num_nodes))
+    request = PartitionRequest(effort=effort, minimise=minimise)
+    task = Task.of(graph, Topology.flat(4), request)
+    rng = np.random.default_rng(0)
+    made = [
+        Candidate(method=f"s{i}", seconds=0.0, assignment=rng.permutation(num_nodes).astype(np.int32) % np.int32(4))
+        for i in range(count)
+    ]
+    return task, task.in_order(map(task.judged, made))
+
+
+def test_three_starts_make_six_runs() -> None:
+    """Guards against combinations that are skipped, or that begin from anything but the best of their generation."""
+    task, ways = starts("best", 4)
+    made = Population.of(task).grown(ways)
+    names = [way.candidate.method for way in made]
+    assert names[:3] == [f"{way.candidate.method}, refined" for way in ways[:3]]
+    assert names[3:] == ["combined, 1.1", "combined, 1.2", "combined, 2.1"]
+    best = [way.rank("slowest") for way in made]
+    assert min(best[3:]) <= min(best[:3])
+    assert all(limit.met for limit in made[-1].result.quality.limits)
+
+
+def test_one_start_is_only_refined() -> None:
+    """Guards against a default that takes as long as best."""
+    task, ways = starts("default", 2)
+    assert [way.candidate.method for way in Population.of(task).grown(ways)] == [f"{ways[0].candidate.method}, refined"]
+
+
+def test_side_by_side_or_one_after_another_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against runs that share links, seeds or scratch: the result may not depend on the number of cores."""
+    task, ways = starts("best", 3)
+    found = []
+    for workers in (1, 3):
+        monkeypatch.setattr(population, "workers_for", lambda *_, workers=workers: workers)
+        found.append([way.result.assignment.tolist() for way in Population.of(task).grown(ways)])
+    assert found[0] == found[1]
+
+
+def test_the_total_can_be_what_counts() -> None:
+    """Guards against an order of assignments that looks at the slowest link first when the sum was asked for."""
+    task, ways = starts("default", 6, "total")
+    sums = [way.result.quality.sum_seconds for way in ways]
+    assert sums == sorted(sums)
+    [refined] = Population.of(task).grown(ways)
+    assert refined.result.quality.sum_seconds < 0.8 * sums[0]
