@@ -83,17 +83,15 @@ class PartitionPlan:
         """Memory, disk and time that the run will take, estimated."""
         nodes, edges = sum(self.store.num_nodes.values()), sum(self.store.num_edges.values())
         both_ways = edges * (2 if self.store.directed else 1)
-        methods = [self.request.method]
-        if self.request.method == "auto":
-            methods = [*AUTO[self.request.effort], "metis-balanced"]
+        methods = AUTO[self.request.effort] if self.request.method == "auto" else {self.request.method: 1}
         native_bytes = max(CANDIDATES[method].expected_bytes(nodes, both_ways) for method in methods)
-        runs = len(methods) - int(self.request.method == "auto")
+        runs = sum(methods.values())
         graph_bytes = edges * 8 + both_ways * 16 + nodes * 64
         effort = EFFORTS.get(self.request.effort)
         refining_bytes, visits = 0, 0.0
         if effort is not None:
             refining_bytes = expected_bytes(nodes, both_ways)
-            visits = effort.runs * max(effort.visits * 2 * both_ways, effort.least_visits)
+            visits = effort.runs(both_ways) * max(effort.visits * 2 * both_ways, effort.least_visits)
         at_a_time = max(1, min(cores(), memory.available() // max(1, native_bytes, refining_bytes)))
         parts = self.topology.num_ranks
         files = 20 + parts * (40 + 18 * (parts - 1))

@@ -28,6 +28,8 @@ _METHODS: tuple[Method, ...] = (*METIS_METHODS, *MTKAHYPAR_METHODS, *KAMINPAR_ME
 CANDIDATES: Mapping[str, Method] = {method.name: method for method in _METHODS}
 """Every method by the name that --method takes."""
 MOST_IN_EDGES = 2.0**53
+SEED_STEP, MOST_SEEDS = 101, 2**31
+"""between the seeds of two draws, and where they begin again"""
 MOST_CORE_LIMIT = 3.0
 """However much is set aside, no part gets more than this times its share of the rest."""
 
@@ -78,15 +80,16 @@ class PreparedGraph:
         )
         return cls(problem=problem, apart=apart, amounts_DN=amounts_DN, degree_N=np.diff(clean.indptr))
 
-    def assign(self, method: str, *, time_limit_s: float | None = None) -> NDArray[np.int32]:
-        """See the function `assign`."""
+    def assign(self, method: str, *, draw: int = 0, time_limit_s: float | None = None) -> NDArray[np.int32]:
+        """See the function `assign`; each `draw` has a seed of its own, the first one the request's."""
         num_parts = self.problem.num_parts
         if num_parts == 1:
             return np.zeros(len(self.degree_N), np.int32)
         # The libraries fail on fewer nodes than parts, and there is nothing to cut well either.
         few = self.problem.graph.num_rows <= num_parts
         chosen = CANDIDATES["ldg"] if few else CANDIDATES[method]
-        core_assignment = chosen.partition(replace(self.problem, time_limit_s=time_limit_s))
+        seed = (self.problem.seed + SEED_STEP * draw) % MOST_SEEDS
+        core_assignment = chosen.partition(replace(self.problem, seed=seed, time_limit_s=time_limit_s))
         assignment_N = placement.place_apart(core_assignment, self.apart, self.amounts_DN, self.problem.shares_P)
         return placement.fill_empty_parts(assignment_N, num_parts, self.degree_N)
 

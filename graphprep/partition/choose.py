@@ -36,16 +36,27 @@ from graphprep.topology import Topology
 from graphprep.traffic import count_traffic
 
 AUTO = {
-    "none": ("metis", "metis-recursive"),
-    "fast": ("metis-balanced",),
-    "default": ("metis", "metis-hierarchical"),
-    "best": ("metis", "metis-recursive", "metis-balanced", "metis-hierarchical", "metis-volume"),
+    "none": {"metis": 1, "metis-recursive": 1},
+    "fast": {"metis-balanced": 1},
+    "default": {"metis": 1, "metis-hierarchical": 1},
+    "best": {
+        "metis": 3,
+        "metis-recursive": 3,
+        "metis-balanced": 2,
+        "metis-hierarchical": 2,
+        "metis-volume": 1,
+        "mtkahypar": 1,
+    },
 }
-"""The starts of --method auto by effort; one that is of no use here is left out."""
+"""The starts of --method auto by effort, and how many seeds each is drawn with; one that is of no use here, or whose
+library is not installed, is left out."""
 SPARING = ("kaminpar", "ldg")
 """What takes their place where memory is too small for METIS; the first that can be had and fits."""
 UNEVEN = 0.5
 """Deviation of the nodes' in-edges over their mean, above which METIS has to balance edges as well as nodes."""
+MESH_DEGREE = 12.0
+"""Mean in-edges up to which METIS by volume is worth its time, if they are even: it wins on meshes, and on others takes
+up to 85 times as long as by cut."""
 
 
 def partition(
@@ -96,15 +107,20 @@ def require_enough_nodes(num_parts: int, num_nodes: int) -> None:
         )
 
 
-def starts_of(request: PartitionRequest, topology: Topology, in_degree_N: NDArray[np.int64]) -> tuple[str, ...]:
-    """The methods that a request begins with, on a graph whose nodes have so many in-edges."""
+def starts_of(request: PartitionRequest, topology: Topology, in_degree_N: NDArray[np.int64]) -> dict[str, int]:
+    """The methods that a request begins with, on a graph whose nodes have so many in-edges, and how often each."""
     if request.method != "auto":
-        return (request.method,)
-    named = AUTO[request.effort]
-    if request.effort == "default" and "in-edges" in request.limits and in_degree_N.std() > UNEVEN * in_degree_N.mean():
-        named = tuple("metis-balanced" if name == "metis" else name for name in named)
-    useful = tuple(name for name in named if CANDIDATES[name].needs(topology.num_ranks, topology) is None)
-    return useful or ("ldg",)
+        return {request.method: 1}
+    named = dict(AUTO[request.effort])
+    is_uneven = in_degree_N.std() > UNEVEN * in_degree_N.mean()
+    if request.effort == "default" and "in-edges" in request.limits and is_uneven:
+        named = {"metis-balanced" if name == "metis" else name: draws for name, draws in named.items()}
+    if is_uneven or in_degree_N.mean() > MESH_DEGREE:
+        named.pop("metis-volume", None)
+    useful = {
+        name: draws for name, draws in named.items() if CANDIDATES[name].needs(topology.num_ranks, topology) is None
+    }
+    return useful or {"ldg": 1}
 
 
 def _starts(task: Task, scratch: Path) -> list[Candidate]:
@@ -124,7 +140,7 @@ def _starts(task: Task, scratch: Path) -> list[Candidate]:
     methods, needed = _that_fit(task, room)
     try:
         starts = side_by_side(
-            [partial(_start, task, prepared, name) for name in methods],
+            [partial(_start, task, prepared, name, draw) for name, draws in methods.items() for draw in range(draws)],
             workers=workers_for(needed, room),
         )
     finally:
@@ -135,34 +151,36 @@ def _starts(task: Task, scratch: Path) -> list[Candidate]:
     return starts
 
 
-def _that_fit(task: Task, room: int) -> tuple[tuple[str, ...], int]:
+def _that_fit(task: Task, room: int) -> tuple[dict[str, int], int]:
     """The starts that memory is enough for, and what the largest of them needs, in bytes."""
     methods = starts_of(task.request, task.topology, np.diff(task.graph.matrix.indptr))
     num_parts, nodes, edges = task.topology.num_ranks, task.clean.num_rows, task.clean.num_edges
     needs = {name: CANDIDATES[name].expected_bytes(nodes, edges) for name in (*methods, *SPARING)}
-    fit = tuple(name for name in methods if needs[name] <= room)
+    fit = {name: draws for name, draws in methods.items() if needs[name] <= room}
     if task.request.method == "auto" and not fit:
         had = (name for name in SPARING if CANDIDATES[name].needs(num_parts, task.topology) is None)
-        fit = (next(name for name in had if needs[name] <= room or name == "ldg"),)
+        sparing = next(name for name in had if needs[name] <= room or name == "ldg")
+        fit = {sparing: 1}
         least = min(needs[name] for name in methods)
         progress.warn(
             f"METIS would need about {progress.format_bytes(least)} of memory and {progress.format_bytes(room)} are "
-            f"free; {fit[0]} takes its place"
+            f"free; {sparing} takes its place"
         )
     chosen = fit or methods
     return chosen, max(needs[name] for name in chosen)
 
 
-def _start(task: Task, prepared: PreparedGraph, method: str) -> Candidate:
+def _start(task: Task, prepared: PreparedGraph, method: str, draw: int = 0) -> Candidate:
     started = time.monotonic()
+    name = f"{method} #{draw + 1}" if draw else method
     try:
-        assignment = prepared.assign(method)
+        assignment = prepared.assign(method, draw=draw)
         if task.request.effort != "none":
             assignment = _mapped(task, assignment)
     except PartitionError as error:
-        progress.warn(f"{method}: {error}")
-        return Candidate(method=method, seconds=time.monotonic() - started, failure=str(error))
-    return Candidate(method=method, seconds=time.monotonic() - started, assignment=assignment)
+        progress.warn(f"{name}: {error}")
+        return Candidate(method=name, seconds=time.monotonic() - started, failure=str(error))
+    return Candidate(method=name, seconds=time.monotonic() - started, assignment=assignment)
 
 
 def _mapped(task: Task, assignment_N: NDArray[np.int32]) -> NDArray[np.int32]:

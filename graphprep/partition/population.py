@@ -67,8 +67,9 @@ class Population:
 
     def grown(self, starts: Sequence[Judged]) -> list[Judged]:
         """All that was refined or combined, in the order in which it was made; the best of `starts` comes first."""
+        count = self.effort.starts_of(len(self.nets.pins))
         made = side_by_side(
-            [partial(self._run, f"{way.candidate.method}, refined", way) for way in starts[: self.effort.starts]],
+            [partial(self._run, f"{way.candidate.method}, refined", way) for way in starts[:count]],
             workers=self.workers,
         )
         living, generation = self.task.in_order(made), 0

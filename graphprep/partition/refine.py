@@ -42,6 +42,7 @@ SHRINKS = 0.85
 COOLING, COOLER = 0.9, 0.4
 """What is left of the temperature after each round of annealing, and what the first one of a generation is of that of
 the generation before"""
+SMALL_PINS = 200_000
 JUDGED = 2000
 """nodes whose moves are looked at to find what is usual"""
 ROUNDS = 8
@@ -83,6 +84,8 @@ class Effort:
 
     starts: int
     """how many of the starts are refined; each of the others is then combined with the best, until one is left"""
+    small_starts: int
+    """the same for graphs of at most SMALL_PINS pins, which are soon done"""
     visits: float
     """to nets in one run, as a multiple of all pins of all nets, after which nothing new is begun"""
     least_visits: int
@@ -91,16 +94,24 @@ class Effort:
     """pins up to which a level is annealed"""
     annealing_rounds: int
 
-    @property
-    def runs(self) -> int:
+    def starts_of(self, num_pins: int) -> int:
+        """How many starts are refined."""
+        return self.small_starts if num_pins <= SMALL_PINS else self.starts
+
+    def runs(self, num_pins: int) -> int:
         """Of refinement in all, combinations included."""
-        return self.starts * (self.starts + 1) // 2
+        starts = self.starts_of(num_pins)
+        return starts * (starts + 1) // 2
 
 
 EFFORTS = {
-    "fast": Effort(starts=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
-    "default": Effort(starts=1, visits=12, least_visits=5_000_000, annealed_pins=100_000, annealing_rounds=30),
-    "best": Effort(starts=3, visits=200, least_visits=100_000_000, annealed_pins=400_000, annealing_rounds=60),
+    "fast": Effort(starts=1, small_starts=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
+    "default": Effort(
+        starts=1, small_starts=1, visits=8, least_visits=5_000_000, annealed_pins=100_000, annealing_rounds=30
+    ),
+    "best": Effort(
+        starts=3, small_starts=6, visits=200, least_visits=100_000_000, annealed_pins=400_000, annealing_rounds=60
+    ),
 }
 
 
@@ -328,9 +339,13 @@ class Refinement:
         return Limits(weight_XC=weight_XC, held_PC=np.stack(held, axis=1), most_PC=self.most_PC)
 
     def _scaled(self, steps: int) -> bool:
-        """Set the norm to the links as they are; whether there is anything on them."""
+        """Set the norm to the links as they are; whether there is anything on them.
+
+        A sum is not set by the slowest link, which grows while a level is hot, and would keep it hot.
+        """
         slowest = float(self.links.load_D.max(initial=0.0))
-        self.links.scale[:] = max(slowest, 1e-30), steps
+        reference = slowest if steps else float(self.links.second_D.max(initial=0.0))
+        self.links.scale[:] = max(reference, 1e-30), steps
         return slowest > 0
 
     def _in_blocks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
