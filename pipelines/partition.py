@@ -29,6 +29,7 @@ from graphprep.errors import CacheError, PartitionError, UsageError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
 from graphprep.partition.candidates import CANDIDATES
 from graphprep.partition.choose import AUTO, REFINED, judge, partition, require_enough_nodes
+from graphprep.partition.given import ASSIGNMENT, GivenAssignment, read_assignment
 from graphprep.partition.order import locality_order
 from graphprep.partition.refine import BYTES_PER_NET, BYTES_PER_PIN, EFFORTS
 from graphprep.partition.request import PartitionRequest, PartitionResult
@@ -57,6 +58,8 @@ class PartitionPlan:
     topology: Topology
     request: PartitionRequest
     target: Path
+    given: GivenAssignment | None = None
+    """the only start, if an assignment was made elsewhere"""
 
     @property
     def determinants(self) -> dict[str, Any]:
@@ -65,6 +68,7 @@ class PartitionPlan:
             "store": self.store.key,
             "topology": self.topology.to_long_form(),
             **asdict(self.request),
+            **({} if self.given is None else {ASSIGNMENT: self.given.sha256}),
             "cache format": CACHE_FORMAT,
             "graphprep version": __version__,
             **{f"{library} version": _version(library) for library in LIBRARIES},
@@ -80,15 +84,13 @@ class PartitionPlan:
         nodes = self.store.num_nodes[HOMOGENEOUS_NODE]
         edges = self.store.num_edges[HOMOGENEOUS_EDGE]
         both_ways = edges * (2 if self.store.directed else 1)
-        methods = [self.request.method]
-        if self.request.method == "auto":
-            methods = [*AUTO[self.request.effort], "metis-balanced"]
-        native_bytes = max(CANDIDATES[method].expected_bytes(nodes, both_ways) for method in methods)
+        methods = self._methods()
+        native_bytes = max((CANDIDATES[method].expected_bytes(nodes, both_ways) for method in methods), default=0)
         refinement = EFFORTS.get(self.request.effort)
         refining_bytes = 0 if refinement is None else both_ways * BYTES_PER_PIN + nodes * BYTES_PER_NET
         graph_bytes = edges * 8 + both_ways * 16 + nodes * 64
         table = [self.store.node_array(HOMOGENEOUS_NODE, name) for name in self.store.node_arrays(HOMOGENEOUS_NODE)]
-        runs = len(methods) - int(self.request.method == "auto")
+        runs = len(methods) - int(len(methods) > 1)
         visits = 0.0 if refinement is None else max(refinement.visits * 2 * both_ways, refinement.least_visits)
         parts = self.topology.num_ranks
         files = 20 + parts * (40 + 18 * (parts - 1))
@@ -96,7 +98,7 @@ class PartitionPlan:
             "nodes": nodes,
             "edges": edges,
             "parts": self.topology.num_ranks,
-            "method": self.request.method,
+            "method": self.request.method if self.given is None else ASSIGNMENT,
             "memory_bytes": graph_bytes + max(native_bytes, refining_bytes),
             "disk_bytes": edges * 8
             + nodes * 40
@@ -111,6 +113,14 @@ class PartitionPlan:
                 1,
             ),
         }
+
+    def _methods(self) -> list[str]:
+        """The methods that may be tried."""
+        if self.given is not None:
+            return []
+        if self.request.method == "auto":
+            return [*AUTO[self.request.effort], "metis-balanced"]
+        return [self.request.method]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +138,7 @@ def plan_partition(
     topology: str | None,
     request: PartitionRequest,
     out: Path | None,
+    assignment: Path | None = None,
 ) -> PartitionPlan:
     """Decide what a run will do.
 
@@ -137,17 +148,20 @@ def plan_partition(
         topology: a preset's name or a file.
         request: the partitioner's options.
         out: the cache folder itself; by default HOME/caches/NAME/LABEL.
+        assignment: a file with one part number a node, made elsewhere; see `graphprep.partition.given`.
 
     Raises:
-        UsageError: both or neither of `parts` and `topology`, or `parts` below 1.
+        UsageError: both or neither of `parts` and `topology`, `parts` below 1, or an assignment and a method.
         DatasetError: there is no such store.
         TopologyError: the topology is wrong.
-        PartitionError: the store has several node or edge types.
+        PartitionError: the store has several node or edge types, or the assignment is none of its nodes.
     """
     if (parts is None) == (topology is None):
         raise UsageError("give either --parts K or --topology FILE_OR_PRESET")
     if parts is not None and parts < 1:
         raise UsageError(f"--parts {parts} must be at least 1")
+    if assignment is not None and request.method != "auto":
+        raise UsageError(f"give either --assignment or --method {request.method}; an assignment is the only start")
     if out is not None and home.is_url(str(out).replace(":/", "://", 1)):
         raise UsageError(f"--out {out} is a URL; a cache is mapped into memory and has to lie on a local disk")
     target = None if out is None else checked_target(out)
@@ -162,7 +176,10 @@ def plan_partition(
     chosen = Topology.flat(parts) if parts is not None else resolve(topology or "")
     if target is None:
         target = home.cache_path(store.name, chosen.name).absolute()
-    return PartitionPlan(store=store, topology=chosen, request=request, target=target)
+    given = None
+    if assignment is not None:
+        given = read_assignment(assignment, num_nodes=store.num_nodes[HOMOGENEOUS_NODE], num_parts=chosen.num_ranks)
+    return PartitionPlan(store=store, topology=chosen, request=request, target=target, given=given)
 
 
 def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> PartitionOutcome:
@@ -254,8 +271,9 @@ def _must_replace(plan: PartitionPlan, replace_other: bool) -> bool:
     if replace_other:
         return True
     before = found.attributes["options"].get("determinants", {})
-    names = [name for name, value in plan.determinants.items() if before.get(name) != value]
-    differences = ", ".join(_difference(name, before.get(name), plan.determinants[name]) for name in names)
+    now = plan.determinants
+    names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    differences = ", ".join(_difference(name, before.get(name), now.get(name)) for name in names)
     raise CacheError(
         f"{plan.target} was made with other options ({differences or 'unknown ones'}); "
         "give --replace to replace it or --out for another folder"
@@ -274,7 +292,7 @@ def _is_intact(manifest: Manifest, folder: Path) -> bool:
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
-    if isinstance(now, dict) or name == "store":
+    if isinstance(now, dict) or name in ("store", ASSIGNMENT):
         return f"another {name}"
     return f"{name} {before} there, {now} now"
 
@@ -291,7 +309,8 @@ def _assignment(plan: PartitionPlan, matrix: Csr, work: Path) -> tuple[Partition
             result = judge(assignment, matrix, plan.topology, plan.request, train_mask)
             clean = csr.undirected_simple(matrix)
             return replace(result, method=told["method"], tried=tuple(told["tried"])), clean
-    result, clean = partition(matrix, plan.topology, plan.request, train_mask=train_mask, scratch=work)
+    given = None if plan.given is None else plan.given.assignment_N
+    result, clean = partition(matrix, plan.topology, plan.request, train_mask=train_mask, scratch=work, given=given)
     facts = json.dumps({"method": result.method, "tried": result.tried})
     with published_file(saved) as file:
         np.savez(file, assignment=result.assignment, facts=np.array(facts))

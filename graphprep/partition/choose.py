@@ -21,6 +21,7 @@ from graphprep import csr, progress
 from graphprep.errors import PartitionError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
 from graphprep.partition.candidates import CANDIDATES, PreparedGraph, node_loads
+from graphprep.partition.given import ASSIGNMENT
 from graphprep.partition.mapping import best_mapping
 from graphprep.partition.nets import Nets, edge_nets, row_nets
 from graphprep.partition.refine import EFFORTS, Refinement, links_of, weights_and_limits
@@ -73,6 +74,7 @@ def partition(
     *,
     train_mask: NDArray[np.bool_] | None,
     scratch: Path,
+    given: NDArray[np.int32] | None = None,
 ) -> tuple[PartitionResult, Csr]:
     """Assign each node to a rank of the topology.
 
@@ -82,6 +84,7 @@ def partition(
         request: method, effort and limits.
         train_mask: bool [N], for the balance of training nodes, or None.
         scratch: an existing folder for temporary files.
+        given: int32 [N], the only start if an assignment was made elsewhere; it is not laid on other ranks.
 
     Returns:
         The result, and the clean undirected graph that it was made from (the order inside parts needs it again).
@@ -104,6 +107,8 @@ def partition(
     )
     if num_parts == 1:
         tried = [Candidate(method="one-part", seconds=0.0, assignment=np.zeros(matrix.num_rows, np.int32))]
+    elif given is not None:
+        tried = [Candidate(method=ASSIGNMENT, seconds=0.0, assignment=given)]
     else:
         with progress.task("setting small components aside"):
             prepared = PreparedGraph.of(
