@@ -71,6 +71,7 @@ def test_help_imports_nothing_heavy() -> None:
         ["partition"],
         ["inspect"],
         ["verify"],
+        ["export"],
         ["topology"],
         ["topology", "show"],
         ["topology", "detect"],
@@ -172,6 +173,20 @@ def test_an_assignment_made_elsewhere(digits: Path, tmp_path: Path) -> None:
     assert refined["quality"]["cut_edges"] < document["quality"]["cut_edges"]
     path.write_text("0\n1\n")
     assert "2 part numbers for 1,797 nodes" in refused(5, *words)
+
+
+def test_export_says_where_and_refuses_in_one_sentence(digits: Path, tmp_path: Path) -> None:
+    """Guards against an export that only Python can ask for, and against statuses of other faults."""
+    out = tmp_path / "out"
+    done = run("export", "digits/flat-2", "--format", "npz", out, "--json")
+    document = json.loads(done.stdout)
+    assert document["folder"] == str(out)
+    assert document["files"] == len(list(out.iterdir())) == 4
+    assert "2 parts" in done.stderr
+    assert run("export", "digits/flat-2", "--format", "npz", out).stdout.startswith("up to date: ")
+    assert "'csv' is unknown" in refused(2, "export", "digits/flat-2", "--format", "csv", out)
+    assert "--replace" in refused(2, "export", "digits/flat-2", "--format", "dgl", out)
+    assert "graphprep partition" in refused(6, "export", "digits/flat-9", "--format", "npz", tmp_path / "other")
 
 
 def test_topology_show_can_be_read_back(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from graphprep.cache.format import (
 )
 from graphprep.cache.manifest import other_format
 from graphprep.errors import CacheError
-from graphprep.graph import Csr, EdgeType, LoadedGraph, chosen_edge_type
+from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph, chosen_edge_type
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -79,6 +79,11 @@ class PartitionCache:
     def edge_types(self) -> list[EdgeType]:
         """Edge types in key order."""
         return [EdgeType.from_key(key) for key in self.attributes["edge_types"]]
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether it has one node type and one edge type, by the names of those."""
+        return list(self.node_types) == [HOMOGENEOUS_NODE] and self.edge_types == [HOMOGENEOUS_EDGE]
 
     @property
     def quality(self) -> Figures:
