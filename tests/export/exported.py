@@ -14,14 +14,14 @@ from pipelines.export import export_cache
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_cache, make_store, make_typed_cache
 
-KINDS = ("plain", "weighted", "one part", "no edges", "typed")
+KINDS = ("plain", "weighted", "one part", "no edges", "typed", "two authors")
 
 
 def exported(kind: str, format_name: str, folder: Path) -> tuple[GraphStore, PartitionCache, Path]:
     """A random graph of a kind, its cache, and the export of that."""
     rng = np.random.default_rng(KINDS.index(kind))
-    if kind == "typed":
-        store = make_store(typed_graph(rng))
+    if kind in ("typed", "two authors"):  # of whom one part has none
+        store = make_store(typed_graph(rng, authors=2 if kind == "two authors" else 30))
         cache = make_typed_cache(store, 3, folder / "cache")
     else:
         edges = 0 if kind == "no edges" else 500
