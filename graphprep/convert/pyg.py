@@ -50,7 +50,7 @@ def edge_index(matrix: Csr) -> Tensor:
     return tensor(np.stack([matrix.indices.astype(np.int64), destination]))
 
 
-def as_pyg_has_it(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def flat_mask(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """A mask of one split without its second dimension; any other array as it is."""
     return array[:, 0] if name.endswith("_mask") and array.ndim == 2 and array.shape[1] == 1 else array
 
@@ -67,7 +67,7 @@ def edge_tensors(graph: LoadedGraph, edge_type: Any) -> dict[str, Tensor]:
 
 
 def _node_tensors(graph: LoadedGraph, node_type: str) -> dict[str, Tensor]:
-    return {name: tensor(as_pyg_has_it(name, array)) for name, array in graph.nodes[node_type].items()}
+    return {name: tensor(flat_mask(name, array)) for name, array in graph.nodes[node_type].items()}
 
 
 def _fill(storage: Any, tensors: dict[str, Tensor]) -> None:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from graphprep.cache.part_graph import PartEdges, PartNodes, first_edges, part_edges, part_nodes
 from graphprep.cache.read import PartitionCache
-from graphprep.convert.pyg import as_pyg_has_it
+from graphprep.convert.pyg import flat_mask
 from graphprep.export.dgl_files import write_graph, write_tensors
 from graphprep.export.format import ExportSizes
 from graphprep.graph import EdgeType
@@ -42,6 +42,7 @@ class DglFormat:
     name: str = "dgl"
 
     def expected_bytes(self, sizes: ExportSizes) -> int:
+        """See `ExportFormat`."""
         per_node, per_halo, per_edge = 8 + 8 + 1 + 8, 8 + 8 + 1, 8 + 8 + 8 + 1 + 8
         return (
             sizes.node_bytes
@@ -173,7 +174,7 @@ def _edge_data(edges: Mapping[EdgeType, PartEdges], part: int, ranges: Ranges) -
 
 def _node_feats(cache: PartitionCache, part: int) -> dict[str, NDArray[Any]]:
     return {
-        f"{node_name(cache, node_type)}/{name}": as_pyg_has_it(name, cache.node_array(part, node_type, name))
+        f"{node_name(cache, node_type)}/{name}": flat_mask(name, cache.node_array(part, node_type, name))
         for node_type in cache.node_types
         for name in cache.node_arrays(part, node_type)
     }

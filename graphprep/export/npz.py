@@ -35,6 +35,7 @@ class NpzFormat:
     name: str = "npz"
 
     def expected_bytes(self, sizes: ExportSizes) -> int:
+        """See `ExportFormat`."""
         per_node, per_halo, per_edge = 4 + 8 + 4 + 8, 8 + 4 + 8, 4 + 8
         return (
             sizes.node_bytes

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from graphprep.cache.part_graph import PartEdges, first_edges, load_part, part_edges, part_nodes
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_rows
-from graphprep.convert.pyg import as_pyg_has_it, tensor, to_pyg
+from graphprep.convert.pyg import flat_mask, tensor, to_pyg
 from graphprep.export.format import ExportSizes
 
 First = dict[str, NDArray[np.int64]]
@@ -38,6 +38,7 @@ class PygFormat:
     name: str = "pyg"
 
     def expected_bytes(self, sizes: ExportSizes) -> int:
+        """See `ExportFormat`."""
         per_node, per_halo, per_edge = 8 + 8 + 9, 9, 8 + 3 * 8 + 3 * 8
         return (
             2 * sizes.node_bytes
@@ -136,7 +137,7 @@ def _node_feats(cache: PartitionCache, part: int, times: dict[str, NDArray[Any]]
             continue
         arrays = {name: cache.node_array(part, node_type, name) for name in cache.node_arrays(part, node_type)}
         arrays.pop("time", None)
-        feats = {name: tensor(as_pyg_has_it(name, array)) for name, array in arrays.items()}
+        feats = {name: tensor(flat_mask(name, array)) for name, array in arrays.items()}
         found[node_type] = {"global_id": tensor(ids), "feats": feats}
         if node_type in times:  # PyG's samplers look times up by global id, remote nodes' too
             found[node_type]["time"] = tensor(times[node_type])
