@@ -51,8 +51,6 @@ class PygFormat:
 
     def write(self, cache: PartitionCache, folder: Path, advance: Callable[[], None]) -> None:
         """See `ExportFormat`."""
-        import torch
-
         first = {kind.key: first_edges(cache, kind) for kind in cache.edge_types}
         times = {
             node_type: rebuild_rows(cache, node_type, "time")
@@ -63,29 +61,44 @@ class PygFormat:
             target = folder / f"part_{part}"
             target.mkdir()
             graph, edge_feats = _edges(cache, part, first)
-            torch.save(graph, target / "graph.pt")
-            torch.save(edge_feats, target / "edge_feats.pt")
+            save(graph, target / "graph.pt")
+            save(edge_feats, target / "edge_feats.pt")
             del graph, edge_feats
-            torch.save(_node_feats(cache, part, times), target / "node_feats.pt")
-            torch.save(to_pyg(load_part(cache, part, first)), target / "data.pt")
+            save(_node_feats(cache, part, times), target / "node_feats.pt")
+            save(to_pyg(load_part(cache, part, first)), target / "data.pt")
             advance()
         _write_maps(cache, folder, first)
 
 
-def _write_maps(cache: PartitionCache, folder: Path, first: First) -> None:
-    """The part of every node and edge, and META.json."""
+def save(value: Any, path: Path) -> None:
+    """torch.save, but a full disk is the OSError that it is: torch says only that the file came out short.
+
+    Raises:
+        OSError: the disk is full.
+    """
     import torch
 
+    with path.open("wb") as file:
+        try:
+            torch.save(value, file)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from error
+            raise
+
+
+def _write_maps(cache: PartitionCache, folder: Path, first: First) -> None:
+    """The part of every node and edge, and META.json."""
     homogeneous = cache.is_homogeneous
     node_types, edge_types = list(cache.node_types), cache.edge_types
     for name in () if homogeneous else ("node_map", "edge_map"):
         (folder / name).mkdir()
     for node_type in node_types:
         assignment = tensor(cache.assignment(node_type).astype(np.int64))
-        torch.save(assignment, folder / ("node_map.pt" if homogeneous else f"node_map/{node_type}.pt"))
+        save(assignment, folder / ("node_map.pt" if homogeneous else f"node_map/{node_type}.pt"))
     for kind in edge_types:
         part_E = np.repeat(cache.assignment(kind.destination), np.diff(first[kind.key])).astype(np.int64)
-        torch.save(tensor(part_E), folder / ("edge_map.pt" if homogeneous else f"edge_map/{kind.key}.pt"))
+        save(tensor(part_E), folder / ("edge_map.pt" if homogeneous else f"edge_map/{kind.key}.pt"))
     offsets = np.cumsum([0, *cache.node_types.values(), *cache.attributes["edge_types"].values()]).tolist()
     meta = {
         "num_parts": cache.num_parts,

@@ -12,6 +12,7 @@ from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 from torch_geometric.distributed import LocalFeatureStore, LocalGraphStore
 from torch_geometric.nn import SAGEConv
 
+from graphprep.export.pyg import save
 from tests.export.exported import each_kind, exported
 from tests.sage import sage_layer
 
@@ -90,3 +91,11 @@ def test_data_objects_compute_the_same(kind: str, tmp_path: Path) -> None:
             found = conv(data.x, data.edge_index)[own].detach()
             np.testing.assert_allclose(found, sage_layer(store, conv)[data.n_id[own]], rtol=1e-4, atol=1e-5)
     assert edges == sum(store.num_edges.values())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is where a disk that is always full can be had")
+@pytest.mark.parametrize("rows", [10, 10_000_000])
+def test_a_full_disk_is_called_one(rows: int) -> None:
+    """Guards against torch's own words for it, which nobody understands."""
+    with pytest.raises(OSError, match="No space left"):
+        save({"x": torch.zeros(rows)}, Path("/dev/full"))
