@@ -392,10 +392,14 @@ def print_store_outcome(outcome: Any, json_output: bool) -> None:
     "installed mtkahypar, mtkahypar-rows, mtkahypar-steiner, kaminpar.",
 )
 @click.option(
+    "--assignment",
+    type=PATH,
+    help="Parts that were made elsewhere, one number a node, p for rank p: .npy, .npz, .pt, .txt or METIS's .part.K.",
+)
+@click.option(
     "--effort",
-    default="default",
-    show_default=True,
-    help="none, fast, default or best: how long parts are laid on ranks and refined for the links.",
+    help="none, fast, default or best: how long parts are laid on ranks and refined for the links.  "
+    "[default: default; with --assignment none]",
 )
 @click.option("--imbalance", type=float, default=1.05, show_default=True, help="Largest share over target share.")
 @click.option("--row-bytes", type=int, default=1024, show_default=True, help="Bytes of one node's row in one exchange.")
@@ -435,11 +439,13 @@ def partition(
     name_or_store: str,
     parts: int | None,
     topology: str | None,
+    assignment: Path | None,
+    effort: str | None,
     out: Path | None,
     replace: bool,
     dry_run: bool,
     json_output: bool,
-    **request: Any,
+    **options: Any,
 ) -> None:
     """Partition a store for the machine it will train on, and write the partition cache.
 
@@ -448,11 +454,15 @@ def partition(
       graphprep partition cora --parts 4
       graphprep partition cora --topology 2x4.yaml
       graphprep partition cora --topology dgx-1-v100 --dry-run
+      graphprep partition cora --parts 4 --assignment cora.graph.part.4
     """
     from graphprep.partition.request import PartitionRequest
     from pipelines.partition import announce, plan_partition, run_partition
 
-    plan = plan_partition(name_or_store, parts=parts, topology=topology, request=PartitionRequest(**request), out=out)
+    request = PartitionRequest(effort=effort or ("none" if assignment else "default"), **options)
+    plan = plan_partition(
+        name_or_store, parts=parts, topology=topology, request=request, out=out, assignment=assignment
+    )
     if dry_run:
         if json_output:
             print_json({"cache": str(plan.target), "key": plan.key, **plan.expectations()})
@@ -532,6 +542,39 @@ def verify(store_or_cache: str, json_output: bool) -> None:
         print_json(report)
     else:
         click.echo(f"{report['location']}: whole")
+
+
+@main.command()
+@click.argument("cache")
+@click.argument("out", type=PATH)
+@click.option("--format", "format_name", required=True, help="dgl, pyg or npz; docs/export.md says what each holds.")
+@click.option("--replace", is_flag=True, help="Replace an export of another cache or in another format.")
+@as_json
+@common
+def export(cache: str, out: Path, format_name: str, replace: bool, json_output: bool) -> None:
+    """Write a cache, a path or NAME/LABEL, in the files of another tool, as the new folder OUT.
+
+    \b
+    Examples:
+      graphprep export cora/2x4 --format dgl ./cora-dgl     # for dgl.distributed.load_partition
+      graphprep export cora/2x4 --format pyg ./cora-pyg     # for torch_geometric.distributed, or one Data a part
+      graphprep export cora/2x4 --format npz ./cora-npz     # needs NumPy alone
+    """
+    from pipelines.export import export_cache
+
+    outcome = export_cache(cache, out, format_name=format_name, replace=replace)
+    if json_output:
+        print_json(
+            {
+                "folder": str(outcome.folder),
+                "format": outcome.format,
+                "reused": outcome.reused,
+                "files": outcome.files,
+                "bytes": outcome.bytes,
+            }
+        )
+    else:
+        click.echo(f"{'up to date' if outcome.reused else 'wrote'}: {outcome.folder} ({outcome.files:,} files)")
 
 
 @main.group()

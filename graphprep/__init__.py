@@ -1,3 +1,24 @@
-"""Graphs too big for one GPU, prepared for the machine they will be trained on."""
+"""Graphs too big for one GPU, prepared for the machine they will be trained on.
+
+`open_store` and `open_cache` are imported when they are first asked for, so that `import graphprep` takes no time.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "open_cache", "open_store"]
+
+if TYPE_CHECKING:
+    from graphprep.api import open_cache, open_store
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("open_cache", "open_store"):
+        raise AttributeError(f"module 'graphprep' has no attribute {name!r}")
+    from graphprep import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

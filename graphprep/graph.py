@@ -5,12 +5,14 @@ Letters: N nodes, E directed edges, F features, C classes, S splits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from graphprep.errors import UsageError
 
 HOMOGENEOUS_NODE = "node"
 Duplicates = Literal["keep", "sum", "drop"]
@@ -136,3 +138,40 @@ class Csr:
     @property
     def num_edges(self) -> int:
         return len(self.indices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadedGraph:
+    """A graph, or one part of it with its halo, in memory, on its way to another library."""
+
+    num_nodes: Mapping[str, int]
+    """by node type"""
+    nodes: Mapping[str, Mapping[str, NDArray[Any]]]
+    """by node type and name: arrays of one row a node"""
+    edges: Mapping[EdgeType, Csr]
+    """A part has rows for its own nodes only, and these are its first nodes."""
+    edge_arrays: Mapping[EdgeType, Mapping[str, NDArray[Any]]]
+    """by edge type and name: arrays of one row an edge, in CSR order"""
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether it has one node type and one edge type, by the names of those."""
+        return list(self.num_nodes) == [HOMOGENEOUS_NODE] and list(self.edges) == [HOMOGENEOUS_EDGE]
+
+
+def chosen_edge_type(known: Iterable[EdgeType], wanted: Sequence[str] | str | None) -> EdgeType:
+    """The edge type that a person means by its key, by (source, relation, destination), or by nothing if there is one.
+
+    Raises:
+        UsageError: there is none of that name, or several and none was named.
+    """
+    known = list(known)
+    if wanted is None and len(known) == 1:
+        return known[0]
+    for edge_type in known:
+        if wanted == edge_type.key or (
+            wanted is not None and not isinstance(wanted, str) and tuple(wanted) == edge_type
+        ):
+            return edge_type
+    asked = "there are several edge types" if wanted is None else f"there is no edge type {wanted!r}"
+    raise UsageError(f"{asked}; give edge_type, one of {', '.join(edge_type.key for edge_type in known)}")

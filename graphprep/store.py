@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zarr
@@ -30,10 +30,15 @@ from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from graphprep import __version__, csr, progress
 from graphprep.errors import DatasetError
-from graphprep.graph import Csr, EdgeType, NodeTable, Treatment
+from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type
 from graphprep.home import is_url
 from graphprep.publish import PARTIAL_PREFIX, publish_folder
 from graphprep.sorted_edges import SortedEdges
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from scipy.sparse import csr_array
+    from torch_geometric.data import Data, HeteroData
 
 STORE_FORMAT = 1
 STORE_KIND = "store"
@@ -173,6 +178,46 @@ class GraphStore:
         """A node array as (first row, rows) pieces, in order."""
         for start in range(0, self.num_nodes[node_type], rows_at_a_time):
             yield start, self._read(f"nodes/{node_type}/{name}", slice(start, start + rows_at_a_time))
+
+    def loaded(self) -> LoadedGraph:
+        """The whole graph in memory."""
+        kinds = list(self.num_edges)
+        return LoadedGraph(
+            num_nodes=self.num_nodes,
+            nodes={
+                node_type: {name: self._read(f"nodes/{node_type}/{name}") for name in self.node_arrays(node_type)}
+                for node_type in self.num_nodes
+            },
+            edges={kind: self.csr(kind) for kind in kinds},
+            edge_arrays={
+                kind: {name: self._read(f"edges/{kind.key}/{name}") for name in self.edge_arrays(kind)}
+                for kind in kinds
+            },
+        )
+
+    def to_scipy(self, edge_type: Sequence[str] | str | None = None) -> csr_array:
+        """The edges of one type (its key, or nothing if there is one) as a SciPy array, rows are destinations."""
+        from graphprep.convert.scipy_matrix import to_scipy
+
+        return to_scipy(self.csr(chosen_edge_type(self.num_edges, edge_type)))
+
+    def to_pyg(self) -> Data | HeteroData:
+        """The whole graph as PyTorch Geometric has it."""
+        from graphprep.convert.pyg import to_pyg
+
+        return to_pyg(self.loaded())
+
+    def to_networkx(self, *, limit: int | None = None) -> nx.DiGraph | nx.MultiDiGraph:
+        """The whole graph for NetworkX.
+
+        Raises:
+            UsageError: it has more nodes and edges than `limit` (100,000 unless given).
+        """
+        from graphprep.convert import networkx_graph
+
+        most = networkx_graph.LIMIT if limit is None else limit
+        networkx_graph.require_small(sum(self.num_nodes.values()), sum(self.num_edges.values()), most)
+        return networkx_graph.to_networkx(self.loaded())
 
     def check(self) -> None:
         """Read everything: checksums of all arrays, and the validity of every CSR.

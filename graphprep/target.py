@@ -10,32 +10,36 @@ from graphprep.errors import UsageError
 ZARR_JSON = "zarr.json"
 
 
-def checked_target(path: Path) -> Path:
-    """The absolute path of a store or cache that is to be written.
+def checked_target(path: Path, *, called: str = "--out") -> Path:
+    """The absolute path of a store, cache or export that is to be written.
+
+    Args:
+        path: as it was given.
+        called: the option or argument that gave it.
 
     Raises:
         UsageError: the path is a file, a link, the current folder, has no name, or lies in something that is no folder
             or in another store or cache.
     """
     if not str(path) or path.name in ("", ".", ".."):
-        raise UsageError(f"--out {str(path)!r} has no name of its own; give the path of a folder to make")
+        raise UsageError(f"{called} {str(path)!r} has no name of its own; give the path of a folder to make")
     target = path.expanduser().absolute()
     if target.is_symlink():
-        raise UsageError(f"--out {path} is a link; give the folder itself")
+        raise UsageError(f"{called} {path} is a link; give the folder itself")
     try:
         if target.exists() and not target.is_dir():
-            raise UsageError(f"--out {path} is a file; give the path of a folder to make")
+            raise UsageError(f"{called} {path} is a file; give the path of a folder to make")
         for parent in target.parents:
             if parent.exists() and not parent.is_dir():
-                raise UsageError(f"--out {path} cannot be made: {parent} is no folder; give another path")
+                raise UsageError(f"{called} {path} cannot be made: {parent} is no folder; give another path")
             if kind_of(parent) is not None:
                 raise UsageError(
-                    f"--out {path} lies inside {parent}, which graphprep wrote; give a place outside of it"
+                    f"{called} {path} lies inside {parent}, which graphprep wrote; give a place outside of it"
                 )
     except OSError as error:
-        raise UsageError(f"--out {path} cannot be a folder: {error.strerror}; give another path") from error
+        raise UsageError(f"{called} {path} cannot be a folder: {error.strerror}; give another path") from error
     if target == Path.cwd():
-        raise UsageError(f"--out {path} is the current folder; give a folder below it")
+        raise UsageError(f"{called} {path} is the current folder; give a folder below it")
     return target
 
 

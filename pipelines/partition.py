@@ -20,7 +20,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from graphprep import __version__, csr, home, memory, progress
+from graphprep import __version__, csr, home, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND
 from graphprep.cache.manifest import Manifest
@@ -28,15 +28,14 @@ from graphprep.cache.read import PartitionCache
 from graphprep.cache.write import CacheContent, write_cache
 from graphprep.errors import CacheError, UsageError
 from graphprep.graph import Csr
-from graphprep.partition.candidates import CANDIDATES
-from graphprep.partition.choose import AUTO, partition, require_enough_nodes
+from graphprep.partition.choose import partition, require_enough_nodes
+from graphprep.partition.expected import expected
+from graphprep.partition.given import ASSIGNMENT, GivenAssignment, read_assignment
 from graphprep.partition.judging import judge
 from graphprep.partition.order import locality_order
-from graphprep.partition.refine import EFFORTS, expected_bytes
 from graphprep.partition.request import PartitionRequest, PartitionResult
 from graphprep.partition.whole_graph import WholeGraph
 from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_file, sweep
-from graphprep.side_by_side import cores
 from graphprep.store import GraphStore
 from graphprep.target import checked_target, may_replace
 from graphprep.topology import Topology, resolve
@@ -47,10 +46,6 @@ LIBRARIES = ("pymetis", "scipy", "mtkahypar", "kaminpar")
 BLOCK_BYTES = 4096
 SECONDS_PER_FILE = 1e-3
 """Of making, checking in and flushing one file."""
-METIS_EDGES_PER_SECOND = 1.0e6
-"""Directed edges that one METIS run gets through on one core; for the time that is announced, nothing else."""
-VISITS_PER_SECOND = 2.0e7
-"""Nets that refinement visits in a second; likewise. Most runs end before they have spent all their visits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +56,8 @@ class PartitionPlan:
     topology: Topology
     request: PartitionRequest
     target: Path
+    given: GivenAssignment | None = None
+    """the only start, if an assignment was made elsewhere"""
 
     @property
     def determinants(self) -> dict[str, Any]:
@@ -69,6 +66,7 @@ class PartitionPlan:
             "store": self.store.key,
             "topology": self.topology.to_long_form(),
             **asdict(self.request),
+            **({} if self.given is None else {ASSIGNMENT: self.given.sha256}),
             "cache format": CACHE_FORMAT,
             "graphprep version": __version__,
             **{f"{library} version": _version(library) for library in LIBRARIES},
@@ -82,38 +80,27 @@ class PartitionPlan:
     def expectations(self) -> dict[str, Any]:
         """Memory, disk and time that the run will take, estimated."""
         nodes, edges = sum(self.store.num_nodes.values()), sum(self.store.num_edges.values())
-        both_ways = edges * (2 if self.store.directed else 1)
-        methods = AUTO[self.request.effort] if self.request.method == "auto" else {self.request.method: 1}
-        native_bytes = max(CANDIDATES[method].expected_bytes(nodes, both_ways) for method in methods)
-        runs = sum(methods.values())
-        graph_bytes = edges * 8 + both_ways * 16 + nodes * 64
-        effort = EFFORTS.get(self.request.effort)
-        refining_bytes, visits = 0, 0.0
-        if effort is not None:
-            refining_bytes = expected_bytes(nodes, both_ways)
-            visits = effort.runs(both_ways) * max(effort.visits * 2 * both_ways, effort.least_visits)
-        at_a_time = max(1, min(cores(), memory.available() // max(1, native_bytes, refining_bytes)))
+        asked = expected(
+            self.request,
+            num_nodes=nodes,
+            num_edges=edges,
+            directed=self.store.directed,
+            is_given=self.given is not None,
+        )
         parts = self.topology.num_ranks
         files = 20 + parts * (40 + 18 * (parts - 1))
         return {
             "nodes": nodes,
             "edges": edges,
             "parts": self.topology.num_ranks,
-            "method": self.request.method,
-            "memory_bytes": graph_bytes
-            + max(native_bytes * min(at_a_time, runs), refining_bytes * min(at_a_time, effort.starts if effort else 1)),
+            "method": self.request.method if self.given is None else ASSIGNMENT,
+            "memory_bytes": asked.memory_bytes,
             "disk_bytes": edges * 8
             + nodes * 40
             + files * BLOCK_BYTES
             + sum(array.nbytes for array in self._node_arrays()),
             "files": files,
-            "seconds": round(
-                2
-                + both_ways * (-(-runs // at_a_time) / METIS_EDGES_PER_SECOND + 2e-7)
-                + visits / VISITS_PER_SECOND / (min(at_a_time, effort.starts) if effort else 1)
-                + files * SECONDS_PER_FILE,
-                1,
-            ),
+            "seconds": round(2 + asked.seconds + files * SECONDS_PER_FILE, 1),
         }
 
     def _node_arrays(self) -> list[zarr.Array[Any]]:
@@ -140,6 +127,7 @@ def plan_partition(
     topology: str | None,
     request: PartitionRequest,
     out: Path | None,
+    assignment: Path | None = None,
 ) -> PartitionPlan:
     """Decide what a run will do.
 
@@ -149,17 +137,20 @@ def plan_partition(
         topology: a preset's name or a file.
         request: the partitioner's options.
         out: the cache folder itself; by default HOME/caches/NAME/LABEL.
+        assignment: a file with one part number a node, made elsewhere; see `graphprep.partition.given`.
 
     Raises:
-        UsageError: both or neither of `parts` and `topology`, or `parts` below 1.
+        UsageError: both or neither of `parts` and `topology`, `parts` below 1, or an assignment and a method.
         DatasetError: there is no such store.
         TopologyError: the topology is wrong.
-        PartitionError: there are more parts than nodes.
+        PartitionError: there are more parts than nodes, or the assignment is none of its nodes.
     """
     if (parts is None) == (topology is None):
         raise UsageError("give either --parts K or --topology FILE_OR_PRESET")
     if parts is not None and parts < 1:
         raise UsageError(f"--parts {parts} must be at least 1")
+    if assignment is not None and request.method != "auto":
+        raise UsageError(f"give either --assignment or --method {request.method}; an assignment is the only start")
     if out is not None and home.is_url(str(out).replace(":/", "://", 1)):
         raise UsageError(f"--out {out} is a URL; a cache is mapped into memory and has to lie on a local disk")
     target = None if out is None else checked_target(out)
@@ -169,7 +160,10 @@ def plan_partition(
     chosen = Topology.flat(parts) if parts is not None else resolve(topology or "")
     if target is None:
         target = home.cache_path(store.name, chosen.name).absolute()
-    return PartitionPlan(store=store, topology=chosen, request=request, target=target)
+    given = None
+    if assignment is not None:
+        given = read_assignment(assignment, num_nodes=sum(store.num_nodes.values()), num_parts=chosen.num_ranks)
+    return PartitionPlan(store=store, topology=chosen, request=request, target=target, given=given)
 
 
 def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> PartitionOutcome:
@@ -261,8 +255,9 @@ def _must_replace(plan: PartitionPlan, replace_other: bool) -> bool:
     if replace_other:
         return True
     before = found.attributes["options"].get("determinants", {})
-    names = [name for name, value in plan.determinants.items() if before.get(name) != value]
-    differences = ", ".join(_difference(name, before.get(name), plan.determinants[name]) for name in names)
+    now = plan.determinants
+    names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    differences = ", ".join(_difference(name, before.get(name), now.get(name)) for name in names)
     raise CacheError(
         f"{plan.target} was made with other options ({differences or 'unknown ones'}); "
         "give --replace to replace it or --out for another folder"
@@ -281,7 +276,7 @@ def _is_intact(manifest: Manifest, folder: Path) -> bool:
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
-    if isinstance(now, dict) or name == "store":
+    if isinstance(now, dict) or name in ("store", ASSIGNMENT):
         return f"another {name}"
     return f"{name} {before} there, {now} now"
 
@@ -318,7 +313,8 @@ def _assignment(plan: PartitionPlan, graph: WholeGraph, work: Path) -> tuple[Par
             result = judge(assignment, graph, plan.topology, plan.request)
             clean = csr.undirected_simple(graph.matrix)
             return replace(result, method=told["method"], tried=tuple(told["tried"])), clean
-    result, clean = partition(graph, plan.topology, plan.request, scratch=work)
+    given = None if plan.given is None else plan.given.assignment_N
+    result, clean = partition(graph, plan.topology, plan.request, scratch=work, given=given)
     facts = json.dumps({"method": result.method, "tried": result.tried})
     with published_file(saved) as file:
         np.savez(file, assignment=result.assignment, facts=np.array(facts))

@@ -14,6 +14,7 @@ from graphprep.graph import (
     Csr,
     EdgeChunk,
     EdgeTable,
+    EdgeType,
     NodeTable,
     RawGraph,
     Treatment,
@@ -77,4 +78,33 @@ def labelled_graph(
         },
         edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=lambda: iter([chunk]), num_edges=num_edges),),
         treatment=Treatment(undirected=undirected),
+    )
+
+
+def typed_graph(rng: np.random.Generator, *, authors: int = 30, papers: int = 50, num_edges: int = 200) -> RawGraph:
+    """A random graph of two node types and three edge types; papers are labelled, authors have no features."""
+    writes = random_edges(rng, min(authors, papers), num_edges)
+    cites = random_edges(rng, papers, num_edges, weighted=True)
+    split = rng.integers(0, 3, papers)
+    tables = {
+        "author": NodeTable(num_nodes=authors),
+        "paper": NodeTable(
+            num_nodes=papers,
+            x=rng.standard_normal((papers, 4)).astype(np.float32),
+            y=rng.integers(0, 3, papers),
+            train_mask=(split == 0)[:, None],
+            val_mask=(split == 1)[:, None],
+            test_mask=(split == 2)[:, None],
+        ),
+    }
+    kinds = [
+        (EdgeType("author", "writes", "paper"), writes),
+        (EdgeType("paper", "by", "author"), EdgeChunk(writes.dst, writes.src)),
+        (EdgeType("paper", "cites", "paper"), cites),
+    ]
+    return RawGraph(
+        nodes=tables,
+        edges=tuple(
+            EdgeTable(type=kind, chunks=lambda chunk=chunk: iter([chunk]), num_edges=num_edges) for kind, chunk in kinds
+        ),
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from graphprep import home
+from graphprep.cache.read import PartitionCache
 
 CLI = [sys.executable, "-m", "cli"]
 
@@ -70,6 +71,7 @@ def test_help_imports_nothing_heavy() -> None:
         ["partition"],
         ["inspect"],
         ["verify"],
+        ["export"],
         ["topology"],
         ["topology", "show"],
         ["topology", "detect"],
@@ -149,6 +151,42 @@ def test_dry_run_writes_nothing(digits: Path) -> None:
     assert expected["parts"] == 5
     assert expected["memory_bytes"] > 0
     assert sorted(digits.parent.iterdir()) == before
+
+
+def test_an_assignment_made_elsewhere(digits: Path, tmp_path: Path) -> None:
+    """Guards against parts that are moved though nobody asked, and against a key that does not know the file."""
+    parts = np.arange(1797) % 2
+    path, out = tmp_path / "digits.graph.part.2", tmp_path / "cache"
+    path.write_text("".join(f"{part}\n" for part in parts))
+    words = ["partition", "digits", "--parts", "2", "--assignment", path, "--out", out]
+    document = json.loads(run(*words, "--json").stdout)
+    assert document["method"] == "assignment"
+    assert document["reused"] is False
+    assert np.array_equal(PartitionCache(out).assignment("node"), parts)
+    assert json.loads(run(*words, "--json").stdout)["reused"] is True
+    path.write_text("".join(f"{part}\n" for part in 1 - parts))
+    assert "another assignment" in refused(6, *words)
+    assert "another assignment" in refused(6, "partition", "digits", "--parts", "2", "--out", out)
+    assert "--assignment or --method ldg" in refused(2, *words, "--method", "ldg")
+    refined = json.loads(run(*words, "--replace", "--effort", "fast", "--json").stdout)
+    assert refined["method"] == "assignment, refined"
+    assert refined["quality"]["cut_edges"] < document["quality"]["cut_edges"]
+    path.write_text("0\n1\n")
+    assert "2 part numbers for 1,797 nodes" in refused(5, *words)
+
+
+def test_export_says_where_and_refuses_in_one_sentence(digits: Path, tmp_path: Path) -> None:
+    """Guards against an export that only Python can ask for, and against statuses of other faults."""
+    out = tmp_path / "out"
+    done = run("export", "digits/flat-2", "--format", "npz", out, "--json")
+    document = json.loads(done.stdout)
+    assert document["folder"] == str(out)
+    assert document["files"] == len(list(out.iterdir())) == 4
+    assert "2 parts" in done.stderr
+    assert run("export", "digits/flat-2", "--format", "npz", out).stdout.startswith("up to date: ")
+    assert "'csv' is unknown" in refused(2, "export", "digits/flat-2", "--format", "csv", out)
+    assert "--replace" in refused(2, "export", "digits/flat-2", "--format", "dgl", out)
+    assert "graphprep partition" in refused(6, "export", "digits/flat-9", "--format", "npz", tmp_path / "other")
 
 
 def test_topology_show_can_be_read_back(tmp_path: Path) -> None:

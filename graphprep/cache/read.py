@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.cache.figures import Figures
 from graphprep.cache.format import (
     CACHE_FORMAT,
     CACHE_KIND,
@@ -22,7 +25,16 @@ from graphprep.cache.format import (
 )
 from graphprep.cache.manifest import other_format
 from graphprep.errors import CacheError
-from graphprep.graph import Csr, EdgeType
+from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph, chosen_edge_type
+
+if TYPE_CHECKING:
+    import networkx as nx
+    from scipy.sparse import csr_array
+    from torch_geometric.data import Data, HeteroData
+
+
+OF_THE_CACHE = re.compile(r"global_ids|degree|(send|recv|halo_degree)_[0-9]+")
+"""Arrays of a part's nodes that are not the store's own."""
 
 
 class PartitionCache:
@@ -69,9 +81,14 @@ class PartitionCache:
         return [EdgeType.from_key(key) for key in self.attributes["edge_types"]]
 
     @property
-    def quality(self) -> dict[str, Any]:
-        """The figures of the cost model, by the names of the format's page."""
-        return dict(self.attributes["quality"])
+    def is_homogeneous(self) -> bool:
+        """Whether it has one node type and one edge type, by the names of those."""
+        return list(self.node_types) == [HOMOGENEOUS_NODE] and self.edge_types == [HOMOGENEOUS_EDGE]
+
+    @property
+    def quality(self) -> Figures:
+        """The figures of the cost model, by the names of the format's page; some of them as tables too."""
+        return Figures(self.attributes["quality"], lambda: (self.array("traffic_rows"), self.array("cross_edges")))
 
     def assignment(self, node_type: str) -> NDArray[np.int32]:
         """int32 [N], the part of each node of a type, in the store's node order."""
@@ -116,6 +133,12 @@ class PartitionCache:
         """One array of a part's nodes: global_ids, x, send_<q>, ..."""
         return self.array(f"{part_path(part)}/nodes/{node_type}/{name}")
 
+    def node_arrays(self, part: int, node_type: str) -> tuple[str, ...]:
+        """The names of the arrays that nodes of this type have in the store, and so in every part."""
+        folder = self.folder / part_path(part) / "nodes" / node_type
+        found = (path.parent.name for path in folder.glob(f"*/{ZARR_JSON}"))
+        return tuple(sorted(name for name in found if not OF_THE_CACHE.fullmatch(name)))
+
     def block(self, part: int, edge_type: EdgeType, owner: int) -> Csr:
         """The in-edges of a part whose sources part `owner` owns; columns as the format's page says."""
         name = "local" if owner == part else f"from_{owner}"
@@ -127,6 +150,53 @@ class PartitionCache:
             data=self.array(f"{path}/data") if attributes["weighted"] else None,
             num_sources=int(attributes["shape"][1]),
         )
+
+    def loaded(self, part: int | None = None) -> LoadedGraph:
+        """The whole graph in the store's order, or one part with its halo, in memory."""
+        from graphprep.cache import part_graph, rebuild
+
+        return rebuild.load_whole(self) if part is None else part_graph.load_part(self, part)
+
+    def to_scipy(self, edge_type: Sequence[str] | str | None = None, *, part: int | None = None) -> csr_array:
+        """The in-edges of one type as a SciPy array, rows are destinations.
+
+        Args:
+            edge_type: its key or (source, relation, destination); may be left out if there is one.
+            part: the rows of one part alone; columns are its own nodes, then its halo.
+        """
+        from graphprep.cache import part_graph, rebuild
+        from graphprep.convert.scipy_matrix import to_scipy
+
+        kind = chosen_edge_type(self.edge_types, edge_type)
+        if part is None:
+            return to_scipy(rebuild.rebuild_csr(self, kind))
+        part_graph.require_part(self, part)
+        sources = part_graph.part_nodes(self, part, kind.source)
+        first_edge_N = part_graph.first_edges(self, kind)
+        return to_scipy(part_graph.part_edges(self, part, kind, sources, first_edge_N).csr)
+
+    def to_pyg(self, part: int | None = None) -> Data | HeteroData:
+        """The whole graph, or one part with its halo, as PyTorch Geometric has it."""
+        from graphprep.convert.pyg import to_pyg
+
+        return to_pyg(self.loaded(part))
+
+    def to_networkx(self, part: int | None = None, *, limit: int | None = None) -> nx.DiGraph | nx.MultiDiGraph:
+        """The whole graph, or one part with its halo, for NetworkX.
+
+        Raises:
+            UsageError: the graph has more nodes and edges than `limit` (100,000 unless given).
+        """
+        from graphprep.convert import networkx_graph
+
+        most = networkx_graph.LIMIT if limit is None else limit
+        if part is None:
+            edges = sum(self.attributes["edge_types"].values())
+            networkx_graph.require_small(sum(self.node_types.values()), edges, most)
+        graph = self.loaded(part)
+        edges = sum(matrix.num_edges for matrix in graph.edges.values())
+        networkx_graph.require_small(sum(graph.num_nodes.values()), edges, most)
+        return networkx_graph.to_networkx(graph)
 
 
 def _metadata(folder: Path, path: str) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from graphprep.cache.read import PartitionCache
 from graphprep.csr import from_edges
-from graphprep.graph import Csr, EdgeChunk, EdgeType, Treatment
+from graphprep.graph import Csr, EdgeChunk, EdgeType, LoadedGraph, Treatment
 
 
 def rebuild_csr(cache: PartitionCache, edge_type: EdgeType) -> Csr:
@@ -28,3 +31,25 @@ def rebuild_csr(cache: PartitionCache, edge_type: EdgeType) -> Csr:
         name=edge_type.key,
     )
     return matrix
+
+
+def rebuild_rows(cache: PartitionCache, node_type: str, name: str) -> NDArray[Any]:
+    """One array of all nodes of a type, as the store had it."""
+    pieces = [cache.node_array(part, node_type, name) for part in range(cache.num_parts)]
+    whole = np.empty((cache.node_types[node_type], *pieces[0].shape[1:]), pieces[0].dtype)
+    for part, piece in enumerate(pieces):
+        whole[cache.node_array(part, node_type, "global_ids")] = piece
+    return whole
+
+
+def load_whole(cache: PartitionCache) -> LoadedGraph:
+    """The whole graph in memory."""
+    return LoadedGraph(
+        num_nodes=cache.node_types,
+        nodes={
+            node_type: {name: rebuild_rows(cache, node_type, name) for name in cache.node_arrays(0, node_type)}
+            for node_type in cache.node_types
+        },
+        edges={kind: rebuild_csr(cache, kind) for kind in cache.edge_types},
+        edge_arrays={kind: {} for kind in cache.edge_types},
+    )

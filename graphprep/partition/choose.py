@@ -25,6 +25,7 @@ from graphprep import memory, progress
 from graphprep.errors import PartitionError
 from graphprep.graph import Csr
 from graphprep.partition.candidates import CANDIDATES, PreparedGraph
+from graphprep.partition.given import ASSIGNMENT
 from graphprep.partition.judging import Task
 from graphprep.partition.mapping import best_mapping
 from graphprep.partition.population import Population
@@ -60,7 +61,12 @@ up to 85 times as long as by cut."""
 
 
 def partition(
-    graph: WholeGraph, topology: Topology, request: PartitionRequest, *, scratch: Path
+    graph: WholeGraph,
+    topology: Topology,
+    request: PartitionRequest,
+    *,
+    scratch: Path,
+    given: NDArray[np.int32] | None = None,
 ) -> tuple[PartitionResult, Csr]:
     """Assign each node to a rank of the topology.
 
@@ -69,6 +75,7 @@ def partition(
         topology: one part is made for each of its ranks.
         request: method, effort and limits.
         scratch: an existing folder for temporary files.
+        given: int32 [N], the only start if an assignment was made elsewhere; it is not laid on other ranks.
 
     Returns:
         The result, and the clean undirected graph that it was made from (the order inside parts needs it again).
@@ -84,7 +91,8 @@ def partition(
         tried = [Candidate(method="one-part", seconds=0.0, assignment=np.zeros(num_nodes, np.int32))]
         judged = [task.judged(tried[0])]
     else:
-        tried = _starts(task, scratch)
+        kept = None if given is None else Candidate(method=ASSIGNMENT, seconds=0.0, assignment=given)
+        tried = _starts(task, scratch) if kept is None else [kept]
         judged = task.in_order(task.judged(start) for start in tried if start.assignment is not None)
         if request.effort != "none":
             refined = Population.of(task).grown(judged)

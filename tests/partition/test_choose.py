@@ -36,6 +36,23 @@ def test_more_parts_than_nodes_is_refused(tmp_path: Path) -> None:
         partition(WholeGraph.of_one_type(matrix), Topology.flat(4), PartitionRequest(), scratch=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("effort", "methods"), [("none", ["assignment"]), ("fast", ["assignment", "assignment, refined"])]
+)
+def test_a_given_assignment_is_the_only_start(tmp_path: Path, effort: str, methods: list[str]) -> None:
+    """Guards against parts that move to other ranks, or are made anew, though somebody said where they go."""
+    chunk, num_nodes = ring_of_cliques(8, 20)
+    given = np.random.default_rng(3).permutation(num_nodes).astype(np.int32) % 4
+    request = PartitionRequest(effort=effort)
+    graph = WholeGraph.of_one_type(csr_of(chunk, num_nodes))
+    result, _ = partition(graph, Topology.flat(4), request, scratch=tmp_path, given=given)
+    assert [row["method"] for row in result.tried] == methods
+    if effort == "none":
+        assert np.array_equal(result.assignment, given)
+    else:
+        assert result.quality.cut_edges < result.tried[0]["cut_edges"]
+
+
 def test_one_part_needs_no_method(tmp_path: Path) -> None:
     """Guards against calling METIS for one part."""
     matrix = csr_of(edges([0, 1], [1, 2]), 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphprep import csr
@@ -27,6 +27,7 @@ def ones(num_nodes: int) -> np.ndarray:
     return np.ones((1, num_nodes), np.int64)
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 2**31), num_nodes=st.integers(1, 60), num_edges=st.integers(0, 80))
 def test_components_are_those_of_scipy(seed: int, num_nodes: int, num_edges: int) -> None:
     """Guards against components that are joined or torn apart."""

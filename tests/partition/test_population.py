@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphprep.partition import population
+from graphprep.partition import population, refine
 from graphprep.partition.judging import Judged, Task
 from graphprep.partition.population import Population
 from graphprep.partition.request import Candidate, PartitionRequest
@@ -29,15 +29,19 @@ def starts(effort: str, count: int, minimise: str = "slowest") -> tuple[Task, li
     return task, task.in_order(map(task.judged, made))
 
 
-def test_three_starts_make_six_runs() -> None:
-    """Guards against combinations that are skipped, or that begin from anything but the best of their generation."""
+@pytest.mark.parametrize("small_pins", [0, 10**9])
+def test_the_best_is_combined_with_each_of_the_others(small_pins: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against combinations that are skipped, and against as many starts for large graphs as for small ones."""
+    monkeypatch.setattr(refine, "SMALL_PINS", small_pins)
     task, ways = starts("best", 4)
+    count = 4 if small_pins else 3
     made = Population.of(task).grown(ways)
     names = [way.candidate.method for way in made]
-    assert names[:3] == [f"{way.candidate.method}, refined" for way in ways[:3]]
-    assert names[3:] == ["combined, 1.1", "combined, 1.2", "combined, 2.1"]
-    best = [way.rank("slowest") for way in made]
-    assert min(best[3:]) <= min(best[:3])
+    assert names[:count] == [f"{way.candidate.method}, refined" for way in ways[:count]]
+    generations = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)] if small_pins else [(1, 1), (1, 2), (2, 1)]
+    assert names[count:] == [f"combined, {generation}.{number}" for generation, number in generations]
+    ranks = [way.rank("slowest") for way in made]
+    assert min(ranks[count:]) <= min(ranks[:count])
     assert all(limit.met for limit in made[-1].result.quality.limits)
 
 

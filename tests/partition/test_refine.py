@@ -137,7 +137,7 @@ def test_each_objective_improves_on_the_result_of_the_other(balance: str) -> Non
     part_N, topology = rng.permutation(600).astype(np.int32) % np.int32(4), resolve("2x2")
 
     def result(start_N: NDArray[np.int32], minimise: str) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        found, refinement = refined(matrix, start_N, topology, minimise=minimise, balance=balance)
+        found, refinement = refined(matrix, start_N, topology, effort="fast", minimise=minimise, balance=balance)
         return found, refinement.links.load_D.copy()
 
     one_N, one_D = result(part_N, "slowest")

@@ -1,0 +1,1 @@
+"""A graph in memory in the words of other libraries: SciPy, PyTorch Geometric, NetworkX."""

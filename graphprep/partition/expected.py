@@ -1,0 +1,63 @@
+"""What partitioning will need, told before it starts: memory and time, estimated from counts alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphprep import memory
+from graphprep.partition.candidates import CANDIDATES
+from graphprep.partition.choose import AUTO
+from graphprep.partition.refine import EFFORTS, expected_bytes
+from graphprep.partition.request import PartitionRequest
+from graphprep.side_by_side import workers_for
+
+METIS_EDGES_PER_SECOND = 1.0e6
+"""Directed edges that one run of METIS gets through on one core; other methods are not far off or quicker."""
+VISITS_PER_SECOND = 2.0e7
+"""Nets that refinement visits in a second. Most runs end before they have spent all their visits."""
+SECONDS_PER_EDGE = 2e-7
+"""of all passes around these"""
+BYTES_PER_EDGE, BYTES_PER_CLEAN_EDGE, BYTES_PER_NODE = 8, 16, 64
+"""of the graph, of the same made undirected, and of what is kept for each node"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Memory at the same time, and time from the first start to the last refinement."""
+
+    memory_bytes: int
+    seconds: float
+
+
+def expected(
+    request: PartitionRequest, *, num_nodes: int, num_edges: int, directed: bool, is_given: bool = False
+) -> Expected:
+    """Estimate a run.
+
+    Args:
+        request: what is asked.
+        num_nodes, num_edges: of all types; edges as the store has them.
+        directed: whether the partitioner has to add reverse edges.
+        is_given: whether the only start was made elsewhere.
+    """
+    both_ways = num_edges * (2 if directed else 1)
+    methods = AUTO[request.effort] if request.method == "auto" else {request.method: 1}
+    if is_given:
+        methods = {}
+    native_bytes = max((CANDIDATES[name].expected_bytes(num_nodes, both_ways) for name in methods), default=0)
+    starts = sum(methods.values())
+    starts_at_a_time = min(workers_for(native_bytes, memory.available()), starts)
+    refining_bytes, refining_seconds = 0, 0.0
+    if request.effort != "none":
+        effort = EFFORTS[request.effort]
+        runs_at_a_time = workers_for(expected_bytes(num_nodes, both_ways), memory.available())
+        runs_at_a_time = min(runs_at_a_time, effort.starts_of(both_ways))
+        refining_bytes = runs_at_a_time * expected_bytes(num_nodes, both_ways)
+        visits = max(effort.visits * 2 * both_ways, effort.least_visits)
+        refining_seconds = effort.runs(both_ways) * visits / VISITS_PER_SECOND / runs_at_a_time
+    graph_bytes = num_edges * BYTES_PER_EDGE + both_ways * BYTES_PER_CLEAN_EDGE + num_nodes * BYTES_PER_NODE
+    start_seconds = starts / max(1, starts_at_a_time) * both_ways / METIS_EDGES_PER_SECOND
+    return Expected(
+        memory_bytes=graph_bytes + max(native_bytes * starts_at_a_time, refining_bytes),
+        seconds=both_ways * SECONDS_PER_EDGE + start_seconds + refining_seconds,
+    )

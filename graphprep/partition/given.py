@@ -1,0 +1,137 @@
+"""An assignment that was made elsewhere: one part number a node, read from a file and checked.
+
+    .npy          an array of N whole numbers
+    .npz          the array `assignment`, or the only one that the file holds
+    .pt           a tensor, or a dictionary with one under `assignment`, or with nothing else; no pickle is run
+    .txt, .K      one number a line, as METIS writes GRAPH.part.K
+
+Part p goes to rank p of the topology, so every rank's number has to occur and no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.errors import DatasetError, PartitionError, UsageError
+from graphprep.sources import torch_file
+from graphprep.sources.archive import Archive
+from graphprep.sources.arrays import Npz, map_npy
+from graphprep.sources.number_lines import number_lines
+
+ASSIGNMENT = "assignment"
+"""The name of the method in reports, and of the array in files that hold several."""
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GivenAssignment:
+    """What a file says, found to be an assignment to the ranks of a topology."""
+
+    path: Path
+    sha256: str
+    """of the file, 64 hex digits"""
+    assignment_N: NDArray[np.int32]
+
+
+def read_assignment(path: Path, *, num_nodes: int, num_parts: int) -> GivenAssignment:
+    """Read a file and compare it with the graph and the topology that it is meant for.
+
+    Raises:
+        UsageError: the name's ending is that of no known format.
+        PartitionError: there is no such file, it is damaged, or it is no assignment of so many nodes to so many parts.
+    """
+    reader = _reader(path)
+    try:
+        found = reader(path)
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except DatasetError as error:
+        reason = str(error).removeprefix(f"{path}, ").removeprefix(f"{path}: ")
+        raise PartitionError(f"--assignment {path}: {reason}; give one part number a node") from error
+    except OSError as error:
+        raise PartitionError(f"--assignment {path} cannot be read: {error.strerror}; give another file") from error
+    _check(found, path, num_nodes, num_parts)
+    return GivenAssignment(path=path, sha256=sha256, assignment_N=np.ascontiguousarray(found, np.int32))
+
+
+def _reader(path: Path) -> Callable[[Path], Array]:
+    ending = path.suffix.lower()
+    if ending == ".txt" or re.fullmatch(r"\.[0-9]+", ending):
+        return _from_lines
+    try:
+        return {".npy": _from_npy, ".npz": _from_npz, ".pt": _from_pt}[ending]
+    except KeyError:
+        raise UsageError(
+            f"--assignment {path}: its ending says no format; give .npy, .npz, .pt, .txt or METIS's GRAPH.part.K"
+        ) from None
+
+
+def _from_npy(path: Path) -> Array:
+    return map_npy(path, "iu", (None,))
+
+
+def _from_npz(path: Path) -> Array:
+    with Archive(path) as archive:
+        arrays = Npz(archive)
+        return arrays.array(_the_one(sorted(arrays.names)), "iu", (None,))
+
+
+def _from_pt(path: Path) -> Array:
+    data = path.read_bytes()
+    if not data.startswith(torch_file.ZIP_MAGIC):
+        raise DatasetError("it is no PyTorch file, or one of a release before 1.6")
+    found = torch_file.load(data)
+    if isinstance(found, dict):
+        found = found[_the_one([name for name in found if isinstance(name, str)])]
+    if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind not in "iu":
+        raise DatasetError("it holds no tensor of whole numbers with one dimension")
+    return found
+
+
+def _the_one(names: list[str]) -> str:
+    if ASSIGNMENT in names:
+        return ASSIGNMENT
+    if len(names) != 1:
+        raise DatasetError(f"it has no array {ASSIGNMENT!r}, but {', '.join(names) or 'nothing'}")
+    return names[0]
+
+
+def _from_lines(path: Path) -> Array:
+    pieces = [np.zeros(0, np.int64)]
+    for run in number_lines(path):
+        odd = np.flatnonzero(np.diff(run.ends, prepend=0) != 1)
+        if len(odd):
+            raise DatasetError(f"line {run.lines[odd[0]]:,} does not hold one number")
+        pieces.append(run.values)
+    return np.concatenate(pieces)
+
+
+def _check(found_N: Array, path: Path, num_nodes: int, num_parts: int) -> None:
+    """Each rule of its own, with what was expected and what was found."""
+    if len(found_N) != num_nodes:
+        raise PartitionError(
+            f"--assignment {path} has {len(found_N):,} part numbers for {num_nodes:,} nodes; "
+            "it belongs to another graph, or to another order of its nodes"
+        )
+    odd = np.flatnonzero((found_N < 0) | (found_N >= num_parts))
+    if len(odd):
+        counted_from_1 = int(found_N.min()) == 1 and int(found_N.max()) == num_parts
+        raise PartitionError(
+            f"--assignment {path} puts node {odd[0]:,} in part {found_N[odd[0]]}, but parts are 0 .. {num_parts - 1}; "
+            + ("subtract 1 from its numbers" if counted_from_1 else "give the topology or --parts that it was made for")
+        )
+    sizes_P = np.bincount(found_N, minlength=num_parts)
+    if not sizes_P.all():
+        empty = int(np.argmin(sizes_P))
+        raise PartitionError(
+            f"--assignment {path} leaves part {empty} without a node, and each of the {num_parts} ranks needs one; "
+            "give the topology or --parts that it was made for"
+        )

@@ -1,0 +1,98 @@
+"""A finished cache becomes a folder of another tool's files, whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphprep import home, progress
+from graphprep.cache.manifest import Manifest
+from graphprep.cache.read import PartitionCache
+from graphprep.errors import UsageError
+from graphprep.export.format import ExportFormat, ExportSizes
+from graphprep.export.formats import export_format
+from graphprep.export.marker import marker_of, read_marker, write_marker
+from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, sweep
+from graphprep.target import checked_target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOutcome:
+    """Where the export lies, and whether it was there already."""
+
+    folder: Path
+    format: str
+    reused: bool
+    files: int
+    bytes: int
+
+
+def export_cache(cache: str, out: Path, *, format_name: str, replace: bool = False) -> ExportOutcome:
+    """Write a cache in another tool's format, or find that it is there.
+
+    Args:
+        cache: a path or NAME/LABEL.
+        out: the folder to make.
+        format_name: a name in `graphprep.export.formats.FORMATS`.
+        replace: replace an export of another cache or in another format.
+
+    Raises:
+        UsageError: an unknown format, or a place where something else lies.
+        CacheError: there is no such cache, or not all of it.
+    """
+    found_format = export_format(format_name)
+    found = PartitionCache(home.require_cache(cache))
+    Manifest.read(found.folder).check_sizes(found.folder)
+    if home.is_url(str(out).replace(":/", "://", 1)):
+        raise UsageError(f"OUT {out} is a URL; give a folder on a local disk, and copy it from there")
+    target = checked_target(out, called="OUT")
+    marker = marker_of(found, format_name)
+    with locked(target, f"the export {target}"):
+        work = target.with_name(PARTIAL_PREFIX + target.name)
+        if not _must_write(target, marker, replace):
+            sweep(target, work)
+            progress.say(f"{target} is up to date")
+            return _outcome(target, format_name, reused=True)
+        _announce(found, found_format, target)
+        if work.exists():
+            shutil.rmtree(work)
+        work.mkdir(parents=True)
+        with progress.task("writing parts", total=found.num_parts, unit="parts") as task:
+            found_format.write(found, work, task.advance)
+        write_marker(work, marker)
+        with progress.task("flushing to disk"):
+            publish_folder(work, target)
+    return _outcome(target, format_name, reused=False)
+
+
+def _announce(cache: PartitionCache, chosen: ExportFormat, target: Path) -> None:
+    """Say what the export will need before it starts."""
+    expected = chosen.expected_bytes(ExportSizes.of(cache))
+    progress.say(
+        f"exporting {cache.folder} ({cache.num_parts} parts) as {chosen.name}: expect about "
+        f"{progress.format_bytes(expected)} of disk at {target}"
+    )
+
+
+def _must_write(target: Path, marker: dict[str, Any], replace: bool) -> bool:
+    """Whether the export has to be made; raises where only the user may say so."""
+    if not target.exists() or not any(target.iterdir()):
+        return True
+    there = read_marker(target)
+    if there is None:
+        raise UsageError(f"OUT {target} holds files that are no export; it is left as it is: give another folder")
+    if there == marker:
+        return False
+    if replace:
+        return True
+    raise UsageError(
+        f"OUT {target} holds {there.get('dataset')} as {there.get('format')}, exported from another cache or in "
+        "another format; give --replace to replace it, or another folder"
+    )
+
+
+def _outcome(folder: Path, name: str, *, reused: bool) -> ExportOutcome:
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return ExportOutcome(folder=folder, format=name, reused=reused, files=len(sizes), bytes=sum(sizes))

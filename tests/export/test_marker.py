@@ -1,0 +1,28 @@
+"""graphprep.json: what an export says of itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from graphprep.export.marker import MARKER, marker_of, read_marker
+from tests.export.exported import exported
+
+
+def test_it_says_what_was_exported(tmp_path: Path) -> None:
+    """Guards against an export that cannot be told from another."""
+    _, cache, folder = exported("plain", "npz", tmp_path)
+    found = read_marker(folder)
+    assert found == marker_of(cache, "npz")
+    assert found != marker_of(cache, "pyg")
+    assert json.loads((folder / MARKER).read_text())["num_parts"] == 3
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}", '{"graphprep_kind": "cache"}'])
+def test_any_other_folder_is_none(tmp_path: Path, content: str | None) -> None:
+    """Guards against somebody's folder that is taken for an export, and so replaced."""
+    if content is not None:
+        (tmp_path / MARKER).write_text(content)
+    assert read_marker(tmp_path) is None
