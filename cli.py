@@ -101,8 +101,8 @@ memory_option = click.option(
     "memory_limit",
     metavar="AMOUNT",
     callback=amount_of_memory,
-    help="Memory that the whole process may use, e.g. 2GB; by default half of what is free. What does not fit goes "
-    "through the disk.",
+    help="Memory that the whole run may use, e.g. 2GB; by default half of what is free. What does not fit goes through "
+    "the disk, or is done in smaller pieces.",
 )
 anyway_option = click.option("--anyway", is_flag=True, help="Only warn about counts and values that look wrong.")
 as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")
@@ -432,6 +432,7 @@ def print_store_outcome(outcome: Any, json_output: bool) -> None:
     help="The cache folder itself; by default caches/NAME/LABEL in GRAPHPREP_HOME.",
 )
 @click.option("--replace", is_flag=True, help="Replace a damaged cache or one that other options made.")
+@memory_option
 @click.option("--dry-run", is_flag=True, help="Say what memory, disk and time to expect, and stop.")
 @as_json
 @common
@@ -443,6 +444,7 @@ def partition(
     effort: str | None,
     out: Path | None,
     replace: bool,
+    memory_limit: int | None,
     dry_run: bool,
     json_output: bool,
     **options: Any,
@@ -461,7 +463,13 @@ def partition(
 
     request = PartitionRequest(effort=effort or ("none" if assignment else "default"), **options)
     plan = plan_partition(
-        name_or_store, parts=parts, topology=topology, request=request, out=out, assignment=assignment
+        name_or_store,
+        parts=parts,
+        topology=topology,
+        request=request,
+        out=out,
+        assignment=assignment,
+        memory_limit=memory_limit,
     )
     if dry_run:
         if json_output:

@@ -170,6 +170,10 @@ class GraphStore:
             num_sources=self.num_nodes[edge_type.source],
         )
 
+    def indptr(self, edge_type: EdgeType) -> NDArray[np.int64]:
+        """Where the in-edges of each destination row begin; int64 [N + 1]."""
+        return self._read(f"edges/{edge_type.key}/indptr")
+
     def is_weighted(self, edge_type: EdgeType) -> bool:
         """Whether the edges of this type have weights other than 1."""
         return f"edges/{edge_type.key}/data" in self.attributes["arrays"]

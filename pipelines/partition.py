@@ -20,14 +20,13 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from graphprep import __version__, csr, home, progress
+from graphprep import __version__, home, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.write import CacheContent, write_cache
 from graphprep.errors import CacheError, UsageError
-from graphprep.graph import Csr
 from graphprep.partition.choose import partition, require_enough_nodes
 from graphprep.partition.expected import expected
 from graphprep.partition.given import ASSIGNMENT, GivenAssignment, read_assignment
@@ -58,6 +57,8 @@ class PartitionPlan:
     target: Path
     given: GivenAssignment | None = None
     """the only start, if an assignment was made elsewhere"""
+    memory_limit: int | None = None
+    """bytes that the run may hold; None for what is free"""
 
     @property
     def determinants(self) -> dict[str, Any]:
@@ -128,6 +129,7 @@ def plan_partition(
     request: PartitionRequest,
     out: Path | None,
     assignment: Path | None = None,
+    memory_limit: int | None = None,
 ) -> PartitionPlan:
     """Decide what a run will do.
 
@@ -137,6 +139,7 @@ def plan_partition(
         topology: a preset's name or a file.
         request: the partitioner's options.
         out: the cache folder itself; by default HOME/caches/NAME/LABEL.
+        memory_limit: bytes that the run may hold; None for what is free.
         assignment: a file with one part number a node, made elsewhere; see `graphprep.partition.given`.
 
     Raises:
@@ -163,7 +166,9 @@ def plan_partition(
     given = None
     if assignment is not None:
         given = read_assignment(assignment, num_nodes=sum(store.num_nodes.values()), num_parts=chosen.num_ranks)
-    return PartitionPlan(store=store, topology=chosen, request=request, target=target, given=given)
+    return PartitionPlan(
+        store=store, topology=chosen, request=request, target=target, given=given, memory_limit=memory_limit
+    )
 
 
 def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> PartitionOutcome:
@@ -187,10 +192,9 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
         announce(plan)
         work.mkdir(parents=True, exist_ok=True)
         graph = _whole_graph(plan.store)
-        result, clean = _assignment(plan, graph, work)
-        with progress.task("ordering nodes inside parts"):
-            nodes_P = locality_order(clean, result.assignment, plan.topology.num_ranks)
-        del clean
+        result, nodes_P = _assignment(plan, graph, work)
+        layouts = _layouts(graph, result.assignment, nodes_P)
+        del graph, nodes_P
         for limit in result.quality.limits:
             if not limit.met:
                 progress.warn(
@@ -201,8 +205,7 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
             plan.store,
             CacheContent(
                 key=plan.key,
-                matrices=graph.matrices,
-                layouts=_layouts(graph, result.assignment, nodes_P),
+                layouts=layouts,
                 traffic=result.traffic,
                 quality=result.quality,
                 topology=plan.topology,
@@ -213,6 +216,8 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
                     "determinants": plan.determinants,
                 },
             ),
+            scratch=work,
+            memory_limit=plan.memory_limit,
         )
         with progress.task("flushing to disk"):
             publish_folder(work / "cache", plan.target)
@@ -302,33 +307,43 @@ def _layouts(graph: WholeGraph, assignment_N: NDArray[np.int32], nodes_P: list[N
     }
 
 
-def _assignment(plan: PartitionPlan, graph: WholeGraph, work: Path) -> tuple[PartitionResult, Csr]:
-    """The assignment: from an earlier run of the same key that was killed after it, else made now and kept."""
-    saved = work / ASSIGNMENT_FILE
+def _assignment(plan: PartitionPlan, graph: WholeGraph, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
+    """The assignment, and each part's nodes in order: from an earlier run of the same key, else made now and kept."""
+    saved, num_parts = work / ASSIGNMENT_FILE, plan.topology.num_ranks
     if saved.exists():
-        kept = _kept_assignment(saved, graph.matrix.num_rows, plan.topology.num_ranks)
+        kept = _kept_assignment(saved, graph.matrix.num_rows, num_parts)
         if kept is not None:
             progress.say("going on with the assignment that an earlier run had finished")
-            assignment, told = kept
+            assignment, nodes, told = kept
             result = judge(assignment, graph, plan.topology, plan.request)
-            clean = csr.undirected_simple(graph.matrix)
-            return replace(result, method=told["method"], tried=tuple(told["tried"])), clean
+            ends = np.cumsum(np.bincount(assignment, minlength=num_parts))
+            parts = np.split(nodes, ends[:-1])
+            return replace(result, method=told["method"], tried=tuple(told["tried"])), parts
     given = None if plan.given is None else plan.given.assignment_N
-    result, clean = partition(graph, plan.topology, plan.request, scratch=work, given=given)
+    result, clean = partition(
+        graph, plan.topology, plan.request, scratch=work, given=given, memory_limit=plan.memory_limit
+    )
+    with progress.task("ordering nodes inside parts"):
+        nodes_P = locality_order(clean, result.assignment, num_parts)
     facts = json.dumps({"method": result.method, "tried": result.tried})
     with published_file(saved) as file:
-        np.savez(file, assignment=result.assignment, facts=np.array(facts))
-    return result, clean
+        np.savez(file, assignment=result.assignment, nodes=np.concatenate(nodes_P), facts=np.array(facts))
+    return result, nodes_P
 
 
-def _kept_assignment(saved: Path, num_nodes: int, num_parts: int) -> tuple[NDArray[np.int32], dict[str, Any]] | None:
-    """What an earlier run kept, None if it is damaged."""
+def _kept_assignment(
+    saved: Path, num_nodes: int, num_parts: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64], dict[str, Any]] | None:
+    """What an earlier run kept (parts, nodes in order, facts), None if it is damaged."""
     try:
         with np.load(saved, allow_pickle=False) as arrays:
-            assignment, facts = arrays["assignment"], json.loads(str(arrays["facts"]))
+            assignment, nodes = arrays["assignment"], arrays["nodes"]
+            facts = json.loads(str(arrays["facts"]))
         right = assignment.shape == (num_nodes,) and assignment.dtype == np.int32 and {"method", "tried"} <= set(facts)
-        if right and assignment.min(initial=0) >= 0 and assignment.max(initial=0) < num_parts:
-            return assignment, facts
+        right = right and nodes.dtype == np.int64 and np.array_equal(np.sort(nodes), np.arange(num_nodes))
+        in_range = right and assignment.min(initial=0) >= 0 and assignment.max(initial=0) < num_parts
+        if in_range and (np.diff(assignment[nodes]) >= 0).all():
+            return assignment, nodes, facts
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         pass
     progress.warn(f"{saved} is damaged; the graph is partitioned again")

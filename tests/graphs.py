@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,3 +109,14 @@ def typed_graph(rng: np.random.Generator, *, authors: int = 30, papers: int = 50
             EdgeTable(type=kind, chunks=lambda chunk=chunk: iter([chunk]), num_edges=num_edges) for kind, chunk in kinds
         ),
     )
+
+
+def with_edge_arrays(rng: np.random.Generator, raw: RawGraph) -> RawGraph:
+    """The same graph, its edges with features and times; every edge's are its own."""
+
+    def table(edges: EdgeTable) -> EdgeTable:
+        count = edges.num_edges or 0
+        features = rng.standard_normal((count, 3)).astype(np.float32)
+        return replace(edges, attributes={"edge_attr": features, "time": rng.permutation(count)})
+
+    return replace(raw, edges=tuple(map(table, raw.edges)))

@@ -43,7 +43,6 @@ def make_typed_cache(store: GraphStore, num_parts: int, target: Path, seed: int 
     matrices = {kind: store.csr(kind) for kind in store.num_edges}
     content = CacheContent(
         key="1" * 64,
-        matrices=matrices,
         layouts={
             name: Layout.from_order(
                 assignment, [rng.permutation(np.flatnonzero(assignment == part)) for part in range(num_parts)]
@@ -55,5 +54,5 @@ def make_typed_cache(store: GraphStore, num_parts: int, target: Path, seed: int 
         topology=topology,
         options={},
     )
-    write_cache(target, store, content)
+    write_cache(target, store, content, scratch=target.with_name(f"{target.name}-scratch"))
     return PartitionCache(target)

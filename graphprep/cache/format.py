@@ -9,7 +9,8 @@ CACHE_KIND = "cache"
 MANIFEST = "manifest.json"
 MANIFEST_SUM = "manifest.sha256"
 ZARR_JSON = "zarr.json"
-DATA_TYPES = ("bool", "uint8", "int32", "int64", "float16", "float32", "float64")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+DATA_TYPES = ("bool", *INTEGERS, "float16", "float32", "float64")
 
 
 def payload_path(array_path: str, num_dimensions: int) -> str:

@@ -51,6 +51,8 @@ class PartEdges:
     """n rows; columns index `PartNodes.ids` of the source type"""
     number_E: NDArray[np.int64]
     """which edge of the store's CSR each one is"""
+    arrays: dict[str, NDArray[Any]]
+    """what else the edges have, by name"""
 
 
 def require_part(cache: PartitionCache, part: int) -> None:
@@ -109,6 +111,12 @@ def part_edges(
             num_sources=at,
         ),
         number_E=first_edge_N[destinations[row_E]] + np.arange(len(row_E)) - indptr[row_E],
+        arrays={
+            name: np.concatenate([cache.edge_array(part, edge_type, peer, name) for peer in range(cache.num_parts)])[
+                order_E
+            ]
+            for name in cache.edge_arrays(edge_type)
+        },
     )
 
 
@@ -159,7 +167,7 @@ def load_part(cache: PartitionCache, part: int, numbers: Mapping[str, NDArray[np
         num_nodes={node_type: len(found.ids) for node_type, found in nodes.items()},
         nodes={node_type: _arrays(cache, part, node_type, found) for node_type, found in nodes.items()},
         edges={kind: found.csr for kind, found in edges.items()},
-        edge_arrays={kind: {"e_id": found.number_E} for kind, found in edges.items()},
+        edge_arrays={kind: {**found.arrays, "e_id": found.number_E} for kind, found in edges.items()},
     )
 
 

@@ -139,10 +139,17 @@ class PartitionCache:
         found = (path.parent.name for path in folder.glob(f"*/{ZARR_JSON}"))
         return tuple(sorted(name for name in found if not OF_THE_CACHE.fullmatch(name)))
 
+    def edge_arrays(self, edge_type: EdgeType) -> tuple[str, ...]:
+        """The names of what edges of a type have beside indices and weights."""
+        return tuple(self.attributes.get("edge_arrays", {}).get(edge_type.key, ()))
+
+    def edge_array(self, part: int, edge_type: EdgeType, owner: int, name: str) -> NDArray[Any]:
+        """One of these arrays, of the edges in `block`, in its order."""
+        return self.array(f"{_block_path(part, edge_type, owner)}/{name}")
+
     def block(self, part: int, edge_type: EdgeType, owner: int) -> Csr:
         """The in-edges of a part whose sources part `owner` owns; columns as the format's page says."""
-        name = "local" if owner == part else f"from_{owner}"
-        path = f"{part_path(part)}/edges/{edge_type.key}/{name}"
+        path = _block_path(part, edge_type, owner)
         attributes = _attributes(self.folder, path)
         return Csr(
             indptr=self.array(f"{path}/indptr"),
@@ -197,6 +204,11 @@ class PartitionCache:
         edges = sum(matrix.num_edges for matrix in graph.edges.values())
         networkx_graph.require_small(sum(graph.num_nodes.values()), edges, most)
         return networkx_graph.to_networkx(graph)
+
+
+def _block_path(part: int, edge_type: EdgeType, owner: int) -> str:
+    name = "local" if owner == part else f"from_{owner}"
+    return f"{part_path(part)}/edges/{edge_type.key}/{name}"
 
 
 def _metadata(folder: Path, path: str) -> dict[str, Any]:

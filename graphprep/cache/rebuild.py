@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,23 @@ from graphprep.graph import Csr, EdgeChunk, EdgeType, LoadedGraph, Treatment
 
 def rebuild_csr(cache: PartitionCache, edge_type: EdgeType) -> Csr:
     """All edges of one type as the store had them: rows are global destinations, columns global sources, ascending."""
+    return _rebuilt(cache, edge_type, numbered=False)
+
+
+def rebuild_edge_arrays(cache: PartitionCache, edge_type: EdgeType) -> dict[str, NDArray[Any]]:
+    """What else the edges of a type have, in the order of `rebuild_csr`."""
+    names = cache.edge_arrays(edge_type)
+    if not names:
+        return {}
+    number_E = _rebuilt(cache, edge_type, numbered=True).edge_number
+    blocks = list(product(range(cache.num_parts), repeat=2))
+    return {
+        name: np.concatenate([cache.edge_array(part, edge_type, owner, name) for part, owner in blocks])[number_E]
+        for name in names
+    }
+
+
+def _rebuilt(cache: PartitionCache, edge_type: EdgeType, *, numbered: bool) -> Csr:
     chunks = []
     for part in range(cache.num_parts):
         rows = cache.node_array(part, edge_type.destination, "global_ids")
@@ -29,6 +47,7 @@ def rebuild_csr(cache: PartitionCache, edge_type: EdgeType) -> Csr:
         num_sources=cache.node_types[edge_type.source],
         treatment=Treatment(),
         name=edge_type.key,
+        numbered=numbered,
     )
     return matrix
 
@@ -51,5 +70,5 @@ def load_whole(cache: PartitionCache) -> LoadedGraph:
             for node_type in cache.node_types
         },
         edges={kind: rebuild_csr(cache, kind) for kind in cache.edge_types},
-        edge_arrays={kind: {} for kind in cache.edge_types},
+        edge_arrays={kind: rebuild_edge_arrays(cache, kind) for kind in cache.edge_types},
     )

@@ -85,6 +85,10 @@ def _check_edges(cache: PartitionCache, part: int) -> None:
                 raise CacheError(f"{where} have columns for another number of sources; {AGAIN}")
             if problem := csr.fault(block):
                 raise CacheError(f"{where} are damaged: {problem}; {AGAIN}")
+            for name in cache.edge_arrays(edge_type):
+                found = len(cache.edge_array(part, edge_type, owner, name))
+                if found != block.num_edges:
+                    raise CacheError(f"{where} have {found} rows of {name} for {block.num_edges} edges; {AGAIN}")
 
 
 def _check_edge_counts(cache: PartitionCache) -> None:

@@ -21,7 +21,7 @@ from threading import Event
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory, progress
+from graphprep import progress
 from graphprep.errors import PartitionError
 from graphprep.graph import Csr
 from graphprep.partition.candidates import CANDIDATES, PreparedGraph
@@ -67,6 +67,7 @@ def partition(
     *,
     scratch: Path,
     given: NDArray[np.int32] | None = None,
+    memory_limit: int | None = None,
 ) -> tuple[PartitionResult, Csr]:
     """Assign each node to a rank of the topology.
 
@@ -75,6 +76,7 @@ def partition(
         topology: one part is made for each of its ranks.
         request: method, effort and limits.
         scratch: an existing folder for temporary files.
+        memory_limit: bytes that all of this may hold; None for what is free. What does not fit is not tried.
         given: int32 [N], the only start if an assignment was made elsewhere; it is not laid on other ranks.
 
     Returns:
@@ -86,7 +88,7 @@ def partition(
     num_parts, num_nodes = topology.num_ranks, graph.matrix.num_rows
     require_enough_nodes(num_parts, num_nodes)
     with progress.task("making the graph undirected for the partitioner"):
-        task = Task.of(graph, topology, request)
+        task = Task.of(graph, topology, request, memory_limit=memory_limit)
     if num_parts == 1:
         tried = [Candidate(method="one-part", seconds=0.0, assignment=np.zeros(num_nodes, np.int32))]
         judged = [task.judged(tried[0])]
@@ -144,7 +146,7 @@ def _starts(task: Task, scratch: Path) -> list[Candidate]:
             topology=task.topology,
             cancelled=cancelled,
         )
-    room = memory.available()
+    room = task.room()
     methods, needed = _that_fit(task, room)
     try:
         starts = side_by_side(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import csr
+from graphprep import csr, memory
 from graphprep.graph import Csr
 from graphprep.partition.loads import loads_of
 from graphprep.partition.method import NodeLoad
@@ -31,9 +31,13 @@ class Task:
     loads: tuple[NodeLoad, ...]
     shares_P: NDArray[np.float64]
     model: LinkModel
+    memory_limit: int | None = None
+    """bytes that this process and those that it starts may hold; None for what is free"""
 
     @classmethod
-    def of(cls, graph: WholeGraph, topology: Topology, request: PartitionRequest) -> Task:
+    def of(
+        cls, graph: WholeGraph, topology: Topology, request: PartitionRequest, *, memory_limit: int | None = None
+    ) -> Task:
         """Make the graph undirected, count loads and find routes."""
         node_arrays = graph.by_type(np.zeros(graph.matrix.num_rows, np.bool_))
         return cls(
@@ -44,7 +48,16 @@ class Task:
             loads=loads_of(graph, imbalance=request.imbalance, limits=request.limits),
             shares_P=shares_of(graph.matrices, node_arrays, topology, request.row_bytes),
             model=LinkModel.of(topology),
+            memory_limit=memory_limit,
         )
+
+    def room(self) -> int:
+        """Bytes that may still be taken.
+
+        Raises:
+            UsageError: the limit leaves too little to work with.
+        """
+        return memory.available() if self.memory_limit is None else memory.room(self.memory_limit)
 
     def bytes_N(self) -> NDArray[np.int64]:
         """int64 [N]: what each node adds to its rank's memory, itself and its in-edges."""

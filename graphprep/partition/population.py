@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory, progress
+from graphprep import progress
 from graphprep.partition.judging import Judged, Task
 from graphprep.partition.nets import Nets
 from graphprep.partition.refine import (
@@ -62,7 +62,7 @@ class Population:
             nets=nets,
             weight_NC=weight_NC,
             most_PC=most_PC,
-            workers=workers_for(expected_bytes(nets.num_nets, len(nets.pins)), memory.available()),
+            workers=workers_for(expected_bytes(nets.num_nets, len(nets.pins)), task.room()),
         )
 
     def grown(self, starts: Sequence[Judged]) -> list[Judged]:

@@ -11,16 +11,18 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphprep.cache import write
 from graphprep.cache.format import payload_path
+from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
-from graphprep.cache.rebuild import rebuild_csr
+from graphprep.cache.rebuild import rebuild_csr, rebuild_edge_arrays, rebuild_rows
 from graphprep.cache.verify import verify_cache
 from graphprep.csr import weighted_in_degree
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.store import GraphStore
 from graphprep.topology import Topology
 from tests.conftest import BoundsChecked
-from tests.graphs import edge_counter, labelled_graph
+from tests.graphs import edge_counter, labelled_graph, typed_graph, with_edge_arrays
 from tests.stores import make_cache, make_store
 
 
@@ -157,4 +159,51 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "        for part in range(parts):\n"
         "            halos = halo([matrix], [nodes[part]], layout, part)\n"
         "            split_edges(matrix, nodes[part], layout, halos, part)\n"
+        "            split_edges(matrix, nodes[part][::-1].copy(), layout, halos, part, with_places=True)\n"
     )
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(num_parts=st.integers(1, 9), seed=st.integers(0, 2**32 - 1), num_edges=st.integers(0, 300))
+def test_any_graph_of_several_types_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, num_parts: int, seed: int, num_edges: int
+) -> None:
+    """Guards against edges of the wrong type, and edge features that stay where their edge was before; parallel edges
+    keep their order."""
+    rng = np.random.default_rng(seed)
+    folder = tmp_path_factory.mktemp("typed")
+    raw = with_edge_arrays(rng, typed_graph(rng, authors=12, papers=20, num_edges=num_edges))
+    store = make_store(raw, target=folder / "graph.zarr")
+    assert any(store.edge_arrays(kind) for kind in store.num_edges)
+    cache = make_cache(store, Topology.flat(num_parts), folder / "cache")
+    verify_cache(cache)
+    for kind in store.num_edges:
+        matrix, rebuilt = store.csr(kind), rebuild_csr(cache, kind)
+        assert np.array_equal(rebuilt.indptr, matrix.indptr)
+        assert np.array_equal(rebuilt.indices, matrix.indices)
+        found = rebuild_edge_arrays(cache, kind)
+        assert set(found) == set(store.edge_arrays(kind))
+        if matrix.data is not None:
+            assert np.array_equal(np.asarray(rebuilt.data), matrix.data)
+        for name, array in found.items():
+            np.testing.assert_array_equal(array, store.edge_array(kind, name)[:])
+    for node_type in store.num_nodes:
+        for name in store.node_arrays(node_type):
+            stored = store.node_array(node_type, name)
+            assert stored is not None
+            np.testing.assert_array_equal(rebuild_rows(cache, node_type, name), stored[:])
+
+
+def test_memory_decides_pieces_and_workers_but_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a cache that depends on how large the pieces are through which it was written."""
+    rng = np.random.default_rng(7)
+    store = make_store(with_edge_arrays(rng, typed_graph(rng, num_edges=3000)))
+    whole = make_cache(store, Topology.flat(4), tmp_path / "whole")
+    monkeypatch.setattr(write, "MOST_PIECE_BYTES", 500)
+    monkeypatch.setattr(write, "LEAST_PIECE_BYTES", 500)
+    monkeypatch.setattr(write, "workers_for", lambda *_: 1)
+    pieces = make_cache(store, Topology.flat(4), tmp_path / "pieces")
+    one, other = (dict(Manifest.read(cache.folder).files) for cache in (whole, pieces))
+    del one["zarr.json"], other["zarr.json"]  # they tell how long it took
+    assert one == other
+    assert len(one) > 300

@@ -1,0 +1,91 @@
+"""What a killed run had finished is kept, if it is still as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphprep.cache.array_file import FolderWriter
+from graphprep.cache.manifest import Manifest
+from graphprep.cache.steps import Steps
+from graphprep.cache.verify import verify_cache
+from graphprep.cache.write import Writing
+from graphprep.partition.request import PartitionRequest
+from graphprep.topology import Topology
+from pipelines.partition import PartitionPlan, run_partition
+from tests.graphs import labelled_graph
+from tests.stores import make_store
+
+
+def write(writer: FolderWriter) -> None:
+    writer.array("a", np.arange(5))
+
+
+def never(writer: FolderWriter) -> None:
+    raise AssertionError("a finished step was done again")
+
+
+def test_a_finished_step_is_kept(tmp_path: Path) -> None:
+    """Guards against hours of writing that are done again after a kill."""
+    first = Steps(tmp_path / "cache", tmp_path / "notes")
+    first.run("one", write)
+    again = Steps(tmp_path / "cache", tmp_path / "notes")
+    again.run("one", never)
+    assert again.files == first.files
+    assert (first.kept, again.kept) == (0, 1)
+
+
+@pytest.mark.parametrize("damage", ["shorter", "changed", "gone", "note"])
+def test_a_step_that_is_not_as_it_was_is_done_again(tmp_path: Path, damage: str) -> None:
+    """Guards against trust in a note whose files a power cut has taken."""
+    steps = Steps(tmp_path / "cache", tmp_path / "notes")
+    steps.run("one", write)
+    payload = tmp_path / "cache" / "a" / "c" / "0"
+    match damage:
+        case "shorter":
+            payload.write_bytes(payload.read_bytes()[:-1])
+        case "changed":
+            payload.write_bytes(bytes(len(payload.read_bytes())))
+        case "gone":
+            payload.unlink()
+        case "note":
+            (tmp_path / "notes" / "one.json").write_text("{")
+    again = Steps(tmp_path / "cache", tmp_path / "notes")
+    again.run("one", write)
+    assert again.kept == 0
+    assert again.files == steps.files
+
+
+def test_a_run_goes_on_part_by_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards against a resumed cache that differs from one that was written at once, or that starts over."""
+    store = make_store(labelled_graph(np.random.default_rng(1), 90, 700, weighted=True))
+    request = PartitionRequest(effort="none", method="metis")
+    topology = Topology.flat(4)
+    whole = run_partition(PartitionPlan(store=store, topology=topology, request=request, target=tmp_path / "whole"))
+    plan = PartitionPlan(store=store, topology=topology, request=request, target=tmp_path / "cut")
+    blocks = Writing._blocks
+
+    def fails(self: Writing, kind: object, part: int) -> object:
+        if part == 2:
+            raise KeyboardInterrupt
+        return blocks(self, kind, part)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writing, "_blocks", fails)
+        patch.setattr("graphprep.cache.write.workers_for", lambda *_: 1)
+        with pytest.raises(KeyboardInterrupt):
+            run_partition(plan)
+    assert not plan.target.exists()
+    outcome = run_partition(plan)
+    words = capsys.readouterr().err
+    assert "going on with the assignment that an earlier run had finished" in words
+    assert "6 pieces that an earlier run had finished were kept" in words
+    verify_cache(outcome.cache)
+    other = {"zarr.json"}  # seconds of the methods that were tried
+    files = {path: entry for path, entry in Manifest.read(whole.cache.folder).files.items() if path not in other}
+    assert {p: e for p, e in Manifest.read(plan.target).files.items() if p not in other} == files
+    assert not list(tmp_path.glob(".partial*"))
