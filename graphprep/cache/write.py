@@ -36,7 +36,7 @@ from graphprep.store import ANNDATA_CSR
 from graphprep.topology import Topology
 from graphprep.traffic import Quality, Traffic
 
-MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 64_000_000, 1_000_000
+MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 16_000_000, 1_000_000
 """Rows of the source pass through memory in pieces of about this size, an eighth of the room if that is less."""
 
 
@@ -68,6 +68,8 @@ def write_cache(
     Raises:
         OSError: the disk is full.
     """
+    if memory_limit is not None:
+        memory.return_freed_blocks()
     room = memory.room(memory_limit)
     steps = Steps(folder, scratch / "steps")
     regions_folder = scratch / "regions"
@@ -286,7 +288,7 @@ def _gather(writer: FolderWriter, path: str, values_E: NDArray[Any], place_E: ND
     """Write the rows of a part's edge array that belong to one block."""
     target = writer.open_array(path, (len(place_E), *values_E.shape[1:]), values_E.dtype)
     row_bytes = max(1, values_E.dtype.itemsize * int(np.prod(values_E.shape[1:])))
-    rows_at_a_time = max(1, MOST_PIECE_BYTES // 8 // row_bytes)
+    rows_at_a_time = max(1, MOST_PIECE_BYTES // 2 // row_bytes)
     for start in range(0, len(place_E), rows_at_a_time):
         target[start : start + rows_at_a_time] = values_E[place_E[start : start + rows_at_a_time]]
     writer.seal(path, target)
