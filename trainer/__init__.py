@@ -8,6 +8,8 @@ The way through the package is the way of a run:
     part                 one part's arrays, mapped into memory
     ranks, placement     how ranks meet and talk; where they run
     adjacency, normalise the part's blocks as sparse matrices with their weights and transposes
+    lanes, courier       which rows go where; whether they go in this epoch, or a kept copy stands for them
+    policies, wire       when rows are sent again; in what form
     exchange, aggregate  rows to and from the peers, overlapped with the local product, with gradients
     inputs, models       the first layer's fixed input; the layers
     norms, dropout       what lies between the layers
