@@ -14,7 +14,7 @@ from rank_group import among_ranks, empty_account, run_options
 from torch import Tensor
 
 from trainer.accounting import Clock
-from trainer.adjacency import Adjacency, Block, beside
+from trainer.adjacency import Adjacency, Block, beside, transposed
 from trainer.aggregate import Aggregation
 from trainer.cache import open_cache
 from trainer.exchange import Exchange
@@ -135,3 +135,22 @@ def test_blocks_side_by_side_keep_weights_and_offsets() -> None:
     assert merged.weights is not None
     assert merged.weights.tolist() == [0.5, 1.0, 1.0, 0.25]
     assert merged.num_columns == 5
+
+
+@pytest.mark.parametrize(("degree", "share", "expected"), [(20_000, 1.0, 20_000.0), (70_000, 1 / 70_000, 1.0)])
+@pytest.mark.parametrize("width", [8, 64])
+def test_half_precision_sums_neither_saturate_nor_overflow(
+    degree: int, share: float, expected: float, width: int
+) -> None:
+    """In plain fp16 a sum of ones stops growing at 2048, 70,000 ones overflow even in a mean, and a weight of 1/70,000
+    is below what fp16 holds exactly. Both kernels, forward and backward."""
+    csr = Csr(
+        indptr=torch.tensor([0, degree], dtype=torch.int32),
+        indices=torch.arange(degree, dtype=torch.int32),
+        weights=torch.full((degree,), share),
+        num_columns=degree,
+    )
+    block = Block.of(csr, torch.device("cpu"))
+    ones = torch.ones(degree, width, dtype=torch.float16)
+    for sums in (block.forward @ ones, Block.of(transposed(csr), torch.device("cpu")).backward @ ones):
+        torch.testing.assert_close(sums.half(), torch.full((1, width), expected).half(), rtol=1e-3, atol=0.0)
