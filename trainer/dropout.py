@@ -8,12 +8,13 @@ Drawing a number for each entry takes longer than the layer's dense product. Ins
 table that all ranks have alike, of a sixteenth as many entries (but 2^17 to 2^20), and a node's mask is the window of F
 entries that begins at a hash of its number. Every entry is still zero with the given probability, and two entries of
 one row are independent, as are two of one column but for the few nodes whose hashes coincide, other ones in each epoch.
-On 2,708 x 1,433 entries that takes 5 ms where drawing each takes 13.
+On 2,708 x 1,433 entries that takes 4 ms where drawing each takes 13.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ from torch import Tensor
 from trainer.passes import Pass
 
 _SHORTEST_TABLE, _LONGEST_TABLE = 1 << 17, 1 << 20
+_GATHERED = 1 << 21
+"""Entries of masks that are gathered at a time: 8 MB."""
 _MIX_1, _MIX_2 = 0x369DEA0F31A53F85, 0x27BB2EE687B0B0FD
 """Odd 63-bit factors; products wrap around."""
 
@@ -38,16 +41,36 @@ class Mask:
 
     def own(self, rows_nF: Tensor) -> Tensor:
         """This part's rows after dropout."""
-        return rows_nF * self._windows(self.starts_n, rows_nF)
+        return cast(Tensor, _Dropped.apply(rows_nF, self.table, self.starts_n))  # type: ignore[no-untyped-call]
 
     def halo(self, rows_HF: Tensor) -> Tensor:
         """The halo's rows after dropout."""
-        return rows_HF * self._windows(self.starts_H, rows_HF)
+        return cast(Tensor, _Dropped.apply(rows_HF, self.table, self.starts_H))  # type: ignore[no-untyped-call]
 
-    def _windows(self, starts: Tensor, rows: Tensor) -> Tensor:
-        width = rows.shape[1]
-        every_window = self.table.as_strided((len(self.table) - width + 1, width), (1, 1))
-        return every_window.index_select(0, starts).to(rows.dtype)
+
+class _Dropped(torch.autograd.Function):
+    """Rows times their windows. No mask is kept for the backward pass: it is as quickly gathered again."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, table: Tensor, starts: Tensor) -> Tensor:
+        ctx.save_for_backward(table, starts)
+        return _times_windows(rows, table, starts)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _times_windows(grad, *ctx.saved_tensors), None, None
+
+
+def _times_windows(rows: Tensor, table: Tensor, starts: Tensor) -> Tensor:
+    """A few rows at a time, so that what is gathered is used while it is still in the processor's cache."""
+    width = rows.shape[1]
+    every_window = table.to(rows.dtype).as_strided((len(table) - width + 1, width), (1, 1))
+    products = torch.empty_like(rows)
+    some = max(_GATHERED // width, 1)
+    for begin in range(0, len(rows), some):
+        windows = every_window.index_select(0, starts[begin : begin + some])
+        torch.mul(rows[begin : begin + some], windows, out=products[begin : begin + some])
+    return products
 
 
 class Dropout:

@@ -3,6 +3,8 @@
     gcn     A' H W + b, with GCN's A'
     sage    H W_self + A' H W_neighbours + b, with A' the mean
 
+What a product has made is added to and cut off in place: on 200,000 x 256 rows each copy less is 0.2 GB less to move.
+
 Every rank holds all weights. They are drawn on the CPU from the run's seed, so that they do not depend on the number of
 ranks, nor on their devices.
 """
@@ -33,7 +35,7 @@ class GcnLayer(nn.Module):
         self.bias_G = nn.Parameter(torch.zeros(width_out))
 
     def forward(self, rows: LayerInput) -> Tensor:
-        return rows.aggregated(self.weight_FG) + self.bias_G
+        return rows.aggregated(self.weight_FG).float().add_(self.bias_G)
 
 
 class SageLayer(nn.Module):
@@ -46,7 +48,8 @@ class SageLayer(nn.Module):
         self.bias_G = nn.Parameter(torch.zeros(width_out))
 
     def forward(self, rows: LayerInput) -> Tensor:
-        return rows.aggregated(self.neighbours_FG) + rows.transformed(self.own_FG) + self.bias_G
+        sums_nG = rows.aggregated(self.neighbours_FG).float()
+        return sums_nG.add_(rows.transformed(self.own_FG)).add_(self.bias_G)
 
 
 _LAYERS = {"gcn": GcnLayer, "sage": SageLayer}
@@ -81,7 +84,7 @@ class Network(nn.Module):
         """The classes' scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
         scores: Tensor = self.layers[0](features.of_pass(step))
         for number, (layer, normalise) in enumerate(zip(self.layers[1:], self.norms, strict=True), start=2):
-            rows_nF = normalise(scores).relu().to(self._stored_type)
+            rows_nF = normalise(scores).relu_().to(self._stored_type)
             mask = self._dropout.mask(self._share, number, rows_nF.shape[1], step)
             scores = layer(Hidden(rows_nF, self._aggregation, mask, layer=number, step=step))
         return scores
