@@ -49,7 +49,7 @@ class Options:
     exchange: str = "boundary"
     """`boundary` sends a peer the rows that it needs, `broadcast` sends it all."""
     staleness: str = "none"
-    """When the rows between layers are sent again: `none` (always), `fixed:K`, `adaptive:AGE`, `variation:T[:AGE]`."""
+    """When rows between layers are sent again: `none`, `fixed[:K]`, `adaptive[:AGE]`, `variation[:T[:AGE]]`."""
     staleness_grad: str = "none"
     """The same for their gradients."""
     warmup: int = 0
@@ -122,7 +122,7 @@ _EPILOG = """\
 examples:
   torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4
   torchrun --nproc-per-node 4 -m trainer caches/arxiv/flat-4 --model sage --layers 3 --hidden 256 --norm batch
-  torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --staleness fixed:4 --staleness-grad fixed:4 --wire int8
+  torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --staleness adaptive --staleness-grad adaptive --wire int8
   python -m trainer.launch caches/cora/flat-4 --json > run.jsonl     (starts the right number of ranks itself)
 
 --json prints one line a validated epoch with epoch, loss, val_accuracy, seconds, bytes_sent and bytes_skipped (the last
@@ -182,7 +182,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--split", "which column of the masks", type=_whole(0), metavar="I")
     add = group("what is sent between ranks")
     add("--exchange", "boundary: the rows that a peer needs; broadcast: all rows", choices=EXCHANGES)
-    add("--staleness", "when rows are sent again: none, fixed:K, adaptive:AGE, variation:T[:AGE]", metavar="POLICY")
+    add(
+        "--staleness",
+        "when rows are sent again: none, fixed[:K], adaptive[:AGE], variation[:T[:AGE]]",
+        metavar="POLICY",
+    )
     add("--staleness-grad", "the same for their gradients", metavar="POLICY")
     add("--warmup", "first epochs in which everything is sent", type=_whole(0), metavar="N")
     add("--settle", "last epochs in which everything is sent", type=_whole(0), metavar="N")

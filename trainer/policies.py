@@ -11,6 +11,9 @@ A receiver keeps the last rows that it got. As long as their source does not sen
     variation:T     send when the rows that some peer needs have changed by more than T since they were last delivered:
                     |now - then| / |then|, Frobenius norms. `variation:T:AGE` also bounds the age; without it, by 20
 
+A word without its number means the one that was chosen from measurements (docs/training.md): fixed:4, adaptive:3,
+variation:0.6.
+
 Decisions are pure functions of numbers that are the same on all ranks, except for the change, which the source alone
 knows; the one policy that looks at it has its decisions gathered (one byte a source) before anybody waits for rows.
 """
@@ -25,6 +28,8 @@ from typing import Protocol, TypeVar
 from trainer.errors import OptionError
 
 _OLDEST_UNDER_VARIATION = 20
+_CHOSEN = {"fixed": "fixed:4", "adaptive": "adaptive:3", "variation": "variation:0.6"}
+"""What a word without its number means."""
 _Number = TypeVar("_Number", int, float)
 
 
@@ -112,7 +117,7 @@ def policy(text: str) -> Policy:
     Raises:
         OptionError: there is no such policy.
     """
-    name, *numbers = text.split(":")
+    name, *numbers = _CHOSEN.get(text, text).split(":")
     match name, len(numbers):
         case "none", 0:
             return Fixed(1)
@@ -139,6 +144,6 @@ def _number(text: str, digits: str, convert: Callable[[str], _Number], least: in
 
 def _refused(text: str) -> OptionError:
     return OptionError(
-        f"{text!r} is no staleness policy; choose none, fixed:K (K from 1), adaptive:AGE (from 0), "
-        "variation:T (T from 0) or variation:T:AGE"
+        f"{text!r} is no staleness policy; choose none, fixed, fixed:K (K from 1), adaptive, adaptive:AGE (from 0), "
+        "variation, variation:T (T from 0) or variation:T:AGE"
     )

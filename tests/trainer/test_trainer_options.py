@@ -73,7 +73,7 @@ def test_every_option_arrives() -> None:
         "c --patience -1",
         "c --seed x",
         "c --exchange gossip",
-        "c --staleness fixed",
+        "c --staleness fixed:0",
         "c --staleness-grad variation:-1",
         "c --warmup -1",
         "c --precision int8",

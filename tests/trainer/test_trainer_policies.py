@@ -75,6 +75,8 @@ def test_variation_never_hides_a_nan() -> None:
     ("text", "expected"),
     [
         ("none", Fixed(1)),
+        ("fixed", Fixed(4)),
+        ("adaptive", Adaptive(3)),
         ("fixed:3", Fixed(3)),
         ("adaptive:4", Adaptive(4)),
         ("variation:0.25", Variation(0.25)),
@@ -88,7 +90,7 @@ def test_words_of_the_command_line(text: str, expected: Policy) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "fixed", "fixed:0", "fixed:1.5", "fixed:2:3", "adaptive:-1", "variation:-1", "variation:nan", "variation:inf",
+    ["", "fixed:", "fixed:0", "fixed:1.5", "fixed:2:3", "adaptive:-1", "variation:-1", "variation:nan", "variation:inf",
      "variation:0.1:x", "variation:0.1:2:3", "none:1", "sometimes:3"],
 )  # fmt: skip
 def test_other_words_are_refused_in_one_sentence(text: str) -> None:
