@@ -29,7 +29,7 @@ EXACT = "none/none/fp32"
 SETTINGS = (
     "fixed:4/fixed:4/int8",
     "adaptive:3/adaptive:3/int8",
-    "variation:0.5/variation:0.5/int8",
+    "variation:0.8/variation:0.8/int8",
 )
 SBM = ["--nodes", "100000", "--edges", "1000000", "--features", "64", "--classes", "16"]
 TRAINING: dict[str, Any] = {"eval_every": 10, "epochs": 200, "patience": 50, "device": "cpu"}

@@ -12,7 +12,7 @@ A receiver keeps the last rows that it got. As long as their source does not sen
                     |now - then| / |then|, Frobenius norms. `variation:T:AGE` also bounds the age; without it, by 20
 
 A word without its number means the one that was chosen from measurements (docs/training.md): fixed:4, adaptive:3,
-variation:0.6.
+variation:0.8.
 
 Decisions are pure functions of numbers that are the same on all ranks, except for the change, which the source alone
 knows; the one policy that looks at it has its decisions gathered (one byte a source) before anybody waits for rows.
@@ -28,7 +28,7 @@ from typing import Protocol, TypeVar
 from trainer.errors import OptionError
 
 _OLDEST_UNDER_VARIATION = 20
-_CHOSEN = {"fixed": "fixed:4", "adaptive": "adaptive:3", "variation": "variation:0.6"}
+_CHOSEN = {"fixed": "fixed:4", "adaptive": "adaptive:3", "variation": "variation:0.8"}
 """What a word without its number means."""
 _Number = TypeVar("_Number", int, float)
 

@@ -77,6 +77,7 @@ def test_variation_never_hides_a_nan() -> None:
         ("none", Fixed(1)),
         ("fixed", Fixed(4)),
         ("adaptive", Adaptive(3)),
+        ("variation", Variation(0.8)),
         ("fixed:3", Fixed(3)),
         ("adaptive:4", Adaptive(4)),
         ("variation:0.25", Variation(0.25)),
