@@ -8,12 +8,17 @@ The way through the package is the way of a run:
     part                 one part's arrays, mapped into memory
     ranks, placement     how ranks meet and talk; where they run
     adjacency, normalise the part's blocks as sparse matrices with their weights and transposes
+    lanes, courier       which rows go where; whether they go in this epoch, or a kept copy stands for them
+    policies, wire       when rows are sent again; in what form
     exchange, aggregate  rows to and from the peers, overlapped with the local product, with gradients
+    passes, precision    what a pass is; the type of rows, and the scale of the loss
     inputs, models       the first layer's fixed input; the layers
+    dense                their products with weights
     norms, dropout       what lies between the layers
     labels, agreement    the labelled rows; what all ranks have to agree on before they train
     adam, fit, run       the steps, the epochs; everything above joined
-    accounting, report   bytes and seconds; lines for people and for programs
+    accounting, links    bytes and seconds; which type of link is the slow one between two ranks
+    report, trace        lines for people and for programs; what a rank did when
     launch, quiet        starts the ranks on this machine; keeps torch's asides from the user
 
 Letters: N nodes, n rows of this rank's part, E directed edges, P parts (= ranks), F features, C classes, H halo rows,

@@ -1,42 +1,48 @@
-"""What a run costs: bytes by layer and direction, and seconds by what they were spent on.
+"""What a run costs: bytes by layer, direction and peer, and seconds by what they were spent on.
 
-Three numbers are kept of every exchange of rows between ranks:
+Four numbers are kept of every exchange of rows between ranks:
 
     sent        bytes this rank really sent
-    skipped     bytes that it did not send because a kept copy stands for them, and that an exact exchange without
-                kept copies would have sent
-    broadcast   bytes that broadcasting its whole block to every other rank would have taken instead, at the same row
-                width, in fp32, whether our own exchange was made or skipped
+    skipped     bytes that it did not send because a kept copy stands for them, and that the same exchange without kept
+                copies would have sent in fp32
+    exact       bytes that sending each peer the rows that it needs, all of them, in fp32, takes
+    broadcast   bytes that broadcasting its whole block to every other rank takes, at the same row width, in fp32
 
-The first layer's backward exchange is in none of them: the gradient of the features is needed by nobody.
+Exact and broadcast are what the run is compared with, whatever exchange it makes: they count every pass. The first
+layer's backward exchange is in none of them: the gradient of the features is needed by nobody. What one rank sends
+another receives, so over all ranks sent is also what was received.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 Direction = Literal["setup", "forward", "backward"]
-WIRE_BYTES = 4
-"""Bytes a value on the wire: fp32."""
+_FULL = 4
+"""Bytes a value of the exchanges that a run is compared with: fp32."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Entry:
     """One layer's exchanges in one direction."""
 
     width: int
     """Values a row."""
     exchanges: int = 0
-    sent: int = 0
-    skipped: int = 0
+    sends: int = 0
+    """Of these, how many this rank sent its rows in."""
+    sent_P: list[int] = field(default_factory=list)
+    """Bytes by destination, as below."""
+    skipped_P: list[int] = field(default_factory=list)
+    exact: int = 0
     broadcast: int = 0
 
 
@@ -46,13 +52,14 @@ class Totals:
 
     sent: int = 0
     skipped: int = 0
+    exact: int = 0
     broadcast: int = 0
 
     @classmethod
     def of(cls, amounts: Sequence[int]) -> Totals:
         """The totals whose parts, summed over the ranks, are `amounts`."""
-        sent, skipped, broadcast = amounts
-        return cls(sent=sent, skipped=skipped, broadcast=broadcast)
+        sent, skipped, exact, broadcast = amounts
+        return cls(sent=sent, skipped=skipped, exact=exact, broadcast=broadcast)
 
 
 class Account:
@@ -62,51 +69,129 @@ class Account:
     books of all ranks can be added line by line.
     """
 
-    def __init__(self, *, num_rows: int, num_peers: int) -> None:
-        """Open the books of a rank that owns `num_rows` rows and could broadcast them to `num_peers` ranks."""
-        self._block_rows = num_rows * num_peers
+    def __init__(self, *, num_rows: int, num_sent: int, num_halo: int, rank: int, world: int) -> None:
+        """Open the books of a rank.
+
+        Args:
+            num_rows: rows that it owns and could broadcast.
+            num_sent: rows that its peers need, over all of them.
+            num_halo: rows that it needs of its peers.
+            rank: its number.
+            world: how many ranks there are.
+        """
+        self._num_sent, self._num_halo, self._block_rows = num_sent, num_halo, num_rows * (world - 1)
+        self._rank, self._world = rank, world
         self._entries: dict[tuple[int, Direction], Entry] = {}
 
-    def book(self, layer: int, direction: Direction, *, rows: int, width: int, skipped: bool = False) -> None:
+    def book(
+        self, layer: int, direction: Direction, *, rows: Mapping[int, int], width: int, row_bytes: int | None
+    ) -> None:
         """Book one exchange.
 
         Args:
             layer: 1 .. L, or 0 for what belongs to no layer.
             direction: `forward` sends rows, `backward` their gradients, `setup` what is needed once.
-            rows: rows that this rank sends, over all peers.
+            rows: rows for each peer.
             width: values a row.
-            skipped: the rows were not sent, since the receivers had kept them.
+            row_bytes: what a row takes on the wire; None if nothing was sent, since the receivers have kept it.
         """
-        entry = self._entries.setdefault((layer, direction), Entry(width=width))
+        entry = self._entry(layer, direction, width)
         entry.exchanges += 1
-        if skipped:
-            entry.skipped += rows * width * WIRE_BYTES
-        else:
-            entry.sent += rows * width * WIRE_BYTES
-        entry.broadcast += self._block_rows * width * WIRE_BYTES
+        entry.sends += row_bytes is not None
+        for peer, number in rows.items():
+            if row_bytes is None:
+                entry.skipped_P[peer] += number * width * _FULL
+            else:
+                entry.sent_P[peer] += number * row_bytes
+        entry.exact += (self._num_halo if direction == "backward" else self._num_sent) * width * _FULL
+        entry.broadcast += self._block_rows * width * _FULL
+
+    def book_flag(self, layer: int, direction: Direction, width: int) -> None:
+        """Book the byte in which this rank tells every other whether it sends in the exchange that follows."""
+        entry = self._entry(layer, direction, width)
+        for peer in range(self._world):
+            entry.sent_P[peer] += peer != self._rank
 
     def amounts(self) -> list[int]:
         """This rank's part of the totals, to be summed over the ranks."""
         entries = self._entries.values()
-        return [sum(e.sent for e in entries), sum(e.skipped for e in entries), sum(e.broadcast for e in entries)]
-
-    def table(self, add_up: Callable[[Tensor], Tensor], device: torch.device) -> list[dict[str, Any]]:
-        """One row a layer and direction, bytes summed over all ranks; every rank has to call it."""
-        keys = sorted(self._entries)
-        mine = [[self._entries[key].sent, self._entries[key].skipped, self._entries[key].broadcast] for key in keys]
-        sums = add_up(torch.tensor(mine, dtype=torch.int64, device=device).reshape(-1, 3)).tolist()
         return [
-            {
-                "layer": layer,
-                "direction": direction,
-                "width": self._entries[layer, direction].width,
-                "exchanges": self._entries[layer, direction].exchanges,
-                "bytes_sent": sent,
-                "bytes_skipped": skipped,
-                "bytes_whole_block_broadcast": broadcast,
-            }
-            for (layer, direction), (sent, skipped, broadcast) in zip(keys, sums, strict=True)
+            sum(sum(e.sent_P) for e in entries),
+            sum(sum(e.skipped_P) for e in entries),
+            sum(e.exact for e in entries),
+            sum(e.broadcast for e in entries),
         ]
+
+    def tables(
+        self, add_up: Callable[[Tensor], Tensor], device: torch.device, link_types: Sequence[Sequence[str]]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The books of all ranks together; every rank has to call it.
+
+        Args:
+            add_up: sums a tensor over the ranks.
+            device: of that tensor.
+            link_types: the type of the slowest link from rank p (row) to rank q (column).
+
+        Returns:
+            one row a layer and direction, and one row a layer, direction, source and destination.
+        """
+        keys, world = sorted(self._entries), self._world
+        everybody = torch.zeros(len(keys), world, 2 * world + 3, dtype=torch.int64)
+        for row, key in enumerate(keys):
+            entry = self._entries[key]
+            mine = [entry.sends, entry.exact, entry.broadcast, *entry.sent_P, *entry.skipped_P]
+            everybody[row, self._rank] = torch.tensor(mine)
+        everybody = add_up(everybody.to(device)).cpu()
+        layers, pairs = [], []
+        for (layer, direction), ranks in zip(keys, everybody, strict=True):
+            entry = self._entries[layer, direction]
+            sends, exact, broadcast = (int(column.sum()) for column in ranks[:, :3].T)
+            sent_PP, skipped_PP = ranks[:, 3 : 3 + world], ranks[:, 3 + world :]
+            where = {"layer": layer, "direction": direction}
+            layers.append(
+                where
+                | {
+                    "width": entry.width,
+                    "exchanges": entry.exchanges,
+                    "share_sent": sends / (entry.exchanges * world),
+                    "bytes_sent": int(sent_PP.sum()),
+                    "bytes_skipped": int(skipped_PP.sum()),
+                    "bytes_exact_boundary": exact,
+                    "bytes_whole_block_broadcast": broadcast,
+                }
+            )
+            pairs += [
+                where
+                | {
+                    "source": source,
+                    "destination": destination,
+                    "link_type": link_types[source][destination],
+                    "bytes_sent": int(sent_PP[source, destination]),
+                    "bytes_skipped": int(skipped_PP[source, destination]),
+                }
+                for source in range(world)
+                for destination in range(world)
+                if source != destination
+            ]
+        return layers, pairs
+
+    def _entry(self, layer: int, direction: Direction, width: int) -> Entry:
+        if (layer, direction) not in self._entries:
+            nothing = [0] * self._world
+            self._entries[layer, direction] = Entry(width=width, sent_P=list(nothing), skipped_P=list(nothing))
+        return self._entries[layer, direction]
+
+
+def by_link_type(pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The bytes of all pairs by the type of the slowest link between them."""
+    sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for pair in pairs:
+        sums[pair["link_type"]][0] += pair["bytes_sent"]
+        sums[pair["link_type"]][1] += pair["bytes_skipped"]
+    return [
+        {"link_type": link_type, "bytes_sent": sent, "bytes_skipped": skipped}
+        for link_type, (sent, skipped) in sorted(sums.items())
+    ]
 
 
 class Clock:
@@ -115,6 +200,7 @@ class Clock:
     def __init__(self, device: torch.device) -> None:
         self._running = device.type == "cpu"
         self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._spans: list[tuple[str, float, float]] | None = None
 
     @contextmanager
     def __call__(self, activity: str) -> Iterator[None]:
@@ -122,7 +208,19 @@ class Clock:
         started = time.perf_counter()
         yield
         if self._running:
-            self._seconds[activity] += time.perf_counter() - started
+            ended = time.perf_counter()
+            self._seconds[activity] += ended - started
+            if self._spans is not None:
+                self._spans.append((activity, started, ended))
+
+    def keep_spans(self) -> None:
+        """From now on remember when each block began and ended."""
+        self._spans = []
+
+    @property
+    def spans(self) -> list[tuple[str, float, float]]:
+        """Activity, begin and end in seconds, of the blocks since `keep_spans`."""
+        return list(self._spans or [])
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -4,6 +4,10 @@ The blocks of all peers are merged into one [n, H] matrix, so that a layer costs
 of peers; its columns are the halo rows, peer after peer. The backward pass multiplies by the transposes. They are built
 once, by a stable sort of the columns: sorting takes longer than a product, but products come by the hundred.
 
+Weights and sums are fp32 whatever the type of the rows: half-precision rows are widened on the way in (2 to 9 ms where
+the product takes 130, on 50,000 x 128), so that no weight of 1/degree is rounded away and no sum overflows or stops
+growing.
+
 Two kernels compute A x on a CPU. MKL's is up to three times faster below 64 columns, torch's row-sum reduction up to
 twice as fast above (measured at 14 and 20 edges a row). On a GPU cuSPARSE does both.
 """
@@ -43,8 +47,9 @@ class Matrix:
                 )
 
     def __matmul__(self, rows: Tensor) -> Tensor:
-        """The product with float32 `rows` [columns, F]: float32 [rows, F]. It records no gradient."""
+        """The product with `rows` [columns, F]: float32 [rows, F]. It records no gradient."""
         with torch.no_grad():
+            rows = rows.float()
             if self._csr is None or not rows.shape[1]:
                 return rows.new_zeros(self.num_rows, rows.shape[1])
             if rows.is_cuda or rows.shape[1] < _WIDE:

@@ -1,19 +1,122 @@
-"""Dropout, with the mask from uniform numbers on a CPU: four times as fast there as torch's Bernoulli draws.
+"""Dropout whose masks belong to nodes, not to ranks.
 
-The masks come from torch's global generator, which each rank seeds for itself.
+A row is dropped where it is used: by its owner, and again by every rank that holds a copy of it. All of them have to
+drop the same entries, or k ranks would train with more noise than one rank does. So a mask is a function of the run's
+seed, the epoch, the layer and the node's number in the whole graph, and is drawn wherever it is wanted, for no bytes.
+
+Drawing a number for each entry takes longer than the layer's dense product. Instead, each (epoch, layer) draws one
+table that all ranks have alike, of a sixteenth as many entries (but 2^17 to 2^20), and a node's mask is the window of F
+entries that begins at a hash of its number. Every entry is still zero with the given probability, and two entries of
+one row are independent, as are two of one column but for the few nodes whose hashes coincide, other ones in each epoch.
+On 2,708 x 1,433 entries that takes 4 ms where drawing each takes 13.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, cast
+
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from trainer.passes import Pass
+
+_SHORTEST_TABLE, _LONGEST_TABLE = 1 << 17, 1 << 20
+_GATHERED = 1 << 21
+"""Entries of masks that are gathered at a time: 8 MB."""
+_MIX_1, _MIX_2 = 0x369DEA0F31A53F85, 0x27BB2EE687B0B0FD
+"""Odd 63-bit factors; products wrap around."""
 
 
-def dropped(rows: Tensor, share: float, *, training: bool) -> Tensor:
-    """Zero a random `share` of the entries and scale the others by 1 / (1 - share); in evaluation, do nothing."""
-    if not training or not share:
-        return rows
-    if rows.is_cuda:
-        return functional.dropout(rows, share)
-    return rows * torch.empty_like(rows).uniform_().ge_(share).mul_(1 / (1 - share))
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """What one layer drops in one pass: rows [., F] of a table, of which each node has its own window."""
+
+    table: Tensor
+    """0 where an entry is dropped, else 1 / (1 - share)"""
+    starts_n: Tensor
+    """Where the window of each of this part's rows begins."""
+    starts_H: Tensor
+    """The same of each halo row."""
+
+    def own(self, rows_nF: Tensor) -> Tensor:
+        """This part's rows after dropout."""
+        return cast(Tensor, _Dropped.apply(rows_nF, self.table, self.starts_n))  # type: ignore[no-untyped-call]
+
+    def halo(self, rows_HF: Tensor) -> Tensor:
+        """The halo's rows after dropout."""
+        return cast(Tensor, _Dropped.apply(rows_HF, self.table, self.starts_H))  # type: ignore[no-untyped-call]
+
+
+class _Dropped(torch.autograd.Function):
+    """Rows times their windows. No mask is kept for the backward pass: it is as quickly gathered again."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, table: Tensor, starts: Tensor) -> Tensor:
+        ctx.save_for_backward(table, starts)
+        return _times_windows(rows, table, starts)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _times_windows(grad, *ctx.saved_tensors), None, None
+
+
+def _times_windows(rows: Tensor, table: Tensor, starts: Tensor) -> Tensor:
+    """A few rows at a time, so that what is gathered is used while it is still in the processor's cache."""
+    width = rows.shape[1]
+    every_window = table.to(rows.dtype).as_strided((len(table) - width + 1, width), (1, 1))
+    products = torch.empty_like(rows)
+    some = max(_GATHERED // width, 1)
+    for begin in range(0, len(rows), some):
+        windows = every_window.index_select(0, starts[begin : begin + some])
+        torch.mul(rows[begin : begin + some], windows, out=products[begin : begin + some])
+    return products
+
+
+class Dropout:
+    """The masks of one part and of its halo, of all layers and epochs."""
+
+    def __init__(self, ids_n: Tensor, halo_ids_H: Tensor, *, num_nodes: int, seed: int) -> None:
+        """Know the nodes.
+
+        Args:
+            ids_n: int64 [n], on the device that computes: the number of each row's node in the whole graph.
+            halo_ids_H: int64 [H], the same of the halo.
+            num_nodes: N.
+            seed: decides every mask.
+        """
+        self._ids_n, self._halo_ids_H, self._num_nodes, self._seed = ids_n, halo_ids_H, num_nodes, seed
+
+    def mask(self, share: float, layer: int, width: int, step: Pass) -> Mask | None:
+        """What `layer` drops in the pass `step`; None where nothing is dropped.
+
+        Args:
+            share: of the entries that are zeroed, 0 <= share < 1.
+            layer: 1 .. L.
+            width: F.
+            step: only a training pass drops anything.
+        """
+        if not step.training or not share:
+            return None
+        key = _mixed((self._seed * 1_000_003 + step.epoch) * 1_009 + layer)
+        length = min(max(self._num_nodes * width // 16, _SHORTEST_TABLE), _LONGEST_TABLE)
+        length = 1 << (length - 1).bit_length()
+        generator = torch.Generator().manual_seed(key)
+        table = torch.rand(length + width, generator=generator).ge_(share).mul_(1 / (1 - share))
+        return Mask(
+            table.to(self._ids_n.device), _starts(self._ids_n, key, length), _starts(self._halo_ids_H, key, length)
+        )
+
+
+def _starts(ids: Tensor, key: int, length: int) -> Tensor:
+    """A number in 0 .. length - 1 for each node, by a hash; length is a power of two."""
+    mixed = (ids + key) * _MIX_1
+    mixed = (mixed ^ (mixed >> 29)) * _MIX_2
+    return (mixed >> 32) & (length - 1)
+
+
+def _mixed(number: int) -> int:
+    """63 bits that look random, the same for the same number on every machine."""
+    number = number * _MIX_1 & (1 << 64) - 1
+    number = (number ^ number >> 29) * _MIX_2 & (1 << 64) - 1
+    return (number ^ number >> 32) >> 1

@@ -1,118 +1,83 @@
 """Rows from their owners to the ranks that need them, and the gradients of those rows back.
 
-The boundary exchange sends a peer the rows that it has edges from, and nothing else: V[p,q] rows from p to q. Backward
-runs the same pairs the other way: a rank returns one partial sum for each row that it had received, and the owner adds
-them up. The owner's sum is a sparse product (with the 0/1 matrix that places returned rows), because a row may come
-back from several peers, and a product adds in a fixed order on CPU and GPU alike.
+An exchange is two lanes (which rows go where) with a courier each (whether they go in this epoch, and in what form).
+The aggregation sees neither: it asks for the halo's rows, and gives back partial sums for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from trainer.accounting import Account, Direction
-from trainer.adjacency import Matrix, transposed
+from trainer.courier import Courier, Delivery
 from trainer.errors import CacheError
-from trainer.part import Csr, Part
-from trainer.ranks import Ranks, Swap
+from trainer.lanes import Lane, boundary, broadcast, sent_rows
+from trainer.options import Options
+from trainer.part import Part
+from trainer.passes import Pass
+from trainer.policies import policy
+from trainer.precision import TYPES
+from trainer.ranks import Ranks
+from trainer.wire import wire
+
+_LANES = {"boundary": boundary, "broadcast": broadcast}
 
 
-class Arriving(Protocol):
-    """Rows that were asked for and may still be on their way."""
-
-    def wait(self) -> Tensor:
-        """The rows, when they are here; to be called once."""
-
-
-class Returning(Protocol):
-    """Partial sums on their way back to the owners of the rows."""
-
-    def add_to(self, sums_nF: Tensor) -> None:
-        """Add what came back to this rank's own rows, float32 [n, F], when it is here; to be called once."""
-
-
-class Exchange(Protocol):
+class Exchange:
     """How a rank gets the rows of its halo. Every rank calls the same methods in the same order."""
 
-    @property
-    def num_halo(self) -> int:
-        """H, the rows that a fetch returns."""
+    def __init__(self, options: Options, part: Part, ranks: Ranks, account: Account) -> None:
+        """Lay the lanes; every rank has to call it, when the ranks are connected."""
+        self.num_halo = sum(part.halo_rows(peer) for peer in ranks.peers)
+        lanes = _LANES[options.exchange](part, ranks)
+        form = wire(options.wire, TYPES[options.precision], ranks.device, seed=options.seed * 100_003 + ranks.rank)
 
-    def fetch(self, rows_nF: Tensor, layer: int, direction: Direction = "forward") -> Arriving:
-        """Give out this rank's rows, float32 [n, F], and get the halo's [H, F]; booked on `layer`."""
+        def courier(lane: Lane, direction: Direction, policy_text: str) -> Courier:
+            return Courier(
+                lane,
+                direction,
+                policy=policy(policy_text),
+                wire=form,
+                error_feedback=options.error_feedback,
+                ranks=ranks,
+                account=account,
+            )
 
-    def skip(self, layer: int, width: int) -> None:
-        """Book a fetch that a kept copy made unnecessary."""
+        self._forward = courier(lanes.forward, "forward", options.staleness)
+        self._backward = courier(lanes.backward, "backward", options.staleness_grad)
+        # torch's own annotations do not cover `unique`.
+        self._needed_rows = sent_rows(part, ranks).unique().to(ranks.device)  # type: ignore[no-untyped-call]
 
-    def give_back(self, partial_HF: Tensor, layer: int) -> Returning:
-        """Return partial sums for the halo rows, float32 [H, F], and get those for this rank's own rows."""
+    def watches(self, step: Pass) -> bool:
+        """Whether the pass asks how much the rows of the forward direction have changed."""
+        return self._forward.watches(step)
 
+    def fetch(self, rows_nF: Tensor, layer: int, step: Pass, before_dropout_nF: Tensor | None = None) -> Delivery:
+        """Give out this rank's rows [n, F] and get the halo's [H, F], of this epoch or an earlier one.
 
-class _Halo:
-    """Halo rows that arrive in one swap."""
+        Args:
+            rows_nF: what peers compute with.
+            layer: 2 .. L.
+            step: the pass.
+            before_dropout_nF: what the rows would be without dropout, if they have been through it: what their change
+                is measured on.
+        """
+        values_nF = rows_nF if before_dropout_nF is None else before_dropout_nF
+        return self._forward.send(rows_nF, layer, step, lambda: values_nF.index_select(0, self._needed_rows))
 
-    def __init__(self, swap: Swap, halo_HF: Tensor) -> None:
-        self._swap, self._halo_HF = swap, halo_HF
+    def give_back(self, partial_HF: Tensor, layer: int, step: Pass) -> Delivery:
+        """Return partial sums for the halo's rows [H, F], and get the sums [n, F] of those for this rank's own rows."""
+        return self._backward.send(partial_HF, layer, step)
 
-    def wait(self) -> Tensor:
-        self._swap.wait()
-        return self._halo_HF
+    def fetch_constant(self, rows_nF: Tensor, *, layer: int) -> Tensor:
+        """The halo's rows [H, F] of something that never changes, as they are stored; layer 0 is the preparation."""
+        return self._forward.send_all(rows_nF, layer, "forward" if layer else "setup").wait()
 
-
-class _Returned:
-    """Partial sums that come back in one swap, one row for each row that was sent."""
-
-    def __init__(self, swap: Swap, returned_RF: Tensor, place: Matrix) -> None:
-        self._swap, self._returned_RF, self._place = swap, returned_RF, place
-
-    def add_to(self, sums_nF: Tensor) -> None:
-        self._swap.wait()
-        self._place.add_product(self._returned_RF, sums_nF)
-
-
-class BoundaryExchange:
-    """The exact exchange, point to point: only the rows that a peer needs."""
-
-    def __init__(self, part: Part, ranks: Ranks, account: Account) -> None:
-        self._ranks, self._account = ranks, account
-        self._sent = [len(part.send_rows[peer]) for peer in ranks.peers]
-        self._received = [part.halo_rows(peer) for peer in ranks.peers]
-        self.num_sent, self.num_halo = sum(self._sent), sum(self._received)
-        rows_R = torch.cat([part.send_rows[peer] for peer in ranks.peers]) if ranks.peers else torch.empty(0).long()
-        picks = Csr(
-            indptr=torch.arange(len(rows_R) + 1, dtype=rows_R.dtype),
-            indices=rows_R,
-            weights=None,
-            num_columns=part.num_rows,
-        )
-        self._rows_R = rows_R.to(ranks.device)
-        self._place = Matrix(transposed(picks), ranks.device)
-
-    def fetch(self, rows_nF: Tensor, layer: int, direction: Direction = "forward") -> Arriving:
-        width = rows_nF.shape[1]
-        self._account.book(layer, direction, rows=self.num_sent, width=width)
-        halo_HF = rows_nF.new_empty(self.num_halo, width)
-        outgoing_RF = rows_nF.index_select(0, self._rows_R)
-        swap = self._ranks.swap(self._by_peer(outgoing_RF, self._sent), self._by_peer(halo_HF, self._received))
-        return _Halo(swap, halo_HF)
-
-    def skip(self, layer: int, width: int) -> None:
-        self._account.book(layer, "forward", rows=self.num_sent, width=width, skipped=True)
-
-    def give_back(self, partial_HF: Tensor, layer: int) -> Returning:
-        width = partial_HF.shape[1]
-        self._account.book(layer, "backward", rows=self.num_halo, width=width)
-        returned_RF = partial_HF.new_empty(self.num_sent, width)
-        outgoing = self._by_peer(partial_HF.contiguous(), self._received)
-        swap = self._ranks.swap(outgoing, self._by_peer(returned_RF, self._sent))
-        return _Returned(swap, returned_RF, self._place)
-
-    def _by_peer(self, rows: Tensor, counts: Sequence[int]) -> dict[int, Tensor]:
-        return dict(zip(self._ranks.peers, torch.split(rows, list(counts)), strict=True)) if counts else {}
+    def skip_constant(self, rows_nF: Tensor, *, layer: int) -> None:
+        """Book a pass that needed rows that never change, and so sent none."""
+        self._forward.book_skipped(rows_nF, layer)
 
 
 def boundary_counts(part: Part) -> dict[str, dict[str, int]]:

@@ -5,8 +5,11 @@ of the whole gradient, and the shares are added, never averaged: the result does
 are spread, and a rank without any takes part like the others. One all-reduce an epoch carries all gradients and the
 loss in one buffer. Every decision (stop, keep these weights) is made from sums that are the same on every rank.
 
-The validation is a pass of its own after the step, without dropout. Its result decides which weights are kept: those
-with the most right validation nodes, the earliest of equals.
+The validation is a pass of its own after the step, without dropout and without kept copies. Its result decides which
+weights are kept: those with the most right validation nodes, the earliest of equals.
+
+Kept copies may stand for rows in all training epochs but the first `warmup` and the last `settle` ones. When early
+stopping ends a run, the last ones are still to come: they are run then.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from trainer.inputs import Features
 from trainer.labels import Labels
 from trainer.models import Network
 from trainer.options import Options
+from trainer.passes import Pass
+from trainer.precision import LossScale
 from trainer.ranks import Ranks
 from trainer.report import EpochLine, Report
 
@@ -80,9 +85,9 @@ class Fit:
         self._agreement = agreement
         self._ranks, self._account, self._report = ranks, account, report
         self._adam = Adam(network.decays(options.weight_decay), lr=options.lr)
+        self._scale = LossScale(num_train=agreement.num_train, is_needed="fp16" in (options.precision, options.wire))
+        self._last_epoch = options.epochs
         ranks.spread(self._adam.weights_W)
-        # Different masks on different ranks, the same ones in every run.
-        torch.manual_seed(options.seed * 100_003 + ranks.rank)
 
     def run(self) -> Outcome:
         """Train, keep the best weights, test with them.
@@ -98,12 +103,12 @@ class Fit:
         booked = Totals()
         best_right, best_epoch, best_weights = -1, 0, self._weights()
         epoch = 0
-        while epoch < options.epochs and not self._is_hopeless(epoch, best_epoch):
+        while epoch < self._last_epoch:
             epoch += 1
             loss = self._step(epoch)
-            if epoch % options.eval_every and epoch != options.epochs:
+            if epoch % options.eval_every and epoch != self._last_epoch:
                 continue
-            [right], totals = self._validate(self._labels.val)
+            [right], totals = self._validate(epoch, self._labels.val)
             if right > best_right or not self._agreement.num_val:
                 best_right, best_epoch, best_weights = right, epoch, self._weights()
             now = time.perf_counter()
@@ -118,8 +123,10 @@ class Fit:
                 )
             )
             line_started, booked = now, totals
+            if self._is_hopeless(epoch, best_epoch):
+                self._last_epoch = min(self._last_epoch, epoch + options.settle)
         self._network.load_state_dict(best_weights)
-        (right_val, right_test), totals = self._validate(self._labels.val, self._labels.test)
+        (right_val, right_test), totals = self._validate(epoch, self._labels.val, self._labels.test)
         return Outcome(
             epochs=epoch,
             best_epoch=best_epoch,
@@ -136,10 +143,11 @@ class Fit:
         """One gradient step; returns the loss before it, the mean over all ranks' training nodes."""
         self._network.train()
         rows = self._labels.train
-        scores_nC = self._network(self._features)
+        may_skip = self._options.warmup < epoch <= self._last_epoch - self._options.settle
+        scores_nC = self._network(self._features, Pass(epoch=epoch, training=True, may_skip=may_skip))
         sum_of_losses = functional.cross_entropy(scores_nC[rows], self._labels.y_n[rows], reduction="sum")
         loss = sum_of_losses / self._agreement.num_train
-        loss.backward()  # type: ignore[no-untyped-call]
+        (loss * self._scale.factor).backward()  # type: ignore[no-untyped-call]
         sums = self._ranks.add_up(torch.cat([self._adam.take_gradients(), loss.detach().reshape(1)]))
         total = float(sums[-1])
         if not math.isfinite(total):
@@ -147,17 +155,20 @@ class Fit:
                 raise TrainingError(
                     f"the loss is {total} in epoch {epoch}; try a smaller --lr than {self._options.lr:g}"
                 )
-        self._adam.step(sums[:-1])
+        if self._scale.can_shrink() and not bool(sums.isfinite().all()):
+            self._scale.shrink()
+            return total
+        self._adam.step(sums[:-1] / self._scale.factor)
         return total
 
     @torch.no_grad()
-    def _validate(self, *groups: Tensor) -> tuple[list[int], Totals]:
-        """How many rows of each group get their own class in one pass without dropout, and the bytes so far.
+    def _validate(self, epoch: int, *groups: Tensor) -> tuple[list[int], Totals]:
+        """How many rows of each group get their own class in one exact pass without dropout, and the bytes so far.
 
         Both are of all ranks, summed in one go.
         """
         self._network.eval()
-        right_n = self._network(self._features).argmax(1) == self._labels.y_n
+        right_n = self._network(self._features, Pass.evaluation(epoch)).argmax(1) == self._labels.y_n
         mine = [int(right_n[rows].sum()) for rows in groups] + self._account.amounts()
         sums = self._ranks.add_up(torch.tensor(mine, device=self._ranks.device)).tolist()
         return sums[: len(groups)], Totals.of(sums[len(groups) :])

@@ -3,6 +3,8 @@
     gcn     A' H W + b, with GCN's A'
     sage    H W_self + A' H W_neighbours + b, with A' the mean
 
+What a product has made is added to and cut off in place: on 200,000 x 256 rows each copy less is 0.2 GB less to move.
+
 Every rank holds all weights. They are drawn on the CPU from the run's seed, so that they do not depend on the number of
 ranks, nor on their devices.
 """
@@ -15,10 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from trainer.aggregate import Aggregation
-from trainer.dropout import dropped
+from trainer.dropout import Dropout
 from trainer.inputs import Features, Hidden, LayerInput
 from trainer.norms import norm
 from trainer.options import Options
+from trainer.passes import Pass
+from trainer.precision import TYPES
 from trainer.ranks import Ranks
 
 
@@ -31,7 +35,7 @@ class GcnLayer(nn.Module):
         self.bias_G = nn.Parameter(torch.zeros(width_out))
 
     def forward(self, rows: LayerInput) -> Tensor:
-        return rows.aggregated(self.weight_FG) + self.bias_G
+        return rows.aggregated(self.weight_FG).float().add_(self.bias_G)
 
 
 class SageLayer(nn.Module):
@@ -44,7 +48,8 @@ class SageLayer(nn.Module):
         self.bias_G = nn.Parameter(torch.zeros(width_out))
 
     def forward(self, rows: LayerInput) -> Tensor:
-        return torch.addmm(rows.aggregated(self.neighbours_FG), rows.own_nF, self.own_FG) + self.bias_G
+        sums_nG = rows.aggregated(self.neighbours_FG).float()
+        return sums_nG.add_(rows.transformed(self.own_FG)).add_(self.bias_G)
 
 
 _LAYERS = {"gcn": GcnLayer, "sage": SageLayer}
@@ -57,6 +62,7 @@ class Network(nn.Module):
         self,
         options: Options,
         aggregation: Aggregation,
+        dropout: Dropout,
         *,
         num_features: int,
         num_classes: int,
@@ -71,14 +77,16 @@ class Network(nn.Module):
         self.norms = nn.ModuleList(
             norm(options.norm, width, num_nodes=num_nodes, ranks=ranks) for width in widths[1:-1]
         )
-        self._aggregation, self._dropout = aggregation, options.dropout
+        self._aggregation, self._dropout, self._share = aggregation, dropout, options.dropout
+        self._stored_type = TYPES[options.precision]
 
-    def forward(self, features: Features) -> Tensor:
+    def forward(self, features: Features, step: Pass) -> Tensor:
         """The classes' scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
-        scores: Tensor = self.layers[0](features.of_pass(training=self.training))
+        scores: Tensor = self.layers[0](features.of_pass(step))
         for number, (layer, normalise) in enumerate(zip(self.layers[1:], self.norms, strict=True), start=2):
-            rows_nF = dropped(normalise(scores).relu(), self._dropout, training=self.training)
-            scores = layer(Hidden(rows_nF, self._aggregation, number))
+            rows_nF = normalise(scores).relu_().to(self._stored_type)
+            mask = self._dropout.mask(self._share, number, rows_nF.shape[1], step)
+            scores = layer(Hidden(rows_nF, self._aggregation, mask, layer=number, step=step))
         return scores
 
     def decays(self, weight_decay: float) -> list[tuple[nn.Parameter, float]]:

@@ -8,10 +8,14 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, NoReturn
 
 from trainer.errors import OptionError
+from trainer.policies import policy
 
 MODELS = ("gcn", "sage")
 NORMS = ("none", "batch", "layer")
 DEVICES = ("auto", "cpu", "cuda")
+EXCHANGES = ("boundary", "broadcast")
+PRECISIONS = ("fp32", "bf16", "fp16")
+WIRES = ("fp32", "bf16", "fp16", "int8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,22 @@ class Options:
     """Epochs without a better validation accuracy before stopping; 0 means never stop early."""
     eval_every: int = 1
     """Epochs from one validation to the next; the last epoch is always validated."""
+    exchange: str = "boundary"
+    """`boundary` sends a peer the rows that it needs, `broadcast` sends it all."""
+    staleness: str = "none"
+    """When rows between layers are sent again: `none`, `fixed[:K]`, `adaptive[:AGE]`, `variation[:T[:AGE]]`."""
+    staleness_grad: str = "none"
+    """The same for their gradients."""
+    warmup: int = 0
+    """First epochs in which everything is sent whatever the policy."""
+    settle: int = 0
+    """Last epochs in which everything is sent; they are run also after early stopping."""
+    precision: str = "fp32"
+    """Type that rows and their gradients are stored and multiplied in; sums over edges and weights stay fp32."""
+    wire: str = "fp32"
+    """Type that rows between layers and their gradients are sent in; never wider than `precision`."""
+    error_feedback: bool = False
+    """Add to what is sent what the wire's rounding took from it the last time."""
     seed: int = 0
     """Decides the first weights and every dropout mask; any whole number from 0."""
     split: int = 0
@@ -52,6 +72,8 @@ class Options:
     """Seconds that a rank waits for another before it gives up."""
     verify: bool = False
     """Check the SHA-256 of every file of this rank's part before training."""
+    trace: str | None = None
+    """Folder for a trace of each rank, in the form of chrome://tracing."""
     json: bool = False
     """Print JSON lines on standard output."""
     quiet: bool = False
@@ -66,7 +88,7 @@ class Options:
 
     def of_the_result(self) -> dict[str, Any]:
         """The options that decide what is learnt, and so have to be the same on every rank."""
-        private = {"cache", "device", "timeout", "verify", "json", "quiet", "debug"}
+        private = {"cache", "device", "timeout", "verify", "trace", "json", "quiet", "debug"}
         return {name: value for name, value in asdict(self).items() if name not in private}
 
 
@@ -80,7 +102,13 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         OptionError: one is unknown or has a wrong value.
         SystemExit: `--help`, after it was printed.
     """
-    return Options(**vars(_parser().parse_args(arguments)))
+    options = Options(**vars(_parser().parse_args(arguments)))
+    for flag, text in (("--staleness", options.staleness), ("--staleness-grad", options.staleness_grad)):
+        try:
+            policy(text)
+        except OptionError as error:
+            raise OptionError(f"argument {flag}: {error}") from None
+    return options
 
 
 class _Parser(argparse.ArgumentParser):
@@ -94,12 +122,15 @@ _EPILOG = """\
 examples:
   torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4
   torchrun --nproc-per-node 4 -m trainer caches/arxiv/flat-4 --model sage --layers 3 --hidden 256 --norm batch
+  torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --staleness adaptive --staleness-grad adaptive --wire int8
   python -m trainer.launch caches/cora/flat-4 --json > run.jsonl     (starts the right number of ranks itself)
 
 --json prints one line a validated epoch with epoch, loss, val_accuracy, seconds, bytes_sent and bytes_skipped (the last
 three since the line before, all ranks together). The last line is the result: test_accuracy, val_accuracy, best_epoch,
-epochs, seconds, the same bytes in all and by layer and direction (exchanges), and bytes_whole_block_broadcast: what
-sending every rank's whole block to every other rank in each of these exchanges would have taken.
+epochs, seconds, the same bytes in all, by layer and direction (exchanges), by pair of ranks (pairs) and by link type
+(link_types), and what the same passes would have sent in fp32 without kept copies: bytes_exact_boundary, the rows that
+peers need, and bytes_whole_block_broadcast, every rank's whole block to every other rank. docs/training.md has a
+timeline of an epoch and says what each policy saves.
 
 exit status: 2 wrong options, 6 the cache, 7 training could not start or finish.
 """
@@ -149,11 +180,25 @@ def _parser() -> argparse.ArgumentParser:
     add("--eval-every", "validate every N epochs", type=_whole(1), metavar="N")
     add("--seed", "decides weights and dropout masks", type=_whole(0), metavar="N")
     add("--split", "which column of the masks", type=_whole(0), metavar="I")
+    add = group("what is sent between ranks")
+    add("--exchange", "boundary: the rows that a peer needs; broadcast: all rows", choices=EXCHANGES)
+    add(
+        "--staleness",
+        "when rows are sent again: none, fixed[:K], adaptive[:AGE], variation[:T[:AGE]]",
+        metavar="POLICY",
+    )
+    add("--staleness-grad", "the same for their gradients", metavar="POLICY")
+    add("--warmup", "first epochs in which everything is sent", type=_whole(0), metavar="N")
+    add("--settle", "last epochs in which everything is sent", type=_whole(0), metavar="N")
+    add("--precision", "what rows are stored and multiplied in; sums stay fp32", choices=PRECISIONS)
+    add("--wire", "what rows are sent in, if narrower", choices=WIRES)
+    add("--error-feedback", "add to what is sent what rounding took from it the last time")
     add = group("machine")
     add("--device", "auto: GPUs if each rank here has one, else the CPU", choices=DEVICES)
     add("--timeout", "seconds to wait for another rank", type=_number(above=0.0), metavar="SECONDS")
     add("--verify", "check the SHA-256 of this rank's files first (reads every byte)")
     add = group("output")
+    add("--trace", "folder for a trace of each rank (chrome://tracing)", metavar="FOLDER")
     add("--json", "JSON lines on standard output, nothing else there")
     add("--quiet", "only warnings and errors on standard error", short=("-q",))
     add("--debug", "say more and show tracebacks")

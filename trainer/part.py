@@ -53,6 +53,10 @@ class Part:
     """What one rank owns: n rows of the graph, their in-edges, and which rows it shares with whom."""
 
     number: int
+    ids_n: Tensor
+    """int64 [n]: the number of each row's node in the whole graph"""
+    halo_ids: dict[int, Tensor]
+    """int64 [V[q,p]] for each peer q: the same of the rows that q sends"""
     x_nF: Tensor
     """[n, F] in the cache's own type"""
     y_n: Tensor
@@ -79,6 +83,11 @@ class Part:
         return self.remote[peer].num_columns
 
 
+def halo_ids(part: Part) -> Tensor:
+    """The number of each halo row's node in the whole graph, peer after peer: int64 [H]."""
+    return torch.cat([torch.empty(0, dtype=torch.int64), *part.halo_ids.values()])
+
+
 def load_part(cache: Cache, number: int, *, split: int) -> Part:
     """Map part `number` of `cache`, with column `split` of its masks.
 
@@ -102,8 +111,14 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
     if num_rows and int(y_n.max()) >= cache.num_classes:
         raise cache.manifest.damaged(f"{nodes}/y", f"names class {int(y_n.max())} of {cache.num_classes}")
     peers = [peer for peer in range(cache.num_parts) if peer != number]
+    remote = {peer: _csr(cache, f"{edges}/from_{peer}", index_type, num_rows, None) for peer in peers}
     return Part(
         number=number,
+        ids_n=_mapped(cache, f"{nodes}/global_ids", ("int64",), (num_rows,)),
+        halo_ids={
+            peer: _mapped(cache, f"{nodes}/recv_{peer}", ("int64",), (block.num_columns,))
+            for peer, block in remote.items()
+        },
         x_nF=_mapped(cache, f"{nodes}/x", tuple(_TYPES), (num_rows, cache.num_features)),
         y_n=y_n,
         train_n=mask("train_mask"),
@@ -111,7 +126,7 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
         test_n=mask("test_mask"),
         degree_n=_mapped(cache, f"{nodes}/degree", ("float32",), (num_rows,)),
         local=_csr(cache, f"{edges}/local", index_type, num_rows, num_rows),
-        remote={peer: _csr(cache, f"{edges}/from_{peer}", index_type, num_rows, None) for peer in peers},
+        remote=remote,
         send_rows={peer: _send_rows(cache, f"{nodes}/send_{peer}", index_type, num_rows) for peer in peers},
     )
 

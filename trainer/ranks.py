@@ -2,8 +2,8 @@
 
 Everything that depends on a rank's number is in this one object. Ranks meet at a store (torchrun's, a small key-value
 server) and compare notes there before the process group starts, so that what does not fit is said rather than waited
-for. After that there are three ways to talk: `swap`, rows from rank to rank; `add_up`, a sum over all; `spread`, rank
-0's values to all. A run of one rank needs neither store nor group.
+for. After that there are four ways to talk: `swap`, rows from rank to rank; `add_up`, a sum over all; `gather_flag`, a
+yes or no of each to all; `spread`, rank 0's values to all. A run of one rank needs neither store nor group.
 """
 
 from __future__ import annotations
@@ -139,6 +139,15 @@ class Ranks:
             with self.talking("add up"), self.clock("all-reduce"):
                 dist.all_reduce(values)
         return values
+
+    def gather_flag(self, flag: bool) -> list[bool]:
+        """Tell all ranks `flag`, and learn theirs: one byte a rank, in rank order."""
+        flags = torch.zeros(self.world, dtype=torch.uint8, device=self.device)
+        flags[self.rank] = flag
+        if self.world > 1:
+            with self.talking("agree on what to send"), self.clock("agreeing"):
+                dist.all_reduce(flags)
+        return [bool(flag) for flag in flags.tolist()]
 
     def spread(self, values: Tensor) -> Tensor:
         """Replace `values` by rank 0's, in place."""

@@ -65,14 +65,24 @@ class Report:
             f"(best epoch {result['best_epoch']} of {result['epochs']})\n"
             f"{result['seconds']:.2f} s after {result['setup_seconds']:.2f} s of preparation on {result['ranks']} "
             f"rank(s), {result['device']}\n"
-            f"sent {amount(result['bytes_sent'])}, skipped {amount(result['bytes_skipped'])}, "
-            f"whole-block broadcasts would have sent {amount(result['bytes_whole_block_broadcast'])}"
+            f"sent {amount(result['bytes_sent'])}, skipped {amount(result['bytes_skipped'])}; in fp32 and without kept "
+            f"copies the rows that peers need are {amount(result['bytes_exact_boundary'])}, whole blocks "
+            f"{amount(result['bytes_whole_block_broadcast'])}"
         )
         for row in result["exchanges"]:
             self._print(
                 f"  layer {row['layer']} {row['direction']:8}  width {row['width']:5}  "
                 f"sent {amount(row['bytes_sent']):>10}  skipped {amount(row['bytes_skipped']):>10}"
             )
+        for row in result["link_types"]:
+            self._print(
+                f"  over {row['link_type']:20}  sent {amount(row['bytes_sent']):>10}  "
+                f"skipped {amount(row['bytes_skipped']):>10}"
+            )
+        for rank, seconds in enumerate(result["seconds_by_rank"]):
+            if seconds:
+                spent = ", ".join(f"{name} {spent:.2f} s" for name, spent in sorted(seconds.items()))
+                self._print(f"  rank {rank}: {spent}")
 
     def _print(self, text: str) -> None:
         print(text, file=self._output, flush=True)

@@ -11,23 +11,27 @@ from typing import Any
 import torch
 
 from trainer import normalise
-from trainer.accounting import Account, Clock
+from trainer.accounting import Account, Clock, by_link_type
 from trainer.adjacency import Adjacency
 from trainer.aggregate import Aggregation
 from trainer.agreement import Agreement, agree, facts_of
 from trainer.cache import Cache
+from trainer.dropout import Dropout
 from trainer.errors import TrainingError, found_by_every_rank
-from trainer.exchange import BoundaryExchange
+from trainer.exchange import Exchange, boundary_counts
 from trainer.fit import Fit
 from trainer.inputs import Features
 from trainer.labels import Labels
+from trainer.links import slowest_links
 from trainer.models import Network
 from trainer.options import Options
-from trainer.part import Part, load_part
+from trainer.part import Part, halo_ids, load_part
 from trainer.placement import choose_device, places
+from trainer.precision import TYPES
 from trainer.ranks import Ranks
 from trainer.report import Report
 from trainer.seat import Seat
+from trainer.trace import prepare_traces, write_trace
 
 log = logging.getLogger("trainer")
 
@@ -69,14 +73,30 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         _introduce(options, cache, ranks, agreement)
     ranks.connect()
 
-    account = Account(num_rows=part.num_rows, num_peers=len(ranks.peers))
-    exchange = BoundaryExchange(part, ranks, account)
-    aggregation = Aggregation(_adjacency(options, part, exchange, ranks), exchange, ranks.clock)
-    x_nF = part.x_nF.to(ranks.device, torch.float32)
-    features = Features(x_nF, aggregation, dropout=options.first_dropout)
+    clock, connected = ranks.clock, time.perf_counter()
+    if options.trace is not None:
+        prepare_traces(options.trace)
+        clock.keep_spans()
+
+    counts = boundary_counts(part)
+    account = Account(
+        num_rows=part.num_rows,
+        num_sent=sum(counts["sends"].values()),
+        num_halo=sum(counts["expects"].values()),
+        rank=ranks.rank,
+        world=ranks.world,
+    )
+    exchange = Exchange(options, part, ranks, account)
+    aggregation = Aggregation(_adjacency(options, part, exchange, ranks), exchange, clock)
+    dropout = Dropout(
+        part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=cache.num_nodes, seed=options.seed
+    )
+    x_nF = part.x_nF.to(ranks.device, TYPES[options.precision])
+    features = Features(x_nF, aggregation, dropout, share=options.first_dropout)
     network = Network(
         options,
         aggregation,
+        dropout,
         num_features=cache.num_features,
         num_classes=cache.num_classes,
         num_nodes=cache.num_nodes,
@@ -86,6 +106,10 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     setup_seconds = time.perf_counter() - started
     outcome = fit.run()
 
+    layers, pairs = account.tables(ranks.add_up, ranks.device, slowest_links(cache))
+    seconds_by_rank = [facts["seconds"] for facts in ranks.compare({"seconds": clock.seconds})]
+    if options.trace is not None:
+        write_trace(options.trace, ranks.rank, clock.spans, start=connected)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     result = {
         "test_accuracy": outcome.test_accuracy,
@@ -96,13 +120,21 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         "setup_seconds": setup_seconds,
         "bytes_sent": outcome.bytes_by_all.sent,
         "bytes_skipped": outcome.bytes_by_all.skipped,
+        "bytes_exact_boundary": outcome.bytes_by_all.exact,
         "bytes_whole_block_broadcast": outcome.bytes_by_all.broadcast,
-        "exchanges": account.table(ranks.add_up, ranks.device),
-        "rank_0_seconds": ranks.clock.seconds,
+        "exchanges": layers,
+        "pairs": pairs,
+        "link_types": by_link_type(pairs),
+        "seconds_by_rank": seconds_by_rank,
         "dataset": cache.dataset,
         "ranks": ranks.world,
         "device": ranks.device.type,
         "model": options.model,
+        "exchange": options.exchange,
+        "staleness": options.staleness,
+        "staleness_grad": options.staleness_grad,
+        "precision": options.precision,
+        "wire": options.wire,
         "parameters": parameters,
         "seed": options.seed,
     }
@@ -151,10 +183,9 @@ def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreemen
     )
 
 
-def _adjacency(options: Options, part: Part, exchange: BoundaryExchange, ranks: Ranks) -> Adjacency:
+def _adjacency(options: Options, part: Part, exchange: Exchange, ranks: Ranks) -> Adjacency:
     def halo_column(column_n: torch.Tensor) -> torch.Tensor:
-        arriving = exchange.fetch(column_n.to(ranks.device).unsqueeze(1), 0, "setup")
-        return arriving.wait().squeeze(1).cpu()
+        return exchange.fetch_constant(column_n.to(ranks.device).unsqueeze(1), layer=0).squeeze(1).cpu()
 
     local, halo = normalise.gcn(part, halo_column) if options.model == "gcn" else normalise.mean(part)
     return Adjacency.of(local, halo, ranks.device)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from handmade_cache import HandmadeGraph, random_graph
 
-WORLDS = (1, 2, 3, 4)
+WORLDS = (1, 2, 3, 4, 7)
 
 
 def uneven(num_nodes: int, parts: int, seed: int = 1) -> np.ndarray:
@@ -58,6 +58,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "deep gcn, batch norm": {"model": "gcn", "layers": 3, "hidden": 5, "norm": "batch"},
     "deep sage, layer norm": {"model": "sage", "layers": 3, "hidden": 5, "norm": "layer"},
     "one layer": {"layers": 1},
+    "gcn on seven ranks": {"model": "gcn"},
+    "gcn, broadcast": {"exchange": "broadcast"},
+    "deep sage, broadcast, dropout": {
+        "model": "sage",
+        "layers": 3,
+        "exchange": "broadcast",
+        "dropout": 0.5,
+        "input_dropout": 0.3,
+    },
+    "dropout, narrow": {"layers": 3, "hidden": 5, "dropout": 0.4},
+    "dropout, wide": {"layers": 3, "hidden": 12, "dropout": 0.4},
     "kept halo, narrow": {"input_dropout": 1e-30, "hidden": 4},
     "kept halo, wide": {"input_dropout": 1e-30, "hidden": 12},
 }
@@ -66,9 +77,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 CASES = [(name, setting) for name in graphs() if name != "half-precision features" for setting in ("gcn", "sage")]
 CASES += [("half-precision features", "gcn")]
 CASES += [("directed, weighted, uneven", setting) for setting in SETTINGS if setting not in ("gcn", "sage")]
-CASES += [("an empty part", "deep gcn, batch norm")]
+CASES += [("an empty part", "deep gcn, batch norm"), ("undirected", "gcn on seven ranks")]
+CASES += [("undirected", "gcn, broadcast"), ("an empty part", "gcn, broadcast"), ("an empty part", "dropout, wide")]
 
 
 def worlds_of(setting: str) -> tuple[int, ...]:
-    """On how many ranks a case runs: all, or for the settings beyond the two models one and three."""
-    return WORLDS if setting in ("gcn", "sage") else (1, 3)
+    """On how many ranks a case runs: one to four, or for the settings beyond the two models one and three."""
+    if setting == "gcn on seven ranks":
+        return (1, 7)
+    return (1, 2, 3, 4) if setting in ("gcn", "sage") else (1, 3)

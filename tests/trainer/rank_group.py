@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import pickle
 import socket
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any
 
 import torch
 
-from trainer.accounting import Clock
+from trainer.accounting import Account, Clock
 from trainer.cache import open_cache
 from trainer.options import Options
 from trainer.ranks import Ranks
@@ -57,21 +59,28 @@ def train_once(ranks: Ranks, *, cache: str, **changes: Any) -> Run:
     return Run(epochs=lines[:-1], result=result)
 
 
+def empty_account(ranks: Ranks) -> Account:
+    """Books of which nobody wants the sums."""
+    return Account(num_rows=0, num_sent=0, num_halo=0, rank=ranks.rank, world=ranks.world)
+
+
 def among_ranks(world: int, tasks: list[Task]) -> list[Any]:
     """Do `tasks` one after the other among `world` ranks; what rank 0 found."""
     if world == 1:
         return _do_all(Seat(), tasks)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
-    torch.multiprocessing.spawn(_rank, args=(world, tasks, queue), nprocs=world)
-    outcomes: list[Any] = queue.get()
+    with tempfile.TemporaryDirectory() as folder:
+        # By a file: a pipe that nobody reads yet holds 64 kB, and then rank 0 would wait for ever.
+        path = Path(folder, "outcomes")
+        torch.multiprocessing.spawn(_rank, args=(world, tasks, path), nprocs=world)
+        outcomes: list[Any] = pickle.loads(path.read_bytes())
     return outcomes
 
 
-def _rank(rank: int, world: int, tasks: list[Task], queue: Any) -> None:
+def _rank(rank: int, world: int, tasks: list[Task], path: Path) -> None:
     outcomes = _do_all(Seat(rank=rank, world=world, local_rank=rank, local_world=world), tasks)
     if rank == 0:
-        queue.put(outcomes)
+        path.write_bytes(pickle.dumps(outcomes))
 
 
 def _do_all(seat: Seat, tasks: list[Task]) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from handmade_cache import traffic_rows
-from parity_cases import WORLDS
+from parity_cases import worlds_of
 from rank_group import Run
 
 FLOAT = 4
@@ -20,7 +20,7 @@ def row(run: Run, layer: int, direction: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", worlds_of("gcn"))
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 def test_bytes_are_those_of_the_traffic_matrix(
     runs: dict[Any, Run], caches: dict[Any, Path], model: str, world: int
@@ -47,7 +47,7 @@ def test_bytes_are_those_of_the_traffic_matrix(
     )
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", worlds_of("gcn"))
 def test_lines_add_up_to_the_result(runs: dict[Any, Run], world: int) -> None:
     """Bytes that are neither in a line nor in the test pass have been lost between two counters."""
     run = runs[NAME, "gcn", world]

@@ -10,30 +10,34 @@ import pytest
 import torch
 from dense_reference import dense_adjacency
 from parity_cases import graphs
-from rank_group import among_ranks
+from rank_group import among_ranks, empty_account, run_options
 from torch import Tensor
 
-from trainer.accounting import Account, Clock
-from trainer.adjacency import Adjacency, Block, beside
-from trainer.aggregate import Aggregation, product
+from trainer.accounting import Clock
+from trainer.adjacency import Adjacency, Block, beside, transposed
+from trainer.aggregate import Aggregation
 from trainer.cache import open_cache
-from trainer.exchange import BoundaryExchange
+from trainer.exchange import Exchange
 from trainer.normalise import gcn, mean
+from trainer.options import EXCHANGES
 from trainer.part import Csr, load_part
+from trainer.passes import Pass
 from trainer.ranks import Ranks
 
 NAMES = ("directed, weighted, uneven", "self-loops and duplicates", "an empty part", "a part without halo")
 
 
-def whole_sum_and_gradient(ranks: Ranks, *, cache: str, model: str) -> tuple[list[list[float]], list[list[float]]]:
+def whole_sum_and_gradient(
+    ranks: Ranks, *, cache: str, model: str, kind: str
+) -> tuple[list[list[float]], list[list[float]]]:
     """A H and A^T G of the whole graph in its own node order, computed among the ranks, for H and G from `inputs`."""
     ranks.connect()
     opened = open_cache(cache)
     part = load_part(opened, ranks.rank, split=0)
-    exchange = BoundaryExchange(part, ranks, Account(num_rows=part.num_rows, num_peers=len(ranks.peers)))
+    exchange = Exchange(run_options(cache, exchange=kind), part, ranks, empty_account(ranks))
 
     def halo_column(column: Tensor) -> Tensor:
-        return exchange.fetch(column.unsqueeze(1), 0, "setup").wait().squeeze(1)
+        return exchange.fetch_constant(column.unsqueeze(1), layer=0).squeeze(1)
 
     blocks = gcn(part, halo_column) if model == "gcn" else mean(part)
     aggregation = Aggregation(Adjacency.of(*blocks, ranks.device), exchange, Clock(ranks.device))
@@ -41,7 +45,7 @@ def whole_sum_and_gradient(ranks: Ranks, *, cache: str, model: str) -> tuple[lis
     ids = torch.from_numpy(np.fromfile(file, np.int64) if file.exists() else np.empty(0, np.int64))
     rows, directions = inputs(opened.num_nodes)
     own = rows[ids].requires_grad_()
-    sums = aggregation(own, 2)
+    sums = aggregation(own, 2, Pass(epoch=1, training=True))
     sums.backward(directions[ids])
     assert own.grad is not None
     together = torch.zeros(2, opened.num_nodes, rows.shape[1])
@@ -57,31 +61,35 @@ def inputs(num_nodes: int) -> tuple[Tensor, Tensor]:
 
 
 @pytest.fixture(scope="module")
-def found(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str], tuple[Tensor, Tensor]]:
-    cases = [(name, model) for name in NAMES for model in ("gcn", "sage")]
-    tasks = [partial(whole_sum_and_gradient, cache=str(caches[name, 3]), model=model) for name, model in cases]
+def found(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str, str], tuple[Tensor, Tensor]]:
+    cases = [(name, model, kind) for name in NAMES for model in ("gcn", "sage") for kind in EXCHANGES]
+    tasks = [
+        partial(whole_sum_and_gradient, cache=str(caches[name, 3]), model=model, kind=kind)
+        for name, model, kind in cases
+    ]
     outcomes = among_ranks(3, tasks)
     return {case: (torch.tensor(a), torch.tensor(b)) for case, (a, b) in zip(cases, outcomes, strict=True)}
 
 
+@pytest.mark.parametrize("kind", EXCHANGES)
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 @pytest.mark.parametrize("name", NAMES)
 def test_sum_and_gradient_are_those_of_the_whole_matrix(
-    found: dict[tuple[str, str], tuple[Tensor, Tensor]], name: str, model: str
+    found: dict[tuple[str, str, str], tuple[Tensor, Tensor]], name: str, model: str, kind: str
 ) -> None:
     """A backward pass with A instead of its transpose is right on undirected graphs and wrong here; a row that goes to
     two peers and gets one gradient back is wrong by that peer's share."""
     graph, _ = graphs()[name]
     matrix = dense_adjacency(graph, model).float()
     rows, directions = inputs(graph.num_nodes)
-    sums, gradient = found[name, model]
+    sums, gradient = found[name, model, kind]
     torch.testing.assert_close(sums, matrix @ rows, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(gradient, matrix.T @ directions, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("width", [1, 63, 64, 65])
 @pytest.mark.parametrize("index_type", [torch.int32, torch.int64])
-def test_product_and_gradient_on_both_kernels(width: int, index_type: torch.dtype) -> None:
+def test_product_and_transpose_on_both_kernels(width: int, index_type: torch.dtype) -> None:
     """Narrow and wide rows take different kernels; repeated and unsorted columns, and empty rows, are right in both."""
     csr = Csr(
         indptr=torch.tensor([0, 3, 3, 5], dtype=index_type),
@@ -90,11 +98,10 @@ def test_product_and_gradient_on_both_kernels(width: int, index_type: torch.dtyp
         num_columns=4,
     )
     dense = torch.tensor([[5.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.5, -4.0, 0.0]])
-    rows, direction = torch.randn(4, width, requires_grad=True), torch.randn(3, width)
-    sums = product(Block.of(csr, torch.device("cpu")), rows)
-    sums.backward(direction)
-    torch.testing.assert_close(sums, dense @ rows)
-    torch.testing.assert_close(rows.grad, dense.T @ direction)
+    rows, direction = torch.randn(4, width), torch.randn(3, width)
+    block = Block.of(csr, torch.device("cpu"))
+    torch.testing.assert_close(block.forward @ rows, dense @ rows)
+    torch.testing.assert_close(block.backward @ direction, dense.T @ direction)
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (3, 3)])
@@ -128,3 +135,22 @@ def test_blocks_side_by_side_keep_weights_and_offsets() -> None:
     assert merged.weights is not None
     assert merged.weights.tolist() == [0.5, 1.0, 1.0, 0.25]
     assert merged.num_columns == 5
+
+
+@pytest.mark.parametrize(("degree", "share", "expected"), [(20_000, 1.0, 20_000.0), (70_000, 1 / 70_000, 1.0)])
+@pytest.mark.parametrize("width", [8, 64])
+def test_half_precision_sums_neither_saturate_nor_overflow(
+    degree: int, share: float, expected: float, width: int
+) -> None:
+    """In plain fp16 a sum of ones stops growing at 2048, 70,000 ones overflow even in a mean, and a weight of 1/70,000
+    is below what fp16 holds exactly. Both kernels, forward and backward."""
+    csr = Csr(
+        indptr=torch.tensor([0, degree], dtype=torch.int32),
+        indices=torch.arange(degree, dtype=torch.int32),
+        weights=torch.full((degree,), share),
+        num_columns=degree,
+    )
+    block = Block.of(csr, torch.device("cpu"))
+    ones = torch.ones(degree, width, dtype=torch.float16)
+    for sums in (block.forward @ ones, Block.of(transposed(csr), torch.device("cpu")).backward @ ones):
+        torch.testing.assert_close(sums.half(), torch.full((1, width), expected).half(), rtol=1e-3, atol=0.0)

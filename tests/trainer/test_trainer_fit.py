@@ -12,8 +12,10 @@ import torch
 from handmade_cache import make_cache, random_graph
 from rank_group import Run, train_once
 
+from trainer import fit
 from trainer.__main__ import main
 from trainer.accounting import Clock
+from trainer.precision import LossScale
 from trainer.ranks import Ranks
 from trainer.seat import Seat
 
@@ -38,6 +40,27 @@ def test_patience_counts_from_the_best_epoch(cache: Path) -> None:
 def test_zero_patience_never_stops(cache: Path) -> None:
     """0 means no early stopping, not stopping at once."""
     assert fitted(cache, lr=1e-30, epochs=12, patience=0).result["epochs"] == 12
+
+
+def test_the_last_exact_epochs_are_run_after_early_stopping(cache: Path) -> None:
+    """A run that stops early has had no exact epochs at its end, unless they are run then; and only once."""
+    run = fitted(cache, lr=1e-30, epochs=50, patience=4, settle=3)
+    assert (run.result["best_epoch"], run.result["epochs"]) == (1, 8)
+    assert fitted(cache, lr=1e-30, epochs=6, patience=4, settle=3).result["epochs"] == 6
+
+
+def test_a_step_that_overflows_is_left_out(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adam that is fed an infinity never recovers; a scale that does not shrink leaves out every step."""
+
+    class TooLarge(LossScale):
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__(**arguments)
+            self.factor = 2.0**25
+
+    monkeypatch.setattr(fit, "LossScale", TooLarge)
+    losses = fitted(cache, precision="fp16", epochs=30).losses
+    assert losses[0] == losses[1]
+    assert losses[-1] < losses[0]
 
 
 def test_the_best_weights_are_tested(cache: Path) -> None:

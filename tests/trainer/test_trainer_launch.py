@@ -183,11 +183,14 @@ def test_torch_is_all_it_needs(cache: Path, tmp_path: Path) -> None:
     assert finish(absent)[1] == "absent\n"
 
 
-def test_a_silent_rank_is_given_up(cache: Path) -> None:
-    """A rank that hangs in a driver keeps its connections open, so only the timeout tells."""
+@pytest.mark.parametrize("policy", ["none", "variation:0.1"])
+def test_a_silent_rank_is_given_up(cache: Path, policy: str) -> None:
+    """A rank that hangs in a driver keeps its connections open, so only the timeout tells; also where ranks only wait
+    to hear whether it will send."""
     port = free_port()
+    stale = ["--staleness", policy, "--staleness-grad", policy]
     processes = [
-        start("-m", "trainer", str(cache), *FOREVER, "--timeout", "10", **seat_variables(rank, port))
+        start("-m", "trainer", str(cache), *FOREVER, *stale, "--timeout", "10", **seat_variables(rank, port))
         for rank in range(2)
     ]
     try:
@@ -199,6 +202,28 @@ def test_a_silent_rank_is_given_up(cache: Path) -> None:
         [line] = err.strip().splitlines()
         assert line.startswith("rank 0: could not ")
         assert "--timeout" in line
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate(timeout=PATIENCE)
+
+
+def test_a_rank_that_stalls_for_less_than_the_timeout_is_waited_for(cache: Path) -> None:
+    """A rank that swaps for a while must not cost the run; nobody may take its silence for rows that are not coming."""
+    arguments = ["-m", "trainer", str(cache), "--epochs", "3000", "--patience", "0", "--hidden", "4", "--device", "cpu"]
+    stale = ["--staleness", "adaptive:1", "--staleness-grad", "variation:0.5", "--json", "-q", "--timeout", "60"]
+    port = free_port()
+    processes = [start(*arguments, *stale, **seat_variables(rank, port)) for rank in range(2)]
+    try:
+        assert processes[0].stdout is not None
+        assert processes[0].stdout.readline().startswith("{")
+        processes[1].send_signal(signal.SIGSTOP)
+        time.sleep(3)
+        assert processes[0].poll() is None
+        processes[1].send_signal(signal.SIGCONT)
+        for process in processes:
+            status, _, err = finish(process)
+            assert (status, err) == (0, "")
     finally:
         for process in processes:
             process.kill()

@@ -17,8 +17,9 @@ def test_every_option_arrives() -> None:
     """An option that is parsed and dropped does nothing, silently."""
     line = (
         "c --model sage --layers 3 --hidden 7 --norm batch --dropout 0.1 --input-dropout 0 --lr 0.5 --weight-decay 0"
-        " --epochs 9 --patience 0 --eval-every 2 --seed 5 --split 1 --device cpu --timeout 2.5 --verify --json -q"
-        " --debug"
+        " --epochs 9 --patience 0 --eval-every 2 --exchange broadcast --staleness fixed:3"
+        " --staleness-grad variation:0.1:4 --warmup 3 --settle 2 --precision bf16 --wire int8 --error-feedback"
+        " --trace t --seed 5 --split 1 --device cpu --timeout 2.5 --verify --json -q --debug"
     )
     options = parse(line.split())
     assert options == Options(
@@ -34,6 +35,15 @@ def test_every_option_arrives() -> None:
         epochs=9,
         patience=0,
         eval_every=2,
+        exchange="broadcast",
+        staleness="fixed:3",
+        staleness_grad="variation:0.1:4",
+        warmup=3,
+        settle=2,
+        precision="bf16",
+        wire="int8",
+        error_feedback=True,
+        trace="t",
         seed=5,
         split=1,
         device="cpu",
@@ -62,6 +72,12 @@ def test_every_option_arrives() -> None:
         "c --epochs 0",
         "c --patience -1",
         "c --seed x",
+        "c --exchange gossip",
+        "c --staleness fixed:0",
+        "c --staleness-grad variation:-1",
+        "c --warmup -1",
+        "c --precision int8",
+        "c --wire fp8",
         "c --timeout 0",
         "c --epo 3",
         "c --no-such-option",

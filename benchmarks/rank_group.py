@@ -1,0 +1,56 @@
+"""Many training runs among the same few processes, one thread each: starting Python and torch takes seconds a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+from pathlib import Path
+from typing import Any
+
+Options = dict[str, Any]
+
+
+def train_all(cache: Path, world: int, runs: list[Options], *, threads: int = 1) -> list[dict[str, Any]]:
+    """Train on `cache` among `world` processes, once for each set of options.
+
+    Returns:
+        the result of each run.
+    """
+    import torch
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder, "results.json")
+        torch.multiprocessing.spawn(_rank, args=(world, threads, str(cache), runs, results), nprocs=world)
+        found: list[dict[str, Any]] = json.loads(results.read_text())
+    return found
+
+
+def _rank(rank: int, world: int, threads: int, folder: str, runs: list[Options], results: Path) -> None:
+    import torch
+
+    from trainer.accounting import Clock
+    from trainer.cache import open_cache
+    from trainer.options import Options
+    from trainer.ranks import Ranks
+    from trainer.report import Report
+    from trainer.run import train
+    from trainer.seat import Seat
+
+    torch.set_num_threads(threads)
+    seat, cpu = Seat(rank=rank, world=world, local_rank=rank, local_world=world), torch.device("cpu")
+    found = []
+    with Ranks(seat, cpu, timeout=600.0, clock=Clock(cpu)) as ranks, Path(os.devnull).open("w") as nowhere:
+        for changes in runs:
+            report = Report(speaks=False, as_json=True, output=nowhere)
+            result = train(Options(cache=folder, **changes), open_cache(folder), ranks, report)
+            found.append(result)
+            if rank == 0:
+                print(f"  {len(found)} of {len(runs)}", end="\r", flush=True)
+    if rank == 0:
+        results.write_text(json.dumps(found))

@@ -1,0 +1,50 @@
+"""Dense products in every type."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from trainer.accounting import Clock
+from trainer.dense import dense
+
+CLOCK = Clock(torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 2e-2), (torch.float16, 3e-3)]
+)
+def test_product_and_both_gradients(stored: torch.dtype, tolerance: float) -> None:
+    """A gradient that is transposed, or of another type than Adam's, fails late or not at all."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(50, 6, generator=generator).to(stored).requires_grad_()
+    weight = torch.randn(6, 4, generator=generator).requires_grad_()
+    direction = torch.randn(50, 4, generator=generator)
+    found = dense(rows, weight, CLOCK)
+    assert found.dtype == stored
+    (found.float() * direction).sum().backward()
+    expected = rows.detach().float() @ weight.detach()
+    assert rows.grad is not None
+    assert weight.grad is not None
+    assert (rows.grad.dtype, weight.grad.dtype) == (stored, torch.float32)
+    for one, other in (
+        (found.float(), expected),
+        (rows.grad.float(), direction @ weight.detach().T),
+        (weight.grad, rows.detach().float().T @ direction),
+    ):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * float(other.abs().max()))
+
+
+def test_rows_that_need_no_gradient_get_none() -> None:
+    """The features' gradient is a product of N x F x G that nobody reads."""
+    rows, weight = torch.ones(3, 2), torch.ones(2, 2, requires_grad=True)
+    dense(rows, weight, CLOCK).sum().backward()
+    assert rows.grad is None
+    assert weight.grad is not None
+
+
+def test_its_seconds_are_counted() -> None:
+    """What is not timed is looked for elsewhere."""
+    clock = Clock(torch.device("cpu"))
+    dense(torch.ones(3, 2), torch.ones(2, 2, requires_grad=True), clock).sum().backward()
+    assert clock.seconds["dense product"] > 0

@@ -1,0 +1,88 @@
+"""Lanes: which rows go where, on three ranks."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from parity_cases import graphs
+from rank_group import among_ranks, empty_account, run_options
+
+from trainer.cache import open_cache
+from trainer.exchange import Exchange
+from trainer.lanes import boundary, broadcast
+from trainer.options import EXCHANGES
+from trainer.part import halo_ids, load_part
+from trainer.passes import Pass
+from trainer.ranks import Ranks
+
+NAMES = ("directed, weighted, uneven", "an empty part", "a part without halo")
+FIRST = Pass(epoch=1, training=True)
+
+
+def looked_at(ranks: Ranks, *, cache: str, exchange: str) -> dict[str, Any]:
+    """Whether each rank got its own halo's rows, and both sides of <forward x, y> = <x, backward y> over all ranks."""
+    ranks.connect()
+    part = load_part(open_cache(cache), ranks.rank, split=0)
+    there = Exchange(run_options(cache, exchange=exchange), part, ranks, empty_account(ranks))
+    halo = there.fetch(part.ids_n.float().unsqueeze(1), 2, FIRST).wait().squeeze(1)
+    is_right = torch.tensor(float(torch.equal(halo.long(), halo_ids(part))))
+    generator = torch.Generator().manual_seed(ranks.rank)
+    own = torch.randint(-9, 9, (part.num_rows, 3), generator=generator).float()
+    partial_HF = torch.randint(-9, 9, (there.num_halo, 3), generator=generator).float()
+    forward = (there.fetch(own, 3, FIRST).wait() * partial_HF).sum()
+    backward = (own * there.give_back(partial_HF, 3, FIRST).wait()).sum()
+    sums = ranks.add_up(torch.stack([is_right, forward, backward])).tolist()
+    return {"right": sums[0], "forward": sums[1], "backward": sums[2]}
+
+
+def rows_that_travel(ranks: Ranks, *, cache: str) -> dict[str, Any]:
+    """The rows that rank 0 sends and gets in each direction of each exchange."""
+    ranks.connect()
+    part = load_part(open_cache(cache), ranks.rank, split=0)
+    both = {"boundary": boundary(part, ranks), "broadcast": broadcast(part, ranks)}
+    return {
+        name: [list(lane.departing) + list(lane.arriving) for lane in (lanes.forward, lanes.backward)]
+        for name, lanes in both.items()
+    } | {
+        "needed": [len(part.send_rows[peer]) for peer in ranks.peers],
+        "halo": [part.halo_rows(peer) for peer in ranks.peers],
+        "rows": [facts["rows"] for facts in ranks.compare({"rows": part.num_rows})],
+    }
+
+
+@pytest.fixture(scope="module")
+def found(caches: dict[tuple[str, int], Path]) -> dict[Any, dict[str, Any]]:
+    cases: dict[Any, Any] = {
+        (name, exchange): partial(looked_at, cache=str(caches[name, 3]), exchange=exchange)
+        for name in NAMES
+        for exchange in EXCHANGES
+    }
+    cases["rows"] = partial(rows_that_travel, cache=str(caches[NAMES[0], 3]))
+    return dict(zip(cases, among_ranks(3, list(cases.values())), strict=True))
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_rank_gets_its_halo_in_its_own_order(found: dict[Any, Any], name: str, exchange: str) -> None:
+    """A row that is picked from the wrong block, or one place too far, has another node's number."""
+    assert name in graphs()
+    assert found[name, exchange]["right"] == 3
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("name", NAMES)
+def test_backward_is_the_transpose_of_forward(found: dict[Any, Any], name: str, exchange: str) -> None:
+    """A gradient that is lost, doubled or placed on another row breaks <A x, y> = <x, A' y>, here in whole numbers."""
+    assert found[name, exchange]["forward"] == found[name, exchange]["backward"]
+
+
+def test_rows_that_travel(found: dict[Any, Any]) -> None:
+    """Broadcast that sends only what is needed is no broadcast to compare with; boundary that sends more is none."""
+    rows = found["rows"]
+    needed, halo, (own, *theirs) = rows["needed"], rows["halo"], rows["rows"]
+    assert rows["boundary"] == [needed + halo, halo + needed]
+    assert rows["broadcast"] == [[own, own, *theirs], [*theirs, own, own]]

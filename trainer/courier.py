@@ -1,0 +1,202 @@
+"""Rows on their way along a lane: sent or not sent, in the form of the wire, beside the copies that stand for them.
+
+For each layer the courier of a lane keeps what each source last delivered. In a training pass it asks the policy about
+every source, all ranks alike, and then
+
+    a source that is due    packs, encodes and sends its rows; its peers decode them over their copies
+    one that is not         sends nothing; its peers go on with the copies that they have
+
+so the receiver sees [all rows] either way, and nothing later has to know which of them travelled in this epoch. Who is
+due is known on every rank before any rank posts a receive; so nobody waits for rows that are not coming.
+
+What a change is measured on never travels: the source keeps the values of its last delivery, in fp32, before dropout
+and before the wire's rounding. A rank's own rows never come this way, and are never stale.
+
+An evaluation sends all rows as they are stored and leaves copies, ages and errors alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from trainer.accounting import Account, Direction
+from trainer.lanes import Lane
+from trainer.passes import Pass
+from trainer.policies import Policy, Question
+from trainer.ranks import Ranks, Swap
+from trainer.wire import AsStored, Wire
+
+Watched = Callable[[], Tensor]
+"""Makes the values whose change decides, [., F]; asked for only where it matters."""
+
+
+@dataclass(slots=True)
+class _Copies:
+    """What is kept of one layer's rows."""
+
+    arrived: Tensor | None = None
+    """[I, F] as the sources last delivered it, all peers' rows"""
+    delivered: list[int] = field(default_factory=list)
+    """The epoch of each source's last delivery, by rank; the same list on all ranks."""
+    watched: Tensor | None = None
+    """This rank's values at its own last delivery, float32."""
+    error: Tensor | None = None
+    """What the wire's rounding took from this rank's last delivery, float32."""
+
+
+class Delivery:
+    """Rows that may still be on their way."""
+
+    def __init__(self, swap: Swap, finish: Callable[[], Tensor]) -> None:
+        self._swap, self._finish = swap, finish
+
+    def wait(self) -> Tensor:
+        """All rows, unpacked, when the fresh ones are here; to be called once."""
+        self._swap.wait()
+        return self._finish()
+
+
+class Courier:
+    """One lane's traffic in all layers. Every rank calls it for the same layers in the same order."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        direction: Direction,
+        *,
+        policy: Policy,
+        wire: Wire,
+        error_feedback: bool,
+        ranks: Ranks,
+        account: Account,
+    ) -> None:
+        self._lane, self._direction = lane, direction
+        self._policy, self._wire, self._error_feedback = policy, wire, error_feedback
+        self._ranks, self._account = ranks, account
+        self._copies: dict[int, _Copies] = {}
+
+    def watches(self, step: Pass) -> bool:
+        """Whether the pass asks how much rows have changed."""
+        return step.training and self._policy.watches
+
+    def send(self, rows: Tensor, layer: int, step: Pass, watched: Watched | None = None) -> Delivery:
+        """Send `rows` [., F] where they are due, and get the peers'.
+
+        Args:
+            rows: what the lane packs.
+            layer: 1 .. L, whose copies are meant and where bytes are booked.
+            step: the pass that they belong to.
+            watched: the values whose change decides; None for the rows themselves.
+        """
+        if not step.training:
+            return self.send_all(rows, layer, self._direction)
+        copies = self._copies.setdefault(layer, _Copies())
+        due = self._who_is_due(copies, layer, rows.shape[1], step, watched or (lambda: rows))
+        is_mine_due = due[self._ranks.rank]
+        message = self._message(rows, copies) if is_mine_due else None
+        self._book(layer, rows, self._wire, self._direction, is_sent=is_mine_due)
+        arrived = copies.arrived
+        if arrived is None:
+            arrived = rows.new_empty(sum(self._lane.arriving), rows.shape[1])
+        if self._policy.keeps:
+            copies.arrived = arrived
+            copies.delivered = [
+                step.epoch if is_due else last for is_due, last in zip(due, copies.delivered, strict=True)
+            ]
+        return self._swap(message, arrived, self._wire, [due[peer] for peer in self._ranks.peers])
+
+    def send_all(self, rows: Tensor, layer: int, direction: Direction) -> Delivery:
+        """Send all rows as they are stored, and get all of the peers'; nothing is kept."""
+        wire = AsStored(rows.dtype)
+        self._book(layer, rows, wire, direction, is_sent=True)
+        arrived = rows.new_empty(sum(self._lane.arriving), rows.shape[1])
+        return self._swap(wire.encode(self._lane.pack(rows)), arrived, wire, [True] * len(self._ranks.peers))
+
+    def book_skipped(self, rows: Tensor, layer: int) -> None:
+        """Book an exchange that was not made, since the receivers hold what never changes."""
+        self._book(layer, rows, self._wire, self._direction, is_sent=False)
+
+    def _who_is_due(self, copies: _Copies, layer: int, width: int, step: Pass, watched: Watched) -> list[bool]:
+        """Whether each rank sends, the same list on all ranks."""
+        ranks = self._ranks
+        if not copies.delivered:
+            copies.delivered = [step.epoch] * ranks.world
+            self._watch(copies, watched)
+            return [True] * ranks.world
+        if not step.may_skip or not self._policy.keeps:
+            self._watch(copies, watched)
+            return [True] * ranks.world
+
+        def is_due(source: int, change: float) -> bool:
+            age = step.epoch - copies.delivered[source]
+            question = Question(epoch=step.epoch, age=age, source=source, world=ranks.world, change=change)
+            return self._policy.is_due(question)
+
+        if not self._policy.watches:
+            return [is_due(source, float("nan")) for source in range(ranks.world)]
+        now = watched().detach().float()
+        mine = is_due(ranks.rank, relative_change(now, copies.watched))
+        if mine:
+            copies.watched = now.clone()
+        self._account.book_flag(layer, self._direction, width)
+        return ranks.gather_flag(mine)
+
+    def _watch(self, copies: _Copies, watched: Watched) -> None:
+        if self._policy.watches:
+            copies.watched = watched().detach().float().clone()
+
+    def _message(self, rows: Tensor, copies: _Copies) -> Tensor:
+        leaving = self._lane.pack(rows)
+        if not self._error_feedback:
+            return self._wire.encode(leaving)
+        wanted = leaving.float() if copies.error is None else leaving.float() + copies.error
+        message = self._wire.encode(wanted.to(leaving.dtype))
+        copies.error = wanted - self._wire.decode(message).float()
+        return message
+
+    def _swap(self, message: Tensor | None, arrived: Tensor, wire: Wire, is_fresh: Sequence[bool]) -> Delivery:
+        ranks = self._ranks
+        outgoing = {} if message is None else dict(zip(ranks.peers, self._lane.pieces(message), strict=True))
+        places = [
+            (peer, place)
+            for peer, place, fresh in zip(ranks.peers, self._lane.places(arrived), is_fresh, strict=True)
+            if fresh
+        ]
+        row_bytes = wire.row_bytes(arrived.shape[1])
+        if isinstance(wire, AsStored):
+            # Straight into their places.
+            incoming = {peer: place.view(torch.uint8) for peer, place in places}
+        else:
+            incoming = {peer: place.new_empty(len(place), row_bytes, dtype=torch.uint8) for peer, place in places}
+        swap = ranks.swap(outgoing, incoming)
+
+        def finish() -> Tensor:
+            if not isinstance(wire, AsStored):
+                for peer, place in places:
+                    place.copy_(wire.decode(incoming[peer]))
+            return self._lane.unpack(arrived)
+
+        return Delivery(swap, finish)
+
+    def _book(self, layer: int, rows: Tensor, wire: Wire, direction: Direction, *, is_sent: bool) -> None:
+        self._account.book(
+            layer,
+            direction,
+            rows=dict(zip(self._ranks.peers, self._lane.departing, strict=True)),
+            width=rows.shape[1],
+            row_bytes=wire.row_bytes(rows.shape[1]) if is_sent else None,
+        )
+
+
+def relative_change(now: Tensor, then: Tensor | None) -> float:
+    """|now - then| / |then|; 0 where both are 0, infinite where only `then` is or there is none."""
+    if then is None:
+        return float("inf")
+    change, size = float(torch.linalg.vector_norm(now - then)), float(torch.linalg.vector_norm(then))
+    if size == 0:
+        return 0.0 if change == 0 else float("inf")
+    return change / size

@@ -1,0 +1,135 @@
+"""Which rows travel between this rank and its peers: a lane is one direction of an exchange.
+
+    boundary    forward, rank p sends rank q the V[p,q] rows that q has edges from; backward, q returns one partial sum
+                for each of them
+    broadcast   forward, rank p sends every peer its whole block of n rows, the way of CAGNET and SANCUS; backward, q
+                returns a whole block of partial sums, most of them 0 where parts are good
+
+A lane only lays out: it packs what leaves, says how many rows go to and come from each peer, and unpacks what has
+arrived. Whether rows are sent at all, and in what form, is not its business, so all of that works for both.
+
+The owner's sum of what comes back is a sparse product (with the 0/1 matrix that places returned rows) in the boundary
+lanes, because a row may come back from several peers, and a product adds in a fixed order on CPU and GPU alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainer.adjacency import Matrix, transposed
+from trainer.part import Csr, Part
+from trainer.ranks import Ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One direction. Peers are in the order of `Ranks.peers` everywhere."""
+
+    pack: Callable[[Tensor], Tensor]
+    """From the rows that are to travel to those that leave, each once."""
+    departing: Sequence[int]
+    """Rows for each peer; consecutive ones of what leaves, unless `to_all`."""
+    to_all: bool
+    """Whether every peer gets all that leaves."""
+    arriving: Sequence[int]
+    """Rows from each peer."""
+    unpack: Callable[[Tensor], Tensor]
+    """From all that arrived, peer after peer: forward the halo's rows [H, F], backward the sums [n, F] for own rows."""
+
+    def pieces(self, leaving: Tensor) -> list[Tensor]:
+        """What leaves, by peer."""
+        return [leaving] * len(self.departing) if self.to_all else _split(leaving, self.departing)
+
+    def places(self, arrived: Tensor) -> list[Tensor]:
+        """What arrives, by peer."""
+        return _split(arrived, self.arriving)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """Both directions of an exchange."""
+
+    forward: Lane
+    backward: Lane
+
+
+def boundary(part: Part, ranks: Ranks) -> Lanes:
+    """The lanes of the rows that a peer needs."""
+    sent = [len(part.send_rows[peer]) for peer in ranks.peers]
+    received = [part.halo_rows(peer) for peer in ranks.peers]
+    rows_R = sent_rows(part, ranks)
+    picks = Csr(
+        indptr=torch.arange(len(rows_R) + 1, dtype=rows_R.dtype),
+        indices=rows_R,
+        weights=None,
+        num_columns=part.num_rows,
+    )
+    place, rows_R = Matrix(transposed(picks), ranks.device), rows_R.to(ranks.device)
+    return Lanes(
+        forward=Lane(
+            pack=lambda rows_nF: rows_nF.index_select(0, rows_R),
+            departing=sent,
+            to_all=False,
+            arriving=received,
+            unpack=lambda halo_HF: halo_HF,
+        ),
+        backward=Lane(
+            pack=lambda partial_HF: partial_HF,
+            departing=received,
+            to_all=False,
+            arriving=sent,
+            unpack=lambda returned_RF: place @ returned_RF,
+        ),
+    )
+
+
+def broadcast(part: Part, ranks: Ranks) -> Lanes:
+    """The lanes of whole blocks. The ranks tell each other which rows of a block are a halo's; all have to call it."""
+    blocks = [facts["rows"] for facts in ranks.compare({"rows": part.num_rows})]
+    theirs = [blocks[peer] for peer in ranks.peers]
+    rows_H = torch.empty(sum(part.halo_rows(peer) for peer in ranks.peers), dtype=torch.int64, device=ranks.device)
+    places = _split(rows_H, [part.halo_rows(peer) for peer in ranks.peers])
+    ranks.swap(
+        {peer: part.send_rows[peer].to(ranks.device, torch.int64) for peer in ranks.peers},
+        dict(zip(ranks.peers, places, strict=True)),
+    ).wait()
+    first = 0
+    for place, rows in zip(places, theirs, strict=True):
+        place += first
+        first += rows
+
+    def blocks_of(partial_HF: Tensor) -> Tensor:
+        return partial_HF.new_zeros(first, partial_HF.shape[1]).index_copy_(0, rows_H, partial_HF)
+
+    own = [part.num_rows] * len(ranks.peers)
+    return Lanes(
+        forward=Lane(
+            pack=lambda rows_nF: rows_nF.contiguous(),
+            departing=own,
+            to_all=True,
+            arriving=theirs,
+            unpack=lambda blocks_MF: blocks_MF.index_select(0, rows_H),
+        ),
+        backward=Lane(
+            pack=blocks_of,
+            departing=theirs,
+            to_all=False,
+            arriving=own,
+            unpack=lambda returned: returned.view(len(own), part.num_rows, returned.shape[1]).sum(
+                0, dtype=torch.float32
+            ),
+        ),
+    )
+
+
+def sent_rows(part: Part, ranks: Ranks) -> Tensor:
+    """The local rows that each peer needs, peer after peer: [R]."""
+    return torch.cat([part.send_rows[peer] for peer in ranks.peers]) if ranks.peers else torch.empty(0).long()
+
+
+def _split(rows: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    return list(torch.split(rows, list(counts))) if counts else []

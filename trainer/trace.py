@@ -1,0 +1,49 @@
+"""What a rank did when, as a file that chrome://tracing, Perfetto and TensorBoard open.
+
+One file a rank, since ranks may run on machines that share no disk. Times count from when the ranks had all connected,
+so that the files of one run can be laid beside each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainer.errors import TrainingError
+
+
+def prepare_traces(folder: str) -> None:
+    """Make the folder, before anything is trained.
+
+    Raises:
+        TrainingError: it cannot be made.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TrainingError(f"the trace folder {folder} cannot be made ({error.strerror}); give another") from error
+
+
+def write_trace(folder: str, rank: int, spans: Sequence[tuple[str, float, float]], *, start: float) -> None:
+    """Write the spans of one rank to `folder`/rank-R.json.
+
+    Args:
+        folder: that `prepare_traces` made.
+        rank: whose they are.
+        spans: activity, begin and end in seconds.
+        start: the second that counts as 0.
+
+    Raises:
+        TrainingError: the file cannot be written.
+    """
+    events = [
+        {"name": name, "ph": "X", "pid": rank, "tid": 0, "ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6}
+        for name, begin, end in spans
+    ]
+    name = {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}
+    path = Path(folder, f"rank-{rank}.json")
+    try:
+        path.write_text(json.dumps({"traceEvents": [name, *events], "displayTimeUnit": "ms"}))
+    except OSError as error:
+        raise TrainingError(f"the trace {path} cannot be written ({error.strerror}); give another --trace") from error

@@ -1,0 +1,120 @@
+"""What rows look like on their way between ranks.
+
+    fp32    as they are stored, as is every form that would not be narrower
+    bf16    2 bytes a value, 8 bits of mantissa, the range of fp32
+    fp16    2 bytes a value, 11 bits of mantissa; what is beyond 65,504 is sent as that
+    int8    1 byte a value and 2 a row: each row is divided by its own scale, the smallest bf16 number that brings its
+            greatest entry to 127 or less, and rounded up or down at random so that the mean is the value itself.
+            A row of 7 values takes 9 bytes in place of 28
+
+Nothing here knows where rows go. Rounding at random draws from a generator of this rank alone: what is sent is data,
+so the ranks need not draw alike. With error feedback the sender adds to the rows what rounding took from them the last
+time, so that errors cancel over time where they would have to cancel over rows.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from trainer.precision import TYPES
+
+_STEPS = 127
+_SCALE_BYTES = 2
+
+
+class Wire(Protocol):
+    """A form of rows on the wire."""
+
+    def row_bytes(self, width: int) -> int:
+        """Bytes of a row of `width` values."""
+
+    def encode(self, rows: Tensor) -> Tensor:
+        """The message [R, row_bytes] uint8 of `rows` [R, F]."""
+
+    def decode(self, message: Tensor) -> Tensor:
+        """The rows [R, F] of a message, in the type that they are stored in."""
+
+
+class AsStored:
+    """Rows as they are."""
+
+    def __init__(self, stored: torch.dtype) -> None:
+        self._stored = stored
+
+    def row_bytes(self, width: int) -> int:
+        return width * self._stored.itemsize
+
+    def encode(self, rows: Tensor) -> Tensor:
+        return _bytes(rows)
+
+    def decode(self, message: Tensor) -> Tensor:
+        return message.view(self._stored)
+
+
+class Half:
+    """Rows in a type of two bytes."""
+
+    def __init__(self, sent: torch.dtype, stored: torch.dtype) -> None:
+        self._sent, self._stored, self._greatest = sent, stored, torch.finfo(sent).max
+
+    def row_bytes(self, width: int) -> int:
+        return width * self._sent.itemsize
+
+    def encode(self, rows: Tensor) -> Tensor:
+        return _bytes(rows.clamp(-self._greatest, self._greatest).to(self._sent))
+
+    def decode(self, message: Tensor) -> Tensor:
+        return message.view(self._sent).to(self._stored)
+
+
+class Int8:
+    """Rows of whole numbers from -127 to 127, each followed by its scale in bf16."""
+
+    def __init__(self, stored: torch.dtype, generator: torch.Generator) -> None:
+        self._stored, self._generator = stored, generator
+
+    def row_bytes(self, width: int) -> int:
+        return width + _SCALE_BYTES
+
+    def encode(self, rows: Tensor) -> Tensor:
+        rows = rows.float()
+        scale_R1 = _bf16_at_least(rows.abs().amax(1, keepdim=True) / _STEPS)
+        steps = rows / torch.where(scale_R1 > 0, scale_R1, 1.0)
+        chances = torch.empty_like(steps).uniform_(generator=self._generator)
+        # A draw of almost 1 may round a whole number up; 127 stays what it is.
+        whole = (steps + chances).floor_().clamp_(-_STEPS, _STEPS).to(torch.int8)
+        return torch.cat([whole.view(torch.uint8), scale_R1.bfloat16().view(torch.uint8)], dim=1)
+
+    def decode(self, message: Tensor) -> Tensor:
+        scale_R1 = message[:, -_SCALE_BYTES:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16).float()
+        whole = message[:, :-_SCALE_BYTES].view(torch.int8).float()
+        return whole.mul_(scale_R1).to(self._stored)
+
+
+def wire(name: str, stored: torch.dtype, device: torch.device, *, seed: int) -> Wire:
+    """The wire that an option names.
+
+    Args:
+        name: `fp32`, `bf16`, `fp16` or `int8`.
+        stored: the type that rows are stored in.
+        device: of the rows.
+        seed: decides how int8 rounds; another one on each rank.
+    """
+    if name == "int8":
+        return Int8(stored, torch.Generator(device).manual_seed(seed))
+    sent = TYPES[name]
+    return AsStored(stored) if sent.itemsize >= stored.itemsize else Half(sent, stored)
+
+
+def _bytes(rows: Tensor) -> Tensor:
+    return rows.contiguous().view(torch.uint8)
+
+
+def _bf16_at_least(values: Tensor) -> Tensor:
+    """The least bf16 numbers that are not below `values`, float32, 0 or more."""
+    rounded = values.bfloat16()
+    up = (rounded.view(torch.int16) + 1).view(torch.bfloat16)
+    return torch.where(rounded.float() < values, up, rounded).float()
