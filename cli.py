@@ -13,12 +13,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from graphprep import __version__, progress
 from graphprep.errors import GraphprepError, UsageError
+
+if TYPE_CHECKING:
+    from pipelines.partition import PartitionOutcome
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 HELP_OPTIONS = ["-h", "--help"]
@@ -477,7 +480,11 @@ def partition(
         else:
             announce(plan)
         return
-    outcome = run_partition(plan, replace_other=replace)
+    _print_partition(run_partition(plan, replace_other=replace), json_output)
+
+
+def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:
+    """Say what cache there is now."""
     cache = outcome.cache
     if json_output:
         print_json(
@@ -583,6 +590,77 @@ def export(cache: str, out: Path, format_name: str, replace: bool, json_output: 
         )
     else:
         click.echo(f"{'up to date' if outcome.reused else 'wrote'}: {outcome.folder} ({outcome.files:,} files)")
+
+
+@main.group()
+def cache() -> None:
+    """Caches of another number of parts from those that there are."""
+
+
+def regroup_options(command: Command) -> Command:
+    """What merge and split have in common."""
+    for option in reversed(
+        (
+            click.argument("name_or_cache"),
+            click.option("--parts", type=int, help="K parts for K equal ranks on one switch."),
+            click.option("--topology", metavar="FILE_OR_PRESET", help="The machine that the new parts are for."),
+            click.option(
+                "--effort",
+                default="none",
+                show_default=True,
+                help="none, fast, default or best: whether the result is refined for the new links.",
+            ),
+            click.option("--seed", type=int, default=0, show_default=True),
+            click.option(
+                "--out",
+                type=click.Path(path_type=Path),
+                help="The new cache's folder; by default caches/NAME/LABEL in GRAPHPREP_HOME.",
+            ),
+            click.option("--replace", is_flag=True, help="Replace a cache that other options made."),
+            as_json,
+            common,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@cache.command()
+@regroup_options
+def merge(**options: Any) -> None:
+    """Make one part of neighbours that lie on one machine.
+
+    \b
+    Example:
+      graphprep cache merge cora/2x4 --parts 4
+    """
+    _regroup("merge", **options)
+
+
+@cache.command()
+@regroup_options
+def split(**options: Any) -> None:
+    """Divide each part into several.
+
+    \b
+    Example:
+      graphprep cache split cora/2x2 --topology 2x4
+    """
+    _regroup("split", **options)
+
+
+def _regroup(
+    way: str, name_or_cache: str, replace: bool, json_output: bool, effort: str, seed: int, **where: Any
+) -> None:
+    from graphprep.cache.read import PartitionCache
+    from graphprep.home import require_cache
+    from graphprep.partition.request import PartitionRequest
+    from pipelines.partition import run_partition
+    from pipelines.regroup import plan_regroup
+
+    found = PartitionCache(require_cache(name_or_cache))
+    plan = plan_regroup(found, way, request=PartitionRequest(effort=effort, seed=seed), **where)  # type: ignore[arg-type]
+    _print_partition(run_partition(plan, replace_other=replace), json_output)
 
 
 @main.group()

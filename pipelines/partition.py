@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import zipfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from graphprep import __version__, home, progress
@@ -25,8 +25,10 @@ from graphprep.cache.blocks import Layout
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
+from graphprep.cache.source import GraphSource
 from graphprep.cache.write import CacheContent, write_cache
 from graphprep.errors import CacheError, UsageError
+from graphprep.graph import Csr, EdgeType
 from graphprep.partition.choose import partition, require_enough_nodes
 from graphprep.partition.expected import expected
 from graphprep.partition.given import ASSIGNMENT, GivenAssignment, read_assignment
@@ -47,11 +49,22 @@ SECONDS_PER_FILE = 1e-3
 """Of making, checking in and flushing one file."""
 
 
+class PartitionSource(GraphSource, Protocol):
+    """A graph that can be partitioned: a store, or a cache put together again."""
+
+    @property
+    def key(self) -> str:
+        """Over all that determined the graph."""
+
+    def csr(self, edge_type: EdgeType) -> Csr:
+        """All in-edges of one type in memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
     """One partitioning run, decided but not started."""
 
-    store: GraphStore
+    store: PartitionSource
     topology: Topology
     request: PartitionRequest
     target: Path
@@ -96,21 +109,18 @@ class PartitionPlan:
             "parts": self.topology.num_ranks,
             "method": self.request.method if self.given is None else ASSIGNMENT,
             "memory_bytes": asked.memory_bytes,
-            "disk_bytes": edges * 8
-            + nodes * 40
-            + files * BLOCK_BYTES
-            + sum(array.nbytes for array in self._node_arrays()),
+            "disk_bytes": edges * 8 + nodes * 40 + files * BLOCK_BYTES + self._bytes_of_nodes(),
             "files": files,
             "seconds": round(2 + asked.seconds + files * SECONDS_PER_FILE, 1),
         }
 
-    def _node_arrays(self) -> list[zarr.Array[Any]]:
+    def _bytes_of_nodes(self) -> int:
         found = [
             self.store.node_array(node_type, name)
             for node_type in self.store.num_nodes
             for name in self.store.node_arrays(node_type)
         ]
-        return [array for array in found if array is not None]
+        return sum(array.dtype.itemsize * math.prod(array.shape) for array in found if array is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,27 +158,46 @@ def plan_partition(
         TopologyError: the topology is wrong.
         PartitionError: there are more parts than nodes, or the assignment is none of its nodes.
     """
-    if (parts is None) == (topology is None):
-        raise UsageError("give either --parts K or --topology FILE_OR_PRESET")
-    if parts is not None and parts < 1:
-        raise UsageError(f"--parts {parts} must be at least 1")
     if assignment is not None and request.method != "auto":
         raise UsageError(f"give either --assignment or --method {request.method}; an assignment is the only start")
-    if out is not None and home.is_url(str(out).replace(":/", "://", 1)):
-        raise UsageError(f"--out {out} is a URL; a cache is mapped into memory and has to lie on a local disk")
-    target = None if out is None else checked_target(out)
+    chosen = chosen_topology(parts, topology)
     store = GraphStore(home.find_store(name_or_store))
     if parts is not None:
         require_enough_nodes(parts, sum(store.num_nodes.values()))
-    chosen = Topology.flat(parts) if parts is not None else resolve(topology or "")
-    if target is None:
-        target = home.cache_path(store.name, chosen.name).absolute()
+    target = target_of(out, store.name, chosen)
     given = None
     if assignment is not None:
         given = read_assignment(assignment, num_nodes=sum(store.num_nodes.values()), num_parts=chosen.num_ranks)
     return PartitionPlan(
         store=store, topology=chosen, request=request, target=target, given=given, memory_limit=memory_limit
     )
+
+
+def chosen_topology(parts: int | None, topology: str | None) -> Topology:
+    """The topology that a person means.
+
+    Raises:
+        UsageError: both or neither of `parts` and `topology`, or `parts` below 1.
+        TopologyError: the topology is wrong.
+    """
+    if (parts is None) == (topology is None):
+        raise UsageError("give either --parts K or --topology FILE_OR_PRESET")
+    if parts is not None and parts < 1:
+        raise UsageError(f"--parts {parts} must be at least 1")
+    return Topology.flat(parts) if parts is not None else resolve(topology or "")
+
+
+def target_of(out: Path | None, name: str, topology: Topology) -> Path:
+    """The cache folder itself: `out`, or by default HOME/caches/NAME/LABEL.
+
+    Raises:
+        UsageError: nothing may be written there.
+    """
+    if out is None:
+        return home.cache_path(name, topology.name).absolute()
+    if home.is_url(str(out).replace(":/", "://", 1)):
+        raise UsageError(f"--out {out} is a URL; a cache is mapped into memory and has to lie on a local disk")
+    return checked_target(out)
 
 
 def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> PartitionOutcome:
@@ -191,7 +220,7 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
             return PartitionOutcome(cache=PartitionCache(plan.target), reused=True)
         announce(plan)
         work.mkdir(parents=True, exist_ok=True)
-        graph = _whole_graph(plan.store)
+        graph = whole_graph(plan.store)
         result, nodes_P = _assignment(plan, graph, work)
         layouts = _layouts(graph, result.assignment, nodes_P)
         del graph, nodes_P
@@ -286,12 +315,13 @@ def _difference(name: str, before: Any, now: Any) -> str:
     return f"{name} {before} there, {now} now"
 
 
-def _whole_graph(store: GraphStore) -> WholeGraph:
+def whole_graph(store: PartitionSource) -> WholeGraph:
+    """What is partitioned of a source, in memory."""
     return WholeGraph.of(
         {kind: store.csr(kind) for kind in store.num_edges},
         store.num_nodes,
         training_masks={
-            node_type: np.asarray(stored[:, 0])
+            node_type: np.asarray(stored[:])[:, 0]
             for node_type in store.num_nodes
             if (stored := store.node_array(node_type, "train_mask")) is not None
         },
