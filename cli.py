@@ -435,6 +435,20 @@ def print_store_outcome(outcome: Any, json_output: bool) -> None:
     help="The cache folder itself; by default caches/NAME/LABEL in GRAPHPREP_HOME.",
 )
 @click.option("--replace", is_flag=True, help="Replace a damaged cache or one that other options made.")
+@click.option(
+    "--features",
+    type=click.Choice(["stored", "float32", "float16", "none"]),
+    default="stored",
+    show_default=True,
+    help="The type of features in the cache; none leaves them out.",
+)
+@click.option(
+    "--scale-features",
+    type=click.Choice(["none", "rows", "columns"]),
+    default="none",
+    show_default=True,
+    help="rows: each row's absolute values sum to 1; columns: each column has mean 0 and deviation 1.",
+)
 @memory_option
 @click.option("--dry-run", is_flag=True, help="Say what memory, disk and time to expect, and stop.")
 @as_json
@@ -448,6 +462,8 @@ def partition(
     out: Path | None,
     replace: bool,
     memory_limit: int | None,
+    features: str,
+    scale_features: str,
     dry_run: bool,
     json_output: bool,
     **options: Any,
@@ -461,6 +477,7 @@ def partition(
       graphprep partition cora --topology dgx-1-v100 --dry-run
       graphprep partition cora --parts 4 --assignment cora.graph.part.4
     """
+    from graphprep.cache.features import FeatureOptions
     from graphprep.partition.request import PartitionRequest
     from pipelines.partition import announce, plan_partition, run_partition
 
@@ -473,6 +490,7 @@ def partition(
         out=out,
         assignment=assignment,
         memory_limit=memory_limit,
+        features=FeatureOptions(features=features, scale_features=scale_features),
     )
     if dry_run:
         if json_output:

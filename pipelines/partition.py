@@ -12,7 +12,7 @@ import math
 import shutil
 import zipfile
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from graphprep import __version__, home, progress
 from graphprep.cache.blocks import Layout
+from graphprep.cache.features import FeatureOptions
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
@@ -72,6 +73,8 @@ class PartitionPlan:
     """the only start, if an assignment was made elsewhere"""
     memory_limit: int | None = None
     """bytes that the run may hold; None for what is free"""
+    features: FeatureOptions = field(default_factory=FeatureOptions)
+    """what is done to the nodes' features"""
 
     @property
     def determinants(self) -> dict[str, Any]:
@@ -80,6 +83,7 @@ class PartitionPlan:
             "store": self.store.key,
             "topology": self.topology.to_long_form(),
             **asdict(self.request),
+            **asdict(self.features),
             **({} if self.given is None else {ASSIGNMENT: self.given.sha256}),
             "cache format": CACHE_FORMAT,
             "graphprep version": __version__,
@@ -140,6 +144,7 @@ def plan_partition(
     out: Path | None,
     assignment: Path | None = None,
     memory_limit: int | None = None,
+    features: FeatureOptions | None = None,
 ) -> PartitionPlan:
     """Decide what a run will do.
 
@@ -150,6 +155,7 @@ def plan_partition(
         request: the partitioner's options.
         out: the cache folder itself; by default HOME/caches/NAME/LABEL.
         memory_limit: bytes that the run may hold; None for what is free.
+        features: what is done to the nodes' features; None for nothing.
         assignment: a file with one part number a node, made elsewhere; see `graphprep.partition.given`.
 
     Raises:
@@ -169,7 +175,13 @@ def plan_partition(
     if assignment is not None:
         given = read_assignment(assignment, num_nodes=sum(store.num_nodes.values()), num_parts=chosen.num_ranks)
     return PartitionPlan(
-        store=store, topology=chosen, request=request, target=target, given=given, memory_limit=memory_limit
+        store=store,
+        topology=chosen,
+        request=request,
+        target=target,
+        given=given,
+        memory_limit=memory_limit,
+        features=features or FeatureOptions(),
     )
 
 
@@ -238,8 +250,10 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
                 traffic=result.traffic,
                 quality=result.quality,
                 topology=plan.topology,
+                features=plan.features,
                 options={
                     **asdict(plan.request),
+                    **asdict(plan.features),
                     "method_chosen": result.method,
                     "tried": list(result.tried),
                     "determinants": plan.determinants,

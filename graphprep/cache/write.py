@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from graphprep import __version__, csr, memory, progress
 from graphprep.cache.array_file import FolderWriter
 from graphprep.cache.blocks import Block, Layout, halo, split_edges
+from graphprep.cache.features import FeatureOptions, Treat
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, part_path, payload_path
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.regions import Regions, by_part
@@ -51,6 +52,7 @@ class CacheContent:
     quality: Quality
     topology: Topology
     options: Mapping[str, Any]
+    features: FeatureOptions = field(default_factory=FeatureOptions)
 
 
 def write_cache(
@@ -93,7 +95,7 @@ def write_cache(
             side_by_side([partial(write, part, task) for part in range(num_parts)], workers=workers)
     shutil.rmtree(regions_folder)
     for node_type in content.layouts:
-        for name in source.node_arrays(node_type):
+        for name in writing.node_arrays(node_type):
             steps.run(f"nodes-{node_type}-{name}", partial(writing.node_array, node_type, name))
     root = FolderWriter(folder)
     writing.root(root)
@@ -211,22 +213,32 @@ class Writing:
             return into[0]
         return sum(into, start=np.zeros(len(self.content.layouts[node_type].part_N), np.float32))
 
+    def node_arrays(self, node_type: str) -> tuple[str, ...]:
+        """The names of the arrays that the cache is to have."""
+        names = self.source.node_arrays(node_type)
+        return tuple(name for name in names if name != "x" or self.content.features.features != "none")
+
     def node_array(self, node_type: str, name: str, writer: FolderWriter) -> None:
         """Stream one array of the source into all parts."""
         stored = self.source.node_array(node_type, name)
         assert stored is not None
         layout = self.content.layouts[node_type]
         paths = [f"{part_path(part)}/nodes/{node_type}/{name}" for part in range(self.num_parts)]
-        targets = [
-            writer.open_array(path, (len(layout.nodes_P[part]), *stored.shape[1:]), stored.dtype)
-            for part, path in enumerate(paths)
-        ]
         row_bytes = max(1, stored.dtype.itemsize * int(np.prod(stored.shape[1:])))
         rows_at_a_time = max(1, self.piece_bytes // 2 // row_bytes)
+        dtype = stored.dtype
+        treat: Treat = _as_stored
+        if name == "x":
+            dtype = self.content.features.dtype(stored.dtype)
+            treat = self.content.features.treatment(self.source, node_type, rows_at_a_time)
+        targets = [
+            writer.open_array(path, (len(layout.nodes_P[part]), *stored.shape[1:]), dtype)
+            for part, path in enumerate(paths)
+        ]
         total = row_bytes * stored.shape[0]
         with progress.task(f"writing {node_type} {name}", total=total, unit="B") as task:
             for start, rows in self.source.rows(node_type, name, rows_at_a_time):
-                _scatter(rows, start, layout, targets)
+                _scatter(treat(rows), start, layout, targets)
                 task.advance(rows.nbytes)
         sealing = [partial(writer.seal, path, target) for path, target in zip(paths, targets, strict=True)]
         side_by_side(sealing, workers=cores())
@@ -261,7 +273,10 @@ class Writing:
                 "edge_arrays": {kind.key: list(source.edge_arrays(kind)) for kind in source.num_edges},
                 "directed": source.directed,
                 "self_loops": {kind.key: regions.num_self_loops for kind, regions in self.regions.items()},
-                "num_features": {node_type: _width(source, node_type, "x") for node_type in node_types},
+                "num_features": {
+                    node_type: _width(source, node_type, "x") if "x" in self.node_arrays(node_type) else 0
+                    for node_type in node_types
+                },
                 "num_classes": {node_type: classes for node_type, (_, classes) in labels.items()},
                 "num_splits": {node_type: _width(source, node_type, "train_mask") for node_type in node_types},
                 "task": tasks[0] if tasks else "none",
@@ -270,6 +285,10 @@ class Writing:
                 "quality": content.quality.to_json(),
             },
         )
+
+
+def _as_stored(rows: NDArray[Any]) -> NDArray[Any]:
+    return rows
 
 
 def _write_block(writer: FolderWriter, path: str, block: Block, dtype: type[np.integer[Any]]) -> None:

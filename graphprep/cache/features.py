@@ -1,0 +1,92 @@
+"""What is done to node features on their way from the store into a cache.
+
+    as      stored (as they are), float32, float16, or none: the cache then has no features
+    scale   none; rows: each row is divided by the sum of its absolute values, as bag-of-words sets are used; columns:
+            each column gets mean 0 and deviation 1 over all nodes of the type (a constant one becomes 0)
+
+Scaling happens in float64 and comes before the change of type. Columns take one more pass over the store; sums and
+squares are shifted by the first row, so that a large mean costs no digits.
+
+Letters: N nodes, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import progress
+from graphprep.cache.source import GraphSource
+from graphprep.errors import UsageError
+
+TYPES = ("stored", "float32", "float16", "none")
+SCALES = ("none", "rows", "columns")
+Treat = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureOptions:
+    """What a person asks for."""
+
+    features: str = "stored"
+    """one of TYPES"""
+    scale_features: str = "none"
+    """one of SCALES"""
+
+    def __post_init__(self) -> None:
+        if self.features not in TYPES:
+            raise UsageError(f"--features {self.features!r} is unknown; use one of {', '.join(TYPES)}")
+        if self.scale_features not in SCALES:
+            raise UsageError(f"--scale-features {self.scale_features!r} is unknown; use one of {', '.join(SCALES)}")
+
+    def dtype(self, stored: np.dtype[Any]) -> np.dtype[Any]:
+        """Of the cache's features; whole numbers that are scaled become float32."""
+        if self.features in ("float32", "float16"):
+            return np.dtype(self.features)
+        if self.scale_features != "none" and stored.kind != "f":
+            return np.dtype(np.float32)
+        return stored
+
+    def treatment(self, source: GraphSource, node_type: str, rows_at_a_time: int) -> Treat:
+        """A function from rows as they are stored, [n, F], to rows of the cache."""
+        array = source.node_array(node_type, "x")
+        assert array is not None
+        dtype = self.dtype(array.dtype)
+        if self.scale_features == "rows":
+            return lambda rows: _by_row(rows).astype(dtype)
+        if self.scale_features == "columns":
+            mean_F, deviation_F = _moments(source, node_type, rows_at_a_time)
+            return lambda rows: ((rows.astype(np.float64) - mean_F) / deviation_F).astype(dtype)
+        return lambda rows: rows.astype(dtype, copy=False)
+
+
+def _by_row(rows: NDArray[Any]) -> NDArray[np.float64]:
+    wide = rows.astype(np.float64)
+    sums = np.abs(wide).sum(axis=1, keepdims=True)
+    return np.asarray(wide / np.where(sums > 0, sums, 1.0))
+
+
+def _moments(
+    source: GraphSource, node_type: str, rows_at_a_time: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of each column, float64 [F]; a deviation of 0 is given as infinite."""
+    count, shift_F, sum_F, square_F = 0, None, 0.0, 0.0
+    total = source.num_nodes[node_type]
+    with progress.task(f"mean and deviation of {node_type} x", total=total, unit="rows") as task:
+        for _, rows in source.rows(node_type, "x", rows_at_a_time):
+            wide = rows.astype(np.float64)
+            if shift_F is None:
+                shift_F = wide[0].copy()
+            wide -= shift_F
+            sum_F, square_F = sum_F + wide.sum(axis=0), square_F + (wide * wide).sum(axis=0)
+            count += len(rows)
+            task.advance(len(rows))
+    if shift_F is None:
+        return np.zeros(()), np.ones(())
+    mean_F = np.asarray(sum_F / count)
+    deviation_F = np.sqrt(np.maximum(np.asarray(square_F / count) - mean_F**2, 0.0))
+    return mean_F + shift_F, np.where(deviation_F > 0, deviation_F, np.inf)
