@@ -425,8 +425,8 @@ def print_store_outcome(outcome: Any, json_output: bool) -> None:
     "--limits",
     default="nodes,in-edges,work,training-nodes,types",
     show_default=True,
-    callback=lambda _context, _option, text: tuple(name for name in text.split(",") if name),
-    help="What is held within --imbalance.",
+    callback=lambda _context, _option, text: tuple(text.split(",")),
+    help="What is held within --imbalance, with commas between; '' for nothing.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option(

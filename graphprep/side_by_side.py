@@ -1,4 +1,4 @@
-"""Several pieces of work at the same time, in threads. Ctrl-C, and an error in one, do not wait for the others."""
+"""Several pieces of work at the same time, in threads. Ctrl-C does not wait for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def side_by_side(pieces: Sequence[Callable[[], Result]], *, workers: int) -> lis
     """The result of each piece, in order.
 
     Args:
-        pieces: functions without arguments. After an error those that run go on to their end, and none is begun.
+        pieces: functions without arguments. After an error those that run are waited for, since they may write what
+            the caller is about to give up, and none is begun.
         workers: how many run at a time, at least 1; with 1 they run here, one after another.
 
     Raises:
@@ -33,8 +34,12 @@ def side_by_side(pieces: Sequence[Callable[[], Result]], *, workers: int) -> lis
     if workers == 1 or len(pieces) < 2:
         return [piece() for piece in pieces]
     threads = ThreadPoolExecutor(max_workers=workers)
+    wait = True
     try:
         running = [threads.submit(piece) for piece in pieces]
         return [piece.result() for piece in running]
+    except KeyboardInterrupt:
+        wait = False
+        raise
     finally:
-        threads.shutdown(wait=False, cancel_futures=True)
+        threads.shutdown(wait=wait, cancel_futures=True)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import __version__, home, progress
+from graphprep import __version__, home, memory, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND
@@ -79,7 +79,7 @@ class PartitionPlan:
     @property
     def determinants(self) -> dict[str, Any]:
         """All that determines the cache's content, by the name that an error can use."""
-        return {
+        found = {
             "store": self.store.key,
             "topology": self.topology.to_long_form(),
             **asdict(self.request),
@@ -89,6 +89,7 @@ class PartitionPlan:
             "graphprep version": __version__,
             **{f"{library} version": _version(library) for library in LIBRARIES},
         }
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
     @property
     def key(self) -> str:
@@ -103,6 +104,8 @@ class PartitionPlan:
             num_nodes=nodes,
             num_edges=edges,
             directed=self.store.directed,
+            topology=self.topology,
+            memory_limit=self.memory_limit,
             is_given=self.given is not None,
         )
         parts = self.topology.num_ranks
@@ -174,6 +177,8 @@ def plan_partition(
     given = None
     if assignment is not None:
         given = read_assignment(assignment, num_nodes=sum(store.num_nodes.values()), num_parts=chosen.num_ranks)
+    if memory_limit is not None:
+        memory.room(memory_limit)
     return PartitionPlan(
         store=store,
         topology=chosen,
@@ -231,6 +236,8 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
             progress.say(f"{plan.target} is up to date")
             return PartitionOutcome(cache=PartitionCache(plan.target), reused=True)
         announce(plan)
+        if plan.memory_limit is not None:
+            memory.return_freed_blocks()
         work.mkdir(parents=True, exist_ok=True)
         graph = whole_graph(plan.store)
         result, nodes_P = _assignment(plan, graph, work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -44,6 +45,25 @@ def test_an_error_comes_out_and_nothing_new_begins(workers: int) -> None:
     with pytest.raises(ValueError, match="0"):
         side_by_side([partial(piece, number) for number in range(100)], workers=workers)
     assert len(begun) < 100
+
+
+def test_what_runs_is_waited_for_after_an_error() -> None:
+    """Guards against threads that still write after their caller has given up its lock."""
+    ended: list[bool] = []
+    begun = threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        time.sleep(0.3)
+        ended.append(True)
+
+    def fails() -> None:
+        begun.wait(10)
+        raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011  it is our own
+        side_by_side([fails, slow], workers=2)
+    assert ended == [True]
 
 
 def test_workers_follow_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:

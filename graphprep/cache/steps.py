@@ -1,13 +1,15 @@
 """The steps in which a cache is written: what a killed run has finished is kept by the next one.
 
 When all files of a step are written, their sizes and sums go to a file beside the cache, as they will stand in the
-manifest. A later run of the same key reads the files again and compares them; only if all are as they were is the step
-kept. (After a power cut a file may be shorter than it was, and the note of it whole.)
+manifest. A later run of the same content reads the files again and compares them; only if all are as they were is the
+step kept. (After a power cut a file may be shorter than it was, and the note of it whole.) Notes of other content, such
+as an assignment that was lost and made anew, are thrown away with all that they stand for.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -20,14 +22,26 @@ from graphprep.publish import published_file
 class Steps:
     """Runs steps and gathers the manifest's entries. Steps may run in threads."""
 
-    def __init__(self, folder: Path, notes: Path) -> None:
-        """`folder` is the cache's, `notes` that of what is known of finished steps; both are made if need be."""
+    def __init__(self, folder: Path, notes: Path, *, content: str) -> None:
+        """Take up what is there.
+
+        Args:
+            folder: of the cache; made if need be.
+            notes: folder of what is known of finished steps; made if need be.
+            content: a digest of what the cache is written from.
+        """
         self.folder, self._notes = folder, notes
+        of = notes / "content"
+        if not of.is_file() or of.read_text() != content:
+            for path in (folder, notes):
+                shutil.rmtree(path, ignore_errors=True)
         self.files: dict[str, FileEntry] = {}
         self.kept = 0
         """steps that an earlier run had finished"""
         for path in (folder, notes):
             path.mkdir(parents=True, exist_ok=True)
+        with published_file(of) as file:
+            file.write(content.encode())
 
     def run(self, name: str, write: Callable[[FolderWriter], None]) -> None:
         """Do a step, unless it is done."""
@@ -53,4 +67,4 @@ class Steps:
             )
         except (OSError, ValueError, TypeError, AttributeError):
             return None
-        return found if whole else None
+        return found if found and whole else None

@@ -12,6 +12,7 @@ run has finished is kept (`steps`).
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,10 +71,8 @@ def write_cache(
     Raises:
         OSError: the disk is full.
     """
-    if memory_limit is not None:
-        memory.return_freed_blocks()
     room = memory.room(memory_limit)
-    steps = Steps(folder, scratch / "steps")
+    steps = Steps(folder, scratch / "steps", content=_digest(content))
     regions_folder = scratch / "regions"
     shutil.rmtree(regions_folder, ignore_errors=True)
     regions_folder.mkdir(parents=True)
@@ -285,6 +284,17 @@ class Writing:
                 "quality": content.quality.to_json(),
             },
         )
+
+
+def _digest(content: CacheContent) -> str:
+    """Of the key and of where every node lies."""
+    digest = hashlib.sha256(content.key.encode())
+    for node_type, layout in content.layouts.items():
+        digest.update(node_type.encode())
+        for nodes in layout.nodes_P:
+            digest.update(len(nodes).to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(nodes).data)
+    return digest.hexdigest()
 
 
 def _as_stored(rows: NDArray[Any]) -> NDArray[Any]:

@@ -4,7 +4,8 @@
     mapping        which part goes to which rank
     population     the best starts are refined, then combined
 
-What can run side by side does, as far as cores and memory go; the result does not depend on it.
+What can run side by side does, as far as cores and memory go; the result does not depend on how many do. A method that
+memory does not suffice for is left out and named.
 
 Best is: as few limits broken as possible, then the lowest bottleneck, then the lowest sum of link seconds; or the sum
 before the bottleneck, where that is to be minimised.
@@ -167,17 +168,20 @@ def _that_fit(task: Task, room: int) -> tuple[dict[str, int], int]:
     num_parts, nodes, edges = task.topology.num_ranks, task.clean.num_rows, task.clean.num_edges
     needs = {name: CANDIDATES[name].expected_bytes(nodes, edges) for name in (*methods, *SPARING)}
     fit = {name: draws for name, draws in methods.items() if needs[name] <= room}
+    for name in methods.keys() - fit.keys():
+        what = "is left out" if task.request.method == "auto" else "may run out of memory"
+        progress.warn(f"{name} would need about {_amounts(needs[name], room)}; it {what}")
     if task.request.method == "auto" and not fit:
         had = (name for name in SPARING if CANDIDATES[name].needs(num_parts, task.topology) is None)
         sparing = next(name for name in had if needs[name] <= room or name == "ldg")
         fit = {sparing: 1}
-        least = min(needs[name] for name in methods)
-        progress.warn(
-            f"METIS would need about {progress.format_bytes(least)} of memory and {progress.format_bytes(room)} are "
-            f"free; {sparing} takes its place"
-        )
+        progress.warn(f"{sparing} takes their place")
     chosen = fit or methods
     return chosen, max(needs[name] for name in chosen)
+
+
+def _amounts(needed: int, room: int) -> str:
+    return f"{progress.format_bytes(needed)} of memory, and {progress.format_bytes(room)} are free"
 
 
 def _start(task: Task, prepared: PreparedGraph, method: str, draw: int = 0) -> Candidate:

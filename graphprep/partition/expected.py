@@ -10,6 +10,7 @@ from graphprep.partition.choose import AUTO
 from graphprep.partition.refine import EFFORTS, expected_bytes
 from graphprep.partition.request import PartitionRequest
 from graphprep.side_by_side import workers_for
+from graphprep.topology import Topology
 
 METIS_EDGES_PER_SECOND = 1.0e6
 """Directed edges that one run of METIS gets through on one core; other methods are not far off or quicker."""
@@ -30,7 +31,14 @@ class Expected:
 
 
 def expected(
-    request: PartitionRequest, *, num_nodes: int, num_edges: int, directed: bool, is_given: bool = False
+    request: PartitionRequest,
+    *,
+    num_nodes: int,
+    num_edges: int,
+    directed: bool,
+    topology: Topology,
+    memory_limit: int | None = None,
+    is_given: bool = False,
 ) -> Expected:
     """Estimate a run.
 
@@ -38,19 +46,25 @@ def expected(
         request: what is asked.
         num_nodes, num_edges: of all types; edges as the store has them.
         directed: whether the partitioner has to add reverse edges.
+        topology: which the parts are for.
+        memory_limit: bytes that the run may hold; None for what is free.
         is_given: whether the only start was made elsewhere.
     """
     both_ways = num_edges * (2 if directed else 1)
     methods = AUTO[request.effort] if request.method == "auto" else {request.method: 1}
-    if is_given:
+    if is_given or topology.num_ranks == 1:
         methods = {}
+    methods = {
+        name: draws for name, draws in methods.items() if CANDIDATES[name].needs(topology.num_ranks, topology) is None
+    }
+    room = memory.available() if memory_limit is None else memory.room(memory_limit)
     native_bytes = max((CANDIDATES[name].expected_bytes(num_nodes, both_ways) for name in methods), default=0)
     starts = sum(methods.values())
-    starts_at_a_time = min(workers_for(native_bytes, memory.available()), starts)
+    starts_at_a_time = min(workers_for(native_bytes, room), starts)
     refining_bytes, refining_seconds = 0, 0.0
-    if request.effort != "none":
+    if request.effort != "none" and topology.num_ranks > 1:
         effort = EFFORTS[request.effort]
-        runs_at_a_time = workers_for(expected_bytes(num_nodes, both_ways), memory.available())
+        runs_at_a_time = workers_for(expected_bytes(num_nodes, both_ways), room)
         runs_at_a_time = min(runs_at_a_time, effort.starts_of(both_ways))
         refining_bytes = runs_at_a_time * expected_bytes(num_nodes, both_ways)
         visits = max(effort.visits * 2 * both_ways, effort.least_visits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -88,12 +89,12 @@ class Judged:
     candidate: Candidate
     result: PartitionResult
 
-    def rank(self, minimise: str) -> tuple[int, float, float]:
-        """The smaller the better."""
+    def rank(self, minimise: str) -> tuple[float, float, float]:
+        """The smaller the better: by how much limits are broken, in whole per cents, then seconds."""
         quality = self.result.quality
-        broken = sum(not limit.met for limit in quality.limits)
+        excess = sum(limit.value / limit.limit - 1 for limit in quality.limits if not limit.met)
         seconds = (quality.bottleneck_seconds, quality.sum_seconds)
-        return (broken, *(seconds[::-1] if minimise == "total" else seconds))
+        return (math.ceil(excess * 100), *(seconds[::-1] if minimise == "total" else seconds))
 
 
 def judge(

@@ -54,8 +54,11 @@ class Population:
         weight_NC, most_PC = weights_and_limits(task.loads, task.shares_P)
         capacity_P = capacities(task.topology)
         if capacity_P is not None:
-            weight_NC = np.column_stack([weight_NC, task.bytes_N()])
-            most_PC = np.column_stack([most_PC, FOR_HALO * capacity_P])
+            bytes_N = task.bytes_N()
+            share_P = task.shares_P * bytes_N.sum() * task.request.imbalance
+            weight_NC = np.column_stack([weight_NC, bytes_N])
+            # Where memory is too small for the shares themselves, to hold on to it would let no node move.
+            most_PC = np.column_stack([most_PC, np.maximum(FOR_HALO * capacity_P, share_P)])
         return cls(
             task=task,
             effort=EFFORTS[task.request.effort],

@@ -275,7 +275,7 @@ class Refinement:
     def _usual_change(self, nodes: NDArray[np.int64], pins: Pins, limits: Limits, part_X: NDArray[np.int32]) -> float:
         """By how much the best moves of these nodes change the norm, on average."""
         gain = np.empty(len(nodes))
-        kernels.judge(nodes, pins, part_X, self.links, limits, self.scratch, gain)
+        kernels.judge(nodes, pins, part_X, self.links, limits, self.scratch, gain, False)
         possible = np.abs(gain[np.isfinite(gain)])
         return float(possible.mean()) if len(possible) else 0.0
 
@@ -309,7 +309,7 @@ class Refinement:
             self._scaled(self.objective.steps[0])
             leaving = np.flatnonzero(((weight_XC > 0) & over_PC[part_X]).any(axis=1))
             gain = np.empty(len(leaving))
-            kernels.judge(leaving, pins, part_X, self.links, limits, self.scratch, gain)
+            kernels.judge(leaving, pins, part_X, self.links, limits, self.scratch, gain, True)
             relief = (weight_XC[leaving] / limits.most_PC[part_X[leaving]] * over_PC[part_X[leaving]]).max(axis=1)
             order = leaving[np.argsort(-gain / relief, kind="stable")]
             if not kernels.relieve(order, pins, part_X, self.links, limits, self.scratch):

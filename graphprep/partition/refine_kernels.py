@@ -243,17 +243,40 @@ def fits(limits: Limits, node: Any, source: Any, target: Any) -> Any:
         weight = limits.weight_XC[node, c]
         if weight > 0.0:
             over = limits.held_PC[target, c] + weight - limits.most_PC[target, c]
-            if over > 0.0 and over >= limits.held_PC[source, c] - limits.most_PC[source, c]:
-                return False
+            if over > 0.0:
+                excess = (limits.held_PC[source, c] - limits.most_PC[source, c]) / limits.most_PC[source, c]
+                if over / limits.most_PC[target, c] >= excess:
+                    return False
     return True
 
 
 @njit(cache=True, nogil=True)
-def best_move(node: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch, anywhere: Any) -> Any:
+def eases(limits: Limits, node: Any, source: Any, target: Any) -> Any:
+    """Whether a move makes the sum of all relative excesses less, whatever it does to a single one."""
+    if limits.held_PC[source, 0] <= limits.weight_XC[node, 0]:
+        return False
+    change = 0.0
+    for c in range(limits.most_PC.shape[1]):
+        weight = limits.weight_XC[node, c]
+        if weight > 0.0:
+            most = limits.most_PC[source, c]
+            over = limits.held_PC[source, c] - most
+            change += (max(0.0, over - weight) - max(0.0, over)) / most
+            most = limits.most_PC[target, c]
+            over = limits.held_PC[target, c] - most
+            change += (max(0.0, over + weight) - max(0.0, over)) / most
+    return change < -1e-12
+
+
+@njit(cache=True, nogil=True)
+def best_move(
+    node: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch, anywhere: Any, easing: Any
+) -> Any:
     """The part that a node had best go to, by prices, and how much that saves; -1 if it cannot go anywhere.
 
     Args:
         anywhere: whether parts that have nothing to do with the node are looked at too.
+        easing: whether a move has to make limits less broken, and not just to break none.
     """
     num_parts = len(links.rows_PP)
     source = part_X[node]
@@ -302,7 +325,9 @@ def best_move(node: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, 
     best, best_gain = -1, -np.inf
     for k in range(num_parts if anywhere else touched):
         target = k if anywhere else touched_P[k]
-        if target == source or not fits(limits, node, source, target):
+        if target == source:
+            continue
+        if not (eases(limits, node, source, target) if easing else fits(limits, node, source, target)):
             continue
         gain = base + saved_P[target]
         for i in range(touched):
@@ -397,7 +422,7 @@ def improve(
     cost = cost_of(links)
     for node in order:
         slack = -temperature * np.log(1.0 - _drawn()) if temperature > 0.0 else 0.0
-        target, gain = best_move(node, pins, part_X, links, limits, scratch, False)
+        target, gain = best_move(node, pins, part_X, links, limits, scratch, False, False)
         if target < 0 or gain <= -slack:
             continue
         source = part_X[node]
@@ -417,11 +442,18 @@ def improve(
 
 
 @njit(cache=True, nogil=True)
-def judge(nodes: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch, gain: Any) -> None:
-    """What the best move of each node anywhere saves, by prices; -inf where it cannot go."""
+def judge(
+    nodes: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch, gain: Any, easing: Any
+) -> None:
+    """What the best move of each node anywhere saves, by prices; -inf where it cannot go.
+
+    `easing`: a node that cannot go anywhere without breaking a limit may go where limits are less broken in all.
+    """
     price(links)
     for i in range(len(nodes)):
-        _, gain[i] = best_move(nodes[i], pins, part_X, links, limits, scratch, True)
+        target, gain[i] = best_move(nodes[i], pins, part_X, links, limits, scratch, True, False)
+        if target < 0 and easing:
+            _, gain[i] = best_move(nodes[i], pins, part_X, links, limits, scratch, True, True)
 
 
 @njit(cache=True, nogil=True)
@@ -437,7 +469,9 @@ def relieve(order: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, s
                 helps = True
         if not helps:
             continue
-        target, _ = best_move(node, pins, part_X, links, limits, scratch, True)
+        target, _ = best_move(node, pins, part_X, links, limits, scratch, True, False)
+        if target < 0:
+            target, _ = best_move(node, pins, part_X, links, limits, scratch, True, True)
         if target < 0:
             continue
         move(node, target, pins, part_X, links, limits, scratch)

@@ -49,7 +49,7 @@ class PartitionRequest:
     """one of MINIMISE: the seconds of the slowest link direction and then of all, or first the sum of all. On links
     that are all alike, with `balance` edges, the sum is the number of cut edges"""
     limits: tuple[str, ...] = LIMITS
-    """which loads are held within `imbalance`, of `traffic.LIMITS`"""
+    """which loads are held within `imbalance`, of `traffic.LIMITS`; put in their order, each once"""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -58,9 +58,11 @@ class PartitionRequest:
             raise UsageError(f"--effort {self.effort!r} is unknown; use one of {', '.join(EFFORTS)}")
         if self.minimise not in MINIMISE:
             raise UsageError(f"--minimise {self.minimise!r} is unknown; use one of {', '.join(MINIMISE)}")
-        for name in self.limits:
+        asked = {name.strip() for name in self.limits} - {""}
+        for name in sorted(asked):
             if name not in LIMITS:
                 raise UsageError(f"--limits {name!r} is unknown; use some of {', '.join(LIMITS)}, with commas between")
+        object.__setattr__(self, "limits", tuple(name for name in LIMITS if name in asked))
         if not 1.0 < self.imbalance <= 10.0:
             raise UsageError(f"--imbalance {self.imbalance} must be above 1 and at most 10, e.g. 1.05")
         if not 1 <= self.row_bytes <= MOST_ROW_BYTES:

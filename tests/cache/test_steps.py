@@ -29,18 +29,36 @@ def never(writer: FolderWriter) -> None:
 
 def test_a_finished_step_is_kept(tmp_path: Path) -> None:
     """Guards against hours of writing that are done again after a kill."""
-    first = Steps(tmp_path / "cache", tmp_path / "notes")
+    first = Steps(tmp_path / "cache", tmp_path / "notes", content="one")
     first.run("one", write)
-    again = Steps(tmp_path / "cache", tmp_path / "notes")
+    again = Steps(tmp_path / "cache", tmp_path / "notes", content="one")
     again.run("one", never)
     assert again.files == first.files
     assert (first.kept, again.kept) == (0, 1)
 
 
+def test_steps_of_other_content_are_thrown_away(tmp_path: Path) -> None:
+    """Guards against parts of one assignment under the root of another, and against files that nobody lists."""
+    Steps(tmp_path / "cache", tmp_path / "notes", content="one").run("one", write)
+    other = Steps(tmp_path / "cache", tmp_path / "notes", content="two")
+    assert list((tmp_path / "cache").iterdir()) == []
+    other.run("one", write)
+    assert other.kept == 0
+
+
+def test_a_note_of_nothing_is_no_note(tmp_path: Path) -> None:
+    """Guards against an empty note that passes for a finished step."""
+    steps = Steps(tmp_path / "cache", tmp_path / "notes", content="one")
+    (tmp_path / "notes" / "one.json").write_text("{}")
+    steps.run("one", write)
+    assert steps.kept == 0
+    assert steps.files
+
+
 @pytest.mark.parametrize("damage", ["shorter", "changed", "gone", "note"])
 def test_a_step_that_is_not_as_it_was_is_done_again(tmp_path: Path, damage: str) -> None:
     """Guards against trust in a note whose files a power cut has taken."""
-    steps = Steps(tmp_path / "cache", tmp_path / "notes")
+    steps = Steps(tmp_path / "cache", tmp_path / "notes", content="one")
     steps.run("one", write)
     payload = tmp_path / "cache" / "a" / "c" / "0"
     match damage:
@@ -52,7 +70,7 @@ def test_a_step_that_is_not_as_it_was_is_done_again(tmp_path: Path, damage: str)
             payload.unlink()
         case "note":
             (tmp_path / "notes" / "one.json").write_text("{")
-    again = Steps(tmp_path / "cache", tmp_path / "notes")
+    again = Steps(tmp_path / "cache", tmp_path / "notes", content="one")
     again.run("one", write)
     assert again.kept == 0
     assert again.files == steps.files

@@ -170,9 +170,11 @@ def test_memory_that_is_too_small_for_metis(
     result, _ = partition(graph, Topology.flat(4), PartitionRequest(), scratch=tmp_path)
     assert "metis" not in result.method
     words = capsys.readouterr().err
-    assert "METIS would need about 40.4 MB of memory and 30.0 MB are free" in words
+    assert "metis would need about 40.4 MB of memory, and 30.0 MB are free; it is left out" in words
+    assert "takes their place" in words
     named, _ = partition(graph, Topology.flat(4), PartitionRequest(method="metis"), scratch=tmp_path)
     assert named.method.startswith("metis")
+    assert "metis would need about 40.4 MB of memory, and 30.0 MB are free; it may run out" in capsys.readouterr().err
 
 
 def test_a_rank_with_little_memory_gets_little(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
 from graphprep.partition.loads import node_loads
+from graphprep.partition.method import NodeLoad
 from graphprep.partition.nets import edge_nets, row_nets
 from graphprep.partition.refine import EFFORTS, OBJECTIVES, Refinement, links_of, weights_and_limits
 from graphprep.topology import Topology, resolve
@@ -196,3 +197,26 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "    rows = rng.integers(0, 9, (parts, parts)) * (1 - np.eye(parts, dtype=int))\n"
         "    best_mapping(rows, links_of(LinkModel.of(Topology.flat(parts)), 8), np.full(parts, 1 / parts), seed=0)\n"
     )
+
+
+def test_limits_that_stand_in_each_others_way_are_eased() -> None:
+    """Guards against relief that wants a move to break nothing: here all parts are full, and two kinds of nodes lie in
+    two parts each, so that only moves which overfill a part for a while lead out."""
+    rng = np.random.default_rng(1)
+    matrix = csr_of(random_edges(rng, 400, 2000), 400)
+    kind_N = (np.arange(400) < 200).astype(np.int64)
+    part_N = np.where(kind_N == 1, rng.integers(0, 2, 400), rng.integers(2, 4, 400)).astype(np.int32)
+    amounts = {"nodes": np.ones(400, np.int64), "a": kind_N, "b": 1 - kind_N}
+    loads = [NodeLoad(what=what, amount_N=amount_N, limit=1.02) for what, amount_N in amounts.items()]
+    weight_NC, most_PC = weights_and_limits(loads, np.full(4, 0.25))
+    topology = Topology.flat(4)
+    refinement = Refinement(
+        links_of(LinkModel.of(topology), 1024),
+        most_PC,
+        effort=EFFORTS["fast"],
+        objective=OBJECTIVES["slowest"],
+        seed=0,
+    )
+    found = refinement.run(row_nets(matrix), part_N, weight_NC)
+    for amount_N in amounts.values():
+        assert np.bincount(found, weights=amount_N, minlength=4).max() <= np.ceil(1.02 * amount_N.sum() / 4)
