@@ -670,14 +670,12 @@ def split(**options: Any) -> None:
 def _regroup(
     way: str, name_or_cache: str, replace: bool, json_output: bool, effort: str, seed: int, **where: Any
 ) -> None:
-    from graphprep.cache.read import PartitionCache
-    from graphprep.home import require_cache
+    from graphprep.api import open_cache
     from graphprep.partition.request import PartitionRequest
     from pipelines.partition import run_partition
     from pipelines.regroup import plan_regroup
 
-    found = PartitionCache(require_cache(name_or_cache))
-    plan = plan_regroup(found, way, request=PartitionRequest(effort=effort, seed=seed), **where)  # type: ignore[arg-type]
+    plan = plan_regroup(open_cache(name_or_cache), way, request=PartitionRequest(effort=effort, seed=seed), **where)  # type: ignore[arg-type]
     _print_partition(run_partition(plan, replace_other=replace), json_output)
 
 

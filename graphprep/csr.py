@@ -389,7 +389,12 @@ def undirected_simple(csr: Csr) -> Csr:
 
 def count_self_loops(csr: Csr) -> int:
     """Edges whose source is their destination."""
-    return int(kernels.count_self_loops(csr.indptr, csr.indices)) if csr.num_rows == csr.num_sources else 0
+    return self_loops_of_rows(csr, first_row=0) if csr.num_rows == csr.num_sources else 0
+
+
+def self_loops_of_rows(csr: Csr, *, first_row: int) -> int:
+    """The same for a range of rows of a square matrix, of which `first_row` is the first."""
+    return int(kernels.count_self_loops(csr.indptr, csr.indices, first_row))
 
 
 def weighted_in_degree(csr: Csr) -> NDArray[np.float32]:

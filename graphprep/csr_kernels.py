@@ -419,12 +419,12 @@ def row_sums(indptr, data):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, parallel=True)
-def count_self_loops(indptr, indices):  # type: ignore[no-untyped-def]
-    """Edges whose column is their row."""
+def count_self_loops(indptr, indices, first_row):  # type: ignore[no-untyped-def]
+    """Edges whose column is their row, counted from `first_row`."""
     total = 0
     for row in prange(len(indptr) - 1):
         for e in range(indptr[row], indptr[row + 1]):
-            if indices[e] == row:
+            if indices[e] == first_row + row:
                 total += 1
     return total
 

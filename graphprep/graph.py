@@ -5,9 +5,10 @@ Letters: N nodes, E directed edges, F features, C classes, S splits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,6 +158,23 @@ class LoadedGraph:
     def is_homogeneous(self) -> bool:
         """Whether it has one node type and one edge type, by the names of those."""
         return list(self.num_nodes) == [HOMOGENEOUS_NODE] and list(self.edges) == [HOMOGENEOUS_EDGE]
+
+
+class Rows(Protocol):
+    """An array of which ranges of rows can be read."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, rows: slice, /) -> Any: ...
+
+
+def row_bytes(rows: Rows) -> int:
+    """Bytes of one row, at least 1."""
+    return max(1, rows.dtype.itemsize * math.prod(rows.shape[1:]))
 
 
 def chosen_edge_type(known: Iterable[EdgeType], wanted: Sequence[str] | str | None) -> EdgeType:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
-from graphprep.graph import NodeTable
+from graphprep.graph import NodeTable, row_bytes
 
 BYTES_AT_A_TIME = 64_000_000
 MASKS = ("train_mask", "val_mask", "test_mask")
@@ -71,6 +71,6 @@ def _check_masks(node_type: str, table: NodeTable) -> None:
 
 
 def _ranges(array: NDArray[np.generic]) -> Iterator[tuple[int, NDArray[np.generic]]]:
-    rows = max(1, BYTES_AT_A_TIME // max(1, array.dtype.itemsize * int(np.prod(array.shape[1:]))))
+    rows = max(1, BYTES_AT_A_TIME // row_bytes(array))
     for start in range(0, len(array), rows):
         yield start, array[start : start + rows]

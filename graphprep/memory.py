@@ -60,6 +60,15 @@ def room(limit: int | None) -> int:
     return left
 
 
+def free(limit: int | None) -> int:
+    """Bytes that may still be taken: `limit` less what is held, or all that is available.
+
+    Raises:
+        UsageError: the limit leaves too little to work with.
+    """
+    return available() if limit is None else room(limit)
+
+
 def return_freed_blocks() -> None:
     """Have the C library give freed arrays back to the kernel at once, for the rest of this process.
 

@@ -30,7 +30,7 @@ from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from graphprep import __version__, csr, progress
 from graphprep.errors import DatasetError
-from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type
+from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type, row_bytes
 from graphprep.home import is_url
 from graphprep.publish import PARTIAL_PREFIX, publish_folder
 from graphprep.sorted_edges import SortedEdges
@@ -234,7 +234,7 @@ class GraphStore:
             for path, written in self.attributes["arrays"].items():
                 array = self._array(path)
                 digest = hashlib.sha256()
-                rows = max(1, BYTES_AT_A_TIME // _row_bytes(array))
+                rows = max(1, BYTES_AT_A_TIME // row_bytes(array))
                 for start in range(0, array.shape[0], rows):
                     piece = self._read(path, slice(start, start + rows))
                     digest.update(piece.tobytes())
@@ -361,13 +361,9 @@ def _num_bytes(nodes: Mapping[str, NodeTable], edges: Sequence[SortedEdges]) -> 
     total = sum(array.nbytes for table in nodes.values() for array in table.arrays().values())
     for table in edges:
         each = csr.index_dtype(table.num_sources)().itemsize + (4 if table.weighted else 0)
-        each += sum(_row_bytes(rows) for rows in table.attributes.values())
+        each += sum(row_bytes(rows) for rows in table.attributes.values())
         total += 8 * (table.num_rows + 1) + each * table.counts.edges
     return total
-
-
-def _row_bytes(array: NDArray[Any] | zarr.Array[Any]) -> int:
-    return max(1, int(array.dtype.itemsize * math.prod(array.shape[1:])))
 
 
 def _write_nodes(root: zarr.Group, node_type: str, table: NodeTable, task: progress.Task, written: Written) -> None:
@@ -471,8 +467,8 @@ def _create(
     group: zarr.Group, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], fill_value: float = 0
 ) -> zarr.Array[Any]:
     """An empty array with chunks of whole rows of about CHUNK_BYTES, sharded where it has more than one chunk."""
-    row_bytes = max(1, dtype.itemsize * math.prod(shape[1:]))
-    rows = max(1, CHUNK_BYTES // row_bytes)
+    bytes_a_row = max(1, dtype.itemsize * math.prod(shape[1:]))
+    rows = max(1, CHUNK_BYTES // bytes_a_row)
     widths = tuple(max(1, width) for width in shape[1:])
     sharded = shape[0] > rows
     return group.create_array(

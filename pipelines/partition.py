@@ -284,12 +284,12 @@ def _version(library: str) -> str | None:
 
 def announce(plan: PartitionPlan) -> None:
     """Say what the run will need before it starts."""
-    expected = plan.expectations()
+    needs = plan.expectations()
     progress.say(
-        f"partitioning {plan.store.name} ({expected['nodes']:,} nodes, {expected['edges']:,} directed edges) into "
-        f"{expected['parts']} parts for {plan.topology.name} by {expected['method']}: expect about "
-        f"{progress.format_bytes(expected['memory_bytes'])} of memory, {progress.format_bytes(expected['disk_bytes'])} "
-        f"of disk in {expected['files']:,} files, and {expected['seconds']:.0f} s"
+        f"partitioning {plan.store.name} ({needs['nodes']:,} nodes, {needs['edges']:,} directed edges) into "
+        f"{needs['parts']} parts for {plan.topology.name} by {needs['method']}: expect about "
+        f"{progress.format_bytes(needs['memory_bytes'])} of memory, {progress.format_bytes(needs['disk_bytes'])} "
+        f"of disk in {needs['files']:,} files, and {needs['seconds']:.0f} s"
     )
 
 

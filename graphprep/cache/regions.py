@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from graphprep import csr, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.source import GraphSource
-from graphprep.graph import Csr, EdgeType
+from graphprep.graph import Csr, EdgeType, row_bytes
 from graphprep.publish import reserve
 
 Array = NDArray[Any]
@@ -105,7 +105,7 @@ def by_part(source: GraphSource, kind: EdgeType, layout: Layout, folder: Path, *
     indices_E = region_file("indices", np.dtype(csr.index_dtype(sources)))
     weight_E = region_file("weights", np.dtype(np.float32)) if source.is_weighted(kind) else None
     arrays = {name: region_file(f"array-{name}", array.dtype, array.shape[1:]) for name, array in extra.items()}
-    edge_bytes = 16 + 8 + sum(array.dtype.itemsize * int(np.prod(array.shape[1:])) for array in extra.values())
+    edge_bytes = 16 + 8 + sum(map(row_bytes, extra.values()))
     degree_N = np.zeros(num_nodes, np.float32)
     num_self_loops, place_P = 0, first_edge_P[:-1].copy()
     with progress.task(f"bringing {kind.relation} edges together by part", total=num_edges, unit="edges") as task:
@@ -121,7 +121,7 @@ def by_part(source: GraphSource, kind: EdgeType, layout: Layout, folder: Path, *
                 arrays[name][place_E] = array[first : first + piece.num_edges]
             degree_N[start:stop] = csr.weighted_in_degree(piece)
             if kind.source == kind.destination:
-                num_self_loops += int(_self_loops(piece.indptr, piece.indices, start))
+                num_self_loops += csr.self_loops_of_rows(piece, first_row=start)
             task.advance(piece.num_edges)
     return Regions(
         first_row_P=first_row_P,
@@ -168,12 +168,3 @@ def _place(part_n, indptr, place_P, place_E):  # type: ignore[no-untyped-def]
             place_E[e] = place
             place += 1
         place_P[part] = place
-
-
-@njit(cache=True, nogil=True)
-def _self_loops(indptr, indices, first_row):  # type: ignore[no-untyped-def]
-    count = 0
-    for row in range(len(indptr) - 1):
-        for e in range(indptr[row], indptr[row + 1]):
-            count += indices[e] == first_row + row
-    return count

@@ -8,19 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.graph import Csr, EdgeType
-
-
-class Rows(Protocol):
-    """An array of which ranges of rows can be read."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, rows: slice, /) -> Any: ...
+from graphprep.graph import Csr, EdgeType, Rows
 
 
 class GraphSource(Protocol):

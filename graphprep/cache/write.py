@@ -32,7 +32,7 @@ from graphprep.cache.manifest import Manifest
 from graphprep.cache.regions import Regions, by_part
 from graphprep.cache.source import GraphSource
 from graphprep.cache.steps import Steps
-from graphprep.graph import EdgeType
+from graphprep.graph import EdgeType, row_bytes
 from graphprep.side_by_side import cores, side_by_side, workers_for
 from graphprep.store import ANNDATA_CSR
 from graphprep.topology import Topology
@@ -77,14 +77,16 @@ def write_cache(
     shutil.rmtree(regions_folder, ignore_errors=True)
     regions_folder.mkdir(parents=True)
     piece_bytes = max(LEAST_PIECE_BYTES, min(MOST_PIECE_BYTES, room // 8))
+    regions = {
+        kind: by_part(source, kind, content.layouts[kind.destination], regions_folder, piece_bytes=piece_bytes)
+        for kind in source.num_edges
+    }
     writing = Writing(
         source=source,
         content=content,
         steps=steps,
-        regions={
-            kind: by_part(source, kind, content.layouts[kind.destination], regions_folder, piece_bytes=piece_bytes)
-            for kind in source.num_edges
-        },
+        regions=regions,
+        degrees={node_type: _degree(node_type, layout, regions) for node_type, layout in content.layouts.items()},
         piece_bytes=piece_bytes,
     )
     num_parts = content.topology.num_ranks
@@ -111,6 +113,8 @@ class Writing:
     content: CacheContent
     steps: Steps
     regions: Mapping[EdgeType, Regions]
+    degrees: Mapping[str, NDArray[np.float32]]
+    """weighted in-degree over all edge types into a node type, [N]"""
     piece_bytes: int
 
     @property
@@ -140,7 +144,7 @@ class Writing:
         """What a part receives."""
         for node_type, layout in self.content.layouts.items():
             matrices = [regions.matrix(part) for kind, regions in self.regions.items() if kind.source == node_type]
-            degree_N = self._degree(node_type)
+            degree_N = self.degrees[node_type]
             folder = f"{part_path(part)}/nodes/{node_type}"
             for peer, received in enumerate(halo(matrices, [None] * len(matrices), layout, part)):
                 if peer != part:
@@ -163,7 +167,7 @@ class Writing:
             folder = f"{root}/nodes/{node_type}"
             writer.group(folder)
             writer.array(f"{folder}/global_ids", layout.nodes_P[part])
-            writer.array(f"{folder}/degree", self._degree(node_type)[layout.nodes_P[part]])
+            writer.array(f"{folder}/degree", self.degrees[node_type][layout.nodes_P[part]])
             for peer in range(num_parts):
                 if peer != part:
                     sent = self._received(peer, node_type, part)
@@ -205,13 +209,6 @@ class Writing:
         received: NDArray[np.int64] = np.memmap(file, np.dtype("<i8"), mode="r")
         return received
 
-    def _degree(self, node_type: str) -> NDArray[np.float32]:
-        """Weighted in-degree over all edge types into this type; float32 [N]."""
-        into = [regions.degree_N for kind, regions in self.regions.items() if kind.destination == node_type]
-        if len(into) == 1:
-            return into[0]
-        return sum(into, start=np.zeros(len(self.content.layouts[node_type].part_N), np.float32))
-
     def node_arrays(self, node_type: str) -> tuple[str, ...]:
         """The names of the arrays that the cache is to have."""
         names = self.source.node_arrays(node_type)
@@ -223,8 +220,7 @@ class Writing:
         assert stored is not None
         layout = self.content.layouts[node_type]
         paths = [f"{part_path(part)}/nodes/{node_type}/{name}" for part in range(self.num_parts)]
-        row_bytes = max(1, stored.dtype.itemsize * int(np.prod(stored.shape[1:])))
-        rows_at_a_time = max(1, self.piece_bytes // 2 // row_bytes)
+        rows_at_a_time = max(1, self.piece_bytes // 2 // row_bytes(stored))
         dtype = stored.dtype
         treat: Treat = _as_stored
         if name == "x":
@@ -234,7 +230,7 @@ class Writing:
             writer.open_array(path, (len(layout.nodes_P[part]), *stored.shape[1:]), dtype)
             for part, path in enumerate(paths)
         ]
-        total = row_bytes * stored.shape[0]
+        total = row_bytes(stored) * stored.shape[0]
         with progress.task(f"writing {node_type} {name}", total=total, unit="B") as task:
             for start, rows in self.source.rows(node_type, name, rows_at_a_time):
                 _scatter(treat(rows), start, layout, targets)
@@ -297,6 +293,12 @@ def _digest(content: CacheContent) -> str:
     return digest.hexdigest()
 
 
+def _degree(node_type: str, layout: Layout, regions: Mapping[EdgeType, Regions]) -> NDArray[np.float32]:
+    """Weighted in-degree over all edge types into a node type; float32 [N]."""
+    into = [found.degree_N for kind, found in regions.items() if kind.destination == node_type]
+    return into[0] if len(into) == 1 else sum(into, start=np.zeros(len(layout.part_N), np.float32))
+
+
 def _as_stored(rows: NDArray[Any]) -> NDArray[Any]:
     return rows
 
@@ -316,8 +318,7 @@ def _write_block(writer: FolderWriter, path: str, block: Block, dtype: type[np.i
 def _gather(writer: FolderWriter, path: str, values_E: NDArray[Any], place_E: NDArray[np.int64]) -> None:
     """Write the rows of a part's edge array that belong to one block."""
     target = writer.open_array(path, (len(place_E), *values_E.shape[1:]), values_E.dtype)
-    row_bytes = max(1, values_E.dtype.itemsize * int(np.prod(values_E.shape[1:])))
-    rows_at_a_time = max(1, MOST_PIECE_BYTES // 2 // row_bytes)
+    rows_at_a_time = max(1, MOST_PIECE_BYTES // 2 // row_bytes(values_E))
     for start in range(0, len(place_E), rows_at_a_time):
         target[start : start + rows_at_a_time] = values_E[place_E[start : start + rows_at_a_time]]
     writer.seal(path, target)

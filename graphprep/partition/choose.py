@@ -170,7 +170,10 @@ def _that_fit(task: Task, room: int) -> tuple[dict[str, int], int]:
     fit = {name: draws for name, draws in methods.items() if needs[name] <= room}
     for name in methods.keys() - fit.keys():
         what = "is left out" if task.request.method == "auto" else "may run out of memory"
-        progress.warn(f"{name} would need about {_amounts(needs[name], room)}; it {what}")
+        progress.warn(
+            f"{name} would need about {progress.format_bytes(needs[name])} of memory, and "
+            f"{progress.format_bytes(room)} are free; it {what}"
+        )
     if task.request.method == "auto" and not fit:
         had = (name for name in SPARING if CANDIDATES[name].needs(num_parts, task.topology) is None)
         sparing = next(name for name in had if needs[name] <= room or name == "ldg")
@@ -178,10 +181,6 @@ def _that_fit(task: Task, room: int) -> tuple[dict[str, int], int]:
         progress.warn(f"{sparing} takes their place")
     chosen = fit or methods
     return chosen, max(needs[name] for name in chosen)
-
-
-def _amounts(needed: int, room: int) -> str:
-    return f"{progress.format_bytes(needed)} of memory, and {progress.format_bytes(room)} are free"
 
 
 def _start(task: Task, prepared: PreparedGraph, method: str, draw: int = 0) -> Candidate:

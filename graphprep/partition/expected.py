@@ -57,7 +57,7 @@ def expected(
     methods = {
         name: draws for name, draws in methods.items() if CANDIDATES[name].needs(topology.num_ranks, topology) is None
     }
-    room = memory.available() if memory_limit is None else memory.room(memory_limit)
+    room = memory.free(memory_limit)
     native_bytes = max((CANDIDATES[name].expected_bytes(num_nodes, both_ways) for name in methods), default=0)
     starts = sum(methods.values())
     starts_at_a_time = min(workers_for(native_bytes, room), starts)

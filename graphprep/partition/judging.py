@@ -40,14 +40,13 @@ class Task:
         cls, graph: WholeGraph, topology: Topology, request: PartitionRequest, *, memory_limit: int | None = None
     ) -> Task:
         """Make the graph undirected, count loads and find routes."""
-        node_arrays = graph.by_type(np.zeros(graph.matrix.num_rows, np.bool_))
         return cls(
             graph=graph,
             clean=csr.undirected_simple(graph.matrix),
             topology=topology,
             request=request,
             loads=loads_of(graph, imbalance=request.imbalance, limits=request.limits),
-            shares_P=shares_of(graph.matrices, node_arrays, topology, request.row_bytes),
+            shares_P=shares_of(graph.matrices, graph.matrix.num_rows, topology, request.row_bytes),
             model=LinkModel.of(topology),
             memory_limit=memory_limit,
         )
@@ -58,7 +57,7 @@ class Task:
         Raises:
             UsageError: the limit leaves too little to work with.
         """
-        return memory.available() if self.memory_limit is None else memory.room(self.memory_limit)
+        return memory.free(self.memory_limit)
 
     def bytes_N(self) -> NDArray[np.int64]:
         """int64 [N]: what each node adds to its rank's memory, itself and its in-edges."""

@@ -238,7 +238,7 @@ class Refinement:
                 [np.bincount(coarse_X, weights=weight_X, minlength=count) for weight_X in weight_XC.T], axis=1
             )
             levels.append(Level(nets=nets, weight_XC=weight_XC, coarse_X=coarse_X))
-        return levels, group_X.copy() if other_X is None else group_X // np.int32(num_parts)
+        return levels, group_X if other_X is None else group_X // np.int32(num_parts)
 
     def _improve(self, level: Level, part_X: NDArray[np.int32], heat: float) -> None:
         """Anneal a small level, then make the moves that help; `part_X` is changed."""

@@ -37,7 +37,7 @@ def merged(part_N: NDArray[np.int32], topology: Topology, num_new: int) -> NDArr
     Raises:
         PartitionError: the number does not divide that of the parts, or a group would lie on two machines.
     """
-    factor = _factor(topology.num_ranks, num_new, "merge", "fewer")
+    factor = _factor(topology.num_ranks, num_new, f"{topology.num_ranks} parts cannot be merged into {num_new}")
     for first in range(0, topology.num_ranks, factor):
         machines = {rank.machine for rank in topology.ranks[first : first + factor]}
         if len(machines) > 1:
@@ -64,7 +64,7 @@ def split(
     Raises:
         PartitionError: the number is no multiple of that of the parts, or a part has too few nodes.
     """
-    factor = _factor(num_new, num_parts, "split", "more")
+    factor = _factor(num_new, num_parts, f"{num_parts} parts cannot be split into {num_new}")
     matrix, mask_N = graph.matrix, graph.training_mask()
     new_N = part_N * np.int32(factor)
     with progress.task("splitting parts", total=num_parts, unit="parts") as task:
@@ -79,11 +79,8 @@ def split(
     return new_N
 
 
-def _factor(many: int, few: int, what: str, which: str) -> int:
+def _factor(many: int, few: int, what: str) -> int:
+    """How many parts make one, if they do."""
     if few < 1 or many <= few or many % few:
-        before, after = (many, few) if what == "merge" else (few, many)
-        raise PartitionError(
-            f"{before} parts cannot be {what}d into {after}: it takes {which} parts, and one number a multiple of the "
-            "other".replace("splitd", "split")
-        )
+        raise PartitionError(f"{what}: the larger number has to be a multiple of the smaller one")
     return many // few

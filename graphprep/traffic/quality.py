@@ -118,7 +118,7 @@ def assess(
         if node_type not in assignments or mask_N.shape != assignments[node_type].shape:
             raise PartitionError(f"the training mask of node type {node_type!r} does not have one entry a node")
     loads = link_seconds(traffic, model or topology, row_bytes, balance=balance)
-    shares_P = shares_of(csrs, assignments, topology, row_bytes)
+    shares_P = shares_of(csrs, sum(map(len, assignments.values())), topology, row_bytes)
     workload = Workload.of(csrs, assignments, shares_P, training_masks=masks, edge_cost=edge_cost, node_cost=node_cost)
     memory_P = memory_of(workload.in_edges_P, workload.nodes_P, traffic.halo_rows_P, row_bytes)
     of_memory = memory_limit(topology, memory_P)
@@ -134,20 +134,17 @@ def assess(
     )
 
 
-def shares_of(
-    csrs: Matrices, node_arrays: Mapping[str, NDArray[Any]], topology: Topology, row_bytes: int
-) -> NDArray[np.float64]:
+def shares_of(csrs: Matrices, num_nodes: int, topology: Topology, row_bytes: int) -> NDArray[np.float64]:
     """Each rank's target share; float64 [P].
 
     Args:
         csrs: in-edges of every edge type.
-        node_arrays: an array of one entry a node for every node type.
+        num_nodes: of all types together.
         topology: with the speed and perhaps the memory of its ranks.
         row_bytes: bytes of one row in one exchange.
     """
-    edges = sum(matrix.num_edges for matrix in csrs.values())
-    nodes = sum(map(len, node_arrays.values()))
-    return target_shares(topology, EDGE_BYTES * edges + row_bytes * NODE_ROWS * nodes)
+    num_edges = sum(matrix.num_edges for matrix in csrs.values())
+    return target_shares(topology, EDGE_BYTES * num_edges + row_bytes * NODE_ROWS * num_nodes)
 
 
 def _link_rows(topology: Topology, loads: LinkLoads) -> tuple[LinkRow, ...]:

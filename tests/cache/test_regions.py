@@ -47,7 +47,8 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against edges that are placed behind the end of a region."""
     bounds_checked(
         "import numpy as np\n"
-        "from graphprep.cache.regions import _count, _place, _self_loops\n"
+        "from graphprep import csr_kernels as kernels\n"
+        "from graphprep.cache.regions import _count, _place\n"
         "rng = np.random.default_rng(0)\n"
         "for n, e, parts in ((1, 0, 1), (30, 200, 4)):\n"
         "    rows = np.sort(rng.integers(0, n, e))\n"
@@ -59,5 +60,5 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "    place = np.empty(e, np.int64)\n"
         "    _place(part, indptr, np.concatenate([[0], np.cumsum(edges)])[:-1].copy(), place)\n"
         "    assert sorted(place.tolist()) == list(range(e))\n"
-        "    _self_loops(indptr, rng.integers(0, n, e), 0)\n"
+        "    kernels.count_self_loops(indptr, rng.integers(0, n, e), 0)\n"
     )
