@@ -20,6 +20,7 @@ from trainer.dropout import Dropout
 from trainer.errors import TrainingError, found_by_every_rank
 from trainer.exchange import Exchange, boundary_counts
 from trainer.fit import Fit
+from trainer.freed_memory import keep_freed_memory
 from trainer.inputs import Features
 from trainer.labels import Labels
 from trainer.links import slowest_links
@@ -104,6 +105,8 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     ).to(ranks.device)
     fit = Fit(network, features, labels, options, agreement=agreement, ranks=ranks, account=account, report=report)
     setup_seconds = time.perf_counter() - started
+    if ranks.device.type == "cpu":
+        keep_freed_memory()
     outcome = fit.run()
 
     layers, pairs = account.tables(ranks.add_up, ranks.device, slowest_links(cache))
