@@ -111,6 +111,7 @@ def main() -> int:
     for _ in range(arguments.repeats):
         for name, run in contestants.items():
             found[name].append(run())
+            print(f"  {name}: {found[name][-1][0]:.2f} s", flush=True)
     table = {
         name: {"seconds": statistics.median(s for s, _ in runs), "peak_gb": max(peak for _, peak in runs) / 1e9}
         for name, runs in found.items()
