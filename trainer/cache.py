@@ -168,7 +168,7 @@ def _homogeneous(folder: Path, manifest: Manifest, root: dict[str, Any]) -> Cach
             task=str(root["task"]),
             aggregated=str(root["aggregated"].get(node_type, "none")),
             topology=dict(root["topology"]),
-            slowest_links=_square_of_words(root["slowest_links"], int(root["num_parts"])),
+            slowest_links=_slowest_links(root["slowest_links"], int(root["num_parts"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise manifest.damaged("zarr.json", f"lacks an attribute or has one of the wrong form ({error!r})") from error
@@ -176,15 +176,19 @@ def _homogeneous(folder: Path, manifest: Manifest, root: dict[str, Any]) -> Cach
 
 def _data_type(metadata: Mapping[str, Any]) -> str:
     """What the elements of an array are; 16 bits may be those of a number that Zarr has no name for."""
-    bits_of = metadata.get("attributes", {}).get("bits_of")
-    return str(metadata["data_type"]) if bits_of is None else str(bits_of)
+    name, bits_of = str(metadata["data_type"]), dict(metadata.get("attributes") or {}).get("bits_of")
+    if bits_of is None:
+        return name
+    if (name, bits_of) != ("uint16", "bfloat16"):
+        raise ValueError(f"{name} as the bits of {bits_of}")
+    return "bfloat16"
 
 
-def _square_of_words(rows: Sequence[Sequence[str]], side: int) -> list[list[str]]:
-    square = [[str(word) for word in row] for row in rows]
-    if len(square) != side or any(len(row) != side for row in square):
-        raise ValueError(f"slowest_links is not {side} x {side}")
-    return square
+def _slowest_links(found: Any, num_parts: int) -> list[list[str]]:
+    rows = [row for row in found if isinstance(row, list)] if isinstance(found, list) else []
+    if [len(row) for row in rows] != [num_parts] * num_parts:
+        raise ValueError(f"slowest_links is not {num_parts} lists of {num_parts} words")
+    return [[str(word) for word in row] for row in rows]
 
 
 def _attributes(manifest: Manifest, name: str) -> dict[str, Any]:

@@ -222,6 +222,17 @@ def test_bfloat16_features_are_mapped_as_they_lie(tmp_path: Path) -> None:
     assert torch.equal(part.x_nF, narrow[part.ids_n])
 
 
+def test_bits_of_something_else_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards against numbers of a later release that are taken for those of this one."""
+    graph = random_graph()
+    graph.x = np.zeros(graph.x.shape, np.uint16)
+    folder = make_cache(tmp_path / "cache", graph, np.zeros(60, int), 1)
+    file = folder / "parts/0/nodes/node/x/zarr.json"
+    file.write_text(file.read_text().replace("bfloat16", "float16"))
+    seal(folder)
+    assert "bits of float16" in sentence_of(capsys, [str(folder), *QUICK], status=6)
+
+
 def test_a_part_is_what_was_written(tmp_path: Path) -> None:
     """Reading a mask's wrong column, or a mask of another row order, trains on the test nodes."""
     graph = random_graph()
