@@ -23,13 +23,13 @@ READ = """
 import json, sys, time
 from pathlib import Path
 import numpy as np
-import graphprep
+from graphprep.api import open_cache
 from graphprep.graph import HOMOGENEOUS_EDGE
 folder = Path(sys.argv[1])
 def clock(work):
     started = time.perf_counter(); work(); return time.perf_counter() - started
 def first_row():
-    cache = graphprep.open_cache(folder)
+    cache = open_cache(folder)
     block = cache.block(1, HOMOGENEOUS_EDGE, 1)
     block.indices[: block.indptr[1]].sum() + cache.node_array(1, "node", "x")[0].sum()
 paths, files = [], []
@@ -40,7 +40,7 @@ for metadata in sorted((folder / "parts/1").rglob("zarr.json")):
         about = json.loads(metadata.read_text())
         files.append((payload[0], np.dtype(about["data_type"]), tuple(about["shape"])))
 def by_cache():
-    cache = graphprep.open_cache(folder)
+    cache = open_cache(folder)
     for path in paths:
         cache.array(path).sum()
 def by_memmap():

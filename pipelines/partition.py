@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from graphprep import __version__, home, memory, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.features import FeatureOptions
-from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND
+from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import OF_THE_CACHE, PartitionCache
 from graphprep.cache.source import GraphSource
@@ -125,14 +125,15 @@ class PartitionPlan:
         """Of the nodes' arrays, and of what is needed beside them for a time."""
         features, total = self.features, 0
         for node_type in self.store.num_nodes:
-            for name in self.store.node_arrays(node_type):
+            names = self.store.node_arrays(node_type)
+            for name in names:
                 array = self.store.node_array(node_type, name)
                 assert array is not None
                 numbers = math.prod(array.shape)
                 is_left_out = name == "x" and features.features == "none" and features.aggregate_features == "none"
                 if not is_left_out:
                     total += numbers * (features.dtype(array.dtype) if name == "x" else array.dtype).itemsize
-                if name == "x" and features.aggregate_features != "none":
+                if name == "x" and features.aggregate_features != "none" and X_AGGREGATED not in names:
                     total += numbers * features.dtype_of_sums.itemsize
         return total
 
