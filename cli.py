@@ -437,7 +437,7 @@ def print_store_outcome(outcome: Any, json_output: bool) -> None:
 @click.option("--replace", is_flag=True, help="Replace a damaged cache or one that other options made.")
 @click.option(
     "--features",
-    type=click.Choice(["stored", "float32", "float16", "none"]),
+    type=click.Choice(["stored", "float32", "float16", "bfloat16", "none"]),
     default="stored",
     show_default=True,
     help="The type of features in the cache; none leaves them out.",
@@ -448,6 +448,13 @@ def print_store_outcome(outcome: Any, json_output: bool) -> None:
     default="none",
     show_default=True,
     help="rows: each row's absolute values sum to 1; columns: each column has mean 0 and deviation 1.",
+)
+@click.option(
+    "--aggregate-features",
+    type=click.Choice(["none", "gcn", "mean"]),
+    default="none",
+    show_default=True,
+    help="Sum the neighbours' features beforehand, for the first layer of GCN (gcn) or GraphSAGE (mean).",
 )
 @memory_option
 @click.option("--dry-run", is_flag=True, help="Say what memory, disk and time to expect, and stop.")
@@ -464,6 +471,7 @@ def partition(
     memory_limit: int | None,
     features: str,
     scale_features: str,
+    aggregate_features: str,
     dry_run: bool,
     json_output: bool,
     **options: Any,
@@ -490,7 +498,9 @@ def partition(
         out=out,
         assignment=assignment,
         memory_limit=memory_limit,
-        features=FeatureOptions(features=features, scale_features=scale_features),
+        features=FeatureOptions(
+            features=features, scale_features=scale_features, aggregate_features=aggregate_features
+        ),
     )
     if dry_run:
         if json_output:

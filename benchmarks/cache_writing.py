@@ -122,6 +122,20 @@ def run(script: str, folder: Path, *words: object) -> dict[str, Any]:
     return {**told, "peak": peak}
 
 
+def prepare(folder: Path, nodes: int, edges: int, features: int, parts: int, *options: str) -> None:
+    """Generate a block model, deal its blocks to the parts, and judge that: all that OURS reads."""
+    environment = {"GRAPHPREP_HOME": str(folder)}
+    command = [sys.executable, "-m", "cli", "generate", "sbm", "-q", *options, "--name"]
+    shape = ["--nodes", nodes, "--edges", edges // 2, "--features", features]
+    shape += ["--branching", parts, "--levels", 1, "--classes", parts]
+    measured([*command, "graph", *map(str, shape)], environment)
+    measured([*command, "warm", *["--nodes", "64", "--edges", "300", "--features", "4", "--levels", "1"]], environment)
+    labels = GraphStore(folder / "stores" / "graph.zarr").node_array("node", "y")
+    assert labels is not None
+    np.save(folder / "assignment.npy", (np.asarray(labels[:]) % parts).astype(np.int32))
+    run(JUDGE, folder, parts)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1_000_000)
@@ -134,17 +148,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shape = ["--nodes", arguments.nodes, "--edges", arguments.edges // 2, "--features", arguments.features]
-        shape += ["--branching", arguments.parts, "--levels", 1, "--classes", arguments.parts]
-        command = [sys.executable, "-m", "cli", "generate", "sbm", "--name", "graph", "-q", *map(str, shape)]
-        measured(command, {"GRAPHPREP_HOME": name})
-        tiny = ["--name", "warm", "--nodes", "64", "--edges", "300", "--features", "4"]
-        measured([*command[:5], *tiny, "-q", "--levels", "1"], {"GRAPHPREP_HOME": name})
-        store = GraphStore(folder / "stores" / "graph.zarr")
-        labels = store.node_array("node", "y")
-        assert labels is not None
-        np.save(folder / "assignment.npy", (np.asarray(labels[:]) % arguments.parts).astype(np.int32))
-        run(JUDGE, folder, arguments.parts)
+        prepare(folder, arguments.nodes, arguments.edges, arguments.features, arguments.parts)
         found: dict[str, Any] = {"assignment_bytes": 4 * arguments.nodes}
         for way, script in {"ours": OURS, **({} if arguments.without_pyg else {"pyg": PYG})}.items():
             found[way] = run(script, folder, arguments.parts, arguments.memory)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphprep import home
+from graphprep.bfloat16 import to_float32
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError
 from graphprep.store import GraphStore
+
+__all__ = ["open_cache", "open_store", "to_float32"]
 
 
 def open_store(location: str | Path) -> GraphStore:

@@ -6,6 +6,8 @@ after a power cut a rename may survive data that was only in the page cache.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,8 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
-
-from filelock import FileLock, Timeout
 
 from graphprep import progress
 
@@ -107,18 +107,33 @@ def sweep(target: Path, *scratch: Path) -> None:
 def locked(path: Path, what: str) -> Iterator[None]:
     """Hold the lock of `path` (a file beside it), so that several processes may start the same work at once.
 
-    The lock is the kernel's: a killed holder frees it. A process that has to wait says so.
+    The lock is the kernel's: a killed holder frees it. A process that has to wait says so. The file is removed by its
+    holder; whoever waited for it meanwhile holds the lock of a file that is gone, and takes that of the next one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
-    # The library takes a file that cannot be made for one that is locked, and would wait for ever.
-    os.close(os.open(lock.lock_file, os.O_RDWR | os.O_CREAT, 0o644))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        progress.say(f"waiting for another process that works on {what}")
-        lock.acquire()
+    file = path.with_name(f".{path.name}.lock")
+    descriptor = _lock(file, what)
     try:
         yield
     finally:
-        lock.release()
+        file.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _lock(file: Path, what: str) -> int:
+    """The descriptor of a file that is there under its name, locked."""
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                progress.say(f"waiting for another process that works on {what}")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), os.stat(file)):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from graphprep import home, progress
-from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
 from graphprep.export.format import ExportFormat, ExportSizes
@@ -44,7 +43,7 @@ def export_cache(cache: str, out: Path, *, format_name: str, replace: bool = Fal
     """
     found_format = export_format(format_name)
     found = PartitionCache(home.require_cache(cache))
-    Manifest.read(found.folder).check_sizes(found.folder)
+    found.check_sizes()
     if home.is_url(str(out).replace(":/", "://", 1)):
         raise UsageError(f"OUT {out} is a URL; give a folder on a local disk, and copy it from there")
     target = checked_target(out, called="OUT")
@@ -69,7 +68,7 @@ def export_cache(cache: str, out: Path, *, format_name: str, replace: bool = Fal
 
 def _announce(cache: PartitionCache, chosen: ExportFormat, target: Path) -> None:
     """Say what the export will need before it starts."""
-    expected = chosen.expected_bytes(ExportSizes.of(cache))
+    expected = chosen.expected_bytes(ExportSizes.of(cache, bfloat16_bytes=chosen.bfloat16_bytes))
     progress.say(
         f"exporting {cache.folder} ({cache.num_parts} parts) as {chosen.name}: expect about "
         f"{progress.format_bytes(expected)} of disk at {target}"

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from graphprep import __version__, home, memory, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.features import FeatureOptions
-from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND
+from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED
 from graphprep.cache.manifest import Manifest
-from graphprep.cache.read import PartitionCache
+from graphprep.cache.read import OF_THE_CACHE, PartitionCache
 from graphprep.cache.source import GraphSource
 from graphprep.cache.write import CacheContent, write_cache
 from graphprep.errors import CacheError, UsageError
@@ -122,12 +122,20 @@ class PartitionPlan:
         }
 
     def _bytes_of_nodes(self) -> int:
-        found = [
-            self.store.node_array(node_type, name)
-            for node_type in self.store.num_nodes
-            for name in self.store.node_arrays(node_type)
-        ]
-        return sum(array.dtype.itemsize * math.prod(array.shape) for array in found if array is not None)
+        """Of the nodes' arrays, and of what is needed beside them for a time."""
+        features, total = self.features, 0
+        for node_type in self.store.num_nodes:
+            names = self.store.node_arrays(node_type)
+            for name in names:
+                array = self.store.node_array(node_type, name)
+                assert array is not None
+                numbers = math.prod(array.shape)
+                is_left_out = name == "x" and features.features == "none" and features.aggregate_features == "none"
+                if not is_left_out:
+                    total += numbers * (features.dtype(array.dtype) if name == "x" else array.dtype).itemsize
+                if name == "x" and features.aggregate_features != "none" and X_AGGREGATED not in names:
+                    total += numbers * features.dtype_of_sums.itemsize
+        return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +170,8 @@ def plan_partition(
         assignment: a file with one part number a node, made elsewhere; see `graphprep.partition.given`.
 
     Raises:
-        UsageError: both or neither of `parts` and `topology`, `parts` below 1, or an assignment and a method.
+        UsageError: both or neither of `parts` and `topology`, `parts` below 1, an assignment and a method, or features
+            that cannot be summed.
         DatasetError: there is no such store.
         TopologyError: the topology is wrong.
         PartitionError: there are more parts than nodes, or the assignment is none of its nodes.
@@ -171,6 +180,9 @@ def plan_partition(
         raise UsageError(f"give either --assignment or --method {request.method}; an assignment is the only start")
     chosen = chosen_topology(parts, topology)
     store = GraphStore(home.find_store(name_or_store))
+    features = features or FeatureOptions()
+    features.require_aggregatable(store)
+    _check_names(store)
     if parts is not None:
         require_enough_nodes(parts, sum(store.num_nodes.values()))
     target = target_of(out, store.name, chosen)
@@ -186,8 +198,22 @@ def plan_partition(
         target=target,
         given=given,
         memory_limit=memory_limit,
-        features=features or FeatureOptions(),
+        features=features,
     )
+
+
+def _check_names(store: GraphStore) -> None:
+    """Refuse arrays that would get a name which the cache needs for its own.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for node_type in store.num_nodes:
+        for name in filter(OF_THE_CACHE.fullmatch, store.node_arrays(node_type)):
+            raise UsageError(
+                f"{store.name} has an array {name} of {node_type} nodes, which is a name of the cache's own; "
+                "import it under another name"
+            )
 
 
 def chosen_topology(parts: int | None, topology: str | None) -> Topology:
@@ -297,8 +323,7 @@ def _must_replace(plan: PartitionPlan, replace_other: bool) -> bool:
     """Whether what lies at the target has to go; raises where only the user may say so."""
     try:
         found = PartitionCache(plan.target)
-        manifest = Manifest.read(plan.target)
-        manifest.check_sizes(plan.target)
+        manifest = found.check_sizes()
     except CacheError as error:
         if not may_replace(plan.target, CACHE_KIND):
             raise CacheError(f"{error}; it is left as it is: remove it, or give another --out") from error

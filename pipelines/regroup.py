@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from graphprep.cache.manifest import Manifest
+from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.whole import WholeCache
 from graphprep.partition.given import GivenAssignment
@@ -42,7 +42,7 @@ def plan_regroup(
         CacheError: the cache is not whole.
         PartitionError: these parts cannot become those.
     """
-    Manifest.read(cache.folder).check_sizes(cache.folder)
+    cache.check_sizes()
     chosen = chosen_topology(parts, topology)
     source = WholeCache(cache)
     assignment_N = np.array(cache.array("assignment"))
@@ -54,4 +54,12 @@ def plan_regroup(
             new_N = split(whole_graph(source), assignment_N, cache.num_parts, chosen.num_ranks, request, Path(scratch))
     given = GivenAssignment(path=cache.folder, sha256=hashlib.sha256(new_N.tobytes()).hexdigest(), assignment_N=new_N)
     target = target_of(out, source.name, chosen)
-    return PartitionPlan(store=source, topology=chosen, request=request, target=target, given=given)
+    [how] = {cache.aggregated(node_type) for node_type in cache.node_types}
+    return PartitionPlan(
+        store=source,
+        topology=chosen,
+        request=request,
+        target=target,
+        given=given,
+        features=FeatureOptions(aggregate_features=how),
+    )

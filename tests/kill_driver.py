@@ -74,7 +74,7 @@ def cache_is_whole() -> None:
 
 
 def nothing_is_left_over(folder: Path) -> None:
-    stray = [path.name for path in folder.iterdir() if path.name.startswith((".partial-", ".replaced-"))]
+    stray = [path.name for path in folder.iterdir() if path.name.startswith(".")]
     assert not stray, stray
 
 

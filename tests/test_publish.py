@@ -70,6 +70,36 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
         pass
 
 
+def count_under_lock(path: Path, times: int) -> None:
+    """Add to a number in a file, with a moment between reading and writing in which somebody else could."""
+    for _ in range(times):
+        with publish.locked(path / "x", "the test"):
+            number = int((path / "number").read_text())
+            time.sleep(0.002)
+            (path / "number").write_text(str(number + 1))
+
+
+def test_a_lock_that_is_removed_still_shuts_others_out(tmp_path: Path) -> None:
+    """Guards against two holders, one of a file that is gone and one of its successor, and against files that stay."""
+    (tmp_path / "number").write_text("0")
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=count_under_lock, args=(tmp_path, 40)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(timeout=120)
+    assert [worker.exitcode for worker in workers] == [0] * 4
+    assert (tmp_path / "number").read_text() == "160"
+    assert [path.name for path in tmp_path.iterdir()] == ["number"]
+
+
+def test_a_lock_goes_with_an_error_too(tmp_path: Path) -> None:
+    """Guards against a lock that a failed run keeps."""
+    with pytest.raises(OSError, match="full"), publish.locked(tmp_path / "x", "the test"):
+        raise OSError("the disk is full")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_several_processes_may_start_at_once(graphprep_home: Path) -> None:
     """Guards against two runs that write the same store: one does the work, the others wait and find it."""
     running = [

@@ -6,7 +6,7 @@ module reads JSON only, so that a wrong path or a wrong number of ranks is refus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -15,10 +15,19 @@ from typing import Any
 from trainer.errors import CacheError, TrainingError
 from trainer.manifest import Manifest, read_unlisted_json
 
-FORMAT = 1
+FORMAT = 2
 
-ITEM_SIZES = {"bool": 1, "uint8": 1, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
-"""Bytes per element of every data type that the format knows."""
+ITEM_SIZES = {
+    "bool": 1,
+    "uint8": 1,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "float32": 4,
+    "int64": 8,
+    "float64": 8,
+}
+"""Bytes per element of every data type that the trainer knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +60,17 @@ class Cache:
     num_splits: int
     task: str
     """`classes`, `multilabel` or `none`."""
+    aggregated: str
+    """How the neighbours' features are summed in the cache: `gcn`, `mean`, or `none` if they are not."""
     topology: Mapping[str, Any]
     """Long form: `ranks`, `switches`, `links`."""
+    slowest_links: Sequence[Sequence[str]]
+    """The type of the slowest link from rank p (row) to rank q (column); empty where p is q."""
+
+    @property
+    def has_features(self) -> bool:
+        """Whether parts have the features themselves, beside sums of them or without."""
+        return f"parts/0/nodes/{self.node_type}/x/zarr.json" in self.manifest
 
     def attributes(self, group: str) -> dict[str, Any]:
         """The attributes of group (or array) `group`."""
@@ -73,7 +91,7 @@ class Cache:
         metadata = self.manifest.json(metadata_name)
         try:
             shape = tuple(int(length) for length in metadata["shape"])
-            data_type = metadata["data_type"]
+            data_type = _data_type(metadata)
             chunk = tuple(metadata["chunk_grid"]["configuration"]["chunk_shape"])
             plain = all(
                 codec["name"] == "bytes" and codec.get("configuration", {}).get("endian", "little") == "little"
@@ -148,10 +166,29 @@ def _homogeneous(folder: Path, manifest: Manifest, root: dict[str, Any]) -> Cach
             num_classes=int(root["num_classes"][node_type]),
             num_splits=int(root["num_splits"][node_type]),
             task=str(root["task"]),
+            aggregated=str(root["aggregated"].get(node_type, "none")),
             topology=dict(root["topology"]),
+            slowest_links=_slowest_links(root["slowest_links"], int(root["num_parts"])),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise manifest.damaged("zarr.json", f"lacks an attribute or has one of the wrong form ({error!r})") from error
+
+
+def _data_type(metadata: Mapping[str, Any]) -> str:
+    """What the elements of an array are; 16 bits may be those of a number that Zarr has no name for."""
+    name, bits_of = str(metadata["data_type"]), dict(metadata.get("attributes") or {}).get("bits_of")
+    if bits_of is None:
+        return name
+    if (name, bits_of) != ("uint16", "bfloat16"):
+        raise ValueError(f"{name} as the bits of {bits_of}")
+    return "bfloat16"
+
+
+def _slowest_links(found: Any, num_parts: int) -> list[list[str]]:
+    rows = [row for row in found if isinstance(row, list)] if isinstance(found, list) else []
+    if [len(row) for row in rows] != [num_parts] * num_parts:
+        raise ValueError(f"slowest_links is not {num_parts} lists of {num_parts} words")
+    return [[str(word) for word in row] for row in rows]
 
 
 def _attributes(manifest: Manifest, name: str) -> dict[str, Any]:

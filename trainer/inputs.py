@@ -7,7 +7,7 @@ policies then judge by the change of H W, which has no mask in it.
 
 The first layer is special: its input, the features, never changes and needs no gradient. So the halo's features come
 once and stay, and no epoch after that sends any. Without input dropout, A X is made once, and the first layer's sparse
-product is gone too.
+product is gone too. A cache may hold A X already; then nothing of the features is ever sent.
 """
 
 from __future__ import annotations
@@ -35,28 +35,44 @@ class LayerInput(Protocol):
 class Features:
     """The features of a part and of its halo."""
 
-    def __init__(self, x_nF: Tensor, aggregation: Aggregation, dropout: Dropout, *, share: float) -> None:
+    def __init__(
+        self,
+        x_nF: Tensor | None,
+        aggregation: Aggregation,
+        dropout: Dropout,
+        *,
+        share: float,
+        sums_nF: Tensor | None = None,
+    ) -> None:
         """Fetch the halo's features, and without dropout make the sums.
 
         Args:
-            x_nF: [n, F], in the type that rows are stored in.
+            x_nF: [n, F], in the type that rows are stored in; None where no layer reads a row by itself and the sums
+                are known.
             aggregation: the part's neighbour sum.
             dropout: the masks of the run.
             share: of the entries that is zeroed in training.
+            sums_nF: A X, [n, F] in the same type, if it is known and `share` is 0; then nothing is fetched.
         """
-        self._x_nF, self._aggregation, self._dropout, self._share = x_nF, aggregation, dropout, share
-        self._passes = 0
-        self._halo_HF = aggregation.exchange.fetch_constant(x_nF, layer=1)
+        self._aggregation, self._dropout, self._share = aggregation, dropout, share
+        self._was_fetched = sums_nF is None
         self._summed: _Summed | None = None
+        if sums_nF is not None:
+            self._x_nF = sums_nF  # as wide as the rows that need not be sent
+            self._summed = _Summed(x_nF, sums_nF, aggregation)
+            return
+        assert x_nF is not None
+        self._x_nF = x_nF
+        self._halo_HF = aggregation.exchange.fetch_constant(x_nF, layer=1)
         if not share:
             self._summed = _Summed(x_nF, aggregation.of_kept(x_nF, self._halo_HF), aggregation)
             del self._halo_HF
 
     def of_pass(self, step: Pass) -> LayerInput:
         """The first layer's input in one pass over the graph."""
-        self._passes += 1
-        if self._passes > 1:
+        if not self._was_fetched:
             self._aggregation.exchange.skip_constant(self._x_nF, layer=1)
+        self._was_fetched = False  # but for this pass
         if self._summed is not None:
             return self._summed
         mask = self._dropout.mask(self._share, 1, self._x_nF.shape[1], step)
@@ -68,10 +84,11 @@ class Features:
 class _Summed:
     """The first layer's input where A X is known."""
 
-    def __init__(self, own_nF: Tensor, sums_nF: Tensor, aggregation: Aggregation) -> None:
+    def __init__(self, own_nF: Tensor | None, sums_nF: Tensor, aggregation: Aggregation) -> None:
         self._own_nF, self._sums_nF, self._clock = own_nF, sums_nF, aggregation.clock
 
     def transformed(self, weight_FG: Tensor) -> Tensor:
+        assert self._own_nF is not None
         return dense(self._own_nF, weight_FG, self._clock)
 
     def aggregated(self, weight_FG: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ _TYPES = {
     "int32": torch.int32,
     "int64": torch.int64,
     "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
     "float32": torch.float32,
     "float64": torch.float64,
 }
@@ -57,8 +58,10 @@ class Part:
     """int64 [n]: the number of each row's node in the whole graph"""
     halo_ids: dict[int, Tensor]
     """int64 [V[q,p]] for each peer q: the same of the rows that q sends"""
-    x_nF: Tensor
-    """[n, F] in the cache's own type"""
+    x_nF: Tensor | None
+    """[n, F] in the cache's own type; None where the cache has sums of features alone"""
+    aggregated_nF: Tensor | None
+    """[n, F]: sums over neighbours, by the rule that the cache names; None where it has none"""
     y_n: Tensor
     """int64 [n], -1 where unlabelled"""
     train_n: Tensor
@@ -105,6 +108,9 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
     def mask(name: str) -> Tensor:
         return _mapped(cache, f"{nodes}/{name}", ("bool",), (num_rows, cache.num_splits))[:, split]
 
+    def features(name: str) -> Tensor:
+        return _mapped(cache, f"{nodes}/{name}", tuple(_TYPES), (num_rows, cache.num_features))
+
     y = cache.array(f"{nodes}/y", data_types=("int64",), dimensions=1)
     [num_rows] = y.shape
     y_n = _map(cache, y)
@@ -119,7 +125,8 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
             peer: _mapped(cache, f"{nodes}/recv_{peer}", ("int64",), (block.num_columns,))
             for peer, block in remote.items()
         },
-        x_nF=_mapped(cache, f"{nodes}/x", tuple(_TYPES), (num_rows, cache.num_features)),
+        x_nF=features("x") if cache.has_features else None,
+        aggregated_nF=features("x_aggregated") if cache.aggregated != "none" else None,
         y_n=y_n,
         train_n=mask("train_mask"),
         val_n=mask("val_mask"),

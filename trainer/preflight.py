@@ -9,6 +9,7 @@ from trainer.cache import Cache
 from trainer.errors import OptionError, TrainingError
 from trainer.options import Options
 from trainer.seat import Seat
+from trainer.sums import check_sums
 
 
 def check_world(cache: Cache, seat: Seat) -> None:
@@ -28,7 +29,7 @@ def check_task(cache: Cache, options: Options) -> None:
     """Refuse a cache that has nothing to learn from, or not the split that was asked for.
 
     Raises:
-        TrainingError: there are no classes, no features or no masks.
+        TrainingError: there are no classes, no features or no masks, or sums of features that the model cannot use.
         OptionError: there is no such split.
     """
     if cache.task == "multilabel":
@@ -37,6 +38,7 @@ def check_task(cache: Cache, options: Options) -> None:
         raise TrainingError(f"{cache.folder} has no labels to learn from; partition a dataset with classes")
     if cache.num_features < 1:
         raise TrainingError(f"{cache.folder} has no node features to learn from; partition a dataset with features")
+    check_sums(options, cache)
     if cache.num_splits < 1:
         raise TrainingError(
             f"{cache.folder} has no training, validation and test masks; partition a dataset with a split"

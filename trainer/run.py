@@ -19,19 +19,18 @@ from trainer.cache import Cache
 from trainer.dropout import Dropout
 from trainer.errors import TrainingError, found_by_every_rank
 from trainer.exchange import Exchange, boundary_counts
+from trainer.first_layer import features_of
 from trainer.fit import Fit
 from trainer.freed_memory import keep_freed_memory
-from trainer.inputs import Features
 from trainer.labels import Labels
-from trainer.links import slowest_links
 from trainer.models import Network
 from trainer.options import Options
 from trainer.part import Part, halo_ids, load_part
 from trainer.placement import choose_device, places
-from trainer.precision import TYPES
 from trainer.ranks import Ranks
 from trainer.report import Report
 from trainer.seat import Seat
+from trainer.sums import remark_on_sums
 from trainer.trace import prepare_traces, write_trace
 
 log = logging.getLogger("trainer")
@@ -92,8 +91,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     dropout = Dropout(
         part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=cache.num_nodes, seed=options.seed
     )
-    x_nF = part.x_nF.to(ranks.device, TYPES[options.precision])
-    features = Features(x_nF, aggregation, dropout, share=options.first_dropout)
+    features = features_of(options, cache, part, aggregation, dropout, ranks.device)
     network = Network(
         options,
         aggregation,
@@ -109,7 +107,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         keep_freed_memory()
     outcome = fit.run()
 
-    layers, pairs = account.tables(ranks.add_up, ranks.device, slowest_links(cache))
+    layers, pairs = account.tables(ranks.add_up, ranks.device, cache.slowest_links)
     seconds_by_rank = [facts["seconds"] for facts in ranks.compare({"seconds": clock.seconds})]
     if options.trace is not None:
         write_trace(options.trace, ranks.rank, clock.spans, start=connected)
@@ -169,8 +167,9 @@ def _load(options: Options, cache: Cache, ranks: Ranks) -> Part:
 
 
 def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreement) -> None:
-    if agreement.remark:
-        log.info("%s", agreement.remark)
+    for remark in (agreement.remark, remark_on_sums(options, cache)):
+        if remark:
+            log.info("%s", remark)
     log.info(
         "%s on %s: %d nodes, %d edges, %d classes, %d ranks on %s; %d nodes to train on, %d to validate, %d to test",
         options.model,

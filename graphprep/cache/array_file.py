@@ -61,7 +61,7 @@ class FolderWriter:
         self._metadata(path, (length,), np.dtype(np.float32), fill_value=1)
 
     def _metadata(self, path: str, shape: tuple[int, ...], dtype: np.dtype[Any], *, fill_value: int) -> None:
-        name = data_type(dtype)
+        name, attributes = data_type(dtype)
         document = {
             "zarr_format": 3,
             "node_type": "array",
@@ -71,7 +71,7 @@ class FolderWriter:
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": bool(fill_value) if name == "bool" else fill_value,
             "codecs": [{"name": "bytes", "configuration": {"endian": "little"}} if dtype.itemsize > 1 else _BYTES],
-            "attributes": {},
+            "attributes": attributes,
             "storage_transformers": [],
         }
         self._write(f"{path}/{ZARR_JSON}", json.dumps(document).encode())

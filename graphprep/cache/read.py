@@ -16,14 +16,15 @@ from graphprep.cache.figures import Figures
 from graphprep.cache.format import (
     CACHE_FORMAT,
     CACHE_KIND,
-    DATA_TYPES,
     MANIFEST,
     MANIFEST_SUM,
+    X_AGGREGATED,
     ZARR_JSON,
+    dtype_of,
     part_path,
     payload_path,
 )
-from graphprep.cache.manifest import other_format
+from graphprep.cache.manifest import Manifest, other_format
 from graphprep.errors import CacheError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph, chosen_edge_type
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 
-OF_THE_CACHE = re.compile(r"global_ids|degree|(send|recv|halo_degree)_[0-9]+")
+OF_THE_CACHE = re.compile(rf"global_ids|degree|{X_AGGREGATED}|(send|recv|halo_degree)_[0-9]+")
 """Arrays of a part's nodes that are not the store's own."""
 
 
@@ -90,36 +91,32 @@ class PartitionCache:
         """The figures of the cost model, by the names of the format's page; some of them as tables too."""
         return Figures(self.attributes["quality"], lambda: (self.array("traffic_rows"), self.array("cross_edges")))
 
+    def check_sizes(self) -> Manifest:
+        """Compare every file's size with the manifest, which is returned; quick, since nothing else is read.
+
+        Raises:
+            CacheError: the manifest is damaged, or a file is missing or of another size.
+        """
+        manifest = Manifest.read(self.folder)
+        manifest.check_sizes(self.folder)
+        return manifest
+
+    def aggregated(self, node_type: str) -> str:
+        """How the neighbours' features of a node type are summed in `x_aggregated`: gcn, mean, or none."""
+        return str(self.attributes["aggregated"].get(node_type, "none"))
+
     def assignment(self, node_type: str) -> NDArray[np.int32]:
         """int32 [N], the part of each node of a type, in the store's node order."""
         start = int(self.attributes["node_offsets"][node_type])
         return self.array("assignment")[start : start + self.node_types[node_type]]
 
     def array(self, path: str) -> NDArray[Any]:
-        """Map one array, read-only.
+        """Map one array, read-only. bfloat16 has the dtype of `graphprep.bfloat16`, whose `to_float32` widens it.
 
         Raises:
             CacheError: the array or its payload is missing or has another size than its metadata says.
         """
-        metadata = _metadata(self.folder, path)
-        if metadata.get("node_type") != "array" or metadata.get("data_type") not in DATA_TYPES:
-            raise CacheError(f"{self.folder}: {path} is no array of a known type; run `graphprep verify`")
-        shape = tuple(metadata["shape"])
-        dtype = np.dtype(metadata["data_type"]).newbyteorder("<")
-        if 0 in shape:
-            return np.empty(shape, dtype)
-        payload = self.folder / payload_path(path, len(shape))
-        if not payload.exists():
-            if metadata["fill_value"] == 1:
-                return np.broadcast_to(np.ones((), dtype), shape)
-            raise CacheError(f"{payload} is missing; partition again with --replace")
-        expected = math.prod(shape) * dtype.itemsize
-        if payload.stat().st_size != expected:
-            raise CacheError(
-                f"{payload} has {payload.stat().st_size} bytes, its metadata says {expected}; "
-                "partition again with --replace"
-            )
-        return np.memmap(payload, dtype=dtype, mode="r", shape=shape)
+        return map_array(self.folder, path)
 
     def has_array(self, path: str) -> bool:
         """Whether the cache has this array."""
@@ -145,11 +142,11 @@ class PartitionCache:
 
     def edge_array(self, part: int, edge_type: EdgeType, owner: int, name: str) -> NDArray[Any]:
         """One of these arrays, of the edges in `block`, in its order."""
-        return self.array(f"{_block_path(part, edge_type, owner)}/{name}")
+        return self.array(f"{block_path(part, edge_type, owner)}/{name}")
 
     def block(self, part: int, edge_type: EdgeType, owner: int) -> Csr:
         """The in-edges of a part whose sources part `owner` owns; columns as the format's page says."""
-        path = _block_path(part, edge_type, owner)
+        path = block_path(part, edge_type, owner)
         attributes = _attributes(self.folder, path)
         return Csr(
             indptr=self.array(f"{path}/indptr"),
@@ -206,7 +203,35 @@ class PartitionCache:
         return networkx_graph.to_networkx(graph)
 
 
-def _block_path(part: int, edge_type: EdgeType, owner: int) -> str:
+def map_array(folder: Path, path: str) -> NDArray[Any]:
+    """Map one array of a cache that may be unfinished, read-only.
+
+    Raises:
+        CacheError: the array or its payload is missing or has another size than its metadata says.
+    """
+    metadata = _metadata(folder, path)
+    dtype = dtype_of(metadata)
+    if metadata.get("node_type") != "array" or dtype is None:
+        raise CacheError(f"{folder}: {path} is no array of a known type; run `graphprep verify`")
+    shape = tuple(metadata["shape"])
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    payload = folder / payload_path(path, len(shape))
+    if not payload.exists():
+        if metadata["fill_value"] == 1:
+            return np.broadcast_to(np.ones((), dtype), shape)
+        raise CacheError(f"{payload} is missing; partition again with --replace")
+    expected = math.prod(shape) * dtype.itemsize
+    if payload.stat().st_size != expected:
+        raise CacheError(
+            f"{payload} has {payload.stat().st_size} bytes, its metadata says {expected}; "
+            "partition again with --replace"
+        )
+    return np.memmap(payload, dtype=dtype, mode="r", shape=shape)
+
+
+def block_path(part: int, edge_type: EdgeType, owner: int) -> str:
+    """The group of the in-edges of a part whose sources part `owner` owns."""
     name = "local" if owner == part else f"from_{owner}"
     return f"{part_path(part)}/edges/{edge_type.key}/{name}"
 

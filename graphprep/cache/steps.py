@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from graphprep.cache.array_file import FolderWriter
 from graphprep.cache.manifest import FileEntry, file_sha256
@@ -36,6 +37,7 @@ class Steps:
             for path in (folder, notes):
                 shutil.rmtree(path, ignore_errors=True)
         self.files: dict[str, FileEntry] = {}
+        self._found: dict[str, dict[str, FileEntry] | None] = {}
         self.kept = 0
         """steps that an earlier run had finished"""
         for path in (folder, notes):
@@ -45,20 +47,42 @@ class Steps:
 
     def run(self, name: str, write: Callable[[FolderWriter], None]) -> None:
         """Do a step, unless it is done."""
-        note = self._notes / f"{name}.json"
-        found = self._finished(note)
-        if found is None:
-            writer = FolderWriter(self.folder)
-            write(writer)
-            found = writer.files
-            with published_file(note) as file:
-                file.write(json.dumps({path: asdict(entry) for path, entry in found.items()}).encode())
-        else:
-            self.kept += 1
-        self.files |= found
+        if self.has(name):
+            self.keep(name)
+            return
+        writer = FolderWriter(self.folder)
+        write(writer)
+        self._note(name, {path: asdict(entry) for path, entry in writer.files.items()})
+        self.files |= writer.files
 
-    def _finished(self, note: Path) -> dict[str, FileEntry] | None:
-        """What a finished step has written, if that is still as it was."""
+    def has(self, name: str) -> bool:
+        """Whether an earlier run has finished a step, and its files are as they were; they are read once a run."""
+        if name not in self._found:
+            self._found[name] = self._look(self._notes / f"{name}.json")
+        return self._found[name] is not None
+
+    def keep(self, name: str) -> None:
+        """Take a step that `has` was true of as it is."""
+        self.files |= self._found[name] or {}
+        self.kept += 1
+
+    def remember(self, name: str, numbers: Mapping[str, int]) -> None:
+        """Keep numbers that were found on the way, for a run that finds the steps done."""
+        self._note(name, dict(numbers))
+
+    def remembered(self, name: str) -> dict[str, int] | None:
+        """What an earlier run has kept, None if it has not."""
+        try:
+            found = json.loads((self._notes / f"{name}.json").read_bytes())
+            return {str(key): int(value) for key, value in found.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return None
+
+    def _note(self, name: str, content: dict[str, Any]) -> None:
+        with published_file(self._notes / f"{name}.json") as file:
+            file.write(json.dumps(content).encode())
+
+    def _look(self, note: Path) -> dict[str, FileEntry] | None:
         try:
             found = {path: FileEntry(**entry) for path, entry in json.loads(note.read_bytes()).items()}
             whole = all(

@@ -2,7 +2,7 @@
 
 First the bytes: the manifest's own sum, every file's size and SHA-256, no file that the manifest does not list. Then
 the meaning: every node in exactly one part and where `assignment` says, every edge counted once, valid CSR, what one
-part sends is what the other expects, and `traffic_rows` counts it.
+part sends is what the other expects, and `traffic_rows` counts it. Features, labels and the like have a row a node.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphprep import csr, progress
-from graphprep.cache.manifest import Manifest
+from graphprep.cache.format import X_AGGREGATED
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError
 
@@ -23,8 +23,7 @@ def verify_cache(cache: PartitionCache) -> int:
     Raises:
         CacheError: the first thing that is wrong.
     """
-    manifest = Manifest.read(cache.folder)
-    manifest.check_sizes(cache.folder)
+    manifest = cache.check_sizes()
     if extra := manifest.unlisted(cache.folder):
         raise CacheError(f"{cache.folder}: {extra[0]} is not in the manifest; remove it or {AGAIN}")
     total = sum(entry.size for entry in manifest.files.values())
@@ -58,6 +57,7 @@ def _check_nodes(cache: PartitionCache, node_type: str, count: int) -> None:
             raise CacheError(
                 f"{cache.folder}: part {part} owns a {node_type} that `assignment` puts elsewhere; {AGAIN}"
             )
+        _check_rows(cache, part, node_type, len(ids))
         for peer in range(cache.num_parts):
             if peer == part:
                 continue
@@ -68,6 +68,21 @@ def _check_nodes(cache: PartitionCache, node_type: str, count: int) -> None:
                 raise CacheError(f"{cache.folder}: part {part} does not send what part {peer} expects; {AGAIN}")
     if not seen_N.all():
         raise CacheError(f"{cache.folder}: {int((~seen_N).sum())} nodes of type {node_type} are in no part; {AGAIN}")
+
+
+def _check_rows(cache: PartitionCache, part: int, node_type: str, count: int) -> None:
+    """A row a node in every array, and as many features as the root says."""
+    names = cache.node_arrays(part, node_type)
+    if cache.aggregated(node_type) != "none":
+        names = (*names, X_AGGREGATED)
+    for name in ("degree", *names):
+        array = cache.node_array(part, node_type, name)
+        where = f"{cache.folder}: {name} of {node_type} in part {part}"
+        if len(array) != count:
+            raise CacheError(f"{where} has {len(array)} rows for {count} nodes; {AGAIN}")
+        width = cache.attributes["num_features"][node_type]
+        if name in ("x", X_AGGREGATED) and array.shape[1:] != (width,):
+            raise CacheError(f"{where} has the shape {list(array.shape)}, not {width} columns; {AGAIN}")
 
 
 def _check_edges(cache: PartitionCache, part: int) -> None:

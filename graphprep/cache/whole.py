@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.cache.format import X_AGGREGATED
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_csr, rebuild_edge_arrays
 from graphprep.graph import Csr, EdgeType
@@ -57,7 +58,8 @@ class WholeCache:
         return {kind: int(counts[kind.key]) for kind in self.cache.edge_types}
 
     def node_arrays(self, node_type: str) -> tuple[str, ...]:
-        return self.cache.node_arrays(0, node_type)
+        names = self.cache.node_arrays(0, node_type)
+        return names if self.cache.aggregated(node_type) == "none" else (*names, X_AGGREGATED)
 
     def node_array(self, node_type: str, name: str) -> _Gathered | None:
         return _Gathered(self, node_type, name) if name in self.node_arrays(node_type) else None

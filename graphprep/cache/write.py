@@ -1,13 +1,12 @@
 """Write a cache in steps, in bounded memory; the caller renames the folder into place.
 
     regions       the source's edges, brought together by part in files beside the cache (`regions`)
-    halos         of each part: what it receives from whom
-    parts         of each part: what it sends, and its edges in blocks
+    structure     of each part: what it receives and sends, and its edges in blocks (`cut`)
     nodes         each node array, streamed from the source by row range into all parts' files
+    sums          over neighbours, where they were asked for (`aggregate`)
     root          assignment, traffic, quality; then the manifest
 
-Halos and parts are independent and are made in threads, as many at a time as the memory allows. A step that an earlier
-run has finished is kept (`steps`).
+A step that an earlier run has finished is kept (`steps`), and regions are made only for parts that are still to be cut.
 """
 
 from __future__ import annotations
@@ -23,23 +22,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import __version__, csr, memory, progress
+from graphprep import __version__, memory, progress
+from graphprep.cache.aggregate import aggregate, aggregation_steps
 from graphprep.cache.array_file import FolderWriter
-from graphprep.cache.blocks import Block, Layout, halo, split_edges
+from graphprep.cache.blocks import Layout
+from graphprep.cache.cut import cut, cutting_steps
 from graphprep.cache.features import FeatureOptions, Treat
-from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, part_path, payload_path
+from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED, part_path
 from graphprep.cache.manifest import Manifest
-from graphprep.cache.regions import Regions, by_part
+from graphprep.cache.regions import by_part
 from graphprep.cache.source import GraphSource
 from graphprep.cache.steps import Steps
-from graphprep.graph import EdgeType, row_bytes
-from graphprep.side_by_side import cores, side_by_side, workers_for
-from graphprep.store import ANNDATA_CSR
+from graphprep.graph import row_bytes
+from graphprep.side_by_side import cores, side_by_side
 from graphprep.topology import Topology
 from graphprep.traffic import Quality, Traffic
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 16_000_000, 1_000_000
 """Rows of the source pass through memory in pieces of about this size, an eighth of the room if that is less."""
+SELF_LOOPS = "self-loops"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,141 +74,59 @@ def write_cache(
     """
     room = memory.room(memory_limit)
     steps = Steps(folder, scratch / "steps", content=_digest(content))
-    regions_folder = scratch / "regions"
-    shutil.rmtree(regions_folder, ignore_errors=True)
-    regions_folder.mkdir(parents=True)
     piece_bytes = max(LEAST_PIECE_BYTES, min(MOST_PIECE_BYTES, room // 8))
-    regions = {
-        kind: by_part(source, kind, content.layouts[kind.destination], regions_folder, piece_bytes=piece_bytes)
-        for kind in source.num_edges
-    }
-    writing = Writing(
-        source=source,
-        content=content,
-        steps=steps,
-        regions=regions,
-        degrees={node_type: _degree(node_type, layout, regions) for node_type, layout in content.layouts.items()},
-        piece_bytes=piece_bytes,
-    )
-    num_parts = content.topology.num_ranks
-    workers = workers_for(writing.bytes_of_a_part(), room)
-    for what, write in (("halos", writing.halo_step), ("parts", writing.part_step)):
-        with progress.task(f"writing {what}", total=num_parts, unit="parts") as task:
-            side_by_side([partial(write, part, task) for part in range(num_parts)], workers=workers)
-    shutil.rmtree(regions_folder)
+    self_loops = _structure(steps, source, content, scratch / "regions", room=room, piece_bytes=piece_bytes)
+    writing = Writing(source=source, content=content, steps=steps, piece_bytes=piece_bytes)
     for node_type in content.layouts:
         for name in writing.node_arrays(node_type):
             steps.run(f"nodes-{node_type}-{name}", partial(writing.node_array, node_type, name))
+    writing.sums(scratch / "features", room=room)
     root = FolderWriter(folder)
-    writing.root(root)
+    writing.root(root, self_loops)
     if steps.kept:
         progress.say(f"{steps.kept} pieces that an earlier run had finished were kept")
     Manifest(key=content.key, files={**steps.files, **root.files}).write(folder)
 
 
+def _structure(
+    steps: Steps, source: GraphSource, content: CacheContent, scratch: Path, *, room: int, piece_bytes: int
+) -> dict[str, int]:
+    """Write what parts receive, send and own of the edges; returns the self-loops by edge type's key.
+
+    Args:
+        scratch: a folder for the regions; made and removed here.
+    """
+    names = cutting_steps(content.topology.num_ranks)
+    known = steps.remembered(SELF_LOOPS)
+    shutil.rmtree(scratch, ignore_errors=True)
+    if known is not None and all(map(steps.has, names)):
+        for name in names:
+            steps.keep(name)
+        return known
+    scratch.mkdir(parents=True)
+    regions = {
+        kind: by_part(source, kind, content.layouts[kind.destination], scratch, piece_bytes=piece_bytes)
+        for kind in source.num_edges
+    }
+    self_loops = {kind.key: found.num_self_loops for kind, found in regions.items()}
+    steps.remember(SELF_LOOPS, self_loops)
+    cut(steps, content.layouts, regions, room=room)
+    shutil.rmtree(scratch)
+    return self_loops
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Writing:
-    """What all steps of one cache share."""
+    """What the steps on nodes, and the root, share."""
 
     source: GraphSource
     content: CacheContent
     steps: Steps
-    regions: Mapping[EdgeType, Regions]
-    degrees: Mapping[str, NDArray[np.float32]]
-    """weighted in-degree over all edge types into a node type, [N]"""
     piece_bytes: int
 
     @property
     def num_parts(self) -> int:
         return self.content.topology.num_ranks
-
-    def bytes_of_a_part(self) -> int:
-        """What it takes to cut the largest part: columns, places, offsets, and a column number a node of the graph."""
-        edges = max(
-            (int(np.diff(regions.first_edge_P).max()) for regions in self.regions.values()),
-            default=0,
-        )
-        rows = max(int(np.diff(regions.first_row_P).max()) for regions in self.regions.values()) if self.regions else 0
-        nodes = max(len(layout.part_N) for layout in self.content.layouts.values())
-        has_places = any(regions.weight_E is not None or regions.arrays for regions in self.regions.values())
-        return edges * (16 if has_places else 5) + rows * 12 * self.num_parts + nodes * 6
-
-    def halo_step(self, part: int, task: progress.Task) -> None:
-        self.steps.run(f"halo-{part}", partial(self._halo, part))
-        task.advance()
-
-    def part_step(self, part: int, task: progress.Task) -> None:
-        self.steps.run(f"part-{part}", partial(self._part, part))
-        task.advance()
-
-    def _halo(self, part: int, writer: FolderWriter) -> None:
-        """What a part receives."""
-        for node_type, layout in self.content.layouts.items():
-            matrices = [regions.matrix(part) for kind, regions in self.regions.items() if kind.source == node_type]
-            degree_N = self.degrees[node_type]
-            folder = f"{part_path(part)}/nodes/{node_type}"
-            for peer, received in enumerate(halo(matrices, [None] * len(matrices), layout, part)):
-                if peer != part:
-                    writer.array(f"{folder}/recv_{peer}", received)
-                    writer.array(f"{folder}/halo_degree_{peer}", degree_N[received])
-
-    def _part(self, part: int, writer: FolderWriter) -> None:
-        """What a part owns and sends, and its edges."""
-        layouts, num_parts = self.content.layouts, self.num_parts
-        blocks = {kind: self._blocks(kind, part) for kind in self.regions}
-        largest = max(
-            (max(block.csr.num_edges, block.csr.num_sources) for group in blocks.values() for block in group), default=0
-        )
-        dtype = csr.index_dtype(max(largest, *(len(layout.nodes_P[part]) for layout in layouts.values())))
-        root = part_path(part)
-        sizes = {node_type: len(layout.nodes_P[part]) for node_type, layout in layouts.items()}
-        writer.group(root, {"part": part, "nodes": sizes, "index_dtype": np.dtype(dtype).name})
-        writer.group(f"{root}/nodes")
-        for node_type, layout in layouts.items():
-            folder = f"{root}/nodes/{node_type}"
-            writer.group(folder)
-            writer.array(f"{folder}/global_ids", layout.nodes_P[part])
-            writer.array(f"{folder}/degree", self.degrees[node_type][layout.nodes_P[part]])
-            for peer in range(num_parts):
-                if peer != part:
-                    sent = self._received(peer, node_type, part)
-                    writer.array(f"{folder}/send_{peer}", layout.row_N[sent].astype(dtype))
-        writer.group(f"{root}/edges")
-        for kind, group in blocks.items():
-            folder = f"{root}/edges/{kind.key}"
-            writer.group(folder)
-            for peer, block in enumerate(group):
-                path = f"{folder}/local" if peer == part else f"{folder}/from_{peer}"
-                _write_block(writer, path, block, dtype)
-                for name in self.regions[kind].arrays:
-                    assert block.place_E is not None
-                    _gather(writer, f"{path}/{name}", self.regions[kind].array(part, name), block.place_E)
-
-    def _blocks(self, kind: EdgeType, part: int) -> list[Block]:
-        regions, nodes = self.regions[kind], self.content.layouts[kind.destination].nodes_P[part]
-        place_n = np.empty(len(nodes), np.int64)
-        place_n[np.argsort(nodes, kind="stable")] = np.arange(len(nodes))
-        halo_P = [
-            np.empty(0, np.int64) if peer == part else self._received(part, kind.source, peer)
-            for peer in range(self.num_parts)
-        ]
-        return split_edges(
-            regions.matrix(part),
-            place_n,
-            self.content.layouts[kind.source],
-            halo_P,
-            part,
-            with_places=bool(regions.arrays),
-        )
-
-    def _received(self, part: int, node_type: str, peer: int) -> NDArray[np.int64]:
-        """What the halo step of a part has written: the rows that it gets from a peer; mapped."""
-        path = f"{part_path(part)}/nodes/{node_type}/recv_{peer}"
-        file = self.steps.folder / payload_path(path, 1)
-        if not file.exists():
-            return np.empty(0, np.int64)
-        received: NDArray[np.int64] = np.memmap(file, np.dtype("<i8"), mode="r")
-        return received
 
     def node_arrays(self, node_type: str) -> tuple[str, ...]:
         """The names of the arrays that the cache is to have."""
@@ -238,9 +157,38 @@ class Writing:
         sealing = [partial(writer.seal, path, target) for path, target in zip(paths, targets, strict=True)]
         side_by_side(sealing, workers=cores())
 
-    def root(self, writer: FolderWriter) -> None:
+    def sums(self, scratch: Path, *, room: int) -> None:
+        """Make the sums over neighbours that were asked for, unless the source had them.
+
+        Args:
+            scratch: a folder for features that the cache does not get; made and removed here.
+            room: bytes that may be held.
+        """
+        features, num_parts, folder = self.content.features, self.num_parts, self.steps.folder
+        if features.aggregate_features == "none":
+            return
+        [node_type], [kind] = self.content.layouts, self.source.num_edges
+        if X_AGGREGATED in self.node_arrays(node_type):
+            return
+        shutil.rmtree(scratch, ignore_errors=True)
+        if features.features == "none" and not all(map(self.steps.has, aggregation_steps(num_parts))):
+            folder = scratch
+            self.node_array(node_type, "x", FolderWriter(folder))
+        aggregate(
+            self.steps,
+            kind,
+            features.aggregate_features,
+            x_folder=folder,
+            dtype=features.dtype_of_sums,
+            num_parts=num_parts,
+            room=room,
+        )
+        shutil.rmtree(scratch, ignore_errors=True)
+
+    def root(self, writer: FolderWriter, self_loops: Mapping[str, int]) -> None:
         """What all parts share."""
         source, content = self.source, self.content
+        how = content.features.aggregate_features
         writer.group("parts")
         node_types = source.num_nodes
         offsets, at = {}, 0
@@ -267,19 +215,25 @@ class Writing:
                 "edge_types": {kind.key: count for kind, count in source.num_edges.items()},
                 "edge_arrays": {kind.key: list(source.edge_arrays(kind)) for kind in source.num_edges},
                 "directed": source.directed,
-                "self_loops": {kind.key: regions.num_self_loops for kind, regions in self.regions.items()},
-                "num_features": {
-                    node_type: _width(source, node_type, "x") if "x" in self.node_arrays(node_type) else 0
-                    for node_type in node_types
-                },
+                "self_loops": dict(self_loops),
+                "num_features": {node_type: self._num_features(node_type) for node_type in node_types},
+                "aggregated": {} if how == "none" else dict.fromkeys(node_types, how),
                 "num_classes": {node_type: classes for node_type, (_, classes) in labels.items()},
                 "num_splits": {node_type: _width(source, node_type, "train_mask") for node_type in node_types},
                 "task": tasks[0] if tasks else "none",
                 "topology": content.topology.to_long_form(),
+                "slowest_links": content.topology.slowest_links(),
                 "options": dict(content.options),
                 "quality": content.quality.to_json(),
             },
         )
+
+    def _num_features(self, node_type: str) -> int:
+        """Columns of the features, or of their sums if those lie there alone."""
+        is_summed = self.content.features.aggregate_features != "none"
+        if "x" not in self.node_arrays(node_type) and not is_summed:
+            return 0
+        return _width(self.source, node_type, "x") or _width(self.source, node_type, X_AGGREGATED)
 
 
 def _digest(content: CacheContent) -> str:
@@ -293,35 +247,8 @@ def _digest(content: CacheContent) -> str:
     return digest.hexdigest()
 
 
-def _degree(node_type: str, layout: Layout, regions: Mapping[EdgeType, Regions]) -> NDArray[np.float32]:
-    """Weighted in-degree over all edge types into a node type; float32 [N]."""
-    into = [found.degree_N for kind, found in regions.items() if kind.destination == node_type]
-    return into[0] if len(into) == 1 else sum(into, start=np.zeros(len(layout.part_N), np.float32))
-
-
 def _as_stored(rows: NDArray[Any]) -> NDArray[Any]:
     return rows
-
-
-def _write_block(writer: FolderWriter, path: str, block: Block, dtype: type[np.integer[Any]]) -> None:
-    matrix = block.csr
-    shape = [matrix.num_rows, matrix.num_sources]
-    writer.group(path, {**ANNDATA_CSR, "shape": shape, "weighted": matrix.data is not None})
-    writer.array(f"{path}/indptr", matrix.indptr.astype(dtype))
-    writer.array(f"{path}/indices", matrix.indices.astype(dtype, copy=False))
-    if matrix.data is None:
-        writer.ones(f"{path}/data", matrix.num_edges)
-    else:
-        writer.array(f"{path}/data", matrix.data)
-
-
-def _gather(writer: FolderWriter, path: str, values_E: NDArray[Any], place_E: NDArray[np.int64]) -> None:
-    """Write the rows of a part's edge array that belong to one block."""
-    target = writer.open_array(path, (len(place_E), *values_E.shape[1:]), values_E.dtype)
-    rows_at_a_time = max(1, MOST_PIECE_BYTES // 2 // row_bytes(values_E))
-    for start in range(0, len(place_E), rows_at_a_time):
-        target[start : start + rows_at_a_time] = values_E[place_E[start : start + rows_at_a_time]]
-    writer.seal(path, target)
 
 
 def _scatter(rows: NDArray[Any], start: int, layout: Layout, targets: list[NDArray[Any]]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphprep.bfloat16 import to_float32
 from graphprep.convert.packages import required
 from graphprep.errors import UsageError
 from graphprep.graph import Csr, LoadedGraph
@@ -43,7 +44,7 @@ def to_networkx(graph: LoadedGraph) -> nx.DiGraph | nx.MultiDiGraph:
     names = {node_type: _names(graph, node_type) for node_type in graph.num_nodes}
     for node_type, arrays in graph.nodes.items():
         for row, name in enumerate(names[node_type]):
-            result.add_node(name, **{word: _value(array[row]) for word, array in arrays.items()})
+            result.add_node(name, **{word: _value(to_float32(array[row])) for word, array in arrays.items()})
     for edge_type, matrix in graph.edges.items():
         kind = {} if graph.is_homogeneous else {"type": edge_type.key}
         further = dict(graph.edge_arrays[edge_type])

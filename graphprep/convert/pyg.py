@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.bfloat16 import NAME, is_bfloat16
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, LoadedGraph
 
 if TYPE_CHECKING:
@@ -38,9 +39,11 @@ def to_pyg(graph: LoadedGraph) -> Data | HeteroData:
 
 
 def tensor(array: NDArray[Any]) -> Tensor:
-    """A copy of an array, in this machine's byte order."""
+    """A copy of an array, in this machine's byte order; bfloat16 is torch's own."""
     import torch
 
+    if is_bfloat16(array.dtype):
+        return tensor(array[NAME].view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
 

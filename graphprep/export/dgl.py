@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.bfloat16 import to_float32
 from graphprep.cache.part_graph import PartEdges, PartNodes, first_edges, part_edges, part_nodes
 from graphprep.cache.read import PartitionCache
 from graphprep.convert.pyg import flat_mask
@@ -40,6 +41,7 @@ class DglFormat:
     """See the module."""
 
     name: str = "dgl"
+    bfloat16_bytes: int = 4
 
     def expected_bytes(self, sizes: ExportSizes) -> int:
         """See `ExportFormat`."""
@@ -174,7 +176,7 @@ def _edge_data(edges: Mapping[EdgeType, PartEdges], part: int, ranges: Ranges) -
 
 def _node_feats(cache: PartitionCache, part: int) -> dict[str, NDArray[Any]]:
     return {
-        f"{node_name(cache, node_type)}/{name}": flat_mask(name, cache.node_array(part, node_type, name))
+        f"{node_name(cache, node_type)}/{name}": flat_mask(name, to_float32(cache.node_array(part, node_type, name)))
         for node_type in cache.node_types
         for name in cache.node_arrays(part, node_type)
     }

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
+from graphprep.bfloat16 import is_bfloat16
 from graphprep.cache.read import PartitionCache
+from graphprep.graph import row_bytes
 
 WEIGHT_BYTES = 4
 
@@ -30,11 +30,18 @@ class ExportSizes:
     weight_bytes: int
 
     @classmethod
-    def of(cls, cache: PartitionCache) -> ExportSizes:
+    def of(cls, cache: PartitionCache, *, bfloat16_bytes: int = 2) -> ExportSizes:
+        """Count.
+
+        Args:
+            bfloat16_bytes: what a bfloat16 takes in the export.
+        """
         halo = halo_bytes = node_bytes = 0
         for node_type, count in cache.node_types.items():
             arrays = [cache.node_array(0, node_type, name) for name in cache.node_arrays(0, node_type)]
-            row_bytes = sum(array.dtype.itemsize * int(np.prod(array.shape[1:])) for array in arrays)
+            bytes_a_row = sum(
+                row_bytes(array) * (bfloat16_bytes // 2 if is_bfloat16(array.dtype) else 1) for array in arrays
+            )
             received = sum(
                 len(cache.node_array(part, node_type, f"recv_{peer}"))
                 for part in range(cache.num_parts)
@@ -42,8 +49,8 @@ class ExportSizes:
                 if peer != part
             )
             halo += received
-            halo_bytes += received * row_bytes
-            node_bytes += count * row_bytes
+            halo_bytes += received * bytes_a_row
+            node_bytes += count * bytes_a_row
         counts = cache.attributes["edge_types"]
         weighted = [kind.key for kind in cache.edge_types if cache.block(0, kind, 0).data is not None]
         return cls(
@@ -63,6 +70,10 @@ class ExportFormat(Protocol):
     @property
     def name(self) -> str:
         """What --format calls it."""
+
+    @property
+    def bfloat16_bytes(self) -> int:
+        """What a bfloat16 takes in its files: 2, or 4 where they cannot hold it and it becomes float32."""
 
     def expected_bytes(self, sizes: ExportSizes) -> int:
         """Disk that the export takes, more or less."""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.bfloat16 import to_float32
 from graphprep.cache.part_graph import first_edges, part_edges, part_nodes
 from graphprep.cache.read import PartitionCache
 from graphprep.csr import index_dtype
@@ -33,6 +34,7 @@ class NpzFormat:
     """See the module."""
 
     name: str = "npz"
+    bfloat16_bytes: int = 4
 
     def expected_bytes(self, sizes: ExportSizes) -> int:
         """See `ExportFormat`."""
@@ -74,8 +76,8 @@ def _arrays(cache: PartitionCache, part: int, first: dict[str, NDArray[np.int64]
 
 
 def write_npz(path: Path, arrays: Iterator[Named]) -> None:
-    """Write arrays one after another, without compression; the same arrays give the same bytes."""
+    """Write arrays one after another, without compression, bfloat16 as float32; the same arrays give the same bytes."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays:
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+                np.lib.format.write_array(member, to_float32(np.asarray(array)), allow_pickle=False)

@@ -36,6 +36,7 @@ class PygFormat:
     """See the module."""
 
     name: str = "pyg"
+    bfloat16_bytes: int = 2
 
     def expected_bytes(self, sizes: ExportSizes) -> int:
         """See `ExportFormat`."""

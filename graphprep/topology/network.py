@@ -181,6 +181,18 @@ class Topology:
         """Nanoseconds for one message of `ROUTING_BYTES` from rank p to rank q."""
         return sum(self.links[hop.link].routing_ns for hop in self.routes[p][q])
 
+    def slowest_links(self) -> list[list[str]]:
+        """The type of the slowest link on each route, from rank p (row) to rank q (column); "" where p is q.
+
+        It is the link with the most time for one message of `ROUTING_BYTES`, the first on the way among equals.
+        """
+
+        def of(route: Route) -> str:
+            passed = [self.links[hop.link] for hop in route]
+            return max(passed, key=lambda link: link.routing_ns).type if passed else ""
+
+        return [[of(route) for route in row] for row in self.routes]
+
     def to_long_form(self) -> dict[str, Any]:
         """Plain values in the long form; reading them again gives an equal topology.
 

@@ -121,9 +121,9 @@ def test_a_cache_that_is_intact_but_wrong_is_found(cache: Path, path: str, chang
 def test_other_formats_are_refused_with_advice(cache: Path) -> None:
     """Guards against a reader that guesses at what a later release wrote."""
     document = json.loads((cache / "zarr.json").read_text())
-    document["attributes"]["graphprep_format"] = 2
+    document["attributes"]["graphprep_format"] = 1
     (cache / "zarr.json").write_text(json.dumps(document))
-    with pytest.raises(CacheError, match="cache format 2, this release reads format 1"):
+    with pytest.raises(CacheError, match="cache format 1, this release reads format 2"):
         PartitionCache(cache)
 
 

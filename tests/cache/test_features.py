@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 from numpy.typing import NDArray
 
+from graphprep.bfloat16 import to_float32
 from graphprep.cache import write
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_rows
-from graphprep.errors import UsageError
+from graphprep.cache.verify import verify_cache
+from graphprep.errors import CacheError, UsageError
+from graphprep.export.formats import FORMATS
 from graphprep.graph import HOMOGENEOUS_NODE
 from graphprep.partition.request import PartitionRequest
 from graphprep.store import GraphStore
 from graphprep.topology import Topology
+from pipelines.export import export_cache
 from pipelines.partition import PartitionPlan, run_partition
+from pipelines.regroup import plan_regroup
 from tests.graphs import labelled_graph
 from tests.stores import make_store
 
@@ -78,6 +85,44 @@ def test_the_type_is_what_was_asked_for(tmp_path: Path, name: str, dtype: type) 
     found = rebuild_rows(cache, HOMOGENEOUS_NODE, "x")
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, X.astype(dtype))
+
+
+def test_bfloat16_is_bits_with_a_name(tmp_path: Path) -> None:
+    """Guards against bits without a name, a rounding of their own, and a verify, an export or a merge that stumbles."""
+    torch = pytest.importorskip("torch")
+    cache, _ = features_of(store_of(X), tmp_path / "cache", features="bfloat16", scale_features="columns")
+    verify_cache(cache)
+    path = "parts/1/nodes/node/x"
+    metadata = json.loads((cache.folder / path / "zarr.json").read_text())
+    assert (metadata["data_type"], metadata["attributes"]) == ("uint16", {"bits_of": "bfloat16"})
+    bits = zarr.open_group(str(cache.folder), mode="r")[path][...]  # type: ignore[index]
+    x_nF = cache.node_array(1, HOMOGENEOUS_NODE, "x")
+    np.testing.assert_array_equal(bits, x_nF["bfloat16"])
+    wide, _ = features_of(store_of(X), tmp_path / "wide", features="float32", scale_features="columns")
+    expected = torch.from_numpy(np.array(wide.node_array(1, HOMOGENEOUS_NODE, "x"))).to(torch.bfloat16)
+    assert torch.equal(torch.from_numpy(to_float32(x_nF)), expected.float())
+    assert torch.equal(cache.to_pyg(1).x[: len(expected)], expected)
+    assert cache.to_networkx(1).nodes[int(cache.node_array(1, "node", "global_ids")[0])]["x"].dtype == np.float32
+    whole = to_float32(rebuild_rows(cache, HOMOGENEOUS_NODE, "x"))
+    for name in FORMATS:
+        export_cache(str(cache.folder), tmp_path / name, format_name=name)
+    with np.load(tmp_path / "npz" / "part_1.npz") as arrays:
+        np.testing.assert_array_equal(arrays["nodes/node/x"], to_float32(x_nF))
+    plan = plan_regroup(
+        cache, "split", parts=6, topology=None, request=PartitionRequest(effort="none"), out=tmp_path / "six"
+    )
+    six = run_partition(plan).cache
+    verify_cache(six)
+    np.testing.assert_array_equal(to_float32(rebuild_rows(six, HOMOGENEOUS_NODE, "x")), whole)
+
+
+def test_an_unknown_name_of_bits_is_refused(tmp_path: Path) -> None:
+    """Guards against features of a later release that are read as whole numbers."""
+    cache, _ = features_of(store_of(X), tmp_path / "cache", features="bfloat16")
+    file = cache.folder / "parts/0/nodes/node/x/zarr.json"
+    file.write_text(file.read_text().replace('"bfloat16"', '"float8"'))
+    with pytest.raises(CacheError, match="no array of a known type"):
+        cache.node_array(0, HOMOGENEOUS_NODE, "x")
 
 
 def test_features_can_be_left_out(tmp_path: Path) -> None:

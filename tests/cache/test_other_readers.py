@@ -12,14 +12,14 @@ from graphprep.cache.read import PartitionCache
 from graphprep.graph import HOMOGENEOUS_EDGE
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph, typed_graph
-from tests.stores import make_cache, make_store, make_typed_cache
+from tests.stores import make_cache, make_store
 
 
 @pytest.fixture(params=["weighted", "unweighted", "typed"])
 def cache(request: pytest.FixtureRequest, tmp_path: Path) -> PartitionCache:
     rng = np.random.default_rng(1)
     if request.param == "typed":
-        return make_typed_cache(make_store(typed_graph(rng)), 3, tmp_path / "cache")
+        return make_cache(make_store(typed_graph(rng)), Topology.flat(3), tmp_path / "cache")
     store = make_store(labelled_graph(rng, 80, 600, weighted=request.param == "weighted", dtype="float16"))
     return make_cache(store, Topology.flat(3), tmp_path / "cache")
 

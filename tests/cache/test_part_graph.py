@@ -17,7 +17,7 @@ from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.store import GraphStore
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph, typed_graph
-from tests.stores import make_cache, make_store, make_typed_cache
+from tests.stores import make_cache, make_store
 
 
 def check_parts(cache: PartitionCache, store: GraphStore) -> None:
@@ -64,7 +64,7 @@ def test_every_edge_has_its_number_in_the_store(
 def test_several_types(tmp_path: Path) -> None:
     """Guards against columns of one node type that are looked up in another."""
     store = make_store(typed_graph(np.random.default_rng(2)))
-    cache = make_typed_cache(store, 3, tmp_path / "cache")
+    cache = make_cache(store, Topology.flat(3), tmp_path / "cache")
     verify_cache(cache)
     check_parts(cache, store)
     assert cache.node_arrays(0, "author") == ()

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphprep.cache import write as cache_writing
 from graphprep.cache.array_file import FolderWriter
+from graphprep.cache.cut import Cutting
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.steps import Steps
 from graphprep.cache.verify import verify_cache
-from graphprep.cache.write import Writing
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, run_partition
@@ -85,16 +86,16 @@ def test_a_run_goes_on_part_by_part(
     topology = Topology.flat(4)
     whole = run_partition(PartitionPlan(store=store, topology=topology, request=request, target=tmp_path / "whole"))
     plan = PartitionPlan(store=store, topology=topology, request=request, target=tmp_path / "cut")
-    blocks = Writing._blocks
+    blocks = Cutting._blocks
 
-    def fails(self: Writing, kind: object, part: int) -> object:
+    def fails(self: Cutting, kind: object, part: int) -> object:
         if part == 2:
             raise KeyboardInterrupt
         return blocks(self, kind, part)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Writing, "_blocks", fails)
-        patch.setattr("graphprep.cache.write.workers_for", lambda *_: 1)
+        patch.setattr(Cutting, "_blocks", fails)
+        patch.setattr("graphprep.cache.cut.workers_for", lambda *_: 1)
         with pytest.raises(KeyboardInterrupt):
             run_partition(plan)
     assert not plan.target.exists()
@@ -107,3 +108,27 @@ def test_a_run_goes_on_part_by_part(
     files = {path: entry for path, entry in Manifest.read(whole.cache.folder).files.items() if path not in other}
     assert {p: e for p, e in Manifest.read(plan.target).files.items() if p not in other} == files
     assert not list(tmp_path.glob(".partial*"))
+
+
+def test_regions_are_not_made_for_parts_that_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a pass over all edges when only features are left to write."""
+    store = make_store(labelled_graph(np.random.default_rng(1), 90, 700, weighted=True))
+    request = PartitionRequest(effort="none", method="metis")
+    topology = Topology.flat(4)
+    whole = run_partition(PartitionPlan(store=store, topology=topology, request=request, target=tmp_path / "whole"))
+    plan = PartitionPlan(store=store, topology=topology, request=request, target=tmp_path / "cut")
+
+    def fails(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache_writing.Writing, "node_array", fails)
+        with pytest.raises(KeyboardInterrupt):
+            run_partition(plan)
+    with monkeypatch.context() as patch:
+        patch.setattr(cache_writing, "by_part", fails)
+        cache = run_partition(plan).cache
+    verify_cache(cache)
+    assert cache.attributes["self_loops"] == whole.cache.attributes["self_loops"]
+    files = {name: entry for name, entry in Manifest.read(plan.target).files.items() if name != "zarr.json"}
+    assert files == {n: e for n, e in Manifest.read(whole.cache.folder).files.items() if n != "zarr.json"}

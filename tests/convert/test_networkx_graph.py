@@ -12,7 +12,7 @@ from graphprep.graph import HOMOGENEOUS_NODE
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph, typed_graph
 from tests.partition.problems import edges
-from tests.stores import make_cache, make_store, make_typed_cache
+from tests.stores import make_cache, make_store
 
 
 def test_nodes_and_parallel_edges(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_graph_without_parallels_is_simple() -> None:
 def test_several_types(tmp_path: Path) -> None:
     """Guards against authors and papers of the same number that become one node."""
     store = make_store(typed_graph(np.random.default_rng(2)))
-    graph = make_typed_cache(store, 2, tmp_path / "cache").to_networkx()
+    graph = make_cache(store, Topology.flat(2), tmp_path / "cache").to_networkx()
     assert graph.number_of_nodes() == 80
     assert graph.number_of_edges() == 600
     assert {kind for _, _, kind in graph.edges(data="type")} == {kind.key for kind in store.num_edges}

@@ -14,7 +14,7 @@ from graphprep.graph import HOMOGENEOUS_NODE
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph, typed_graph
 from tests.sage import sage_layer
-from tests.stores import make_cache, make_store, make_typed_cache
+from tests.stores import make_cache, make_store
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -53,7 +53,7 @@ def test_arrays_as_pyg_has_them(tmp_path: Path) -> None:
 def test_several_types(tmp_path: Path) -> None:
     """Guards against a node type without features that is dropped, and against edges between wrong types."""
     store = make_store(typed_graph(np.random.default_rng(6)))
-    cache = make_typed_cache(store, 3, tmp_path / "cache")
+    cache = make_cache(store, Topology.flat(3), tmp_path / "cache")
     whole = store.to_pyg()
     assert isinstance(whole, HeteroData)
     assert whole.validate()

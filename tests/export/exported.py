@@ -12,7 +12,7 @@ from graphprep.store import GraphStore
 from graphprep.topology import Topology
 from pipelines.export import export_cache
 from tests.graphs import labelled_graph, typed_graph
-from tests.stores import make_cache, make_store, make_typed_cache
+from tests.stores import make_cache, make_store
 
 KINDS = ("plain", "weighted", "one part", "no edges", "typed", "two authors")
 
@@ -22,7 +22,7 @@ def exported(kind: str, format_name: str, folder: Path) -> tuple[GraphStore, Par
     rng = np.random.default_rng(KINDS.index(kind))
     if kind in ("typed", "two authors"):  # of whom one part has none
         store = make_store(typed_graph(rng, authors=2 if kind == "two authors" else 30))
-        cache = make_typed_cache(store, 3, folder / "cache")
+        cache = make_cache(store, Topology.flat(3), folder / "cache")
     else:
         edges = 0 if kind == "no edges" else 500
         store = make_store(labelled_graph(rng, 60, edges, weighted=kind == "weighted"))

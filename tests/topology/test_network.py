@@ -108,6 +108,19 @@ def test_any_fixed_routes_survive_the_long_form(data: st.DataObject) -> None:
     assert Topology.from_text(topology.to_yaml()) == topology
 
 
+def test_the_slowest_link_of_a_route_is_named_by_type() -> None:
+    """Guards against the last link of a route, or the one of the least bandwidth, that is taken for the slow one."""
+    topology = Topology.from_text(LONG)
+    assert topology.slowest_links() == [["", "nvlink", "qpi"], ["nvlink", "", "qpi"], ["qpi", "qpi", ""]]
+    late = [
+        Link(ends=("a", "s"), type="slow", gbytes_per_s=100.0, latency_us=9000.0),
+        Link(ends=("s", "b"), type="narrow", gbytes_per_s=1.0, latency_us=0.0),
+    ]
+    ranks = tuple(Rank(name=name, machine="m") for name in "ab")
+    two = Topology.build(name="two", ranks=ranks, switches=("s",), links=tuple(late))
+    assert two.slowest_links() == [["", "slow"], ["slow", ""]]
+
+
 def test_flat_is_equal_ranks_of_one_machine_on_one_switch() -> None:
     """Guards against `--parts K` that means other links than the documentation says."""
     topology = Topology.flat(3)

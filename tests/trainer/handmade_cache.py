@@ -123,7 +123,7 @@ class _Writer:
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": 0 if payload else 1,
             "codecs": CODECS,
-            "attributes": {},
+            "attributes": {"bits_of": "bfloat16"} if values.dtype == np.uint16 else {},
         }
         if values.dtype == bool:
             metadata["fill_value"] = False
@@ -151,7 +151,7 @@ def seal(folder: Path, *, key: str = "0" * 64) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-    text = json.dumps({"graphprep_format": 1, "key": key, "files": files})
+    text = json.dumps({"graphprep_format": 2, "key": key, "files": files})
     (folder / "manifest.json").write_text(text)
     (folder / "manifest.sha256").write_text(hashlib.sha256(text.encode()).hexdigest() + "\n")
 
@@ -173,8 +173,14 @@ def make_cache(
     index_dtype: str = "int32",
     topology: dict[str, Any] | None = None,
     order_seed: int = 0,
+    aggregated: tuple[str, Array] | None = None,
+    with_features: bool = True,
 ) -> Path:
-    """Write the cache of `graph` with node i in part `assignment[i]`. Rows inside a part are shuffled."""
+    """Write the cache of `graph` with node i in part `assignment[i]`. Rows inside a part are shuffled.
+
+    Sums of features are given with the name of their rule, a row a node of the graph; features of type uint16 are the
+    bits of bfloat16.
+    """
     writer = _Writer(folder)
     num_nodes = graph.num_nodes
     weight = np.ones(len(graph.src), np.float32) if graph.weight is None else graph.weight
@@ -202,7 +208,10 @@ def make_cache(
         writer.group(nodes, {})
         writer.array(f"{nodes}/global_ids", rows.astype(np.int64))
         writer.array(f"{nodes}/degree", degree[rows])
-        writer.array(f"{nodes}/x", graph.x[rows])
+        if with_features:
+            writer.array(f"{nodes}/x", graph.x[rows])
+        if aggregated is not None:
+            writer.array(f"{nodes}/x_aggregated", aggregated[1][rows])
         writer.array(f"{nodes}/y", graph.y[rows])
         for name, mask in graph.masks.items():
             writer.array(f"{nodes}/{name}", mask[rows])
@@ -234,7 +243,7 @@ def make_cache(
     writer.group(
         "",
         {
-            "graphprep_format": 1,
+            "graphprep_format": 2,
             "graphprep_kind": "cache",
             "tool_version": "0",
             "key": "0" * 64,
@@ -250,7 +259,9 @@ def make_cache(
             "num_classes": {"node": graph.num_classes},
             "num_splits": {"node": graph.masks["train_mask"].shape[1]},
             "task": graph.task,
+            "aggregated": {} if aggregated is None else {"node": aggregated[0]},
             "topology": flat_topology(num_parts) if topology is None else topology,
+            "slowest_links": [["" if p == q else "network" for q in range(num_parts)] for p in range(num_parts)],
             "options": {},
             "quality": {},
         },

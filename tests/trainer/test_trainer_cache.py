@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from handmade_cache import HandmadeGraph, edit_json, flat_topology, make_cache, random_graph, seal
 from rank_group import train_once
 
@@ -67,7 +68,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no folder": (lambda cache: shutil.rmtree(cache), "there is no folder"),
     "no root": (lambda cache: (cache / "zarr.json").unlink(), "has no zarr.json"),
     "a store": (lambda cache: edit_json(cache / "zarr.json", graphprep_kind="store"), "not a partition cache"),
-    "another format": (reseal(lambda cache: edit_json(cache / "zarr.json", graphprep_format=2)), "format 2"),
+    "another format": (reseal(lambda cache: edit_json(cache / "zarr.json", graphprep_format=1)), "format 1"),
     "root is no JSON": (lambda cache: (cache / "zarr.json").write_text("{"), "is not JSON"),
     "no manifest": (lambda cache: (cache / "manifest.json").unlink(), "not a finished cache"),
     "no digest of the manifest": (lambda cache: (cache / "manifest.sha256").unlink(), "not a finished cache"),
@@ -157,7 +158,11 @@ def test_a_flipped_bit_is_found_on_request(cache: Path, capsys: pytest.CaptureFi
         ({"num_splits": {"node": 0}}, 7, "masks"),
         ({"node_types": {"author": 5, "paper": 55}}, 7, "one node type"),
         ({"edge_types": {"a__to__b": 1, "b__to__a": 1}}, 7, "one edge type"),
-        ({"num_parts": 4}, 7, "has 4 parts and this run 1 rank; start it with torchrun --nproc-per-node 4"),
+        (
+            {"num_parts": 4, "slowest_links": [[""] * 4] * 4},
+            7,
+            "has 4 parts and this run 1 rank; start it with torchrun --nproc-per-node 4",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(
@@ -192,6 +197,40 @@ def test_debug_shows_where_it_was_raised(capsys: pytest.CaptureFixture[str]) -> 
     """Without a traceback under --debug, nobody can report an error usefully."""
     assert main(["/no/such/folder", "--debug"]) == 6
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("links", [None, [], [["", "network"]], [[""], ["network", ""]], "ab", [1, 2]])
+def test_malformed_link_types_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], links: object
+) -> None:
+    """A traceback after hours of training, when the table of bytes is made, loses the result."""
+    folder = make_cache(tmp_path / "cache", random_graph(), np.arange(60) % 2, 2)
+    edit_json(folder / "zarr.json", slowest_links=links)
+    seal(folder)
+    assert "slowest_links" in sentence_of(capsys, [str(folder), *QUICK], status=6)
+
+
+def test_bfloat16_features_are_mapped_as_they_lie(tmp_path: Path) -> None:
+    """Guards against bits that are trained on as whole numbers."""
+    graph = random_graph()
+    narrow = torch.from_numpy(graph.x).to(torch.bfloat16)
+    graph.x = narrow.view(torch.int16).numpy().view(np.uint16)
+    cache = open_cache(str(make_cache(tmp_path / "cache", graph, np.arange(60) % 2, 2)))
+    part = load_part(cache, 1, split=0)
+    assert part.x_nF is not None
+    assert part.x_nF.dtype == torch.bfloat16
+    assert torch.equal(part.x_nF, narrow[part.ids_n])
+
+
+def test_bits_of_something_else_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards against numbers of a later release that are taken for those of this one."""
+    graph = random_graph()
+    graph.x = np.zeros(graph.x.shape, np.uint16)
+    folder = make_cache(tmp_path / "cache", graph, np.zeros(60, int), 1)
+    file = folder / "parts/0/nodes/node/x/zarr.json"
+    file.write_text(file.read_text().replace("bfloat16", "float16"))
+    seal(folder)
+    assert "bits of float16" in sentence_of(capsys, [str(folder), *QUICK], status=6)
 
 
 def test_a_part_is_what_was_written(tmp_path: Path) -> None:

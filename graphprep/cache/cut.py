@@ -1,0 +1,181 @@
+"""The graph's structure in a cache: what each part receives and sends, and its edges in one block a source part.
+
+    halos         of each part: what it receives from whom
+    parts         of each part: what it sends, and its edges in blocks
+
+Both are cut from the regions (`regions`), in which the source's edges have been brought together by part. Parts are
+independent and are cut in threads, as many at a time as the memory allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import csr, progress
+from graphprep.cache.array_file import FolderWriter
+from graphprep.cache.blocks import Block, Layout, halo, split_edges
+from graphprep.cache.format import part_path
+from graphprep.cache.read import block_path, map_array
+from graphprep.cache.regions import Regions
+from graphprep.cache.steps import Steps
+from graphprep.graph import EdgeType, row_bytes
+from graphprep.side_by_side import side_by_side, workers_for
+from graphprep.store import ANNDATA_CSR
+
+PIECE_BYTES = 8_000_000
+"""Rows of an edge array are gathered in pieces of about this size."""
+
+
+def cutting_steps(num_parts: int) -> list[str]:
+    """The names of all steps."""
+    return [f"{what}-{part}" for what in ("halo", "part") for part in range(num_parts)]
+
+
+def cut(steps: Steps, layouts: Mapping[str, Layout], regions: Mapping[EdgeType, Regions], *, room: int) -> None:
+    """Write the halos, nodes and edges of all parts.
+
+    Args:
+        steps: of the cache; what an earlier run has finished is kept.
+        layouts: where the nodes of each type lie.
+        regions: the edges of each type.
+        room: bytes that may be held.
+    """
+    cutting = Cutting(
+        steps=steps,
+        layouts=layouts,
+        regions=regions,
+        degrees={node_type: _degree(node_type, layout, regions) for node_type, layout in layouts.items()},
+    )
+    workers = workers_for(cutting.bytes_of_a_part(), room)
+    for what, write in (("halo", cutting.write_halo), ("part", cutting.write_part)):
+        with progress.task(f"writing {what}s", total=cutting.num_parts, unit="parts") as task:
+
+            def step(part: int, what: str = what, write: Any = write, task: progress.Task = task) -> None:
+                steps.run(f"{what}-{part}", partial(write, part))
+                task.advance()
+
+            side_by_side([partial(step, part) for part in range(cutting.num_parts)], workers=workers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cutting:
+    """What all steps share."""
+
+    steps: Steps
+    layouts: Mapping[str, Layout]
+    """by node type"""
+    regions: Mapping[EdgeType, Regions]
+    degrees: Mapping[str, NDArray[np.float32]]
+    """weighted in-degree over all edge types into a node type, [N]"""
+
+    @property
+    def num_parts(self) -> int:
+        return next(iter(self.layouts.values())).num_parts
+
+    def bytes_of_a_part(self) -> int:
+        """What it takes to cut the largest part: columns, places, offsets, and a column number a node of the graph."""
+        edges = max(
+            (int(np.diff(regions.first_edge_P).max()) for regions in self.regions.values()),
+            default=0,
+        )
+        rows = max(int(np.diff(regions.first_row_P).max()) for regions in self.regions.values()) if self.regions else 0
+        nodes = max(len(layout.part_N) for layout in self.layouts.values())
+        has_places = any(regions.weight_E is not None or regions.arrays for regions in self.regions.values())
+        return edges * (16 if has_places else 5) + rows * 12 * self.num_parts + nodes * 6
+
+    def write_halo(self, part: int, writer: FolderWriter) -> None:
+        """What a part receives."""
+        for node_type, layout in self.layouts.items():
+            matrices = [regions.matrix(part) for kind, regions in self.regions.items() if kind.source == node_type]
+            degree_N = self.degrees[node_type]
+            folder = f"{part_path(part)}/nodes/{node_type}"
+            for peer, received in enumerate(halo(matrices, [None] * len(matrices), layout, part)):
+                if peer != part:
+                    writer.array(f"{folder}/recv_{peer}", received)
+                    writer.array(f"{folder}/halo_degree_{peer}", degree_N[received])
+
+    def write_part(self, part: int, writer: FolderWriter) -> None:
+        """What a part owns and sends, and its edges."""
+        layouts, num_parts = self.layouts, self.num_parts
+        blocks = {kind: self._blocks(kind, part) for kind in self.regions}
+        largest = max(
+            (max(block.csr.num_edges, block.csr.num_sources) for group in blocks.values() for block in group), default=0
+        )
+        dtype = csr.index_dtype(max(largest, *(len(layout.nodes_P[part]) for layout in layouts.values())))
+        root = part_path(part)
+        sizes = {node_type: len(layout.nodes_P[part]) for node_type, layout in layouts.items()}
+        writer.group(root, {"part": part, "nodes": sizes, "index_dtype": np.dtype(dtype).name})
+        writer.group(f"{root}/nodes")
+        for node_type, layout in layouts.items():
+            folder = f"{root}/nodes/{node_type}"
+            writer.group(folder)
+            writer.array(f"{folder}/global_ids", layout.nodes_P[part])
+            writer.array(f"{folder}/degree", self.degrees[node_type][layout.nodes_P[part]])
+            for peer in range(num_parts):
+                if peer != part:
+                    sent = self._received(peer, node_type, part)
+                    writer.array(f"{folder}/send_{peer}", layout.row_N[sent].astype(dtype))
+        writer.group(f"{root}/edges")
+        for kind, group in blocks.items():
+            folder = f"{root}/edges/{kind.key}"
+            writer.group(folder)
+            for peer, block in enumerate(group):
+                path = block_path(part, kind, peer)
+                _write_block(writer, path, block, dtype)
+                for name in self.regions[kind].arrays:
+                    assert block.place_E is not None
+                    _gather(writer, f"{path}/{name}", self.regions[kind].array(part, name), block.place_E)
+
+    def _blocks(self, kind: EdgeType, part: int) -> list[Block]:
+        regions, nodes = self.regions[kind], self.layouts[kind.destination].nodes_P[part]
+        place_n = np.empty(len(nodes), np.int64)
+        place_n[np.argsort(nodes, kind="stable")] = np.arange(len(nodes))
+        halo_P = [
+            np.empty(0, np.int64) if peer == part else self._received(part, kind.source, peer)
+            for peer in range(self.num_parts)
+        ]
+        return split_edges(
+            regions.matrix(part),
+            place_n,
+            self.layouts[kind.source],
+            halo_P,
+            part,
+            with_places=bool(regions.arrays),
+        )
+
+    def _received(self, part: int, node_type: str, peer: int) -> NDArray[np.int64]:
+        """What the halo step of a part has written: the rows that it gets from a peer; mapped."""
+        return map_array(self.steps.folder, f"{part_path(part)}/nodes/{node_type}/recv_{peer}")
+
+
+def _degree(node_type: str, layout: Layout, regions: Mapping[EdgeType, Regions]) -> NDArray[np.float32]:
+    """Weighted in-degree over all edge types into a node type; float32 [N]."""
+    into = [found.degree_N for kind, found in regions.items() if kind.destination == node_type]
+    return into[0] if len(into) == 1 else sum(into, start=np.zeros(len(layout.part_N), np.float32))
+
+
+def _write_block(writer: FolderWriter, path: str, block: Block, dtype: type[np.integer[Any]]) -> None:
+    matrix = block.csr
+    shape = [matrix.num_rows, matrix.num_sources]
+    writer.group(path, {**ANNDATA_CSR, "shape": shape, "weighted": matrix.data is not None})
+    writer.array(f"{path}/indptr", matrix.indptr.astype(dtype))
+    writer.array(f"{path}/indices", matrix.indices.astype(dtype, copy=False))
+    if matrix.data is None:
+        writer.ones(f"{path}/data", matrix.num_edges)
+    else:
+        writer.array(f"{path}/data", matrix.data)
+
+
+def _gather(writer: FolderWriter, path: str, values_E: NDArray[Any], place_E: NDArray[np.int64]) -> None:
+    """Write the rows of a part's edge array that belong to one block."""
+    target = writer.open_array(path, (len(place_E), *values_E.shape[1:]), values_E.dtype)
+    rows_at_a_time = max(1, PIECE_BYTES // row_bytes(values_E))
+    for start in range(0, len(place_E), rows_at_a_time):
+        target[start : start + rows_at_a_time] = values_E[place_E[start : start + rows_at_a_time]]
+    writer.seal(path, target)

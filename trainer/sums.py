@@ -1,0 +1,47 @@
+"""Whether sums of features that a cache holds can stand for the first layer's own: read off the options and the root.
+
+They suit the model whose rule they were made by, if nothing is dropped from the features before they are summed.
+"""
+
+from __future__ import annotations
+
+from trainer.cache import Cache
+from trainer.errors import TrainingError
+from trainer.options import Options
+
+_RULES = {"gcn": "gcn", "sage": "mean"}
+"""By model: how its layers sum; the words are those of the cache format."""
+
+
+def sums_suit(options: Options, cache: Cache) -> bool:
+    """Whether the first layer begins with the cache's sums."""
+    return cache.aggregated != "none" and _obstacle(options, cache) is None
+
+
+def remark_on_sums(options: Options, cache: Cache) -> str | None:
+    """A sentence for the log if the cache's sums lie idle, else None."""
+    if cache.aggregated == "none" or sums_suit(options, cache):
+        return None
+    return f"the first layer sums the features itself, since {_obstacle(options, cache)}"
+
+
+def check_sums(options: Options, cache: Cache) -> None:
+    """Refuse sums that do not suit where there is nothing else.
+
+    Raises:
+        TrainingError: the cache has sums alone, and they are not those of this run.
+    """
+    if cache.aggregated != "none" and not cache.has_features and not sums_suit(options, cache):
+        raise TrainingError(
+            f"{cache.folder} has sums of features and not the features, and {_obstacle(options, cache)}; change that, "
+            "or partition without --features none"
+        )
+
+
+def _obstacle(options: Options, cache: Cache) -> str | None:
+    """Why the sums are not the first layer's own, or None."""
+    if _RULES.get(options.model) != cache.aggregated:
+        return f"the cache's sums are by the rule {cache.aggregated}, which is not that of --model {options.model}"
+    if options.first_dropout:
+        return f"--input-dropout {options.first_dropout:g} drops entries of them that the cache's sums contain"
+    return None
