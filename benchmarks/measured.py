@@ -20,6 +20,8 @@ class Measured(NamedTuple):
     peak_bytes: int
     """RssAnon + RssShmem of all its processes together"""
     output: str
+    first_peak_bytes: int
+    """the same of the command's own process, without those that it starts"""
 
 
 def measured(command: Sequence[str], environment: dict[str, str] | None = None) -> Measured:
@@ -32,15 +34,16 @@ def measured(command: Sequence[str], environment: dict[str, str] | None = None) 
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
     ) as child:
-        peak = 0
+        peak = first_peak = 0
         while child.poll() is None:
-            peak = max(peak, sum(map(held_by, tree(child.pid))))
+            first, *others = map(held_by, tree(child.pid))
+            peak, first_peak = max(peak, first + sum(others)), max(first_peak, first)
             time.sleep(SECONDS_BETWEEN_LOOKS)
         seconds = time.perf_counter() - started
         output = child.stdout.read() if child.stdout else ""
     if child.returncode:
         raise subprocess.CalledProcessError(child.returncode, command)
-    return Measured(seconds, peak, output)
+    return Measured(seconds, peak, output, first_peak)
 
 
 def tree(process: int) -> list[int]:

@@ -367,6 +367,11 @@ def is_symmetric(csr: Csr) -> bool:
     return csr.num_rows == csr.num_sources and direction_fingerprint(csr, first_row=0) == 0
 
 
+def is_simple(csr: Csr) -> bool:
+    """Whether a square matrix has neither self-loops nor an edge twice."""
+    return bool(kernels.is_simple(csr.indptr, csr.indices))
+
+
 def direction_fingerprint(csr: Csr, *, first_row: int) -> int:
     """A number modulo 2^64 that is 0 if every edge has its reverse, and else with a probability of 2^-64.
 
@@ -380,9 +385,13 @@ def undirected_simple(csr: Csr) -> Csr:
 
     Returns:
         A square CSR whose data is float32: the number of directed edges that stand behind each undirected one
-        (2 for an edge given both ways).
+        (2 for an edge given both ways). If `csr` is such a graph already, its arrays are shared and data is None, since
+        that number is 2 for all.
     """
-    mirrored = transpose(Csr(indptr=csr.indptr, indices=csr.indices, num_sources=csr.num_sources))
+    plain = Csr(indptr=csr.indptr, indices=csr.indices, num_sources=csr.num_sources)
+    mirrored = plain if is_symmetric(plain) else transpose(plain)
+    if mirrored is plain and is_simple(plain):
+        return plain
     indptr, indices, data = kernels.merge_rows(csr.indptr, csr.indices, mirrored.indptr, mirrored.indices)
     return Csr(indptr=indptr, indices=indices, data=data, num_sources=csr.num_sources)
 

@@ -407,6 +407,17 @@ def merge_rows(indptr_a, indices_a, indptr_b, indices_b):  # type: ignore[no-unt
 
 
 @njit(cache=True, parallel=True)
+def is_simple(indptr, indices):  # type: ignore[no-untyped-def]
+    """Whether no column is its row or occurs twice in it; columns ascend."""
+    faults = 0
+    for row in prange(len(indptr) - 1):
+        for e in range(indptr[row], indptr[row + 1]):
+            if indices[e] == row or (e > indptr[row] and indices[e] == indices[e - 1]):
+                faults += 1
+    return faults == 0
+
+
+@njit(cache=True, parallel=True)
 def row_sums(indptr, data):  # type: ignore[no-untyped-def]
     """float32 [N], added in float64."""
     sums = np.empty(len(indptr) - 1, np.float32)

@@ -152,10 +152,22 @@ def test_transpose_and_clean_graph(size: tuple[int, int, int, bool]) -> None:
             expected[src, dst] += count
             expected[dst, src] += count
     rows = np.repeat(np.arange(num_nodes), np.diff(clean.indptr))
+    counts = [2.0] * clean.num_edges if clean.data is None else clean.data.tolist()
+    assert dict(zip(zip(clean.indices.tolist(), rows.tolist(), strict=True), counts, strict=True)) == expected
+    again = csr.undirected_simple(clean)
+    assert again.data is None
+    assert again.indices is clean.indices
+    if clean.data is None:
+        assert clean.indices is matrix.indices
+
+
+@pytest.mark.parametrize(("src", "dst"), [([0, 1, 1], [1, 0, 1]), ([0, 1, 0, 1], [1, 0, 1, 0]), ([0, 1], [1, 2])])
+def test_a_graph_that_is_not_clean_is_not_shared(src: list[int], dst: list[int]) -> None:
+    """Guards against a self-loop, a double edge or a one-way edge that slips through to METIS."""
+    clean = csr.undirected_simple(csr_of(EdgeChunk(np.array(src), np.array(dst)), 3))
     assert clean.data is not None
-    assert (
-        dict(zip(zip(clean.indices.tolist(), rows.tolist(), strict=True), clean.data.tolist(), strict=True)) == expected
-    )
+    assert csr.is_simple(clean)
+    assert csr.is_symmetric(clean)
 
 
 @pytest.mark.parametrize(

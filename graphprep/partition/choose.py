@@ -22,7 +22,7 @@ from threading import Event
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep import memory, progress
 from graphprep.errors import PartitionError
 from graphprep.graph import Csr
 from graphprep.partition.candidates import CANDIDATES, PreparedGraph
@@ -96,6 +96,8 @@ def partition(
     else:
         kept = None if given is None else Candidate(method=ASSIGNMENT, seconds=0.0, assignment=given)
         tried = _starts(task, scratch) if kept is None else [kept]
+        task = task.without_counts()
+        memory.give_back()
         judged = task.in_order(task.judged(start) for start in tried if start.assignment is not None)
         if request.effort != "none":
             refined = Population.of(task).grown(judged)

@@ -36,12 +36,12 @@ def cluster(
     Args:
         nets: of the level.
         part_X: int32 [X]; a cluster lies within one part, or whatever else the numbers stand for.
-        weight_XC: what each node weighs.
+        weight_XC: what each node weighs; without columns where only the number of nodes counts.
         most_C: what a cluster may weigh.
         nodes_a_cluster: how many nodes of this level may come together.
         seed: of the order of visits.
     """
-    order_X = np.random.default_rng(seed).permutation(nets.num_nodes)
+    order_X = np.random.default_rng(seed).permutation(np.arange(nets.num_nodes, dtype=np.int32))
     coarse_X, count = _cluster(
         order_X,
         nets.first_X,
@@ -49,8 +49,7 @@ def cluster(
         nets.weight_M,
         nets.pin_ptr,
         nets.pins,
-        nets.inc_ptr,
-        nets.inc,
+        *nets.incidence(),
         part_X,
         weight_XC,
         most_C,
@@ -75,11 +74,11 @@ def _cluster(
     nodes_a_cluster: Any,
 ) -> Any:
     num_nodes, num_limits = weight_XC.shape
-    label = np.arange(num_nodes)
-    size = np.ones(num_nodes, np.int64)
+    label = np.arange(num_nodes).astype(np.int32)
+    size = np.ones(num_nodes, np.int32)
     held = weight_XC.copy()
     rating = np.zeros(num_nodes, np.float64)
-    touched = np.empty(num_nodes, np.int64)
+    touched = np.empty(num_nodes, np.int32)
     for node in order:
         if size[label[node]] > 1:
             continue

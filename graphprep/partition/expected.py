@@ -18,8 +18,11 @@ VISITS_PER_SECOND = 2.0e7
 """Nets that refinement visits in a second. Most runs end before they have spent all their visits."""
 SECONDS_PER_EDGE = 2e-7
 """of all passes around these"""
-BYTES_PER_EDGE, BYTES_PER_CLEAN_EDGE, BYTES_PER_NODE = 8, 16, 64
-"""of the graph, of the same made undirected, and of what is kept for each node"""
+BYTES_PER_EDGE, BYTES_PER_NODE = 4, 64
+"""of the graph, and of what is kept for each node"""
+BYTES_PER_CLEAN_EDGE = {False: 4, True: 16}
+"""of the graph made undirected, by whether it is directed as it is given. If not, it is only copied where small
+components are set aside; else its edges are counted as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +67,13 @@ def expected(
     refining_bytes, refining_seconds = 0, 0.0
     if request.effort != "none" and topology.num_ranks > 1:
         effort = EFFORTS[request.effort]
-        runs_at_a_time = workers_for(expected_bytes(num_nodes, both_ways), room)
+        run_bytes = expected_bytes(num_nodes, both_ways if request.balance == "edges" else num_nodes, both_ways)
+        runs_at_a_time = workers_for(run_bytes, room)
         runs_at_a_time = min(runs_at_a_time, effort.starts_of(both_ways))
-        refining_bytes = runs_at_a_time * expected_bytes(num_nodes, both_ways)
+        refining_bytes = runs_at_a_time * run_bytes
         visits = max(effort.visits * 2 * both_ways, effort.least_visits)
         refining_seconds = effort.runs(both_ways) * visits / VISITS_PER_SECOND / runs_at_a_time
-    graph_bytes = num_edges * BYTES_PER_EDGE + both_ways * BYTES_PER_CLEAN_EDGE + num_nodes * BYTES_PER_NODE
+    graph_bytes = num_edges * BYTES_PER_EDGE + both_ways * BYTES_PER_CLEAN_EDGE[directed] + num_nodes * BYTES_PER_NODE
     start_seconds = starts / max(1, starts_at_a_time) * both_ways / METIS_EDGES_PER_SECOND
     return Expected(
         memory_bytes=graph_bytes + max(native_bytes * starts_at_a_time, refining_bytes),

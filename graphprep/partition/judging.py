@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ class Task:
 
     graph: WholeGraph
     clean: Csr
-    """the whole graph made square, symmetric, without self-loops and duplicates"""
+    """the whole graph made square, symmetric, without self-loops and duplicates; itself where it is all that"""
     topology: Topology
     request: PartitionRequest
     loads: tuple[NodeLoad, ...]
@@ -50,6 +50,11 @@ class Task:
             model=LinkModel.of(topology),
             memory_limit=memory_limit,
         )
+
+    def without_counts(self) -> Task:
+        """The same without how many edges stand behind each clean one, which only the methods that make starts need."""
+        clean = Csr(indptr=self.clean.indptr, indices=self.clean.indices, num_sources=self.clean.num_sources)
+        return replace(self, clean=clean)
 
     def room(self) -> int:
         """Bytes that may still be taken.

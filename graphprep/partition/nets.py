@@ -15,30 +15,42 @@ Letters: X nodes of a level (the graph's own on the finest), M nets.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.csr import index_dtype
 from graphprep.graph import Csr
 from graphprep.partition import nets_kernels as kernels
 
 
+class Incidence(NamedTuple):
+    """The nets in which a node is a pin."""
+
+    inc_ptr: NDArray[np.signedinteger[Any]]
+    """[X + 1]"""
+    inc: NDArray[np.int32]
+    """net numbers"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Nets:
-    """The nets of one level, in the order of their roots."""
+    """The nets of one level, in the order of their roots.
 
-    first_X: NDArray[np.int64]
+    Offsets are int32 where there are few enough pins, else int64.
+    """
+
+    first_X: NDArray[np.signedinteger[Any]]
     """[X + 1]: node x is the root of nets first_X[x] .. first_X[x + 1] - 1"""
     weight_M: NDArray[np.int32]
     """[M]: rows (or edges) that the net stands for"""
-    pin_ptr: NDArray[np.int64]
+    pin_ptr: NDArray[np.signedinteger[Any]]
     """[M + 1]"""
     pins: NDArray[np.int32]
     """nodes, none of them the net's root, none twice in a net"""
-    inc_ptr: NDArray[np.int64]
-    """[X + 1]"""
-    inc: NDArray[np.int32]
-    """the nets in which a node is a pin"""
+    is_mirrored: bool = False
+    """node x is the root of net x alone, weights are 1, and wherever x is a pin of y, y is one of x; pins ascend"""
 
     @property
     def num_nodes(self) -> int:
@@ -48,15 +60,15 @@ class Nets:
     def num_nets(self) -> int:
         return len(self.weight_M)
 
-    @property
-    def nbytes(self) -> int:
-        return sum(
-            array.nbytes for array in (self.first_X, self.weight_M, self.pin_ptr, self.pins, self.inc_ptr, self.inc)
-        )
-
     def root_M(self) -> NDArray[np.int32]:
         """[M]: the root of each net."""
         return np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.first_X))
+
+    def incidence(self) -> Incidence:
+        """Worked out anew each time, since it takes as much memory as the pins; those themselves if mirrored."""
+        if self.is_mirrored:
+            return Incidence(self.pin_ptr, self.pins)
+        return Incidence(*kernels.transpose(self.pin_ptr, self.pins, self.num_nodes))
 
 
 def row_nets(matrix: Csr, clean: Csr | None = None) -> Nets:
@@ -64,25 +76,40 @@ def row_nets(matrix: Csr, clean: Csr | None = None) -> Nets:
 
     Args:
         matrix: in-edges, N x N.
-        clean: the same graph made undirected and simple, if it is known that `matrix` is undirected; its arrays are
+        clean: the same graph made undirected and simple, if it is known that `matrix` is undirected; its columns are
             then shared.
     """
     num_nodes = matrix.num_rows
-    first_X = np.arange(num_nodes + 1, dtype=np.int64)
-    weight_M = np.ones(num_nodes, np.int32)
     if clean is not None:
-        inc_ptr, inc = clean.indptr, clean.indices.astype(np.int32, copy=False)
-        return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=inc_ptr, pins=inc, inc_ptr=inc_ptr, inc=inc)
-    inc_ptr, inc = kernels.simple_rows(matrix.indptr, matrix.indices)
+        pins = clean.indices.astype(np.int32, copy=False)
+        return _mirrored(clean.indptr.astype(index_dtype(clean.num_edges), copy=False), pins)
+    inc_ptr, inc = kernels.simple_rows(matrix.indptr, matrix.indices, _no_offsets(matrix.num_edges))
     pin_ptr, pins = kernels.transpose(inc_ptr, inc, num_nodes)
-    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins, inc_ptr=inc_ptr, inc=inc)
+    first_X = np.arange(num_nodes + 1, dtype=pin_ptr.dtype)
+    return Nets(first_X=first_X, weight_M=np.ones(num_nodes, np.int32), pin_ptr=pin_ptr, pins=pins)
 
 
 def edge_nets(matrix: Csr) -> Nets:
     """One net for every pair of nodes that has edges, as heavy as they are many."""
-    pin_ptr, pins, weight_M, first_X = kernels.pairs(matrix.indptr, matrix.indices)
-    inc_ptr, inc = kernels.transpose(pin_ptr, pins, matrix.num_rows)
-    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins, inc_ptr=inc_ptr, inc=inc)
+    pin_ptr, pins, weight_M, first_X = kernels.pairs(matrix.indptr, matrix.indices, _no_offsets(matrix.num_edges))
+    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
+
+
+def renumbered(nets: Nets, order_X: NDArray[np.signedinteger[Any]]) -> Nets:
+    """The nets after nodes have got new numbers.
+
+    Args:
+        nets: as they are.
+        order_X: [X], the old number of each node.
+    """
+    place_X = np.empty(len(order_X), np.int32)
+    place_X[order_X] = np.arange(len(order_X), dtype=np.int32)
+    if nets.is_mirrored:
+        return _mirrored(*kernels.renumber_mirrored(nets.pin_ptr, nets.pins, order_X, place_X))
+    first_X, weight_M, pin_ptr, pins = kernels.renumber(
+        nets.first_X, nets.weight_M, nets.pin_ptr, nets.pins, order_X, place_X
+    )
+    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
 
 
 def contract(nets: Nets, coarse_X: NDArray[np.int32], num_coarse: int) -> Nets:
@@ -93,9 +120,18 @@ def contract(nets: Nets, coarse_X: NDArray[np.int32], num_coarse: int) -> Nets:
         coarse_X: int32 [X], the coarse node of each node.
         num_coarse: how many coarse nodes there are.
     """
-    first_X, weight_M, pin_ptr, pins, mark_M = kernels.draw_together(
+    first_X, weight_M, pin_ptr, pins = kernels.draw_together(
         nets.first_X, nets.weight_M, nets.pin_ptr, nets.pins, coarse_X, num_coarse
     )
-    first_X, weight_M, pin_ptr, pins = kernels.merge_equal(first_X, weight_M, pin_ptr, pins, mark_M, num_coarse)
-    inc_ptr, inc = kernels.transpose(pin_ptr, pins, num_coarse)
-    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins, inc_ptr=inc_ptr, inc=inc)
+    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
+
+
+def _mirrored(pin_ptr: NDArray[np.signedinteger[Any]], pins: NDArray[np.int32]) -> Nets:
+    num_nodes = len(pin_ptr) - 1
+    first_X = np.arange(num_nodes + 1, dtype=pin_ptr.dtype)
+    return Nets(first_X=first_X, weight_M=np.ones(num_nodes, np.int32), pin_ptr=pin_ptr, pins=pins, is_mirrored=True)
+
+
+def _no_offsets(num_edges: int) -> NDArray[np.signedinteger[Any]]:
+    """An empty array that tells a kernel how wide its offsets have to be."""
+    return np.zeros(0, index_dtype(num_edges))

@@ -12,10 +12,10 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def simple_rows(indptr: Any, indices: Any) -> Any:
-    """A CSR with ascending columns, without self-loops and repeated columns."""
+def simple_rows(indptr: Any, indices: Any, no_offsets: Any) -> Any:
+    """A CSR with ascending columns, without self-loops and repeated columns; its offsets as wide as `no_offsets`."""
     num_rows = len(indptr) - 1
-    ptr = np.zeros(num_rows + 1, np.int64)
+    ptr = np.zeros(num_rows + 1, no_offsets.dtype)
     for row in range(num_rows):
         count, last = 0, np.int64(-1)
         for e in range(indptr[row], indptr[row + 1]):
@@ -38,7 +38,7 @@ def simple_rows(indptr: Any, indices: Any) -> Any:
 @njit(cache=True, nogil=True)
 def transpose(ptr: Any, columns: Any, num_columns: Any) -> Any:
     """The rows in which each column occurs, ascending."""
-    back = np.zeros(num_columns + 1, np.int64)
+    back = np.zeros(num_columns + 1, ptr.dtype)
     for column in columns:
         back[column + 1] += 1
     for column in range(num_columns):
@@ -54,10 +54,10 @@ def transpose(ptr: Any, columns: Any, num_columns: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def pairs(indptr: Any, indices: Any) -> Any:
+def pairs(indptr: Any, indices: Any, no_offsets: Any) -> Any:
     """Of in-edges, a net for every pair of nodes: its root is the source, its one pin the destination."""
     num_nodes = len(indptr) - 1
-    first = np.zeros(num_nodes + 1, np.int64)
+    first = np.zeros(num_nodes + 1, no_offsets.dtype)
     for row in range(num_nodes):
         last = np.int64(-1)
         for e in range(indptr[row], indptr[row + 1]):
@@ -81,61 +81,111 @@ def pairs(indptr: Any, indices: Any) -> Any:
                 place[column] += 1
             weight[place[column] - 1] += 1
             last = column
-    return np.arange(num_nets + 1, dtype=np.int64), pins, weight, first
+    return np.arange(num_nets + 1).astype(no_offsets.dtype), pins, weight, first
+
+
+@njit(cache=True, nogil=True)
+def renumber(first: Any, weight: Any, pin_ptr: Any, pins: Any, order: Any, place: Any) -> Any:
+    """Nets by the new numbers of their roots; pins stay in their order, empty nets are left out."""
+    num_nodes = len(order)
+    new_first = np.zeros(num_nodes + 1, first.dtype)
+    kept, kept_pins = 0, 0
+    for new in range(num_nodes):
+        for net in range(first[order[new]], first[order[new] + 1]):
+            size = pin_ptr[net + 1] - pin_ptr[net]
+            kept += size > 0
+            kept_pins += size
+        new_first[new + 1] = kept
+    new_weight, new_ptr = np.empty(kept, np.int32), np.zeros(kept + 1, pin_ptr.dtype)
+    new_pins = np.empty(kept_pins, np.int32)
+    at, end = 0, 0
+    for new in range(num_nodes):
+        for net in range(first[order[new]], first[order[new] + 1]):
+            if pin_ptr[net + 1] > pin_ptr[net]:
+                for i in range(pin_ptr[net], pin_ptr[net + 1]):
+                    new_pins[end] = place[pins[i]]
+                    end += 1
+                new_weight[at] = weight[net]
+                at += 1
+                new_ptr[at] = end
+    return new_first, new_weight, new_ptr, new_pins
+
+
+@njit(cache=True, nogil=True)
+def renumber_mirrored(ptr: Any, columns: Any, order: Any, place: Any) -> Any:
+    """A symmetric CSR by the new numbers of its nodes, columns ascending."""
+    num_nodes = len(order)
+    new_ptr = np.zeros(num_nodes + 1, ptr.dtype)
+    for new in range(num_nodes):
+        new_ptr[new + 1] = new_ptr[new] + ptr[order[new] + 1] - ptr[order[new]]
+    at = new_ptr[:-1].copy()
+    new_columns = np.empty(len(columns), np.int32)
+    for new in range(num_nodes):
+        for e in range(ptr[order[new]], ptr[order[new] + 1]):
+            row = place[columns[e]]
+            new_columns[at[row]] = new
+            at[row] += 1
+    return new_ptr, new_columns
 
 
 @njit(cache=True, nogil=True)
 def draw_together(first: Any, weight: Any, pin_ptr: Any, pins: Any, coarse: Any, num_coarse: Any) -> Any:
-    """Nets on coarse nodes, by root, each with its pins once and a fingerprint of them; empty nets are left out."""
-    num_nodes, num_nets = len(first) - 1, len(weight)
-    stamp = np.full(num_coarse, -1, np.int64)
-    size = np.zeros(num_nets, np.int32)
-    root = np.empty(num_nets, np.int32)
-    coarse_first = np.zeros(num_coarse + 1, np.int64)
-    for node in range(num_nodes):
+    """Nets on coarse nodes, by root, each with its pins once.
+
+    Empty nets are left out, and nets of one root whose pins have one fingerprint become one: the first of them, with
+    the weights of all. Two nets with unequal pins and one fingerprint of 64 bits would be merged wrongly; on the finest
+    level, where all is counted again, that would have cost quality and nothing else.
+    """
+    num_nets = len(weight)
+    stamp = np.full(num_coarse, -1, pin_ptr.dtype)
+    size, mark = np.zeros(num_nets, np.int32), np.empty(num_nets, np.uint64)
+    begin = np.zeros(num_coarse + 1, first.dtype)
+    for node in range(len(first) - 1):
         home = coarse[node]
         for net in range(first[node], first[node + 1]):
-            root[net] = home
+            count, fingerprint = 0, np.uint64(0)
             for i in range(pin_ptr[net], pin_ptr[net + 1]):
                 at = coarse[pins[i]]
                 if at != home and stamp[at] != net:
                     stamp[at] = net
-                    size[net] += 1
+                    count += 1
+                    fingerprint += _mixed(np.uint64(at))
+            size[net], mark[net] = count, fingerprint + np.uint64(count)
+            begin[home + 1] += count > 0
+    for home in range(num_coarse):
+        begin[home + 1] += begin[home]
+    place = begin[:-1].copy()
+    by_home = np.empty(begin[num_coarse], first.dtype)
+    for node in range(len(first) - 1):
+        for net in range(first[node], first[node + 1]):
             if size[net] > 0:
-                coarse_first[home + 1] += 1
-    for node in range(num_coarse):
-        coarse_first[node + 1] += coarse_first[node]
-    kept = coarse_first[num_coarse]
-    place = coarse_first[:-1].copy()
-    new_of = np.full(num_nets, -1, np.int64)
-    new_ptr = np.zeros(kept + 1, np.int64)
-    for net in range(num_nets):
-        if size[net] > 0:
-            new = place[root[net]]
-            place[root[net]] += 1
-            new_of[net] = new
-            new_ptr[new + 1] = size[net]
-    for new in range(kept):
-        new_ptr[new + 1] += new_ptr[new]
-    new_pins = np.empty(new_ptr[kept], np.int32)
-    new_weight = np.empty(kept, np.int32)
-    mark = np.empty(kept, np.uint64)
+                by_home[place[coarse[node]]] = net
+                place[coarse[node]] += 1
+    leader, kept, kept_pins = _leaders(begin, by_home, mark, size)
+    new_first = np.zeros(num_coarse + 1, first.dtype)
+    new_weight, new_ptr = np.zeros(kept, np.int32), np.zeros(kept + 1, pin_ptr.dtype)
+    new_pins = np.empty(kept_pins, np.int32)
+    number = np.empty(num_nets, first.dtype)
     stamp[:] = -1
-    for net in range(num_nets):
-        new = new_of[net]
-        if new < 0:
-            continue
-        new_weight[new] = weight[net]
-        at, home, fingerprint = new_ptr[new], root[net], np.uint64(size[net])
-        for i in range(pin_ptr[net], pin_ptr[net + 1]):
-            node = coarse[pins[i]]
-            if node != home and stamp[node] != net:
-                stamp[node] = net
-                new_pins[at] = node
-                at += 1
-                fingerprint += _mixed(np.uint64(node))
-        mark[new] = fingerprint
-    return coarse_first, new_weight, new_ptr, new_pins, mark
+    new, end = 0, 0
+    for home in range(num_coarse):
+        for k in range(begin[home], begin[home + 1]):
+            net = by_home[k]
+            if leader[net] != net:
+                continue
+            for i in range(pin_ptr[net], pin_ptr[net + 1]):
+                at = coarse[pins[i]]
+                if at != home and stamp[at] != net:
+                    stamp[at] = net
+                    new_pins[end] = at
+                    end += 1
+            number[net] = new
+            new += 1
+            new_ptr[new] = end
+        new_first[home + 1] = new
+    for net in by_home:
+        new_weight[number[leader[net]]] += weight[net]
+    return new_first, new_weight, new_ptr, new_pins
 
 
 @njit(cache=True, nogil=True)
@@ -148,40 +198,17 @@ def _mixed(number: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def merge_equal(first: Any, weight: Any, pin_ptr: Any, pins: Any, mark: Any, num_nodes: Any) -> Any:
-    """Nets of one root whose fingerprints are equal become one; the first of them keeps its pins.
-
-    Two nets with unequal pins and one fingerprint of 64 bits would be merged wrongly; on the finest level, where all
-    is counted again, that would have cost quality and nothing else.
-    """
-    num_nets = len(weight)
-    into = np.empty(num_nets, np.int64)
-    kept_first = np.zeros(num_nodes + 1, np.int64)
+def _leaders(begin: Any, by_home: Any, mark: Any, size: Any) -> Any:
+    """For each net the first of its home with the same fingerprint; how many lead, and how many pins these have."""
+    leader = np.empty(len(mark), by_home.dtype)
     kept, kept_pins = 0, 0
-    for node in range(num_nodes):
-        begin, end = first[node], first[node + 1]
-        order = np.argsort(mark[begin:end], kind="mergesort")
-        leader = np.int64(-1)
-        for i in range(end - begin):
-            net = begin + order[i]
-            if leader < 0 or mark[net] != mark[leader]:
-                leader = net
+    for home in range(len(begin) - 1):
+        nets = by_home[begin[home] : begin[home + 1]]
+        first_of_kind = np.int64(-1)
+        for k in np.argsort(mark[nets], kind="mergesort"):
+            if first_of_kind < 0 or mark[nets[k]] != mark[first_of_kind]:
+                first_of_kind = nets[k]
                 kept += 1
-                kept_pins += pin_ptr[net + 1] - pin_ptr[net]
-            into[net] = leader
-        kept_first[node + 1] = kept
-    new_weight, new_ptr = np.empty(kept, np.int32), np.zeros(kept + 1, np.int64)
-    new_pins = np.empty(kept_pins, np.int32)
-    place = np.full(num_nets, -1, np.int64)
-    at = 0
-    for net in range(num_nets):
-        if into[net] == net:
-            place[net] = at
-            new_weight[at] = 0
-            size = pin_ptr[net + 1] - pin_ptr[net]
-            new_ptr[at + 1] = new_ptr[at] + size
-            new_pins[new_ptr[at] : new_ptr[at + 1]] = pins[pin_ptr[net] : pin_ptr[net + 1]]
-            at += 1
-    for net in range(num_nets):
-        new_weight[place[into[net]]] += weight[net]
-    return kept_first, new_weight, new_ptr, new_pins
+                kept_pins += size[first_of_kind]
+            leader[nets[k]] = first_of_kind
+    return leader, kept, kept_pins

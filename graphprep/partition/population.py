@@ -8,14 +8,14 @@ about a tenth.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep import memory, progress
 from graphprep.partition.judging import Judged, Task
 from graphprep.partition.nets import Nets
 from graphprep.partition.refine import (
@@ -65,7 +65,7 @@ class Population:
             nets=nets,
             weight_NC=weight_NC,
             most_PC=most_PC,
-            workers=workers_for(expected_bytes(nets.num_nets, len(nets.pins)), task.room()),
+            workers=workers_for(expected_bytes(nets.num_nodes, nets.num_nets, len(nets.pins)), task.room()),
         )
 
     def grown(self, starts: Sequence[Judged]) -> list[Judged]:
@@ -91,22 +91,46 @@ class Population:
         return made
 
     def _run(self, name: str, way: Judged, other: Judged | None = None, generation: int = 0) -> Judged:
-        request = self.task.request
+        """`way` refined, or combined with `other`; once more without annealing where that has lost more than it found.
+
+        On graphs whose best parts differ little in cut - stiff meshes above all - it can end above a good start.
+        """
         started = time.monotonic()
         with progress.task(f"refining ({name})", unit="visits") as shown:
-            refinement = Refinement(
-                links_of(self.task.model, request.row_bytes),
-                self.most_PC,
-                effort=self.effort,
-                objective=OBJECTIVES[request.minimise],
-                seed=request.seed + SEED_STEP * generation,
-                advance=shown.advance,
-            )
-            assignment = refinement.run(
-                self.nets,
-                way.result.assignment,
-                self.weight_NC,
-                other_N=None if other is None else other.result.assignment,
-                generation=generation,
-            )
+            assignment = self._refined(way, other, generation, self.effort, shown.advance)
+            memory.give_back()
+            found = self._judged(name, assignment, started)
+            minimise = self.task.request.minimise
+            if self.effort.annealing_rounds and found.rank(minimise) > way.rank(minimise):
+                assignment = self._refined(way, other, generation, self.effort.without_annealing(), shown.advance)
+                memory.give_back()
+                found, *_ = self.task.in_order([found, self._judged(name, assignment, started)])
+        return found
+
+    def _refined(
+        self,
+        way: Judged,
+        other: Judged | None,
+        generation: int,
+        effort: Effort,
+        advance: Callable[[int], None],
+    ) -> NDArray[np.int32]:
+        request = self.task.request
+        refinement = Refinement(
+            links_of(self.task.model, request.row_bytes),
+            self.most_PC,
+            effort=effort,
+            objective=OBJECTIVES[request.minimise],
+            seed=request.seed + SEED_STEP * generation,
+            advance=advance,
+        )
+        return refinement.run(
+            self.nets,
+            way.result.assignment,
+            self.weight_NC,
+            other_N=None if other is None else other.result.assignment,
+            generation=generation,
+        )
+
+    def _judged(self, name: str, assignment: NDArray[np.int32], started: float) -> Judged:
         return self.task.judged(Candidate(method=name, seconds=time.monotonic() - started, assignment=assignment))

@@ -20,15 +20,16 @@ Letters: N nodes, X nodes of a level, P parts, C limits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.csr import index_dtype
 from graphprep.partition import refine_kernels as kernels
 from graphprep.partition.coarsen import cluster
 from graphprep.partition.method import NodeLoad
-from graphprep.partition.nets import Nets, contract
+from graphprep.partition.nets import Nets, contract, renumbered
 from graphprep.partition.refine_kernels import Limits, Links, Pins, Scratch
 from graphprep.traffic import LinkModel
 
@@ -53,14 +54,14 @@ VISIT_BLOCK = 64
 RELIEF_ROUNDS = 30
 LAID_TOGETHER = 1000
 """nodes that are laid side by side, about one L2 cache of them"""
-BYTES_PER_PIN, BYTES_PER_NET = 28, 150
-"""memory of refinement beyond the graph: nets laid anew (8), slots (4), and as much again on coarse levels and while
-they are made; heads and weights"""
+BYTES_PER_PIN, BYTES_PER_NET, BYTES_PER_NODE = 20, 45, 100
+"""memory of one run of refinement beyond the graph: pins on the finest and all coarse levels, of one level the nets
+that each node is in and slots as well; offsets and heads; what nodes weigh, and what drawing them together needs"""
 
 
-def expected_bytes(num_nets: int, num_pins: int) -> int:
+def expected_bytes(num_nodes: int, num_nets: int, num_pins: int) -> int:
     """Memory that one run will need for nets of this size."""
-    return BYTES_PER_NET * num_nets + BYTES_PER_PIN * num_pins
+    return BYTES_PER_NODE * num_nodes + BYTES_PER_NET * num_nets + BYTES_PER_PIN * num_pins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,10 @@ class Effort:
         """How many starts are refined."""
         return self.small_starts if num_pins <= SMALL_PINS else self.starts
 
+    def without_annealing(self) -> Effort:
+        """The same with nothing but moves that help, which end no worse than they began."""
+        return replace(self, annealing_rounds=0)
+
     def runs(self, num_pins: int) -> int:
         """Of refinement in all, combinations included."""
         starts = self.starts_of(num_pins)
@@ -117,12 +122,12 @@ EFFORTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Level:
-    """Nets, what their nodes weigh, and where the nodes of the next finer level have gone."""
+    """The nets of a coarse level, what its nodes weigh, and where the nodes of the next finer level have gone."""
 
     nets: Nets
     weight_XC: NDArray[np.float64]
-    coarse_X: NDArray[np.int32] | None
-    """int32 [X of the finer level]; None on the finest"""
+    coarse_X: NDArray[np.int32]
+    """int32 [X of the finer level]"""
 
 
 class Refinement:
@@ -183,42 +188,47 @@ class Refinement:
         self.most_visits = int(max(self.effort.visits * 2 * len(nets.pins), self.effort.least_visits))
         heat = self.objective.heat * COOLER**generation
         order_N = self._laid_together(nets, part_N)
-        place_N = np.empty(len(order_N), np.int32)
-        place_N[order_N] = np.arange(len(order_N), dtype=np.int32)
-        nets = contract(nets, place_N, len(order_N))
         part_X, weight_XC = part_N[order_N], weight_NC[order_N]
-        self._relieve(nets, part_X, weight_XC)
-        levels, part_X = self._levels(nets, part_X, weight_XC, None if other_N is None else other_N[order_N])
-        for level in reversed(levels):
-            self._improve(level, part_X, heat)
-            if level.coarse_X is not None:
-                part_X = part_X[level.coarse_X]
-        self._relieve(nets, part_X, weight_XC)
-        return part_X[place_N]
+        finest = renumbered(nets, order_N)
+        self._relieve(finest, part_X, weight_XC)
+        levels, part_X = self._coarse_levels(finest, part_X, weight_XC, None if other_N is None else other_N[order_N])
+        kept = None if levels else finest
+        del finest  # It is made again when it is its turn: that is quick, and coarse levels need the room.
+        while levels:
+            level = levels.pop()
+            self._improve(level.nets, part_X, level.weight_XC, heat)
+            part_X = part_X[level.coarse_X]
+            del level
+        finest = kept or renumbered(nets, order_N)
+        self._improve(finest, part_X, weight_XC, heat)
+        self._relieve(finest, part_X, weight_XC)
+        refined_N = np.empty_like(part_X)
+        refined_N[order_N] = part_X
+        return refined_N
 
     def _laid_together(self, nets: Nets, part_N: NDArray[np.int32]) -> NDArray[np.int64]:
         """int64 [N]: the nodes by part, and within it by cluster."""
         cluster_N, _ = cluster(
             nets,
             part_N,
-            np.ones((nets.num_nodes, 1)),
-            most_C=np.array([float(LAID_TOGETHER)]),
+            np.empty((nets.num_nodes, 0)),
+            most_C=np.empty(0),
             nodes_a_cluster=LAID_TOGETHER,
             seed=int(self.rng.integers(2**31)),
         )
         return np.lexsort((cluster_N, part_N))
 
-    def _levels(
+    def _coarse_levels(
         self,
         nets: Nets,
         part_X: NDArray[np.int32],
         weight_XC: NDArray[np.float64],
         other_X: NDArray[np.int32] | None,
     ) -> tuple[list[Level], NDArray[np.int32]]:
-        """From the finest level to the coarsest, and the assignment of the coarsest."""
+        """All levels above the finest, the coarsest last, and the assignment on that; else the given one."""
         num_parts = len(self.most_PC)
         group_X = part_X if other_X is None else part_X * np.int32(num_parts) + other_X
-        levels = [Level(nets=nets, weight_XC=weight_XC, coarse_X=None)]
+        levels: list[Level] = []
         most_C = self.most_PC.min(axis=0) / PARTS_OF_A_SHARE
         while nets.num_nodes > COARSEST * num_parts:
             coarse_X, count = cluster(
@@ -240,11 +250,11 @@ class Refinement:
             levels.append(Level(nets=nets, weight_XC=weight_XC, coarse_X=coarse_X))
         return levels, group_X if other_X is None else group_X // np.int32(num_parts)
 
-    def _improve(self, level: Level, part_X: NDArray[np.int32], heat: float) -> None:
+    def _improve(self, nets: Nets, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64], heat: float) -> None:
         """Anneal a small level, then make the moves that help; `part_X` is changed."""
-        pins, limits = self._laid(level.nets, part_X, level.weight_XC)
-        boundary_X = np.zeros(level.nets.num_nodes, np.bool_)
-        if len(level.nets.pins) <= self.effort.annealed_pins:
+        pins, limits = self._laid(nets, part_X, weight_XC)
+        boundary_X = np.zeros(nets.num_nodes, np.bool_)
+        if len(nets.pins) <= self.effort.annealed_pins:
             self._anneal(pins, limits, part_X, heat)
         kernels.find_boundary(pins, part_X, len(self.most_PC), boundary_X)
         for steps in self.objective.steps:
@@ -318,17 +328,19 @@ class Refinement:
     def _laid(self, nets: Nets, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> tuple[Pins, Limits]:
         """Slots and limits of a level; the links carry what it costs."""
         num_parts = len(self.most_PC)
-        head_M4 = np.zeros((nets.num_nets, 4), np.int64)
+        num_slots = int(np.minimum(np.diff(nets.pin_ptr), num_parts).sum())
+        head_M4 = np.zeros((nets.num_nets, 4), index_dtype(num_slots))
         head_M4[:, kernels.WEIGHT] = nets.weight_M
+        inc_ptr, inc = nets.incidence()
         pins = Pins(
             first_X=nets.first_X,
             pin_ptr=nets.pin_ptr,
             pins=nets.pins,
-            inc_ptr=nets.inc_ptr,
-            inc=nets.inc,
+            inc_ptr=inc_ptr,
+            inc=inc,
             root_M=nets.root_M(),
             head_M4=head_M4,
-            slots=np.zeros(int(np.minimum(np.diff(nets.pin_ptr), num_parts).sum()), np.int32),
+            slots=np.zeros(num_slots, np.int32),
         )
         kernels.lay_pins(pins, part_X, num_parts)
         kernels.count_rows(pins, self.links)

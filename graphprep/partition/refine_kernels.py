@@ -2,7 +2,7 @@
 
 For every net some slots say which parts hold its pins, and how many. A net with at least P pins has a slot for each
 part, which holds the count; a smaller one has as many slots as pins, of which the first `used` hold part and count. So
-there are never more slots than pins. What is asked of a net is kept together in a head of 32 bytes, since nearly every
+there are never more slots than pins. What is asked of a net is kept together in a head of 16 bytes, since nearly every
 net that is looked at is a miss of the cache.
 
 The objective is a steep norm of the seconds of all link directions, a smooth stand-in for the slowest of them:
@@ -39,13 +39,14 @@ COUNT_MASK = (1 << COUNT_BITS) - 1
 class Pins(NamedTuple):
     """A level's nets and how they lie."""
 
-    first_X: NDArray[np.int64]
-    pin_ptr: NDArray[np.int64]
+    first_X: NDArray[np.signedinteger[Any]]
+    pin_ptr: NDArray[np.signedinteger[Any]]
     pins: NDArray[np.int32]
-    inc_ptr: NDArray[np.int64]
+    inc_ptr: NDArray[np.signedinteger[Any]]
     inc: NDArray[np.int32]
     root_M: NDArray[np.int32]
-    head_M4: NDArray[np.int64]
+    head_M4: NDArray[np.signedinteger[Any]]
+    """int32 while a number of 31 bits names any slot, else int64"""
     slots: NDArray[np.int32]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-EDGES_AT_A_TIME = 1 << 22
+EDGES_AT_A_TIME = 1 << 18
 Index = TypeVar("Index", bound=np.integer[Any])
 
 
@@ -42,8 +42,10 @@ def induced(
     nodes = np.flatnonzero(kept_N)
     new_id_N = np.zeros(len(kept_N), indices.dtype)
     new_id_N[nodes] = np.arange(len(nodes))
-    counts_M, columns, kept_weights = [np.zeros(0, np.int64)], [indices[:0]], [None if weights is None else weights[:0]]
-    row = 0
+    # As large as they can become; what stays unwritten takes no memory.
+    most = int(np.diff(indptr)[kept_N].sum())
+    columns, kept_weights = np.empty(most, indices.dtype), None if weights is None else np.empty(most, weights.dtype)
+    counts_M, row, at = [np.zeros(1, np.int64)], 0, 0
     while row < len(kept_N):
         end = max(row + 1, int(np.searchsorted(indptr, indptr[row] + EDGES_AT_A_TIME, side="right")) - 1)
         offsets = indptr[row : end + 1] - indptr[row]
@@ -51,12 +53,12 @@ def induced(
         inside = kept_N[indices[edges]] & np.repeat(kept_N[row:end], np.diff(offsets))
         kept_before = np.concatenate([[0], np.cumsum(inside)])
         counts_M.append(np.diff(kept_before[offsets])[kept_N[row:end]])
-        columns.append(new_id_N[indices[edges][inside]])
-        kept_weights.append(None if weights is None else weights[edges][inside])
-        row = end
-    return Induced(
-        np.concatenate([[0], np.cumsum(np.concatenate(counts_M))]).astype(np.int64, copy=False),
-        np.concatenate(columns),
-        None if weights is None else np.concatenate([part for part in kept_weights if part is not None]),
-        nodes,
-    )
+        kept = slice(at, at + int(kept_before[-1]))
+        columns[kept] = new_id_N[indices[edges][inside]]
+        if weights is not None and kept_weights is not None:
+            kept_weights[kept] = weights[edges][inside]
+        row, at = end, kept.stop
+    columns.resize(at, refcheck=False)
+    if kept_weights is not None:
+        kept_weights.resize(at, refcheck=False)
+    return Induced(np.cumsum(np.concatenate(counts_M), dtype=np.int64), columns, kept_weights, nodes)

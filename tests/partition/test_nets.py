@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from graphprep import csr
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
-from graphprep.partition.nets import Nets, contract, edge_nets, row_nets
+from graphprep.partition.nets import Nets, contract, edge_nets, renumbered, row_nets
 from graphprep.traffic import count_traffic
 from tests.graphs import csr_of, random_edges
 
@@ -58,15 +59,13 @@ def test_nets_count_what_traffic_counts(size: tuple[int, int, int], num_parts: i
 def test_a_node_knows_the_nets_that_it_is_a_pin_of(size: tuple[int, int, int]) -> None:
     """Guards against moves that change nets of other nodes."""
     matrix, _ = drawn(size)
-    for nets in (row_nets(matrix), edge_nets(matrix)):
+    clean = csr.undirected_simple(matrix)
+    for nets in (row_nets(matrix), edge_nets(matrix), row_nets(clean, clean)):
         pins = {
             (int(pin), net) for net in range(nets.num_nets) for pin in nets.pins[slice(*nets.pin_ptr[net : net + 2])]
         }
-        found = {
-            (node, int(net))
-            for node in range(nets.num_nodes)
-            for net in nets.inc[slice(*nets.inc_ptr[node : node + 2])]
-        }
+        inc_ptr, inc = nets.incidence()
+        found = {(node, int(net)) for node in range(nets.num_nodes) for net in inc[slice(*inc_ptr[node : node + 2])]}
         assert found == pins
 
 
@@ -75,9 +74,44 @@ def test_an_undirected_graph_shares_its_arrays() -> None:
     matrix, _ = drawn((20, 80, 3))
     clean = csr.undirected_simple(matrix)
     shared, own = row_nets(clean, clean), row_nets(clean)
-    assert shared.pins is shared.inc
-    for name in ("first_X", "weight_M", "pin_ptr", "pins", "inc_ptr", "inc"):
+    assert np.shares_memory(shared.pins, clean.indices)
+    assert shared.incidence().inc is shared.pins
+    for name in ("first_X", "weight_M", "pin_ptr", "pins"):
         assert np.array_equal(getattr(shared, name), getattr(own, name))
+    for one, other in zip(shared.incidence(), own.incidence(), strict=True):
+        assert np.array_equal(one, other)
+
+
+@settings(max_examples=40, deadline=None)
+@given(sizes, st.integers(1, 5))
+def test_renumbered_nets_are_the_same_nets(size: tuple[int, int, int], num_parts: int) -> None:
+    """Guards against nets that are laid together and then cost something else, or pins out of order where shared."""
+    matrix, rng = drawn(size)
+    clean = csr.undirected_simple(matrix)
+    order_X = rng.permutation(matrix.num_rows)
+    part_N = rng.integers(0, num_parts, matrix.num_rows).astype(np.int32)
+    for nets in (row_nets(matrix), edge_nets(matrix), row_nets(clean, clean)):
+        found = renumbered(nets, order_X)
+        assert np.array_equal(cost_PP(found, part_N[order_X], num_parts), cost_PP(nets, part_N, num_parts))
+        assert np.array_equal(np.bincount(found.incidence().inc, minlength=found.num_nets), np.diff(found.pin_ptr))
+        if found.is_mirrored:
+            assert csr.fault(Csr(indptr=found.pin_ptr, indices=found.pins, num_sources=found.num_nodes)) is None
+
+
+def test_offsets_are_as_wide_as_pins_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against offsets that wrap around in graphs of more than 2^31 edges, and against other nets there."""
+    matrix, rng = drawn((25, 100, 7))
+    coarse_X = rng.integers(0, 5, 25).astype(np.int32)
+    clean = csr.undirected_simple(matrix)
+    ways = (lambda: row_nets(matrix), lambda: edge_nets(matrix), lambda: row_nets(clean, clean))
+    narrow = [(way(), contract(renumbered(way(), np.arange(25)[::-1]), coarse_X, 5)) for way in ways]
+    monkeypatch.setattr("graphprep.csr.INT32_LIMIT", 10)
+    for way, before in zip(ways, narrow, strict=True):
+        after = (way(), contract(renumbered(way(), np.arange(25)[::-1]), coarse_X, 5))
+        for one, other in zip(before, after, strict=True):
+            assert (one.pin_ptr.dtype, other.pin_ptr.dtype) == (np.int32, np.int64)
+            for name in ("first_X", "weight_M", "pin_ptr", "pins"):
+                assert np.array_equal(getattr(one, name), getattr(other, name))
 
 
 def test_equal_nets_become_one() -> None:

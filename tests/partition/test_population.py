@@ -68,3 +68,13 @@ def test_the_total_can_be_what_counts() -> None:
     assert sums == sorted(sums)
     [refined] = Population.of(task).grown(ways)
     assert refined.result.quality.sum_seconds < 0.8 * sums[0]
+
+
+def test_annealing_that_loses_a_good_start_is_made_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against parts that are worse than the start that they came from, as on stiff meshes."""
+    task, _ = starts("default", 1, "total")
+    cliques_together = (np.arange(task.clean.num_rows) * 4 // task.clean.num_rows).astype(np.int32)
+    way = task.judged(Candidate(method="good", seconds=0.0, assignment=cliques_together))
+    monkeypatch.setitem(refine.OBJECTIVES, "total", refine.Objective(steps=(0,), heat=1e6))
+    [found] = Population.of(task).grown([way])
+    assert found.rank("total") <= way.rank("total")

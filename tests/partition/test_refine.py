@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from graphprep import csr
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
 from graphprep.partition.loads import node_loads
 from graphprep.partition.method import NodeLoad
@@ -42,7 +43,8 @@ def refined(
         objective=OBJECTIVES[minimise],
         seed=seed,
     )
-    nets = row_nets(matrix) if balance == "rows" else edge_nets(matrix)
+    clean = csr.undirected_simple(matrix) if csr.is_symmetric(matrix) else None
+    nets = row_nets(matrix, clean) if balance == "rows" else edge_nets(matrix)
     return refinement.run(nets, part_N, weight_NC, other_N=other_N), refinement
 
 
@@ -182,6 +184,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "from tests.partition import test_refine as t\n"
         "from graphprep.partition.mapping import best_mapping\n"
         "from graphprep.partition.refine import links_of\n"
+        "from graphprep.csr import undirected_simple\n"
         "from graphprep.traffic import LinkModel\n"
         "from graphprep.topology import Topology, resolve\n"
         "from tests.graphs import csr_of, random_edges\n"
@@ -191,8 +194,9 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "    for topology in (Topology.flat(3), resolve('2x2')):\n"
         "        for balance in ('rows', 'edges'):\n"
         "            for effort in ('fast', 'default'):\n"
-        "                t.refined(matrix, rng.integers(0, topology.num_ranks, nodes).astype(np.int32), topology,\n"
-        "                          effort=effort, balance=balance)\n"
+        "                for graph in (matrix, undirected_simple(matrix)):\n"
+        "                    t.refined(graph, rng.integers(0, topology.num_ranks, nodes).astype(np.int32), topology,\n"
+        "                              effort=effort, balance=balance)\n"
         "for parts in (3, 12):\n"
         "    rows = rng.integers(0, 9, (parts, parts)) * (1 - np.eye(parts, dtype=int))\n"
         "    best_mapping(rows, links_of(LinkModel.of(Topology.flat(parts)), 8), np.full(parts, 1 / parts), seed=0)\n"

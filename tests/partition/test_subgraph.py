@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphprep.partition import subgraph
 from tests.graphs import csr_of, random_edges
 
 
+@settings(deadline=None)
 @given(
     seed=st.integers(0, 2**31),
     num_nodes=st.integers(1, 40),
