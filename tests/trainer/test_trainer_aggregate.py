@@ -13,18 +13,17 @@ from parity_cases import graphs
 from rank_group import among_ranks, empty_account, run_options
 from torch import Tensor
 
-from trainer.accounting import Clock
-from trainer.adjacency import Adjacency, Block, beside, transposed
+from trainer.adjacency import Block, beside, transposed
 from trainer.aggregate import Aggregation
 from trainer.cache import open_cache
 from trainer.exchange import Exchange
-from trainer.normalise import gcn, mean
 from trainer.options import EXCHANGES
 from trainer.part import Csr, load_part
 from trainer.passes import Pass
 from trainer.ranks import Ranks
 
 NAMES = ("directed, weighted, uneven", "self-loops and duplicates", "an empty part", "a part without halo")
+SUMS = {"gcn": "gcn", "sage": "mean", "gin": "sum"}
 
 
 def whole_sum_and_gradient(
@@ -35,12 +34,7 @@ def whole_sum_and_gradient(
     opened = open_cache(cache)
     part = load_part(opened, ranks.rank, split=0)
     exchange = Exchange(run_options(cache, exchange=kind), part, ranks, empty_account(ranks))
-
-    def halo_column(column: Tensor) -> Tensor:
-        return exchange.fetch_constant(column.unsqueeze(1), layer=0).squeeze(1)
-
-    blocks = gcn(part, halo_column) if model == "gcn" else mean(part)
-    aggregation = Aggregation(Adjacency.of(*blocks, ranks.device), exchange, Clock(ranks.device))
+    aggregation = Aggregation(part, exchange, ranks, sums=SUMS[model])
     file = Path(cache, f"parts/{ranks.rank}/nodes/node/global_ids/c/0")
     ids = torch.from_numpy(np.fromfile(file, np.int64) if file.exists() else np.empty(0, np.int64))
     rows, directions = inputs(opened.num_nodes)
@@ -62,7 +56,7 @@ def inputs(num_nodes: int) -> tuple[Tensor, Tensor]:
 
 @pytest.fixture(scope="module")
 def found(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str, str], tuple[Tensor, Tensor]]:
-    cases = [(name, model, kind) for name in NAMES for model in ("gcn", "sage") for kind in EXCHANGES]
+    cases = [(name, model, kind) for name in NAMES for model in SUMS for kind in EXCHANGES]
     tasks = [
         partial(whole_sum_and_gradient, cache=str(caches[name, 3]), model=model, kind=kind)
         for name, model, kind in cases
@@ -72,7 +66,7 @@ def found(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str, str], tup
 
 
 @pytest.mark.parametrize("kind", EXCHANGES)
-@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("model", SUMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_sum_and_gradient_are_those_of_the_whole_matrix(
     found: dict[tuple[str, str, str], tuple[Tensor, Tensor]], name: str, model: str, kind: str

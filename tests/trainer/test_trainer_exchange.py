@@ -10,10 +10,10 @@ import pytest
 from handmade_cache import traffic_rows
 from rank_group import Run, among_ranks, train_once
 
-from trainer.options import EXCHANGES
-
 WORLD, EPOCHS, WIDTH, CLASSES = 3, 13, 8, 3
 NAME = "directed, weighted, uneven"
+EXCHANGES = ("boundary", "broadcast")
+"""Those that keep copies."""
 STRICTEST = ("fixed:1", "adaptive:0", "variation:0")
 NARROW = {"layers": 3, "dropout": 0.3}
 """Layer 2 sends rows before dropout, layer 3, which narrows, sends products."""
