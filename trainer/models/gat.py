@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from trainer.inputs import LayerInput, Projected
 from trainer.models.plan import Plan, zeros
+from trainer.scores import by_head
 
 
 class GatLayer(nn.Module):
@@ -40,12 +41,12 @@ class GatLayer(nn.Module):
         terms = self.terms_of(rows, projected)
         means_nG = projected.attend(terms, self.source_hF, dropout=self.share).float()
         if self.is_last and self.num_heads > 1:
-            means_nG = means_nG.view(len(means_nG), self.num_heads, -1).mean(1)
+            means_nG = by_head(means_nG, self.num_heads).mean(1)
         return means_nG + self.bias_G
 
     def terms_of(self, rows: LayerInput, projected: Projected) -> Tensor:  # noqa: ARG002
         """What nodes add to scores as destinations: [n, heads]."""
-        own_nhF = projected.own_nG.view(len(projected.own_nG), self.num_heads, -1)
+        own_nhF = by_head(projected.own_nG, self.num_heads)
         return torch.einsum("nhf,hf->nh", own_nhF.float(), self.destination_hF)
 
 
@@ -56,5 +57,4 @@ class Gatv2Layer(GatLayer):
         self.destination_FG = plan.weight(width_in, self.num_heads * width_out)
 
     def terms_of(self, rows: LayerInput, projected: Projected) -> Tensor:  # noqa: ARG002
-        own_nG = rows.own(self.destination_FG)
-        return own_nG.view(len(own_nG), self.num_heads, -1)
+        return by_head(rows.own(self.destination_FG), self.num_heads)
