@@ -25,6 +25,7 @@ from trainer.adjacency import Adjacency, Block
 from trainer.courier import Delivery
 from trainer.dropout import Mask
 from trainer.edges import Edges
+from trainer.errors import TrainingError, found_by_every_rank
 from trainer.exchange import Exchange, Round
 from trainer.normalise import weighted
 from trainer.part import Part
@@ -84,12 +85,22 @@ class Aggregation:
             mask: what is dropped of the rows, here and in the halo.
             before_dropout_RF: for rows that have been through dropout already; None for those that have not.
         """
+        self._need_sums()
         watched = before_dropout_RF or (lambda: self.exchange.needed(rows_nF))
         return cast(Tensor, _Summed.apply(rows_nF, self, layer, step, mask, watched))  # type: ignore[no-untyped-call]
 
     def of_kept(self, rows_nF: Tensor, halo_HF: Tensor) -> Tensor:
         """The same sum where the halo's rows are here already: nothing travels, forward or backward."""
+        self._need_sums()
         return cast(Tensor, _OfKept.apply(rows_nF, halo_HF, self))  # type: ignore[no-untyped-call]
+
+    def _need_sums(self) -> None:
+        if self.sums is None:
+            with found_by_every_rank():
+                raise TrainingError(
+                    "the model asks for neighbour sums and does not say what edges count in them; give its class "
+                    "sums = 'gcn', 'mean' or 'sum'"
+                )
 
 
 def in_turn(

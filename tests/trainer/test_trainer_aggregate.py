@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from rank_group import among_ranks, empty_account, run_options
 from torch import Tensor
 
 from trainer.adjacency import Block, beside, transposed
-from trainer.aggregate import Aggregation
+from trainer.aggregate import Aggregation, in_turn
 from trainer.cache import open_cache
 from trainer.exchange import Exchange
 from trainer.options import EXCHANGES
@@ -148,3 +150,37 @@ def test_half_precision_sums_neither_saturate_nor_overflow(
     ones = torch.ones(degree, width, dtype=torch.float16)
     for sums in (block.forward @ ones, Block.of(transposed(csr), torch.device("cpu")).backward @ ones):
         torch.testing.assert_close(sums.half(), torch.full((1, width), expected).half(), rtol=1e-3, atol=0.0)
+
+
+def test_rows_of_two_rounds_at_most_are_held() -> None:
+    """A generator that keeps what it gave out holds the whole halo after all."""
+    alive: list[weakref.ref[Tensor]] = []
+    most = 0
+
+    class Rows:
+        def wait(self) -> Tensor:
+            nonlocal most
+            rows = torch.ones(3)
+            alive.append(weakref.ref(rows))
+            most = max(most, sum(ref() is not None for ref in alive))
+            return rows
+
+    rounds: Any = list(range(6))
+    seen = []
+    for number, one, rows_of_round in in_turn(rounds, lambda one: Rows()):  # type: ignore[arg-type, return-value]
+        rows = rows_of_round()
+        seen.append((number, one, float(rows.sum())))
+        del rows
+    assert seen == [(number, number, 3.0) for number in range(6)]
+    assert most == 1
+
+
+def test_every_round_brings_its_own_columns(caches: dict[tuple[str, int], Path]) -> None:
+    """A part without peers has one round too, with no rows; nothing then waits for ever."""
+    [sums] = among_ranks(
+        1, [partial(whole_sum_and_gradient, cache=str(caches[NAMES[0], 1]), model="gcn", kind="sequential")]
+    )
+    graph, _ = graphs()[NAMES[0]]
+    rows, _ = inputs(graph.num_nodes)
+    expected = dense_adjacency(graph, "gcn").float() @ rows
+    torch.testing.assert_close(torch.tensor(sums[0]), expected, rtol=1e-5, atol=1e-5)

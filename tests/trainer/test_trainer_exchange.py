@@ -30,6 +30,9 @@ def runs_of_policies(caches: dict[tuple[str, int], Path]) -> dict[Any, Run]:
         cases[exchange, "stale"] = stale
         cases[exchange, "stale, warm-up"] = {**stale, "warmup": 4, "settle": 3}
         cases[exchange, "variation"] = {"exchange": exchange, "staleness": "variation:0.8"}
+    for model in ("gcn", "gat"):
+        cases[model, "sequential"] = {"exchange": "sequential", "model": model}
+    cases["wire int8, sequential"] = {"exchange": "sequential", "wire": "int8"}
     cases |= {
         "bf16": {"precision": "bf16"},
         "fp16": {"precision": "fp16"},
@@ -65,6 +68,28 @@ def test_exchanges_agree(runs_of_policies: dict[Any, Run]) -> None:
     """Whole blocks with the wrong rows picked from them, or sums placed on the wrong rows, give other losses."""
     boundary, broadcast = (runs_of_policies[exchange] for exchange in EXCHANGES)
     assert broadcast.losses == pytest.approx(boundary.losses, rel=1e-4)
+
+
+def test_one_peer_after_the_other_agrees_and_sends_no_more(runs_of_policies: dict[Any, Run]) -> None:
+    """A round that is booked as an exchange of its own makes the exact exchange, which it is compared with, larger."""
+    boundary, sequential = runs_of_policies["boundary"], runs_of_policies["gcn", "sequential"]
+    assert sequential.losses == pytest.approx(boundary.losses, rel=1e-4)
+    for direction in ("forward", "backward"):
+        assert row(sequential, 3, direction) == row(boundary, 3, direction)
+    rounded = runs_of_policies["wire int8, sequential"]
+    assert rounded.losses == pytest.approx(boundary.losses, rel=0.03)
+
+
+def test_attention_fetches_rows_again_and_books_them(runs_of_policies: dict[Any, Run], caches: dict[Any, Path]) -> None:
+    """Rows that come twice in a training pass and are counted once make recomputation look free."""
+    run = runs_of_policies["gat", "sequential"]
+    needed, heads = int(traffic_rows(caches[NAME, WORLD], WORLD).sum()), 4
+    for layer, width in ((1, WIDTH * heads), (2, WIDTH * heads), (3, CLASSES * heads)):
+        forward, backward = row(run, layer, "forward"), row(run, layer, "backward")
+        assert forward["bytes_sent"] == needed * width * 4 * (2 * EPOCHS + EPOCHS + 1)
+        assert forward["bytes_exact_boundary"] == needed * width * 4 * (2 * EPOCHS + 1)
+        assert forward["share_sent"] == backward["share_sent"] == 1
+        assert backward["bytes_sent"] == needed * width * 4 * EPOCHS
 
 
 def test_stale_rows_change_the_losses_after_the_first_skip_only(runs_of_policies: dict[Any, Run]) -> None:

@@ -79,6 +79,8 @@ class Network(nn.Module):
             torch.manual_seed(options.seed)
             with found_by_every_rank(), own.in_words(options.model, TrainingError):
                 self.model = model(plan)
+                if not any(True for _ in self.model.parameters()):
+                    raise TrainingError(f"--model {options.model} has no parameters to train")
 
     def forward(self, features: Features, step: Pass) -> Tensor:
         """The scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
