@@ -73,6 +73,8 @@ class Attending:
     """What is dropped of the coefficients p."""
     watched: Watched | None = None
     """What the change of the rows is measured on; None where they do not travel."""
+    is_again: bool = False
+    """Whether the layer is made again for the backward pass."""
 
     def __call__(self, values_nG: Tensor, terms: Tensor, vector_hF: Tensor, halo_HG: Tensor | None) -> Tensor:
         """The weighted sums, [n, heads F].
@@ -99,7 +101,9 @@ class Attending:
             return
 
         def fetch(one: Round) -> Delivery:
-            return one.fetch(values_nG, self.layer, self.step, before_dropout_RF=self.watched, again=again)
+            return one.fetch(
+                values_nG, self.layer, self.step, before_dropout_RF=self.watched, again=again or self.is_again
+            )
 
         def piece(one: Round) -> Piece:
             sample = one.sample(self.layer, self.step)

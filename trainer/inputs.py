@@ -110,12 +110,16 @@ class Features:
             return self._in_full(step)
         return _Summed(self._x_nF, self._sums_nF, self._aggregation.clock, lambda: self._in_full(step))
 
-    def _in_full(self, step: Pass) -> LayerInput:
+    def again(self, step: Pass) -> LayerInput:
+        """The same once more in one pass."""
+        return self._in_full(step, again=True)
+
+    def _in_full(self, step: Pass, *, again: bool = False) -> LayerInput:
         """The first layer's input where more than the sums is wanted."""
         aggregation, exchange = self._aggregation, self._aggregation.exchange
         mask = self._dropout.mask(self._share, 1, self._x_nF.shape[1], step)
         if exchange.is_sequential:
-            return Hidden(self._x_nF, aggregation, mask, self._dropout, layer=1, step=step)
+            return Hidden(self._x_nF, aggregation, mask, self._dropout, layer=1, step=step, again=again)
         if self._halo_HF is None:
             self._halo_HF = exchange.fetch_constant(self._x_nF, layer=1)
         own_nF, halo_HF = self._x_nF, self._halo_HF
@@ -201,6 +205,7 @@ class Hidden:
         *,
         layer: int,
         step: Pass,
+        again: bool = False,
     ) -> None:
         """Know the rows.
 
@@ -211,9 +216,10 @@ class Hidden:
             dropout: the masks of the run.
             layer: 1 .. L.
             step: the pass.
+            again: whether the layer has had them in this pass already, and is made again for the backward pass.
         """
         self._rows_nF, self._aggregation, self._mask, self._dropout = rows_nF, aggregation, mask, dropout
-        self._layer, self._step = layer, step
+        self._layer, self._step, self._again = layer, step, again
         self._has_travelled = False
 
     def own(self, weight_FG: Tensor | None = None) -> Tensor:
@@ -244,6 +250,7 @@ class Hidden:
                 step=self._step,
                 edge_mask=self._dropout.of_edges(share, self._layer, self._step),
                 watched=self._watched(weight_FG),
+                is_again=self._again,
             )
 
         return Projected(self.own(weight_FG), attending)

@@ -81,12 +81,13 @@ def test_one_peer_after_the_other_agrees_and_sends_no_more(runs_of_policies: dic
 
 
 def test_attention_fetches_rows_again_and_books_them(runs_of_policies: dict[Any, Run], caches: dict[Any, Path]) -> None:
-    """Rows that come twice in a training pass and are counted once make recomputation look free."""
+    """Rows that come three times in a training pass (forward, the layer made again, backward) and are counted once make
+    recomputation look free."""
     run = runs_of_policies["gat", "sequential"]
     needed, heads = int(traffic_rows(caches[NAME, WORLD], WORLD).sum()), 4
     for layer, width in ((1, WIDTH * heads), (2, WIDTH * heads), (3, CLASSES * heads)):
         forward, backward = row(run, layer, "forward"), row(run, layer, "backward")
-        assert forward["bytes_sent"] == needed * width * 4 * (2 * EPOCHS + EPOCHS + 1)
+        assert forward["bytes_sent"] == needed * width * 4 * (3 * EPOCHS + EPOCHS + 1)
         assert forward["bytes_exact_boundary"] == needed * width * 4 * (2 * EPOCHS + 1)
         assert forward["share_sent"] == backward["share_sent"] == 1
         assert backward["bytes_sent"] == needed * width * 4 * EPOCHS

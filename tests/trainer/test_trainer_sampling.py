@@ -137,8 +137,8 @@ def test_keeping_none_sends_nothing_but_for_evaluations(
 
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 def test_half_the_rows_are_half_the_bytes(found: dict[Any, Any], model: str) -> None:
-    """Bytes that are booked and not saved. Both exchanges draw the same rows, so their losses agree; not with attention,
-    whose first layer's rows are kept by the one and sampled by the other."""
+    """Bytes that are booked and not saved. Both exchanges draw alike, so losses agree; attention's first layer is exact
+    in one of them and sampled in the other."""
     one, other = (found[model, exchange, "half"] for exchange in ("boundary", "sequential"))
     entry = row(one, "backward")
     assert entry["bytes_sent"] / entry["bytes_exact_boundary"] == pytest.approx(0.5, abs=0.06)

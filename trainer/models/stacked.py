@@ -56,21 +56,31 @@ class Stacked(nn.Module):
         self.jump = None if options.jumping == "none" else Jump(plan, widths, options.jumping)
 
     def forward(self, graph: Graph) -> Tensor:
-        rows, outputs = graph.features, []
-        for number, layer in enumerate(self.layers):
-            out_nG: Tensor = layer(rows)
-            if self.skips:
-                out_nG = out_nG + self.skips[number](rows)
+        rows_nF: Tensor | None = None
+        outputs: list[Tensor] = []
+        for number in range(len(self.layers)):
+            out_nG = self._made(number, graph, rows_nF)
             if number == len(self.norms):
                 return out_nG
             out_nG = self.norms[number](out_nG)
             out_nG = nn.functional.elu_(out_nG) if self._attends else out_nG.relu_()
-            outputs.append(out_nG)
-            if number + 1 < len(self.layers):
-                rows = graph.rows(out_nG)
+            rows_nF = out_nG
+            if self._jumping != "none":
+                outputs.append(out_nG)
         assert self.jump is not None
         scores_nC: Tensor = self.jump(graph, outputs)
         return scores_nC
+
+    def _made(self, number: int, graph: Graph, rows_nF: Tensor | None) -> Tensor:
+        """What one graph layer gives, its input added to it if that is asked for."""
+
+        def layer(rows: LayerInput) -> Tensor:
+            out_nG: Tensor = self.layers[number](rows)
+            return out_nG + self.skips[number](rows) if self.skips else out_nG
+
+        if self._attends:
+            return graph.through(layer, rows_nF)
+        return layer(graph.features if rows_nF is None else graph.rows(rows_nF))
 
     def decayed(self) -> list[nn.Parameter]:
         """What L2 regularisation is for: the first layer's parameters, as in GCN's paper; for attention, as in GAT's,
