@@ -36,8 +36,8 @@ from trainer.part import Csr
 from trainer.passes import Pass
 from trainer.scores import Scores, by_head, scores
 
-_SCORES = 1 << 20
-"""Scores in one block of edges, where a block need not be larger: 4 MB."""
+_SCORES = 1 << 18
+"""Scores in one block of edges, where a block need not be larger: 1 MB, and a few times that for what makes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

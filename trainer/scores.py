@@ -53,7 +53,9 @@ class Additive:
         self._source_grad_Ch: Tensor | None = None
 
     def of_sources(self, values_CG: Tensor) -> Tensor:
-        return torch.einsum("chf,hf->ch", by_head(values_CG.float(), len(self._vector_hF)), self._vector_hF)
+        values_ChF = by_head(values_CG.float(), len(self._vector_hF))
+        # Head by head, since an einsum copies all rows.
+        return torch.stack([values_ChF[:, head] @ vector_F for head, vector_F in enumerate(self._vector_hF)], dim=1)
 
     def of_edges(self, of_sources: Tensor, destination_B: Tensor, source_B: Tensor) -> Tensor:
         sums_Bh = self._terms_nh.index_select(0, destination_B).add_(of_sources.index_select(0, source_B))
@@ -77,8 +79,9 @@ class Additive:
         if self._source_grad_Ch is None:
             return
         num_heads = len(self._vector_hF)
-        self.vector_grad += torch.einsum("ch,chf->hf", self._source_grad_Ch, by_head(values_CG.float(), num_heads))
+        values_ChF = by_head(values_CG.float(), num_heads)
         for head, grad_CF in enumerate(by_head(grad_CG, num_heads).unbind(1)):
+            self.vector_grad[head] += self._source_grad_Ch[:, head] @ values_ChF[:, head]
             grad_CF.addr_(self._source_grad_Ch[:, head], self._vector_hF[head])
         self._source_grad_Ch = None
 
