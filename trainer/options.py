@@ -157,6 +157,7 @@ examples:
   torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4
   torchrun --nproc-per-node 4 -m trainer caches/arxiv/flat-4 --model sage --layers 3 --hidden 256 --norm batch
   torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --staleness adaptive --staleness-grad adaptive --wire int8
+  torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --model gat --heads 8 --hidden 8 --dropout 0.6 --lr 0.005
   python -m trainer.launch caches/cora/flat-4 --json > run.jsonl     (starts the right number of ranks itself)
 
 --json prints one line a validated epoch with epoch, loss, val_accuracy, seconds, bytes_sent and bytes_skipped (the last

@@ -17,6 +17,7 @@ EXCHANGES = ("boundary", "broadcast")
 STRICTEST = ("fixed:1", "adaptive:0", "variation:0")
 NARROW = {"layers": 3, "dropout": 0.3}
 """Layer 2 sends rows before dropout, layer 3, which narrows, sends products."""
+ATTENDING = {"gatv2": {"model": "gatv2", "heads": 2}, "sage, max": {"model": "sage", "aggregator": "max"}}
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,9 @@ def runs_of_policies(caches: dict[tuple[str, int], Path]) -> dict[Any, Run]:
         cases[exchange, "variation"] = {"exchange": exchange, "staleness": "variation:0.8"}
     for model in ("gcn", "gat"):
         cases[model, "sequential"] = {"exchange": "sequential", "model": model}
+    for name, model in ATTENDING.items():
+        for text in ("none", "fixed:1", "variation:0", "fixed:4"):
+            cases[name, text] = {**model, "staleness": text, "staleness_grad": text}
     cases["wire int8, sequential"] = {"exchange": "sequential", "wire": "int8"}
     cases |= {
         "bf16": {"precision": "bf16"},
@@ -68,6 +72,18 @@ def test_exchanges_agree(runs_of_policies: dict[Any, Run]) -> None:
     """Whole blocks with the wrong rows picked from them, or sums placed on the wrong rows, give other losses."""
     boundary, broadcast = (runs_of_policies[exchange] for exchange in EXCHANGES)
     assert broadcast.losses == pytest.approx(boundary.losses, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_policies_go_with_attention_and_maxima(runs_of_policies: dict[Any, Run], name: str) -> None:
+    """A copy that is overwritten before the backward pass has used it, or one that is never used."""
+    exact, stale = runs_of_policies[name, "none"], runs_of_policies[name, "fixed:4"]
+    for text in ("fixed:1", "variation:0"):
+        assert runs_of_policies[name, text].losses == exact.losses
+    assert stale.losses[0] == exact.losses[0]
+    assert stale.losses != exact.losses
+    assert stale.losses == pytest.approx(exact.losses, rel=0.3)
+    assert row(stale, 2, "forward")["bytes_skipped"] > 0
 
 
 def test_one_peer_after_the_other_agrees_and_sends_no_more(runs_of_policies: dict[Any, Run]) -> None:
