@@ -4,15 +4,21 @@ The way through the package is the way of a run:
 
     options, seat        what was asked for, and which rank of how many this process is   (no torch yet)
     manifest, cache      the cache's files, checked; its root attributes                  (no torch yet)
+    combinations         options that do not go together                                  (no torch yet)
     preflight            what is refused before ranks wait for each other                 (no torch yet)
     part                 one part's arrays, mapped into memory
     ranks, placement     how ranks meet and talk; where they run
     adjacency, normalise the part's blocks as sparse matrices with their weights and transposes
+    edges                the same as patterns, walked through in blocks, for what is no sum
     lanes, courier       which rows go where; whether they go in this epoch, or a kept copy stands for them
     policies, wire       when rows are sent again; in what form
-    exchange, aggregate  rows to and from the peers, overlapped with the local product, with gradients
+    sampling, draws      which rows are left out; numbers that belong to nodes
+    exchange             rows to and from the peers, in rounds
+    aggregate, maximum   sums and maxima over in-neighbours on all ranks, with gradients
+    attention, scores    a softmax over in-edges on all ranks, with gradients
     passes, precision    what a pass is; the type of rows, and the scale of the loss
-    inputs, models       the first layer's fixed input; the layers
+    inputs, graph        what a layer reads; what a model sees
+    models/              the models, one file a family, and the user's own
     dense                their products with weights
     norms, dropout       what lies between the layers
     labels, agreement    the labelled rows; what all ranks have to agree on before they train

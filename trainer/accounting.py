@@ -84,9 +84,16 @@ class Account:
         self._entries: dict[tuple[int, Direction], Entry] = {}
 
     def book(
-        self, layer: int, direction: Direction, *, rows: Mapping[int, int], width: int, row_bytes: int | None
+        self,
+        layer: int,
+        direction: Direction,
+        *,
+        rows: Mapping[int, int],
+        width: int,
+        row_bytes: int | None,
+        begins: bool = True,
     ) -> None:
-        """Book one exchange.
+        """Book one exchange, or a further round of one.
 
         Args:
             layer: 1 .. L, or 0 for what belongs to no layer.
@@ -94,15 +101,18 @@ class Account:
             rows: rows for each peer.
             width: values a row.
             row_bytes: what a row takes on the wire; None if nothing was sent, since the receivers have kept it.
+            begins: False for rows of an exchange that is booked already: of another peer, or fetched again.
         """
         entry = self._entry(layer, direction, width)
-        entry.exchanges += 1
-        entry.sends += row_bytes is not None
         for peer, number in rows.items():
             if row_bytes is None:
                 entry.skipped_P[peer] += number * width * _FULL
             else:
                 entry.sent_P[peer] += number * row_bytes
+        if not begins:
+            return
+        entry.exchanges += 1
+        entry.sends += row_bytes is not None
         entry.exact += (self._num_halo if direction == "backward" else self._num_sent) * width * _FULL
         entry.broadcast += self._block_rows * width * _FULL
 

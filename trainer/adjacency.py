@@ -1,8 +1,9 @@
-"""A part's edges as two sparse matrices, one over its own rows and one over its halo, each with its transpose.
+"""A part's edges as sparse matrices, over its own rows and over the halo rows of each round, each with its transpose.
 
-The blocks of all peers are merged into one [n, H] matrix, so that a layer costs two sparse products whatever the number
-of peers; its columns are the halo rows, peer after peer. The backward pass multiplies by the transposes. They are built
-once, by a stable sort of the columns: sorting takes longer than a product, but products come by the hundred.
+The blocks of the peers whose rows come together are merged into one matrix, so that with one round a layer costs two
+sparse products whatever the number of peers; columns are halo rows, peer after peer. The backward pass multiplies by
+the transposes. They are built once, by a stable sort of the columns: sorting takes longer than a product, but products
+come by the hundred.
 
 Weights and sums are fp32 whatever the type of the rows: half-precision rows are widened on the way in (2 to 9 ms where
 the product takes 130, on 50,000 x 128), so that no weight of 1/degree is rounded away and no sum overflows or stops
@@ -57,6 +58,18 @@ class Matrix:
             sums: Tensor = torch.sparse.mm(self._csr, rows, reduce="sum")
             return sums
 
+    def products_at_entries(self, left: Tensor, right: Tensor) -> Tensor:
+        """The inner product of row i of `left` [rows, F] and row j of `right` [columns, F] at each entry (i, j).
+
+        Returns:
+            float32 [E], in the order of the entries; their weights do not count.
+        """
+        if self._csr is None:
+            return left.new_zeros(0, dtype=torch.float32)
+        with torch.no_grad():
+            found: Tensor = torch.sparse.sampled_addmm(self._csr, left.float(), right.float().T, beta=0.0)
+            return found.values()
+
     def add_product(self, rows: Tensor, sums: Tensor) -> None:
         """Add the product with `rows` to `sums` in place; nothing is done where there is no edge."""
         if self._csr is not None:
@@ -77,16 +90,34 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjacency:
-    """All in-edges of a part, weighted for aggregation."""
+    """All in-edges of a part, weighted for sums."""
 
     local: Block
     """[n, n]"""
-    halo: Block
-    """[n, H]"""
+    halo: Sequence[Block]
+    """[n, H], or by round [n, H of its peers]"""
 
     @classmethod
-    def of(cls, local: Csr, halo: Csr, device: torch.device) -> Adjacency:
-        return cls(local=Block.of(local, device), halo=Block.of(halo, device))
+    def of(
+        cls, local: Csr, remote: Mapping[int, Csr], sources: Sequence[Sequence[int]], device: torch.device
+    ) -> Adjacency:
+        """Merge the blocks of each round.
+
+        Args:
+            local: edges between rows of this part.
+            remote: edges from each peer's rows.
+            sources: the peers of each round.
+            device: where products are made.
+        """
+        return cls(
+            local=Block.of(local, device),
+            halo=[Block.of(merged, device) for merged in by_round(local, remote, sources)],
+        )
+
+
+def by_round(local: Csr, remote: Mapping[int, Csr], sources: Sequence[Sequence[int]]) -> list[Csr]:
+    """The blocks of the peers of each round, side by side."""
+    return [beside({peer: remote[peer] for peer in peers}, local.num_rows) for peers in sources]
 
 
 def beside(blocks: Mapping[int, Csr], num_rows: int) -> Csr:

@@ -79,11 +79,16 @@ class Courier:
         self._ranks, self._account = ranks, account
         self._copies: dict[int, _Copies] = {}
 
-    def watches(self, step: Pass) -> bool:
-        """Whether the pass asks how much rows have changed."""
-        return step.training and self._policy.watches
-
-    def send(self, rows: Tensor, layer: int, step: Pass, watched: Watched | None = None) -> Delivery:
+    def send(
+        self,
+        rows: Tensor,
+        layer: int,
+        step: Pass,
+        watched: Watched | None = None,
+        *,
+        lane: Lane | None = None,
+        begins: bool = True,
+    ) -> Delivery:
         """Send `rows` [., F] where they are due, and get the peers'.
 
         Args:
@@ -91,34 +96,38 @@ class Courier:
             layer: 1 .. L, whose copies are meant and where bytes are booked.
             step: the pass that they belong to.
             watched: the values whose change decides; None for the rows themselves.
+            lane: another one for this time alone, on which nothing may be kept.
+            begins: whether this begins an exchange of all peers, or goes on with one.
         """
         if not step.training:
-            return self.send_all(rows, layer, self._direction)
+            return self.send_all(rows, layer, self._direction, begins=begins)
+        lane = lane or self._lane
         copies = self._copies.setdefault(layer, _Copies())
         due = self._who_is_due(copies, layer, rows.shape[1], step, watched or (lambda: rows))
         is_mine_due = due[self._ranks.rank]
-        message = self._message(rows, copies) if is_mine_due else None
-        self._book(layer, rows, self._wire, self._direction, is_sent=is_mine_due)
+        message = self._message(lane, rows, copies) if is_mine_due else None
+        self._book(lane, layer, rows, self._wire, self._direction, is_sent=is_mine_due, begins=begins)
         arrived = copies.arrived
         if arrived is None:
-            arrived = rows.new_empty(sum(self._lane.arriving), rows.shape[1])
+            arrived = rows.new_empty(sum(lane.arriving), rows.shape[1])
         if self._policy.keeps:
             copies.arrived = arrived
             copies.delivered = [
                 step.epoch if is_due else last for is_due, last in zip(due, copies.delivered, strict=True)
             ]
-        return self._swap(message, arrived, self._wire, [due[peer] for peer in self._ranks.peers])
+        return self._swap(lane, message, arrived, self._wire, [due[peer] for peer in self._ranks.peers])
 
-    def send_all(self, rows: Tensor, layer: int, direction: Direction) -> Delivery:
+    def send_all(self, rows: Tensor, layer: int, direction: Direction, *, begins: bool = True) -> Delivery:
         """Send all rows as they are stored, and get all of the peers'; nothing is kept."""
         wire = AsStored(rows.dtype)
-        self._book(layer, rows, wire, direction, is_sent=True)
+        self._book(self._lane, layer, rows, wire, direction, is_sent=True, begins=begins)
         arrived = rows.new_empty(sum(self._lane.arriving), rows.shape[1])
-        return self._swap(wire.encode(self._lane.pack(rows)), arrived, wire, [True] * len(self._ranks.peers))
+        message = wire.encode(self._lane.pack(rows))
+        return self._swap(self._lane, message, arrived, wire, [True] * len(self._ranks.peers))
 
-    def book_skipped(self, rows: Tensor, layer: int) -> None:
+    def book_skipped(self, rows: Tensor, layer: int, *, begins: bool = True) -> None:
         """Book an exchange that was not made, since the receivers hold what never changes."""
-        self._book(layer, rows, self._wire, self._direction, is_sent=False)
+        self._book(self._lane, layer, rows, self._wire, self._direction, is_sent=False, begins=begins)
 
     def _who_is_due(self, copies: _Copies, layer: int, width: int, step: Pass, watched: Watched) -> list[bool]:
         """Whether each rank sends, the same list on all ranks."""
@@ -149,8 +158,8 @@ class Courier:
         if self._policy.watches:
             copies.watched = watched().detach().float().clone()
 
-    def _message(self, rows: Tensor, copies: _Copies) -> Tensor:
-        leaving = self._lane.pack(rows)
+    def _message(self, lane: Lane, rows: Tensor, copies: _Copies) -> Tensor:
+        leaving = lane.pack(rows)
         if not self._error_feedback:
             return self._wire.encode(leaving)
         wanted = leaving.float() if copies.error is None else leaving.float() + copies.error
@@ -158,12 +167,14 @@ class Courier:
         copies.error = wanted - self._wire.decode(message).float()
         return message
 
-    def _swap(self, message: Tensor | None, arrived: Tensor, wire: Wire, is_fresh: Sequence[bool]) -> Delivery:
+    def _swap(
+        self, lane: Lane, message: Tensor | None, arrived: Tensor, wire: Wire, is_fresh: Sequence[bool]
+    ) -> Delivery:
         ranks = self._ranks
-        outgoing = {} if message is None else dict(zip(ranks.peers, self._lane.pieces(message), strict=True))
+        outgoing = {} if message is None else dict(zip(ranks.peers, lane.pieces(message), strict=True))
         places = [
             (peer, place)
-            for peer, place, fresh in zip(ranks.peers, self._lane.places(arrived), is_fresh, strict=True)
+            for peer, place, fresh in zip(ranks.peers, lane.places(arrived), is_fresh, strict=True)
             if fresh
         ]
         row_bytes = wire.row_bytes(arrived.shape[1])
@@ -178,17 +189,20 @@ class Courier:
             if not isinstance(wire, AsStored):
                 for peer, place in places:
                     place.copy_(wire.decode(incoming[peer]))
-            return self._lane.unpack(arrived)
+            return lane.unpack(arrived)
 
         return Delivery(swap, finish)
 
-    def _book(self, layer: int, rows: Tensor, wire: Wire, direction: Direction, *, is_sent: bool) -> None:
+    def _book(
+        self, lane: Lane, layer: int, rows: Tensor, wire: Wire, direction: Direction, *, is_sent: bool, begins: bool
+    ) -> None:
         self._account.book(
             layer,
             direction,
-            rows=dict(zip(self._ranks.peers, self._lane.departing, strict=True)),
+            rows=dict(zip(self._ranks.peers, lane.departing, strict=True)),
             width=rows.shape[1],
             row_bytes=wire.row_bytes(rows.shape[1]) if is_sent else None,
+            begins=begins,
         )
 
 

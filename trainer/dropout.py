@@ -19,13 +19,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from trainer.draws import ATTENTION_DROPOUT, DROPOUT, drawn, happens, key_of, of_pairs
 from trainer.passes import Pass
 
 _SHORTEST_TABLE, _LONGEST_TABLE = 1 << 17, 1 << 20
 _GATHERED = 1 << 21
 """Entries of masks that are gathered at a time: 8 MB."""
-_MIX_1, _MIX_2 = 0x369DEA0F31A53F85, 0x27BB2EE687B0B0FD
-"""Odd 63-bit factors; products wrap around."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,40 @@ class Mask:
         """This part's rows after dropout."""
         return cast(Tensor, _Dropped.apply(rows_nF, self.table, self.starts_n))  # type: ignore[no-untyped-call]
 
-    def halo(self, rows_HF: Tensor) -> Tensor:
-        """The halo's rows after dropout."""
-        return cast(Tensor, _Dropped.apply(rows_HF, self.table, self.starts_H))  # type: ignore[no-untyped-call]
+    def halo(self, rows_HF: Tensor, columns: slice = slice(None)) -> Tensor:
+        """The halo's rows after dropout, or those rows of it that `columns` names."""
+        return cast(Tensor, _Dropped.apply(rows_HF, self.table, self.starts_H[columns]))  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeMask:
+    """Which edges one layer drops in one pass, head by head: drawn from the numbers of both ends whenever it is asked.
+
+    Edges that are alike (the dataset's duplicates) are dropped together.
+    """
+
+    ids_n: Tensor
+    """int64 [n]: the number of each of this part's rows in the whole graph; each edge's destination is one"""
+    halo_ids_H: Tensor
+    """int64 [H], the same of the halo"""
+    key: int
+    share: float
+    """Of the entries that are zeroed."""
+
+    def factors(self, destinations_B: Tensor, sources_B: Tensor, num_heads: int, columns: slice | None) -> Tensor:
+        """0 where an edge is dropped, else 1 / (1 - share): float32 [B, heads].
+
+        Args:
+            destinations_B: int64, this part's rows.
+            sources_B: int64, also this part's rows, or rows of a stretch of the halo.
+            num_heads: each has draws of its own.
+            columns: which stretch of the halo, None for this part.
+        """
+        ids = self.ids_n if columns is None else self.halo_ids_H[columns]
+        pairs_B = of_pairs(self.ids_n[destinations_B], ids[sources_B])
+        heads = torch.arange(num_heads, device=pairs_B.device)
+        kept_Bh = happens(of_pairs(heads, pairs_B.unsqueeze(1)), self.key, 1 - self.share)
+        return kept_Bh.float().mul_(1 / (1 - self.share))
 
 
 class _Dropped(torch.autograd.Function):
@@ -98,25 +128,16 @@ class Dropout:
         """
         if not step.training or not share:
             return None
-        key = _mixed((self._seed * 1_000_003 + step.epoch) * 1_009 + layer)
+        key = key_of(self._seed, step.epoch, layer, DROPOUT)
         length = min(max(self._num_nodes * width // 16, _SHORTEST_TABLE), _LONGEST_TABLE)
         length = 1 << (length - 1).bit_length()
         generator = torch.Generator().manual_seed(key)
         table = torch.rand(length + width, generator=generator).ge_(share).mul_(1 / (1 - share))
-        return Mask(
-            table.to(self._ids_n.device), _starts(self._ids_n, key, length), _starts(self._halo_ids_H, key, length)
-        )
+        return Mask(table.to(self._ids_n.device), drawn(self._ids_n, key, length), drawn(self._halo_ids_H, key, length))
 
-
-def _starts(ids: Tensor, key: int, length: int) -> Tensor:
-    """A number in 0 .. length - 1 for each node, by a hash; length is a power of two."""
-    mixed = (ids + key) * _MIX_1
-    mixed = (mixed ^ (mixed >> 29)) * _MIX_2
-    return (mixed >> 32) & (length - 1)
-
-
-def _mixed(number: int) -> int:
-    """63 bits that look random, the same for the same number on every machine."""
-    number = number * _MIX_1 & (1 << 64) - 1
-    number = (number ^ number >> 29) * _MIX_2 & (1 << 64) - 1
-    return (number ^ number >> 32) >> 1
+    def of_edges(self, share: float, layer: int, step: Pass) -> EdgeMask | None:
+        """Which attention coefficients `layer` drops in the pass `step`; None where nothing is dropped."""
+        if not step.training or not share:
+            return None
+        key = key_of(self._seed, step.epoch, layer, ATTENTION_DROPOUT)
+        return EdgeMask(self._ids_n, self._halo_ids_H, key, share)

@@ -1,28 +1,91 @@
 """Rows from their owners to the ranks that need them, and the gradients of those rows back.
 
-An exchange is two lanes (which rows go where) with a courier each (whether they go in this epoch, and in what form).
-The aggregation sees neither: it asks for the halo's rows, and gives back partial sums for them.
+An exchange is made in rounds. A round is two lanes (which rows go where) with a courier each (whether they go in this
+epoch, and in what form). `boundary` and `broadcast` have one round, with all peers; `sequential` has one a peer: in
+round s each rank sends to the rank s places after it and gets the rows of the one s places before, so that no rank
+ever holds the rows of more than two peers (the next one's travel while one's are summed). The aggregation asks round
+after round for rows of the halo, and gives back partial sums for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from trainer.accounting import Account, Direction
 from trainer.courier import Courier, Delivery
 from trainer.errors import CacheError
-from trainer.lanes import Lane, boundary, broadcast, sent_rows
+from trainer.lanes import Lanes, boundary, broadcast, sent_rows, thinned
 from trainer.options import Options
 from trainer.part import Part
 from trainer.passes import Pass
 from trainer.policies import policy
 from trainer.precision import TYPES
 from trainer.ranks import Ranks
+from trainer.sampling import Sample, Sampling
 from trainer.wire import wire
 
-_LANES = {"boundary": boundary, "broadcast": broadcast}
+
+class Round:
+    """The rows of some peers. Every rank calls the same methods of the same rounds in the same order."""
+
+    def __init__(
+        self, lanes: Lanes, forward: Courier, backward: Courier, *, sampling: Sampling, columns: slice, is_first: bool
+    ) -> None:
+        self._lanes, self._forward, self._backward = lanes, forward, backward
+        self._sampling, self._is_first = sampling, is_first
+        self.columns = columns
+        """Which rows of the halo come in this round; halo rows are counted peer after peer."""
+
+    def fetch(
+        self,
+        rows_nF: Tensor,
+        layer: int,
+        step: Pass,
+        *,
+        before_dropout_RF: Callable[[], Tensor] | None = None,
+        again: bool = False,
+    ) -> Delivery:
+        """Give out this rank's rows [n, F] and get those of this round's peers, of this epoch or an earlier one.
+
+        Args:
+            rows_nF: what peers compute with.
+            layer: whose copies are meant and where bytes are booked.
+            step: the pass.
+            before_dropout_RF: makes what the change of the rows is measured on.
+            again: whether they have come before in this pass, and were not kept.
+        """
+        return self._forward.send(
+            rows_nF,
+            layer,
+            step,
+            before_dropout_RF,
+            lane=self._sampled(layer, step).forward,
+            begins=self._is_first and not again,
+        )
+
+    def give_back(self, partial_HF: Tensor, layer: int, step: Pass) -> Delivery:
+        """Return partial sums for the rows of this round, and get the sums [n, F] of those for this rank's own rows."""
+        lane = self._sampled(layer, step).backward
+        return self._backward.send(partial_HF, layer, step, lane=lane, begins=self._is_first)
+
+    def fetch_all(self, rows_nF: Tensor, layer: int) -> Delivery:
+        """The rows of this round's peers as they are stored, and in full."""
+        return self._forward.send_all(rows_nF, layer, "forward" if layer else "setup", begins=self._is_first)
+
+    def skip(self, rows_nF: Tensor, layer: int) -> None:
+        """Book a pass in which nothing was sent, since the receivers hold what never changes."""
+        self._forward.book_skipped(rows_nF, layer, begins=self._is_first)
+
+    def sample(self, layer: int, step: Pass) -> Sample | None:
+        """Which rows `layer` keeps in the pass `step`; None for all of them."""
+        return self._sampling.draw(layer, step)
+
+    def _sampled(self, layer: int, step: Pass) -> Lanes:
+        sample = self.sample(layer, step)
+        return self._lanes if sample is None else thinned(self._lanes, sample.sent_R, sample.halo_H)
 
 
 class Exchange:
@@ -31,12 +94,16 @@ class Exchange:
     def __init__(self, options: Options, part: Part, ranks: Ranks, account: Account) -> None:
         """Lay the lanes; every rank has to call it, when the ranks are connected."""
         self.num_halo = sum(part.halo_rows(peer) for peer in ranks.peers)
-        lanes = _LANES[options.exchange](part, ranks)
+        self.is_sequential = options.exchange == "sequential"
         form = wire(options.wire, TYPES[options.precision], ranks.device, seed=options.seed * 100_003 + ranks.rank)
+        first_of, first = {}, 0
+        for peer in ranks.peers:
+            first_of[peer] = first
+            first += part.halo_rows(peer)
 
-        def courier(lane: Lane, direction: Direction, policy_text: str) -> Courier:
+        def courier(lanes: Lanes, direction: Direction, policy_text: str) -> Courier:
             return Courier(
-                lane,
+                lanes.forward if direction == "forward" else lanes.backward,
                 direction,
                 policy=policy(policy_text),
                 wire=form,
@@ -45,39 +112,63 @@ class Exchange:
                 account=account,
             )
 
-        self._forward = courier(lanes.forward, "forward", options.staleness)
-        self._backward = courier(lanes.backward, "backward", options.staleness_grad)
+        def whole_round(to: Collection[int], of: Collection[int], *, is_first: bool) -> Round:
+            sampling = Sampling(
+                options.boundary_sampling,
+                part.ids_n[sent_rows(part, ranks, to).long()].to(ranks.device),
+                torch.cat([part.ids_n[:0], *(part.halo_ids[peer] for peer in ranks.peers if peer in of)]).to(
+                    ranks.device
+                ),
+                seed=options.seed,
+            )
+            lanes = broadcast(part, ranks) if options.exchange == "broadcast" else boundary(part, ranks, to=to, of=of)
+            begin = min((first_of[peer] for peer in of), default=0)
+            return Round(
+                lanes,
+                courier(lanes, "forward", options.staleness),
+                courier(lanes, "backward", options.staleness_grad),
+                sampling=sampling,
+                columns=slice(begin, begin + sum(part.halo_rows(peer) for peer in of)),
+                is_first=is_first,
+            )
+
+        self.sources: list[list[int]]
+        """The peers whose rows come, by round."""
+        if self.is_sequential and ranks.peers:
+            steps = range(1, ranks.world)
+            self.sources = [[(ranks.rank - step) % ranks.world] for step in steps]
+            destinations = [[(ranks.rank + step) % ranks.world] for step in steps]
+        else:
+            self.sources, destinations = [ranks.peers], [ranks.peers]
+        self.rounds = [
+            whole_round(to, of, is_first=not number)
+            for number, (to, of) in enumerate(zip(destinations, self.sources, strict=True))
+        ]
+        self._watches = policy(options.staleness).watches
         # torch's own annotations do not cover `unique`.
-        self._needed_rows = sent_rows(part, ranks).unique().to(ranks.device)  # type: ignore[no-untyped-call]
+        self._needed_rows = sent_rows(part, ranks, ranks.peers).unique().to(ranks.device)  # type: ignore[no-untyped-call]
 
     def watches(self, step: Pass) -> bool:
         """Whether the pass asks how much the rows of the forward direction have changed."""
-        return self._forward.watches(step)
+        return step.training and self._watches
 
-    def fetch(self, rows_nF: Tensor, layer: int, step: Pass, before_dropout_nF: Tensor | None = None) -> Delivery:
-        """Give out this rank's rows [n, F] and get the halo's [H, F], of this epoch or an earlier one.
-
-        Args:
-            rows_nF: what peers compute with.
-            layer: 2 .. L.
-            step: the pass.
-            before_dropout_nF: what the rows would be without dropout, if they have been through it: what their change
-                is measured on.
-        """
-        values_nF = rows_nF if before_dropout_nF is None else before_dropout_nF
-        return self._forward.send(rows_nF, layer, step, lambda: values_nF.index_select(0, self._needed_rows))
-
-    def give_back(self, partial_HF: Tensor, layer: int, step: Pass) -> Delivery:
-        """Return partial sums for the halo's rows [H, F], and get the sums [n, F] of those for this rank's own rows."""
-        return self._backward.send(partial_HF, layer, step)
+    def needed(self, rows_nF: Tensor) -> Tensor:
+        """Those of this rank's rows that some peer needs, each once."""
+        return rows_nF.index_select(0, self._needed_rows)
 
     def fetch_constant(self, rows_nF: Tensor, *, layer: int) -> Tensor:
         """The halo's rows [H, F] of something that never changes, as they are stored; layer 0 is the preparation."""
-        return self._forward.send_all(rows_nF, layer, "forward" if layer else "setup").wait()
+        if len(self.rounds) == 1:
+            return self.rounds[0].fetch_all(rows_nF, layer).wait()
+        halo_HF = rows_nF.new_empty(self.num_halo, rows_nF.shape[1])
+        for one in self.rounds:
+            halo_HF[one.columns] = one.fetch_all(rows_nF, layer).wait()
+        return halo_HF
 
     def skip_constant(self, rows_nF: Tensor, *, layer: int) -> None:
         """Book a pass that needed rows that never change, and so sent none."""
-        self._forward.book_skipped(rows_nF, layer)
+        for one in self.rounds:
+            one.skip(rows_nF, layer)
 
 
 def boundary_counts(part: Part) -> dict[str, dict[str, int]]:

@@ -11,7 +11,7 @@ from trainer.inputs import Features
 from trainer.options import Options
 from trainer.part import Part
 from trainer.precision import TYPES
-from trainer.sums import sums_suit
+from trainer.sums import reads_own_rows, sums_suit
 
 
 def features_of(
@@ -25,6 +25,6 @@ def features_of(
     sums_nF = None
     if part.aggregated_nF is not None and sums_suit(options, cache):
         sums_nF = part.aggregated_nF.to(device, data_type)
-    needs_rows = sums_nF is None or options.model != "gcn"
+    needs_rows = sums_nF is None or reads_own_rows(options)
     x_nF = part.x_nF.to(device, data_type) if needs_rows and part.x_nF is not None else None
     return Features(x_nF, aggregation, dropout, share=options.first_dropout, sums_nF=sums_nF)

@@ -1,35 +1,78 @@
-"""What a layer reads: its own rows, and the product A D(H) W that is at the heart of every layer, D being dropout.
+"""What a layer reads: its own rows, and what their in-neighbours on all ranks make of them, D being dropout.
 
 A (D(H) W) and (A D(H)) W are the same numbers, so each layer takes the order in which the narrower rows are summed and
 sent. That decides what travels. Where the layer does not narrow, H itself does, before dropout. Where it narrows, the
 product D(H) W does (7 values a row in place of 64 in Cora's last layer), with the mask of the epoch that sent it; the
-policies then judge by the change of H W, which has no mask in it.
+policies then judge by the change of H W, which has no mask in it. For a maximum H travels, for attention always D(H) W.
 
 The first layer is special: its input, the features, never changes and needs no gradient. So the halo's features come
 once and stay, and no epoch after that sends any. Without input dropout, A X is made once, and the first layer's sparse
-product is gone too. A cache may hold A X already; then nothing of the features is ever sent.
+product is gone too. A cache may hold A X already; then nothing of the features is ever sent. A sequential exchange
+keeps no halo, so there the features travel like any other rows, unless A X is all that is wanted of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
 
+from trainer.accounting import Clock
 from trainer.aggregate import Aggregation
+from trainer.attention import Attending
 from trainer.dense import dense
 from trainer.dropout import Dropout, Mask
+from trainer.errors import TrainingError, found_by_every_rank
+from trainer.maximum import maximum, maximum_of_kept
 from trainer.passes import Pass
 
 
 class LayerInput(Protocol):
-    """The input of one layer in one pass."""
+    """The input H [n, F] of one layer in one pass."""
 
-    def transformed(self, weight_FG: Tensor) -> Tensor:
-        """D(H) W: this rank's own rows, transformed by the weight [F, G]: [n, G]."""
+    def own(self, weight_FG: Tensor | None = None) -> Tensor:
+        """D(H) W: this rank's own rows, transformed by the weight [F, G]: [n, G]. Without a weight D(H)."""
 
-    def aggregated(self, weight_FG: Tensor) -> Tensor:
-        """A D(H) W: the neighbour sums, transformed by the weight [F, G]: [n, G]."""
+    def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
+        """A D(H) W: the neighbour sums, transformed by the weight [F, G]: [n, G]. Without a weight A D(H)."""
+
+    def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
+        """The greatest of D(H) among a node's in-neighbours, feature by feature, 0 where there are none; [n, F], or
+        transformed by the weight [F, G]: [n, G]."""
+
+    def project(self, weight_FG: Tensor) -> Projected:
+        """D(H) W as what nodes attend to."""
+
+
+class Projected:
+    """Rows that went through a dense product and are about to be attended to."""
+
+    def __init__(
+        self,
+        own_nG: Tensor,
+        attending: Callable[[float], Attending],
+        halo_HG: Tensor | None = None,
+    ) -> None:
+        """Know the rows.
+
+        Args:
+            own_nG: this rank's.
+            attending: from the share of the coefficients that is dropped to the layer's attention.
+            halo_HG: the halo's where they are here.
+        """
+        self.own_nG, self._attending, self._halo_HG = own_nG, attending, halo_HG
+
+    def attend(self, terms: Tensor, vector_hF: Tensor, *, dropout: float) -> Tensor:
+        """The mean of these rows over a node's in-neighbours and itself, weighted by attention: [n, heads F].
+
+        Args:
+            terms: what each of this rank's nodes adds as a destination: [n, heads] for GAT's scores, [n, heads, F] for
+                GATv2's (`trainer.scores`).
+            vector_hF: the attention vector of each head.
+            dropout: the share of the coefficients that is zeroed in training.
+        """
+        return self._attending(dropout)(self.own_nG, terms, vector_hF, self._halo_HG)
 
 
 class Features:
@@ -49,99 +92,202 @@ class Features:
         Args:
             x_nF: [n, F], in the type that rows are stored in; None where no layer reads a row by itself and the sums
                 are known.
-            aggregation: the part's neighbour sum.
+            aggregation: the part's in-edges.
             dropout: the masks of the run.
             share: of the entries that is zeroed in training.
             sums_nF: A X, [n, F] in the same type, if it is known and `share` is 0; then nothing is fetched.
         """
-        self._aggregation, self._dropout, self._share = aggregation, dropout, share
-        self._was_fetched = sums_nF is None
-        self._summed: _Summed | None = None
+        self._x_nF, self._sums_nF, self._aggregation = x_nF, sums_nF, aggregation
+        self._dropout, self._share = dropout, share
+        self._halo_HF: Tensor | None = None
+        self._has_just_travelled = False
         if sums_nF is not None:
-            self._x_nF = sums_nF  # as wide as the rows that need not be sent
-            self._summed = _Summed(x_nF, sums_nF, aggregation)
             return
         assert x_nF is not None
-        self._x_nF = x_nF
-        self._halo_HF = aggregation.exchange.fetch_constant(x_nF, layer=1)
-        if not share:
-            self._summed = _Summed(x_nF, aggregation.of_kept(x_nF, self._halo_HF), aggregation)
-            del self._halo_HF
+        if not aggregation.exchange.is_sequential:
+            self._halo_HF = aggregation.exchange.fetch_constant(x_nF, layer=1)
+            self._has_just_travelled = True
+        if not share and aggregation.sums is not None:
+            if self._halo_HF is None:
+                self._sums_nF = aggregation(x_nF, 1, Pass.evaluation(1))
+                self._has_just_travelled = True
+            else:
+                self._sums_nF = aggregation.of_kept(x_nF, self._halo_HF)
+                self._halo_HF = None
 
     def of_pass(self, step: Pass) -> LayerInput:
         """The first layer's input in one pass over the graph."""
-        if not self._was_fetched:
-            self._aggregation.exchange.skip_constant(self._x_nF, layer=1)
-        self._was_fetched = False  # but for this pass
-        if self._summed is not None:
-            return self._summed
+        wide_nF = self._sums_nF if self._x_nF is None else self._x_nF
+        assert wide_nF is not None
+        if not self._has_just_travelled and (self._sums_nF is not None or self._halo_HF is not None):
+            self._aggregation.exchange.skip_constant(wide_nF, layer=1)
+        self._has_just_travelled = False
+        if self._sums_nF is None:
+            return self._in_full(step)
+        return _Summed(self._x_nF, self._sums_nF, self._aggregation.clock, lambda: self._in_full(step))
+
+    def again(self, step: Pass) -> LayerInput:
+        """The same once more in one pass."""
+        return self._in_full(step, again=True)
+
+    def _in_full(self, step: Pass, *, again: bool = False) -> LayerInput:
+        """The first layer's input where more than the sums is wanted."""
+        assert self._x_nF is not None
+        aggregation, exchange = self._aggregation, self._aggregation.exchange
         mask = self._dropout.mask(self._share, 1, self._x_nF.shape[1], step)
-        if mask is None:
-            return _Kept(self._x_nF, self._halo_HF, self._aggregation)
-        return _Kept(mask.own(self._x_nF), mask.halo(self._halo_HF), self._aggregation)
+        if exchange.is_sequential:
+            return Hidden(self._x_nF, aggregation, mask, self._dropout, layer=1, step=step, again=again)
+        if self._halo_HF is None:
+            self._halo_HF = exchange.fetch_constant(self._x_nF, layer=1)
+        own_nF, halo_HF = self._x_nF, self._halo_HF
+        if mask is not None:
+            own_nF, halo_HF = mask.own(own_nF), mask.halo(halo_HF)
+        return _Kept(own_nF, halo_HF, aggregation, self._dropout, step=step)
 
 
 class _Summed:
     """The first layer's input where A X is known."""
 
-    def __init__(self, own_nF: Tensor | None, sums_nF: Tensor, aggregation: Aggregation) -> None:
-        self._own_nF, self._sums_nF, self._clock = own_nF, sums_nF, aggregation.clock
+    def __init__(self, own_nF: Tensor | None, sums_nF: Tensor, clock: Clock, in_full: Callable[[], LayerInput]) -> None:
+        """Know the sums.
 
-    def transformed(self, weight_FG: Tensor) -> Tensor:
+        Args:
+            own_nF: this rank's features; None where no layer reads a row by itself.
+            sums_nF: their sums over in-neighbours.
+            clock: what measures products.
+            in_full: makes an input that knows the halo's features too.
+        """
+        self._own_nF, self._sums_nF, self._clock, self._in_full = own_nF, sums_nF, clock, in_full
+
+    def own(self, weight_FG: Tensor | None = None) -> Tensor:
         assert self._own_nF is not None
-        return dense(self._own_nF, weight_FG, self._clock)
+        return self._own_nF if weight_FG is None else dense(self._own_nF, weight_FG, self._clock)
 
-    def aggregated(self, weight_FG: Tensor) -> Tensor:
-        return dense(self._sums_nF, weight_FG, self._clock)
+    def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
+        return self._sums_nF if weight_FG is None else dense(self._sums_nF, weight_FG, self._clock)
+
+    def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
+        return self._in_full().maximum(weight_FG)
+
+    def project(self, weight_FG: Tensor) -> Projected:
+        return self._in_full().project(weight_FG)
 
 
 class _Kept:
     """The first layer's input where the halo's features are kept."""
 
-    def __init__(self, own_nF: Tensor, halo_HF: Tensor, aggregation: Aggregation) -> None:
-        self._own_nF, self._halo_HF, self._aggregation = own_nF, halo_HF, aggregation
+    def __init__(
+        self, own_nF: Tensor, halo_HF: Tensor, aggregation: Aggregation, dropout: Dropout, *, step: Pass
+    ) -> None:
+        self._own_nF, self._halo_HF, self._aggregation, self._dropout = own_nF, halo_HF, aggregation, dropout
+        self._step = step
 
-    def transformed(self, weight_FG: Tensor) -> Tensor:
-        return dense(self._own_nF, weight_FG, self._aggregation.clock)
+    def own(self, weight_FG: Tensor | None = None) -> Tensor:
+        return self._own_nF if weight_FG is None else dense(self._own_nF, weight_FG, self._aggregation.clock)
 
-    def aggregated(self, weight_FG: Tensor) -> Tensor:
-        clock = self._aggregation.clock
+    def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
+        if weight_FG is None:
+            return self._aggregation.of_kept(self._own_nF, self._halo_HF)
         if _narrows(weight_FG):
-            # The halo's rows are transformed here as well as at their owners: H x F x G products, no bytes.
-            own_nG, halo_HG = (dense(rows, weight_FG, clock) for rows in (self._own_nF, self._halo_HF))
-            return self._aggregation.of_kept(own_nG, halo_HG)
-        return dense(self._aggregation.of_kept(self._own_nF, self._halo_HF), weight_FG, clock)
+            return self._aggregation.of_kept(*self._through(weight_FG))
+        return dense(self._aggregation.of_kept(self._own_nF, self._halo_HF), weight_FG, self._aggregation.clock)
+
+    def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
+        greatest_nF = maximum_of_kept(self._own_nF, self._halo_HF, self._aggregation)
+        return greatest_nF if weight_FG is None else dense(greatest_nF, weight_FG, self._aggregation.clock)
+
+    def project(self, weight_FG: Tensor) -> Projected:
+        own_nG, halo_HG = self._through(weight_FG)
+
+        def attending(share: float) -> Attending:
+            edge_mask = self._dropout.of_edges(share, 1, self._step)
+            return Attending(aggregation=self._aggregation, layer=1, step=self._step, edge_mask=edge_mask)
+
+        return Projected(own_nG, attending, halo_HG)
+
+    def _through(self, weight_FG: Tensor) -> tuple[Tensor, Tensor]:
+        """The halo's rows are transformed here as well as at their owners: H x F x G products, no bytes."""
+        clock = self._aggregation.clock
+        return dense(self._own_nF, weight_FG, clock), dense(self._halo_HF, weight_FG, clock)
 
 
 class Hidden:
     """The input of layers 2 .. L: what the layer before gave, fetched from its owners."""
 
-    def __init__(self, rows_nF: Tensor, aggregation: Aggregation, mask: Mask | None, *, layer: int, step: Pass) -> None:
+    def __init__(
+        self,
+        rows_nF: Tensor,
+        aggregation: Aggregation,
+        mask: Mask | None,
+        dropout: Dropout,
+        *,
+        layer: int,
+        step: Pass,
+        again: bool = False,
+    ) -> None:
         """Know the rows.
 
         Args:
             rows_nF: this rank's, before dropout.
-            aggregation: the part's neighbour sum.
+            aggregation: the part's in-edges.
             mask: what is dropped of them, None for nothing.
-            layer: 2 .. L.
+            dropout: the masks of the run.
+            layer: 1 .. L.
             step: the pass.
+            again: whether the layer has had them in this pass already, and is made again for the backward pass.
         """
-        self._rows_nF, self._aggregation, self._mask, self._layer, self._step = rows_nF, aggregation, mask, layer, step
+        self._rows_nF, self._aggregation, self._mask, self._dropout = rows_nF, aggregation, mask, dropout
+        self._layer, self._step, self._again = layer, step, again
+        self._has_travelled = False
 
-    def transformed(self, weight_FG: Tensor) -> Tensor:
+    def own(self, weight_FG: Tensor | None = None) -> Tensor:
         rows_nF = self._rows_nF if self._mask is None else self._mask.own(self._rows_nF)
-        return dense(rows_nF, weight_FG, self._aggregation.clock)
+        return rows_nF if weight_FG is None else dense(rows_nF, weight_FG, self._aggregation.clock)
 
-    def aggregated(self, weight_FG: Tensor) -> Tensor:
+    def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
         aggregation, clock = self._aggregation, self._aggregation.clock
-        if not _narrows(weight_FG):
-            sums_nF = aggregation(self._rows_nF, self._layer, self._step, mask=self._mask)
-            return dense(sums_nF, weight_FG, clock)
-        before_dropout_nG = None
-        if self._mask is not None and aggregation.exchange.watches(self._step):
-            before_dropout_nG = dense(self._rows_nF.detach(), weight_FG.detach(), clock)
-        product_nG = self.transformed(weight_FG)
-        return aggregation(product_nG, self._layer, self._step, before_dropout_nF=before_dropout_nG)
+        self._travel()
+        if weight_FG is not None and _narrows(weight_FG):
+            product_nG, watched = self.own(weight_FG), self._watched(weight_FG)
+            return aggregation(product_nG, self._layer, self._step, before_dropout_RF=watched)
+        sums_nF = aggregation(self._rows_nF, self._layer, self._step, mask=self._mask)
+        return sums_nF if weight_FG is None else dense(sums_nF, weight_FG, clock)
+
+    def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
+        self._travel()
+        greatest_nF = maximum(self._rows_nF, self._aggregation, self._layer, self._step, self._mask)
+        return greatest_nF if weight_FG is None else dense(greatest_nF, weight_FG, self._aggregation.clock)
+
+    def project(self, weight_FG: Tensor) -> Projected:
+        self._travel()
+
+        def attending(share: float) -> Attending:
+            return Attending(
+                aggregation=self._aggregation,
+                layer=self._layer,
+                step=self._step,
+                edge_mask=self._dropout.of_edges(share, self._layer, self._step),
+                watched=self._watched(weight_FG),
+                is_again=self._again,
+            )
+
+        return Projected(self.own(weight_FG), attending)
+
+    def _watched(self, weight_FG: Tensor) -> Callable[[], Tensor]:
+        """H W without dropout, of the rows that some peer needs."""
+        needed, clock = self._aggregation.exchange.needed, self._aggregation.clock
+        rows_nF, weight_FG = self._rows_nF.detach(), weight_FG.detach()
+        return lambda: dense(needed(rows_nF), weight_FG, clock)
+
+    def _travel(self) -> None:
+        """Refuse a second exchange, whose rows would be taken for those of the first one of the epoch before."""
+        if self._has_travelled:
+            with found_by_every_rank():
+                raise TrainingError(
+                    f"layer {self._layer} of the model asks twice for its in-neighbours' rows; give the rows to "
+                    "graph.rows once more and ask the second one"
+                )
+        self._has_travelled = True
 
 
 def _narrows(weight_FG: Tensor) -> bool:

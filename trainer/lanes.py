@@ -14,7 +14,7 @@ lanes, because a row may come back from several peers, and a product adds in a f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,11 +57,18 @@ class Lanes:
     backward: Lane
 
 
-def boundary(part: Part, ranks: Ranks) -> Lanes:
-    """The lanes of the rows that a peer needs."""
-    sent = [len(part.send_rows[peer]) for peer in ranks.peers]
-    received = [part.halo_rows(peer) for peer in ranks.peers]
-    rows_R = sent_rows(part, ranks)
+def boundary(part: Part, ranks: Ranks, *, to: Collection[int], of: Collection[int]) -> Lanes:
+    """The lanes of the rows that a peer needs.
+
+    Args:
+        part: this rank's.
+        ranks: all of them.
+        to: the peers that get rows, and return gradients; the others get none.
+        of: the peers whose rows come.
+    """
+    sent = [len(part.send_rows[peer]) if peer in to else 0 for peer in ranks.peers]
+    received = [part.halo_rows(peer) if peer in of else 0 for peer in ranks.peers]
+    rows_R = sent_rows(part, ranks, to)
     picks = Csr(
         indptr=torch.arange(len(rows_R) + 1, dtype=rows_R.dtype),
         indices=rows_R,
@@ -83,6 +90,39 @@ def boundary(part: Part, ranks: Ranks) -> Lanes:
             to_all=False,
             arriving=sent,
             unpack=lambda returned_RF: place @ returned_RF,
+        ),
+    )
+
+
+def thinned(lanes: Lanes, kept_R: Tensor, kept_H: Tensor) -> Lanes:
+    """Boundary lanes on which only some rows travel: the others arrive as zeros.
+
+    Args:
+        lanes: of all rows.
+        kept_R: bool, which of the rows that leave go at all.
+        kept_H: bool, which of the rows that should arrive are sent.
+    """
+    going_K, coming_M = kept_R.nonzero().squeeze(1), kept_H.nonzero().squeeze(1)
+    sent = [int(piece.sum()) for piece in _split(kept_R, lanes.forward.departing)]
+    received = [int(piece.sum()) for piece in _split(kept_H, lanes.forward.arriving)]
+
+    def spread(rows_KF: Tensor, places_K: Tensor, number: int) -> Tensor:
+        return rows_KF.new_zeros(number, rows_KF.shape[1]).index_copy_(0, places_K, rows_KF)
+
+    return Lanes(
+        forward=Lane(
+            pack=lambda rows_nF: lanes.forward.pack(rows_nF).index_select(0, going_K),
+            departing=sent,
+            to_all=False,
+            arriving=received,
+            unpack=lambda rows_MF: spread(rows_MF, coming_M, len(kept_H)),
+        ),
+        backward=Lane(
+            pack=lambda partial_HF: partial_HF.index_select(0, coming_M),
+            departing=received,
+            to_all=False,
+            arriving=sent,
+            unpack=lambda rows_KF: lanes.backward.unpack(spread(rows_KF, going_K, len(kept_R))),
         ),
     )
 
@@ -126,9 +166,11 @@ def broadcast(part: Part, ranks: Ranks) -> Lanes:
     )
 
 
-def sent_rows(part: Part, ranks: Ranks) -> Tensor:
-    """The local rows that each peer needs, peer after peer: [R]."""
-    return torch.cat([part.send_rows[peer] for peer in ranks.peers]) if ranks.peers else torch.empty(0).long()
+def sent_rows(part: Part, ranks: Ranks, to: Collection[int]) -> Tensor:
+    """The local rows that each of the peers `to` needs, peer after peer: [R]."""
+    return torch.cat(
+        [torch.empty(0, dtype=part.local.indices.dtype), *(part.send_rows[p] for p in ranks.peers if p in to)]
+    )
 
 
 def _split(rows: Tensor, counts: Sequence[int]) -> list[Tensor]:

@@ -10,10 +10,12 @@ from typing import Any, NoReturn
 from trainer.errors import OptionError
 from trainer.policies import policy
 
-MODELS = ("gcn", "sage")
+MODELS = ("gcn", "sage", "gat", "gatv2", "gin")
+AGGREGATORS = ("mean", "max")
+JUMPING = ("none", "cat", "max")
 NORMS = ("none", "batch", "layer")
 DEVICES = ("auto", "cpu", "cuda")
-EXCHANGES = ("boundary", "broadcast")
+EXCHANGES = ("boundary", "broadcast", "sequential")
 PRECISIONS = ("fp32", "bf16", "fp16")
 WIRES = ("fp32", "bf16", "fp16", "int8")
 
@@ -25,7 +27,17 @@ class Options:
     cache: str
     """Folder of the partition cache."""
     model: str = "gcn"
-    """`gcn`, or `sage` (GraphSAGE, mean over in-neighbours)."""
+    """`gcn`, `sage` (GraphSAGE), `gat`, `gatv2`, `gin`, or `FILE.py:Class` of the user's own, which is executed."""
+    aggregator: str = "mean"
+    """What `sage` makes of the in-neighbours: `mean`, or `max`, feature by feature."""
+    heads: int = 4
+    """Attention heads of `gat` and `gatv2`, at least 1; each is `hidden` wide."""
+    attention_dropout: float | None = None
+    """Share of the attention coefficients that is zeroed; None means as `dropout`."""
+    residual: bool = False
+    """Add each layer's input to what it gives, through a learnt matrix where the widths differ."""
+    jumping: str = "none"
+    """Make the scores of the outputs of all layers: `none`, `cat` (side by side), `max` (the greatest)."""
     layers: int = 2
     """Graph layers, at least 1; each reaches one hop further."""
     hidden: int = 64
@@ -39,7 +51,7 @@ class Options:
     lr: float = 0.01
     """Adam's step size."""
     weight_decay: float = 5e-4
-    """L2 coefficient on the first layer's parameters alone, as in the GCN paper."""
+    """L2 coefficient: on the first layer's parameters alone, as in GCN's paper; for attention on all weights."""
     epochs: int = 200
     """The most passes over the whole graph, at least 1."""
     patience: int = 50
@@ -47,7 +59,10 @@ class Options:
     eval_every: int = 1
     """Epochs from one validation to the next; the last epoch is always validated."""
     exchange: str = "boundary"
-    """`boundary` sends a peer the rows that it needs, `broadcast` sends it all."""
+    """`boundary` sends a peer the rows that it needs, `broadcast` sends it all, `sequential` the rows that it needs,
+    one peer after the other, and keeps none."""
+    boundary_sampling: float = 1.0
+    """Share of the rows that peers need which is drawn in each layer and epoch, 0 .. 1; 1 is exact."""
     staleness: str = "none"
     """When rows between layers are sent again: `none`, `fixed[:K]`, `adaptive[:AGE]`, `variation[:T[:AGE]]`."""
     staleness_grad: str = "none"
@@ -86,10 +101,26 @@ class Options:
         """The share of the features that is zeroed before layer 1."""
         return self.dropout if self.input_dropout is None else self.input_dropout
 
+    @property
+    def coefficient_dropout(self) -> float:
+        """The share of attention coefficients that is zeroed."""
+        return self.dropout if self.attention_dropout is None else self.attention_dropout
+
     def of_the_result(self) -> dict[str, Any]:
         """The options that decide what is learnt, and so have to be the same on every rank."""
         private = {"cache", "device", "timeout", "verify", "trace", "json", "quiet", "debug"}
         return {name: value for name, value in asdict(self).items() if name not in private}
+
+
+def is_own_model(model: str) -> bool:
+    """Whether `model` names a class of the user's, as FILE.py:Class."""
+    return model not in MODELS
+
+
+def own_model(model: str) -> tuple[str, str]:
+    """File and class of FILE.py:Class."""
+    file, _, name = model.rpartition(":")
+    return file, name
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
@@ -102,12 +133,15 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         OptionError: one is unknown or has a wrong value.
         SystemExit: `--help`, after it was printed.
     """
+    from trainer.combinations import check_together  # which knows Options
+
     options = Options(**vars(_parser().parse_args(arguments)))
     for flag, text in (("--staleness", options.staleness), ("--staleness-grad", options.staleness_grad)):
         try:
             policy(text)
         except OptionError as error:
             raise OptionError(f"argument {flag}: {error}") from None
+    check_together(options)
     return options
 
 
@@ -123,6 +157,7 @@ examples:
   torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4
   torchrun --nproc-per-node 4 -m trainer caches/arxiv/flat-4 --model sage --layers 3 --hidden 256 --norm batch
   torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --staleness adaptive --staleness-grad adaptive --wire int8
+  torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --model gat --heads 8 --hidden 8 --dropout 0.6 --lr 0.005
   python -m trainer.launch caches/cora/flat-4 --json > run.jsonl     (starts the right number of ranks itself)
 
 --json prints one line a validated epoch with epoch, loss, val_accuracy, seconds, bytes_sent and bytes_skipped (the last
@@ -160,9 +195,15 @@ def _parser() -> argparse.ArgumentParser:
         return add
 
     add = group("model")
-    add("--model", "gcn, or sage: GraphSAGE with the mean of the in-neighbours", choices=MODELS)
+    add(
+        "--model", f"{', '.join(MODELS)}, or FILE.py:Class of your own, which is executed", type=_model, metavar="MODEL"
+    )
     add("--layers", "graph layers", type=_whole(1), metavar="L")
-    add("--hidden", "width of the layers between", type=_whole(1), metavar="WIDTH")
+    add("--hidden", "width of the layers between, or of each head", type=_whole(1), metavar="WIDTH")
+    add("--aggregator", "what sage makes of the in-neighbours", choices=AGGREGATORS)
+    add("--heads", "attention heads of gat and gatv2", type=_whole(1), metavar="K")
+    add("--residual", "add each layer's input to what it gives")
+    add("--jumping", "make the scores of all layers' outputs, side by side or of the greatest", choices=JUMPING)
     add("--norm", "normalisation after each layer but the last; batch counts all ranks' nodes", choices=NORMS)
     add("--dropout", "share zeroed before layers 2 .. L", type=_share, metavar="SHARE")
     add(
@@ -172,16 +213,33 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         shown="as --dropout",
     )
+    add(
+        "--attention-dropout",
+        "share of the attention coefficients that is zeroed",
+        type=_share,
+        metavar="SHARE",
+        shown="as --dropout",
+    )
     add = group("optimisation (Adam)")
     add("--lr", "step size", type=_number(above=0.0), metavar="RATE")
-    add("--weight-decay", "L2 coefficient on the first layer", type=_number(at_least=0.0), metavar="RATE")
+    add(
+        "--weight-decay",
+        "L2 coefficient on the first layer, for attention on all weights",
+        type=_number(at_least=0.0),
+        metavar="RATE",
+    )
     add("--epochs", "the most passes over the graph", type=_whole(1), metavar="N")
     add("--patience", "stop after N epochs without a better validation accuracy; 0: never", type=_whole(0), metavar="N")
     add("--eval-every", "validate every N epochs", type=_whole(1), metavar="N")
     add("--seed", "decides weights and dropout masks", type=_whole(0), metavar="N")
     add("--split", "which column of the masks", type=_whole(0), metavar="I")
     add = group("what is sent between ranks")
-    add("--exchange", "boundary: the rows that a peer needs; broadcast: all rows", choices=EXCHANGES)
+    add(
+        "--exchange",
+        "boundary: the rows that a peer needs; broadcast: all rows; sequential: one peer's after the other's",
+        choices=EXCHANGES,
+    )
+    add("--boundary-sampling", "share of the rows that is drawn in each epoch", type=_probability, metavar="P")
     add(
         "--staleness",
         "when rows are sent again: none, fixed[:K], adaptive[:AGE], variation[:T[:AGE]]",
@@ -228,6 +286,20 @@ def _number(*, above: float | None = None, at_least: float = 0.0) -> Callable[[s
         return value
 
     return convert
+
+
+def _model(text: str) -> str:
+    file, name = own_model(text)
+    if is_own_model(text) and not (file.endswith(".py") and name.isidentifier()):
+        raise argparse.ArgumentTypeError(f"expected {', '.join(MODELS)} or FILE.py:Class, not {text!r}")
+    return text
+
+
+def _probability(text: str) -> float:
+    value = _float(text)
+    if value is None or not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, not {text!r}")
+    return value
 
 
 def _share(text: str) -> float:

@@ -10,9 +10,7 @@ from typing import Any
 
 import torch
 
-from trainer import normalise
 from trainer.accounting import Account, Clock, by_link_type
-from trainer.adjacency import Adjacency
 from trainer.aggregate import Aggregation
 from trainer.agreement import Agreement, agree, facts_of
 from trainer.cache import Cache
@@ -23,7 +21,7 @@ from trainer.first_layer import features_of
 from trainer.fit import Fit
 from trainer.freed_memory import keep_freed_memory
 from trainer.labels import Labels
-from trainer.models import Network
+from trainer.models import Network, model_type, sums_of
 from trainer.options import Options
 from trainer.part import Part, halo_ids, load_part
 from trainer.placement import choose_device, places
@@ -87,12 +85,14 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         world=ranks.world,
     )
     exchange = Exchange(options, part, ranks, account)
-    aggregation = Aggregation(_adjacency(options, part, exchange, ranks), exchange, clock)
+    model = model_type(options, ranks)
+    aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
     dropout = Dropout(
         part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=cache.num_nodes, seed=options.seed
     )
     features = features_of(options, cache, part, aggregation, dropout, ranks.device)
     network = Network(
+        model,
         options,
         aggregation,
         dropout,
@@ -132,6 +132,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         "device": ranks.device.type,
         "model": options.model,
         "exchange": options.exchange,
+        "boundary_sampling": options.boundary_sampling,
         "staleness": options.staleness,
         "staleness_grad": options.staleness_grad,
         "precision": options.precision,
@@ -167,6 +168,8 @@ def _load(options: Options, cache: Cache, ranks: Ranks) -> Part:
 
 
 def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreement) -> None:
+    if options.boundary_sampling < 1 and options.model in ("gat", "gatv2"):
+        log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
     for remark in (agreement.remark, remark_on_sums(options, cache)):
         if remark:
             log.info("%s", remark)
@@ -183,11 +186,3 @@ def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreemen
         agreement.num_val,
         agreement.num_test,
     )
-
-
-def _adjacency(options: Options, part: Part, exchange: Exchange, ranks: Ranks) -> Adjacency:
-    def halo_column(column_n: torch.Tensor) -> torch.Tensor:
-        return exchange.fetch_constant(column_n.to(ranks.device).unsqueeze(1), layer=0).squeeze(1).cpu()
-
-    local, halo = normalise.gcn(part, halo_column) if options.model == "gcn" else normalise.mean(part)
-    return Adjacency.of(local, halo, ranks.device)

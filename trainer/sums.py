@@ -9,8 +9,10 @@ from trainer.cache import Cache
 from trainer.errors import TrainingError
 from trainer.options import Options
 
-_RULES = {"gcn": "gcn", "sage": "mean"}
-"""By model: how its layers sum; the words are those of the cache format."""
+
+def reads_own_rows(options: Options) -> bool:
+    """Whether the first layer reads each node's own features beside the sums."""
+    return options.model != "gcn" or options.residual
 
 
 def sums_suit(options: Options, cache: Cache) -> bool:
@@ -40,8 +42,12 @@ def check_sums(options: Options, cache: Cache) -> None:
 
 def _obstacle(options: Options, cache: Cache) -> str | None:
     """Why the sums are not the first layer's own, or None."""
-    if _RULES.get(options.model) != cache.aggregated:
-        return f"the cache's sums are by the rule {cache.aggregated}, which is not that of --model {options.model}"
+    rules = {"gcn": "gcn", "sage": options.aggregator}  # in the words of the cache format
+    if rules.get(options.model) != cache.aggregated:
+        flag = f"--model {options.model}" if options.aggregator == "mean" else f"--aggregator {options.aggregator}"
+        return f"the cache's sums are by the rule {cache.aggregated}, which is not that of {flag}"
+    if not cache.has_features and reads_own_rows(options):
+        return "--residual adds each node's own features"
     if options.first_dropout:
         return f"--input-dropout {options.first_dropout:g} drops entries of them that the cache's sums contain"
     return None

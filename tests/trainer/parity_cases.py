@@ -71,7 +71,39 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dropout, wide": {"layers": 3, "hidden": 12, "dropout": 0.4},
     "kept halo, narrow": {"input_dropout": 1e-30, "hidden": 4},
     "kept halo, wide": {"input_dropout": 1e-30, "hidden": 12},
+    "gin": {"model": "gin", "lr": 0.001},
+    "sage, max": {"model": "sage", "aggregator": "max"},
+    "gat": {"model": "gat", "heads": 2},
+    "gatv2": {"model": "gatv2", "heads": 3, "layers": 3, "hidden": 4},
+    "gat, residual, side by side": {"model": "gat", "heads": 2, "residual": True, "jumping": "cat"},
+    "deep gcn, residual, greatest": {"layers": 3, "residual": True, "jumping": "max"},
+    "gatv2, dropout": {"model": "gatv2", "heads": 2, "dropout": 0.4, "input_dropout": 0.2},
+    "sage, max, dropout": {"model": "sage", "aggregator": "max", "dropout": 0.4},
+    "gat, broadcast": {"model": "gat", "heads": 2, "exchange": "broadcast"},
 }
+DENSE = (
+    "gcn",
+    "sage",
+    "gin",
+    "sage, max",
+    "gat",
+    "gatv2",
+    "gat, residual, side by side",
+    "deep gcn, residual, greatest",
+)
+"""Those that are compared with dense matrices: without dropout and normalisation."""
+IN_TURN = (
+    "gcn",
+    "sage, max",
+    "gat",
+    "gatv2",
+    "gatv2, dropout",
+    "dropout, narrow",
+    "dropout, wide",
+    "sage, max, dropout",
+)
+"""Those that are also run with one peer after the other."""
+SETTINGS |= {f"{name}, sequential": {**SETTINGS[name], "exchange": "sequential"} for name in IN_TURN}
 """An input dropout of 1e-30 drops nothing and scales by 1, but takes the way of the kept halo."""
 
 CASES = [(name, setting) for name in graphs() if name != "half-precision features" for setting in ("gcn", "sage")]
@@ -79,10 +111,14 @@ CASES += [("half-precision features", "gcn")]
 CASES += [("directed, weighted, uneven", setting) for setting in SETTINGS if setting not in ("gcn", "sage")]
 CASES += [("an empty part", "deep gcn, batch norm"), ("undirected", "gcn on seven ranks")]
 CASES += [("undirected", "gcn, broadcast"), ("an empty part", "gcn, broadcast"), ("an empty part", "dropout, wide")]
+CASES += [("self-loops and duplicates, weighted", setting) for setting in DENSE if setting not in ("gcn", "sage")]
+CASES += [(name, "gat, sequential") for name in ("an empty part", "a part without halo")]
 
 
 def worlds_of(setting: str) -> tuple[int, ...]:
     """On how many ranks a case runs: one to four, or for the settings beyond the two models one and three."""
     if setting == "gcn on seven ranks":
         return (1, 7)
-    return (1, 2, 3, 4) if setting in ("gcn", "sage") else (1, 3)
+    if setting in ("gcn", "sage"):
+        return (1, 2, 3, 4)
+    return (1, 2, 4) if "gat" in setting or "sequential" in setting else (1, 3)

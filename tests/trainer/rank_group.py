@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainer.accounting import Account, Clock
 from trainer.cache import open_cache
+from trainer.exchange import Exchange
 from trainer.options import Options
+from trainer.passes import Pass
 from trainer.ranks import Ranks
 from trainer.report import Report
 from trainer.run import train
@@ -62,6 +65,20 @@ def train_once(ranks: Ranks, *, cache: str, **changes: Any) -> Run:
 def empty_account(ranks: Ranks) -> Account:
     """Books of which nobody wants the sums."""
     return Account(num_rows=0, num_sent=0, num_halo=0, rank=ranks.rank, world=ranks.world)
+
+
+def fetch_halo(exchange: Exchange, rows_nF: Tensor, layer: int, step: Pass) -> Tensor:
+    """The halo's rows of all rounds: [H, F], peer after peer."""
+    halo_HF = rows_nF.new_empty(exchange.num_halo, rows_nF.shape[1])
+    for one in exchange.rounds:
+        halo_HF[one.columns] = one.fetch(rows_nF, layer, step).wait()
+    return halo_HF
+
+
+def give_back_halo(exchange: Exchange, partial_HF: Tensor, layer: int, step: Pass) -> Tensor:
+    """The sums for this rank's own rows of what all rounds give back: [n, F]."""
+    returned = [one.give_back(partial_HF[one.columns], layer, step).wait() for one in exchange.rounds]
+    return torch.stack(list(returned)).sum(0)
 
 
 def among_ranks(world: int, tasks: list[Task]) -> list[Any]:

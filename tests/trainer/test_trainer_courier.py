@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 import torch
-from rank_group import among_ranks, run_options
+from rank_group import among_ranks, fetch_halo, give_back_halo, run_options
 from torch import Tensor
 
 from trainer.accounting import Account
 from trainer.cache import open_cache
 from trainer.courier import relative_change
 from trainer.exchange import Exchange
-from trainer.options import EXCHANGES
 from trainer.part import load_part
 from trainer.passes import Pass
 from trainer.ranks import Ranks
 
 WORLD, EPOCHS, WIDTH = 3, 8, 5
 NAME = "directed, weighted, uneven"
+EXCHANGES = ("boundary", "broadcast")
+"""Those that keep copies."""
 Seen = list[list[float]]
 """By epoch, the values that rank 0's halo has from each peer; one value, where all of a peer's rows have the same."""
 
@@ -37,13 +38,13 @@ def seen_by_rank_0(
         value = 100.0 * (ranks.rank + 1) + (1 if ranks.rank == still else epoch)
         step = Pass(epoch=epoch, training=True, may_skip=epoch > warmup)
         if direction == "forward":
-            halo = exchange.fetch(torch.full((part.num_rows, WIDTH), value), 2, step).wait()
+            halo = fetch_halo(exchange, torch.full((part.num_rows, WIDTH), value), 2, step)
             pieces = torch.split(halo, [part.halo_rows(peer) for peer in ranks.peers])
             found.append([only_value(piece) for piece in pieces])
         else:
             # Rank 2 counts in thousands, so that the sum of both tells what each has sent.
             partial_HF = torch.full((exchange.num_halo, WIDTH), value * (1000 if ranks.rank == 2 else 1))
-            sums = exchange.give_back(partial_HF, 2, step).wait()
+            sums = give_back_halo(exchange, partial_HF, 2, step)
             if ranks.rank == 0:
                 from_1, from_2 = (sums[part.send_rows[peer].long()] for peer in ranks.peers)
                 found.append([only_value(from_1 % 1000), only_value(from_2 // 1000)])
@@ -72,7 +73,7 @@ def evaluation_between(ranks: Ranks, *, cache: str, exchange: str) -> Seen:
         (2.0, Pass.evaluation(1)),
         (3.0, Pass(epoch=2, training=True, may_skip=True)),
     ):
-        halo = there.fetch(torch.full((part.num_rows, WIDTH), value), 2, step).wait()
+        halo = fetch_halo(there, torch.full((part.num_rows, WIDTH), value), 2, step)
         found.append(halo.flatten().unique().tolist())
     return found
 
@@ -83,7 +84,7 @@ def errors_of_int8(ranks: Ranks, *, cache: str, error_feedback: bool) -> float:
     there, part, _ = opened(ranks, cache, wire="int8", error_feedback=error_feedback)
     ids = part.ids_n.float().unsqueeze(1)
     rows = torch.cat([ids.cos(), ids.sin() / 7, torch.ones_like(ids)], dim=1)
-    deliveries = [there.fetch(rows, 2, Pass(epoch=epoch, training=True)).wait().clone() for epoch in range(1, 65)]
+    deliveries = [fetch_halo(there, rows, 2, Pass(epoch=epoch, training=True)).clone() for epoch in range(1, 65)]
     halo = torch.cat([part.halo_ids[peer] for peer in ranks.peers]).float().unsqueeze(1)
     wanted = torch.cat([halo.cos(), halo.sin() / 7, torch.ones_like(halo)], dim=1)
     return float((torch.stack(deliveries).mean(0) - wanted).abs().max())

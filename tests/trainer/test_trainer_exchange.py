@@ -10,13 +10,14 @@ import pytest
 from handmade_cache import traffic_rows
 from rank_group import Run, among_ranks, train_once
 
-from trainer.options import EXCHANGES
-
 WORLD, EPOCHS, WIDTH, CLASSES = 3, 13, 8, 3
 NAME = "directed, weighted, uneven"
+EXCHANGES = ("boundary", "broadcast")
+"""Those that keep copies."""
 STRICTEST = ("fixed:1", "adaptive:0", "variation:0")
 NARROW = {"layers": 3, "dropout": 0.3}
 """Layer 2 sends rows before dropout, layer 3, which narrows, sends products."""
+ATTENDING = {"gatv2": {"model": "gatv2", "heads": 2}, "sage, max": {"model": "sage", "aggregator": "max"}}
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,12 @@ def runs_of_policies(caches: dict[tuple[str, int], Path]) -> dict[Any, Run]:
         cases[exchange, "stale"] = stale
         cases[exchange, "stale, warm-up"] = {**stale, "warmup": 4, "settle": 3}
         cases[exchange, "variation"] = {"exchange": exchange, "staleness": "variation:0.8"}
+    for model in ("gcn", "gat"):
+        cases[model, "sequential"] = {"exchange": "sequential", "model": model}
+    for name, model in ATTENDING.items():
+        for text in ("none", "fixed:1", "variation:0", "fixed:4"):
+            cases[name, text] = {**model, "staleness": text, "staleness_grad": text}
+    cases["wire int8, sequential"] = {"exchange": "sequential", "wire": "int8"}
     cases |= {
         "bf16": {"precision": "bf16"},
         "fp16": {"precision": "fp16"},
@@ -65,6 +72,41 @@ def test_exchanges_agree(runs_of_policies: dict[Any, Run]) -> None:
     """Whole blocks with the wrong rows picked from them, or sums placed on the wrong rows, give other losses."""
     boundary, broadcast = (runs_of_policies[exchange] for exchange in EXCHANGES)
     assert broadcast.losses == pytest.approx(boundary.losses, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_policies_go_with_attention_and_maxima(runs_of_policies: dict[Any, Run], name: str) -> None:
+    """A copy that is overwritten before the backward pass has used it, or one that is never used."""
+    exact, stale = runs_of_policies[name, "none"], runs_of_policies[name, "fixed:4"]
+    for text in ("fixed:1", "variation:0"):
+        assert runs_of_policies[name, text].losses == exact.losses
+    assert stale.losses[0] == exact.losses[0]
+    assert stale.losses != exact.losses
+    assert stale.losses[-1] < stale.losses[0] / 2
+    assert row(stale, 2, "forward")["bytes_skipped"] > 0
+
+
+def test_one_peer_after_the_other_agrees_and_sends_no_more(runs_of_policies: dict[Any, Run]) -> None:
+    """A round that is booked as an exchange of its own makes the exact exchange, which it is compared with, larger."""
+    boundary, sequential = runs_of_policies["boundary"], runs_of_policies["gcn", "sequential"]
+    assert sequential.losses == pytest.approx(boundary.losses, rel=1e-4)
+    for direction in ("forward", "backward"):
+        assert row(sequential, 3, direction) == row(boundary, 3, direction)
+    rounded = runs_of_policies["wire int8, sequential"]
+    assert rounded.losses == pytest.approx(boundary.losses, rel=0.03)
+
+
+def test_attention_fetches_rows_again_and_books_them(runs_of_policies: dict[Any, Run], caches: dict[Any, Path]) -> None:
+    """Rows that come three times in a training pass (forward, the layer made again, backward) and are counted once make
+    recomputation look free."""
+    run = runs_of_policies["gat", "sequential"]
+    needed, heads = int(traffic_rows(caches[NAME, WORLD], WORLD).sum()), 4
+    for layer, width in ((1, WIDTH * heads), (2, WIDTH * heads), (3, CLASSES * heads)):
+        forward, backward = row(run, layer, "forward"), row(run, layer, "backward")
+        assert forward["bytes_sent"] == needed * width * 4 * (3 * EPOCHS + EPOCHS + 1)
+        assert forward["bytes_exact_boundary"] == needed * width * 4 * (2 * EPOCHS + 1)
+        assert forward["share_sent"] == backward["share_sent"] == 1
+        assert backward["bytes_sent"] == needed * width * 4 * EPOCHS
 
 
 def test_stale_rows_change_the_losses_after_the_first_skip_only(runs_of_policies: dict[Any, Run]) -> None:

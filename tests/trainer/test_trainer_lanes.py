@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from parity_cases import graphs
-from rank_group import among_ranks, empty_account, run_options
+from rank_group import among_ranks, empty_account, fetch_halo, give_back_halo, run_options
 
 from trainer.cache import open_cache
 from trainer.exchange import Exchange
@@ -28,13 +28,13 @@ def looked_at(ranks: Ranks, *, cache: str, exchange: str) -> dict[str, Any]:
     ranks.connect()
     part = load_part(open_cache(cache), ranks.rank, split=0)
     there = Exchange(run_options(cache, exchange=exchange), part, ranks, empty_account(ranks))
-    halo = there.fetch(part.ids_n.float().unsqueeze(1), 2, FIRST).wait().squeeze(1)
+    halo = fetch_halo(there, part.ids_n.float().unsqueeze(1), 2, FIRST).squeeze(1)
     is_right = torch.tensor(float(torch.equal(halo.long(), halo_ids(part))))
     generator = torch.Generator().manual_seed(ranks.rank)
     own = torch.randint(-9, 9, (part.num_rows, 3), generator=generator).float()
     partial_HF = torch.randint(-9, 9, (there.num_halo, 3), generator=generator).float()
-    forward = (there.fetch(own, 3, FIRST).wait() * partial_HF).sum()
-    backward = (own * there.give_back(partial_HF, 3, FIRST).wait()).sum()
+    forward = (fetch_halo(there, own, 3, FIRST) * partial_HF).sum()
+    backward = (own * give_back_halo(there, partial_HF, 3, FIRST)).sum()
     sums = ranks.add_up(torch.stack([is_right, forward, backward])).tolist()
     return {"right": sums[0], "forward": sums[1], "backward": sums[2]}
 
@@ -43,7 +43,7 @@ def rows_that_travel(ranks: Ranks, *, cache: str) -> dict[str, Any]:
     """The rows that rank 0 sends and gets in each direction of each exchange."""
     ranks.connect()
     part = load_part(open_cache(cache), ranks.rank, split=0)
-    both = {"boundary": boundary(part, ranks), "broadcast": broadcast(part, ranks)}
+    both = {"boundary": boundary(part, ranks, to=ranks.peers, of=ranks.peers), "broadcast": broadcast(part, ranks)}
     return {
         name: [list(lane.departing) + list(lane.arriving) for lane in (lanes.forward, lanes.backward)]
         for name, lanes in both.items()

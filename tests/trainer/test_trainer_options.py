@@ -16,7 +16,8 @@ def test_defaults_of_the_command_line_are_those_of_the_options() -> None:
 def test_every_option_arrives() -> None:
     """An option that is parsed and dropped does nothing, silently."""
     line = (
-        "c --model sage --layers 3 --hidden 7 --norm batch --dropout 0.1 --input-dropout 0 --lr 0.5 --weight-decay 0"
+        "c --model sage --aggregator max --residual --jumping cat"
+        " --layers 3 --hidden 7 --norm batch --dropout 0.1 --input-dropout 0 --lr 0.5 --weight-decay 0"
         " --epochs 9 --patience 0 --eval-every 2 --exchange broadcast --staleness fixed:3"
         " --staleness-grad variation:0.1:4 --warmup 3 --settle 2 --precision bf16 --wire int8 --error-feedback"
         " --trace t --seed 5 --split 1 --device cpu --timeout 2.5 --verify --json -q --debug"
@@ -25,6 +26,9 @@ def test_every_option_arrives() -> None:
     assert options == Options(
         cache="c",
         model="sage",
+        aggregator="max",
+        residual=True,
+        jumping="cat",
         layers=3,
         hidden=7,
         norm="batch",
@@ -60,7 +64,7 @@ def test_every_option_arrives() -> None:
     [
         "",
         "c d",
-        "c --model gat",
+        "c --model gta",
         "c --layers 0",
         "c --hidden 1.5",
         "c --dropout 1",
@@ -105,3 +109,56 @@ def test_help_shows_every_default(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "--weight-decay" in text
     assert f"(default: {Options(cache='c').weight_decay})" in text
+
+
+def test_options_of_attention_and_sampling_arrive() -> None:
+    """The same for those that do not go with the others."""
+    line = "c --model gatv2 --heads 8 --attention-dropout 0.25 --exchange sequential --boundary-sampling 0.5"
+    assert parse(line.split()) == Options(
+        cache="c", model="gatv2", heads=8, attention_dropout=0.25, exchange="sequential", boundary_sampling=0.5
+    )
+    assert parse(["c", "--model", "a/b.py:Mine", "--heads", "2"]).model == "a/b.py:Mine"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("--exchange sequential --staleness fixed", "frees a peer's rows"),
+        ("--exchange sequential --staleness-grad adaptive", "frees a peer's rows"),
+        ("--exchange sequential --error-feedback", "frees a peer's rows"),
+        ("--exchange sequential --model gat --wire int8", "another way"),
+        ("--exchange sequential --model m.py:M --wire int8", "another way"),
+        ("--boundary-sampling 0.5 --staleness variation:0.1", "no delivery"),
+        ("--boundary-sampling 0 --error-feedback", "no delivery"),
+        ("--boundary-sampling 0.5 --exchange broadcast", "sends all"),
+        ("--boundary-sampling 0.5 --model sage --aggregator max", "too small"),
+        ("--model gin --precision fp16", "65,504"),
+        ("--heads 2", "does nothing"),
+        ("--model gin --attention-dropout 0.1", "does nothing"),
+        ("--model gat --aggregator max", "does nothing"),
+        ("--boundary-sampling 1.5", "from 0 to 1"),
+        ("--boundary-sampling nan", "from 0 to 1"),
+        ("--model mine", "FILE.py:Class"),
+        ("--model mine.py:", "FILE.py:Class"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_with_the_reason(line: str, reason: str) -> None:
+    """Two options of which one silently wins, or makes the other wrong."""
+    with pytest.raises(OptionError, match=reason) as caught:
+        parse(["c", *line.split()])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--exchange sequential --wire int8",
+        "--exchange sequential --model gat --wire bf16",
+        "--exchange sequential --staleness fixed:1",
+        "--boundary-sampling 1 --staleness fixed",
+        "--boundary-sampling 0.5 --wire int8 --exchange sequential",
+    ],
+)
+def test_options_that_go_together_are_taken(line: str) -> None:
+    """A refusal that reaches too far."""
+    assert parse(["c", *line.split()]).cache == "c"

@@ -9,18 +9,16 @@ import numpy as np
 import pytest
 import torch
 from dense_reference import dense_adjacency, dense_losses, dense_scores
-from parity_cases import CASES, SETTINGS, graphs, worlds_of
+from parity_cases import CASES, DENSE, SETTINGS, graphs, worlds_of
 from rank_group import Run, empty_account, run_options
 
 from trainer.accounting import Clock
-from trainer.adjacency import Adjacency
 from trainer.aggregate import Aggregation
 from trainer.cache import open_cache
 from trainer.dropout import Dropout
 from trainer.exchange import Exchange
 from trainer.inputs import Features
-from trainer.models import Network
-from trainer.normalise import gcn, mean
+from trainer.models import Network, model_type, sums_of
 from trainer.part import halo_ids, load_part
 from trainer.passes import Pass
 from trainer.ranks import Ranks
@@ -48,7 +46,7 @@ def test_ranks_agree_on_accuracy(runs: dict[Any, Run], name: str, setting: str) 
         assert round(result["test_accuracy"] * 15, 6) == round(result["test_accuracy"] * 15)
 
 
-@pytest.mark.parametrize(("name", "setting"), [case for case in CASES if case[1] in ("gcn", "sage")])
+@pytest.mark.parametrize(("name", "setting"), [case for case in CASES if case[1] in DENSE])
 def test_one_rank_reproduces_dense_matrices(
     runs: dict[Any, Run], caches: dict[Any, Path], name: str, setting: str
 ) -> None:
@@ -57,7 +55,7 @@ def test_one_rank_reproduces_dense_matrices(
     options = run_options(caches[name, 1], **SETTINGS[setting])
     network, features = network_on_one_rank(caches[name, 1], **SETTINGS[setting])
     first_weights = {key: value.detach().clone() for key, value in network.state_dict().items()}
-    matrix, x = dense_adjacency(graph, setting), torch.from_numpy(graph.x.astype(np.float64))
+    matrix, x = dense_adjacency(graph, options.model), torch.from_numpy(graph.x.astype(np.float64))
     expected = dense_scores(options, {key: value.double() for key, value in first_weights.items()}, matrix, x)
     rows = load_global_ids(caches[name, 1])
     with torch.no_grad():
@@ -81,12 +79,12 @@ def network_on_one_rank(cache_folder: Path, **changes: Any) -> tuple[Network, Fe
     ranks = Ranks(Seat(), cpu, timeout=1.0, clock=Clock(cpu))
     part = load_part(cache, 0, split=0)
     exchange = Exchange(options, part, ranks, empty_account(ranks))
-    local, halo = gcn(part, lambda column: column[:0]) if options.model == "gcn" else mean(part)
-    aggregation = Aggregation(Adjacency.of(local, halo, cpu), exchange, ranks.clock)
+    model = model_type(options, ranks)
+    aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
     dropout = Dropout(part.ids_n, halo_ids(part), num_nodes=cache.num_nodes, seed=options.seed)
     features = Features(part.x_nF.float(), aggregation, dropout, share=options.first_dropout)
     sizes = {"num_features": cache.num_features, "num_classes": cache.num_classes, "num_nodes": cache.num_nodes}
-    return Network(options, aggregation, dropout, **sizes, ranks=ranks).eval(), features
+    return Network(model, options, aggregation, dropout, **sizes, ranks=ranks).eval(), features
 
 
 def load_global_ids(cache_folder: Path) -> torch.Tensor:

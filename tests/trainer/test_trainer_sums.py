@@ -56,11 +56,16 @@ def test_features_are_taken_where_sums_do_not_suit(tmp_path: Path) -> None:
     """Guards against GraphSAGE on GCN's sums, and against dropout that is left out without a word."""
     graph = random_graph(seed=3)
     plain, cache = make_cache(tmp_path / "plain", graph, uneven(60, 2), 2), summed(tmp_path / "gcn", graph, "gcn", 2)
-    changes: list[dict[str, Any]] = [{"model": "sage"}, {"model": "gcn", "input_dropout": 0.4}]
+    changes: list[dict[str, Any]] = [
+        {"model": "sage"},
+        {"model": "gcn", "input_dropout": 0.4},
+        {"model": "gcn", "residual": True},
+    ]
     tasks = [partial(train_once, cache=str(folder), **change) for change in changes for folder in (plain, cache)]
     runs = among_ranks(2, tasks)
     assert runs[0].losses == runs[1].losses
     assert runs[2].losses == runs[3].losses
+    assert runs[4].losses == pytest.approx(runs[5].losses, rel=1e-5), "sums and each node's own features"
 
 
 def opened(tmp_path: Path, **changes: Any) -> tuple[Cache, Options]:
@@ -70,7 +75,11 @@ def opened(tmp_path: Path, **changes: Any) -> tuple[Cache, Options]:
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"model": "sage"}, "not that of --model sage"), ({"input_dropout": 0.25}, "--input-dropout 0.25")],
+    [
+        ({"model": "sage"}, "not that of --model sage"),
+        ({"input_dropout": 0.25}, "--input-dropout 0.25"),
+        ({"residual": True}, "--residual"),
+    ],
 )
 def test_sums_alone_that_do_not_suit_are_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     """Guards against a traceback in the first layer of a run that needs features which are not there."""

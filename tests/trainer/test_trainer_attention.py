@@ -1,0 +1,180 @@
+"""Attention: blocks of edges, large scores, dropped coefficients, and what is never allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from dense_reference import dense_adjacency, dense_scores
+from handmade_cache import HandmadeGraph, make_cache, random_graph
+from test_trainer_parity import load_global_ids, network_on_one_rank
+from torch import Tensor
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trainer import attention, scores
+from trainer.draws import happens, of_pairs
+from trainer.dropout import Dropout
+from trainer.passes import Pass
+
+GAT = {"model": "gat", "heads": 2}
+GATV2 = {"model": "gatv2", "heads": 3, "layers": 3}
+
+
+class Sizes(TorchDispatchMode):
+    """Looks at every tensor that any operation gives out, forward and backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest, self.operations = 0, set[str]()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        self.operations.add(str(function))
+        for value in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(value, Tensor) and value.layout == torch.strided:
+                # A view of a few numbers (a weight laid out along all edges) takes no memory of its own.
+                self.largest = max(self.largest, value.untyped_storage().nbytes() // max(value.element_size(), 1))
+        return result
+
+
+@pytest.mark.parametrize("model", ["gat", "gatv2"])
+def test_no_tensor_has_edges_x_heads_x_features_entries(tmp_path: Path, model: str) -> None:
+    """The memory of a GAT layer that gathers a row an edge is that of the edges, a hundred times that of the nodes."""
+    heads, width = 2, 64
+    graph = random_graph(num_nodes=400, num_edges=40_000)
+    cache = make_cache(tmp_path / "cache", graph, np.zeros(400, int), 1)
+    network, features = network_on_one_rank(cache, model=model, heads=heads, hidden=width, dropout=0.5)
+    network.train()
+    everything = len(graph.src) * heads * width
+    with Sizes() as sizes:
+        network(features, Pass(epoch=1, training=True)).square().sum().backward()
+    assert "aten.sparse_sampled_addmm.default" in sizes.operations
+    assert sizes.largest < everything / 3
+    with Sizes() as sizes:
+        torch.ones(400, heads * width).index_select(0, torch.from_numpy(graph.src).long())
+    assert sizes.largest >= everything
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> tuple[HandmadeGraph, Path]:
+    """A directed graph with self-loops, duplicates and nodes without edges, on one rank."""
+    graph = random_graph(loops_and_duplicates=True, seed=3, num_edges=150)
+    graph.src, graph.dst = (ends[(graph.src > 3) & (graph.dst > 3)] for ends in (graph.src, graph.dst))
+    return graph, make_cache(tmp_path_factory.mktemp("odd") / "cache", graph, np.zeros(60, int), 1)
+
+
+def both_gradients(
+    odd: tuple[HandmadeGraph, Path], change: Callable[[torch.nn.Module], None] = lambda network: None, **options: Any
+) -> None:
+    """Compare scores and all gradients with those of dense matrices."""
+    graph, cache = odd
+    network, features = network_on_one_rank(cache, **options)
+    change(network)
+    weights = {name: value.detach().double().requires_grad_() for name, value in network.state_dict().items()}
+    network.train()
+    found = network(features, Pass(epoch=1, training=True))
+    wanted_options = network._options
+    matrix, x = dense_adjacency(graph, wanted_options.model), torch.from_numpy(graph.x.astype(np.float64))
+    wanted = dense_scores(wanted_options, weights, matrix, x)[load_global_ids(cache)]
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-5)
+    direction = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
+    found.backward(direction)
+    wanted.backward(direction.double())
+    for name, parameter in network.named_parameters():
+        expected = weights[name].grad
+        assert parameter.grad is not None
+        assert expected is not None
+        torch.testing.assert_close(
+            parameter.grad.double(), expected, rtol=1e-3, atol=1e-4 * expected.abs().max().item() + 1e-6
+        )
+
+
+@pytest.mark.parametrize("options", [GAT, GATV2, {"model": "sage", "aggregator": "max"}, {"model": "gin"}])
+def test_gradients_are_those_of_dense_matrices(odd: tuple[HandmadeGraph, Path], options: dict[str, Any]) -> None:
+    """A gradient that misses what the softmax or the attention vector adds trains nearly as well as the right one."""
+    both_gradients(odd, **options)
+
+
+@pytest.mark.parametrize("options", [GAT, GATV2])
+@pytest.mark.parametrize("edges", [1, 7])
+def test_blocks_of_edges_join(
+    odd: tuple[HandmadeGraph, Path], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], edges: int
+) -> None:
+    """A row that is cut between blocks, or a block without edges, loses a part of its softmax."""
+    monkeypatch.setattr(attention, "_edges_at_a_time", lambda pattern, heads: edges)
+    monkeypatch.setattr(scores, "_VALUES", 50)
+    both_gradients(odd, **options)
+
+
+@pytest.mark.parametrize("options", [GAT, GATV2])
+def test_large_scores_do_not_overflow(odd: tuple[HandmadeGraph, Path], options: dict[str, Any]) -> None:
+    """exp(100) is beyond fp32, so a softmax that does not take the greatest score away gives NaN."""
+
+    def enlarge(network: torch.nn.Module) -> None:
+        with torch.no_grad():
+            network.model.layers[0].source_hF.mul_(300)
+
+    both_gradients(odd, enlarge, **options)
+
+
+def test_dropped_coefficients_are_those_of_the_masks(odd: tuple[HandmadeGraph, Path]) -> None:
+    """Dropout before the softmax, other draws in the backward pass, or a gradient without the mask's scale."""
+    graph, cache = odd
+    network, features = network_on_one_rank(cache, **GAT, layers=1, dropout=0.0, attention_dropout=0.6)
+    network.train()
+    step, heads, ids = Pass(epoch=3, training=True), 2, load_global_ids(cache)
+    found = network(features, step)
+    mask = Dropout(ids, ids[:0], num_nodes=60, seed=0).of_edges(0.6, 1, step)
+    assert mask is not None
+    everyone = torch.arange(60)
+    rows, columns = everyone.repeat_interleave(60), everyone.repeat(60)
+    factors = mask.factors(rows, columns, heads, None).view(60, 60, heads)
+    assert factors.unique().tolist() == pytest.approx([0.0, 2.5])
+    assert (factors == 0).float().mean().item() == pytest.approx(0.6, abs=0.02)
+
+    layer = network.model.layers[0]
+    weights = {name: value.detach().clone().requires_grad_() for name, value in layer.named_parameters()}
+    counts = dense_adjacency(graph, "gat").float()[ids][:, ids]
+    values = (torch.from_numpy(graph.x)[ids] @ weights["weight_FG"]).unflatten(1, (heads, -1))
+    of_source, of_destination = (values * weights["source_hF"]).sum(2), (values * weights["destination_hF"]).sum(2)
+    pairs = functional.leaky_relu(of_destination.unsqueeze(1) + of_source.unsqueeze(0), 0.2)
+    shares = (pairs + counts.log().unsqueeze(2)).softmax(1) * factors
+    wanted = torch.einsum("ijh,jhf->ihf", shares, values).mean(1) + weights["bias_G"]
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    direction = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
+    found.backward(direction)
+    wanted.backward(direction)
+    for name, parameter in layer.named_parameters():
+        torch.testing.assert_close(parameter.grad, weights[name].grad, rtol=1e-3, atol=1e-5)
+
+
+def test_draws_of_edges_are_independent() -> None:
+    """A draw that depends on one end alone drops all of a node's edges together."""
+    one, other = torch.arange(300).unsqueeze(1), torch.arange(300).unsqueeze(0)
+    kept = happens(of_pairs(one, other), 5, 0.5).float()
+    for means in (kept.mean(0), kept.mean(1)):
+        assert (means - 0.5).abs().max().item() < 0.15
+    assert (kept == kept.T).float().mean().item() == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("options", [GAT, GATV2])
+def test_half_precision_stays_near_fp32(
+    odd: tuple[HandmadeGraph, Path], options: dict[str, Any], precision: str
+) -> None:
+    """Scores and sums in half precision, or rows that are stored in fp32 whatever is asked for."""
+    _, cache = odd
+    found = []
+    for name in ("fp32", precision):
+        network, features = network_on_one_rank(cache, **options, precision=name)
+        features._x_nF = features._x_nF.to(
+            getattr(torch, {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[name])
+        )
+        found.append(network(features, Pass.evaluation(1)))
+    assert found[1].dtype == torch.float32
+    torch.testing.assert_close(found[1], found[0], rtol=0.1, atol=0.05)

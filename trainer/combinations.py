@@ -1,0 +1,71 @@
+"""Options that stand in each other's way, refused with the reason before anything is read."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from trainer.errors import OptionError
+from trainer.options import Options, is_own_model
+from trainer.policies import policy
+
+_ATTENDING = ("gat", "gatv2")
+
+
+def check_together(options: Options) -> None:
+    """Refuse options that do not go with each other.
+
+    Raises:
+        OptionError: two of them, or more, with the reason.
+    """
+    keeps = policy(options.staleness).keeps or policy(options.staleness_grad).keeps
+    if options.exchange == "sequential":
+        _check_sequential(options, keeps=keeps)
+    if options.boundary_sampling < 1:
+        _check_sampling(options, keeps=keeps)
+    if options.model == "gin" and options.precision == "fp16":
+        raise OptionError(
+            "--model gin with --precision fp16: its sums are not divided by the degree, so they pass fp16's 65,504 "
+            "at large degrees; use bf16"
+        )
+    heads = next(field.default for field in fields(Options) if field.name == "heads")
+    for is_given, flag, needed in (
+        (options.heads != heads and options.model not in _ATTENDING, "--heads", "gat or gatv2"),
+        (
+            options.attention_dropout is not None and options.model not in _ATTENDING,
+            "--attention-dropout",
+            "gat or gatv2",
+        ),
+        (options.aggregator != "mean" and options.model != "sage", "--aggregator", "sage"),
+    ):
+        if is_given and not is_own_model(options.model):
+            raise OptionError(f"{flag} does nothing for --model {options.model}; it is for {needed}")
+
+
+def _check_sequential(options: Options, *, keeps: bool) -> None:
+    if keeps or options.error_feedback:
+        what = "--staleness and --staleness-grad keep" if keeps else "--error-feedback keeps"
+        raise OptionError(
+            f"--exchange sequential frees a peer's rows before it fetches the next one's, and {what} something of all "
+            "peers' rows; use --exchange boundary, or leave it out"
+        )
+    if options.wire == "int8" and (options.model in _ATTENDING or is_own_model(options.model)):
+        raise OptionError(
+            "--exchange sequential fetches attention's rows again for the backward pass, and --wire int8 would round "
+            "them another way then; use --wire bf16, or --exchange boundary"
+        )
+
+
+def _check_sampling(options: Options, *, keeps: bool) -> None:
+    if keeps or options.error_feedback:
+        what = "--staleness or --staleness-grad" if keeps else "--error-feedback"
+        raise OptionError(
+            f"--boundary-sampling draws other rows in every epoch, so most have no delivery that {what} could go on "
+            "from; use one of them"
+        )
+    if options.exchange == "broadcast":
+        raise OptionError("--boundary-sampling is of the rows that a peer needs, and --exchange broadcast sends all")
+    if options.model == "sage" and options.aggregator == "max":
+        raise OptionError(
+            "--boundary-sampling is unbiased for sums and means; a maximum over a sample is too small, so use "
+            "--aggregator mean"
+        )

@@ -1,0 +1,77 @@
+"""The graph as a model sees it in one pass: the features, and rows of its own making, each with the neighbours' behind.
+
+Layers are counted as a model asks for their input: `features` is layer 1's, the first `rows` layer 2's, and so on. The
+number decides dropout masks and names the kept copies, so a model has to ask in the same order in every pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from trainer.aggregate import Aggregation
+from trainer.dropout import Dropout
+from trainer.inputs import Features, Hidden, LayerInput
+from trainer.passes import Pass
+
+
+class Graph:
+    """One pass over the graph."""
+
+    def __init__(
+        self,
+        features: Features,
+        aggregation: Aggregation,
+        dropout: Dropout,
+        step: Pass,
+        *,
+        share: float,
+        stored_type: torch.dtype,
+    ) -> None:
+        """Begin a pass.
+
+        Args:
+            features: of this rank's part.
+            aggregation: its in-edges.
+            dropout: the masks of the run.
+            step: the pass.
+            share: of the entries of rows that is zeroed in training.
+            stored_type: what rows are kept and multiplied in.
+        """
+        self._aggregation, self._dropout, self._step = aggregation, dropout, step
+        self._share, self._stored_type = share, stored_type
+        self._layer, self._features = 1, features
+        self.features: LayerInput = features.of_pass(step)
+        """The first layer's input: `own`, `aggregate`, `maximum` and `project` of `trainer.inputs`."""
+
+    def rows(self, rows_nF: Tensor) -> LayerInput:
+        """The next layer's input: what the layer before gave, one row a node of this rank."""
+        self._layer += 1
+        return self._hidden(rows_nF, self._layer)
+
+    def through(self, layer: Callable[[LayerInput], Tensor], rows_nF: Tensor | None) -> Tensor:
+        """What `layer` makes of the next layer's input, or of the features for None; made again for the backward pass
+        where the exchange is sequential, so that nothing of the layer is kept but its input."""
+        if rows_nF is not None:
+            self._layer += 1
+        number, times = self._layer, 0
+
+        def run(rows_nF: Tensor | None) -> Tensor:
+            nonlocal times
+            times += 1
+            if rows_nF is not None:
+                return layer(self._hidden(rows_nF, number, again=times > 1))
+            return layer(self.features if times == 1 else self._features.again(self._step))
+
+        if not (self._aggregation.exchange.is_sequential and self._step.training):
+            return run(rows_nF)
+        made: Tensor = checkpoint(run, rows_nF, use_reentrant=False, preserve_rng_state=False)
+        return made
+
+    def _hidden(self, rows_nF: Tensor, layer: int, *, again: bool = False) -> Hidden:
+        rows_nF = rows_nF.to(self._stored_type)
+        mask = self._dropout.mask(self._share, layer, rows_nF.shape[1], self._step)
+        return Hidden(rows_nF, self._aggregation, mask, self._dropout, layer=layer, step=self._step, again=again)

@@ -1,0 +1,60 @@
+"""GAT (Velickovic et al. 2018) and GATv2 (Brody, Alon and Yahav 2022): means over in-neighbours, weighted by attention.
+
+Heads stand side by side in the layers between, and are averaged in the last one, as in the papers. Every node attends
+to itself too, once if the dataset gives it no self-loop. Weights of edges do not count. Dropout also zeroes attention
+coefficients. GATv2 has separate weights for sources and destinations.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from trainer.inputs import LayerInput, Projected
+from trainer.models.plan import Plan, zeros
+from trainer.scores import by_head
+
+
+class GatLayer(nn.Module):
+    """A GAT layer [F] -> [heads G], or [F] -> [G] if it is the last."""
+
+    sums: ClassVar[str | None] = None
+
+    def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:
+        super().__init__()
+        self.num_heads, self.is_last = plan.options.heads, is_last
+        self.width_out = width_out if is_last else self.num_heads * width_out
+        self.share = plan.options.coefficient_dropout
+        self.weight_FG = plan.weight(width_in, self.num_heads * width_out)
+        self.source_hF = plan.vector(self.num_heads, width_out)
+        self.add_destination(plan, width_in, width_out)
+        self.bias_G = zeros(self.width_out)
+
+    def add_destination(self, plan: Plan, width_in: int, width_out: int) -> None:  # noqa: ARG002
+        """Draw the parameters of the destinations' terms."""
+        self.destination_hF = plan.vector(self.num_heads, width_out)
+
+    def forward(self, rows: LayerInput) -> Tensor:
+        projected = rows.project(self.weight_FG)
+        terms = self.terms_of(rows, projected)
+        means_nG = projected.attend(terms, self.source_hF, dropout=self.share).float()
+        if self.is_last and self.num_heads > 1:
+            means_nG = by_head(means_nG, self.num_heads).mean(1)
+        return means_nG + self.bias_G
+
+    def terms_of(self, rows: LayerInput, projected: Projected) -> Tensor:  # noqa: ARG002
+        """What nodes add to scores as destinations: [n, heads]."""
+        own_nhF = by_head(projected.own_nG, self.num_heads)
+        return torch.einsum("nhf,hf->nh", own_nhF.float(), self.destination_hF)
+
+
+class Gatv2Layer(GatLayer):
+    """A GATv2 layer, of the same widths."""
+
+    def add_destination(self, plan: Plan, width_in: int, width_out: int) -> None:
+        self.destination_FG = plan.weight(width_in, self.num_heads * width_out)
+
+    def terms_of(self, rows: LayerInput, projected: Projected) -> Tensor:  # noqa: ARG002
+        return by_head(rows.own(self.destination_FG), self.num_heads)

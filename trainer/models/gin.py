@@ -1,0 +1,32 @@
+"""GIN (Xu, Hu, Leskovec and Jegelka 2019): an MLP of (1 + epsilon) h_i plus the sum over in-neighbours, epsilon learnt.
+
+The MLP has two layers. Its first is linear, so it may be multiplied before the sum, where that is narrower.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from trainer.inputs import LayerInput
+from trainer.models.plan import Plan, zeros
+
+
+class GinLayer(nn.Module):
+    """A GIN layer [F] -> [G], of which the MLP is G wide too."""
+
+    sums: ClassVar[str | None] = "sum"
+
+    def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:
+        super().__init__()
+        self.width_out, width = width_out, plan.hidden if is_last else width_out
+        self.epsilon = nn.Parameter(torch.zeros(1))
+        self.first_FG, self.first_bias_G = plan.weight(width_in, width), zeros(width)
+        self.second_GG, self.second_bias_G = plan.weight(width, width_out), zeros(width_out)
+
+    def forward(self, rows: LayerInput) -> Tensor:
+        sums_nG = rows.aggregate(self.first_FG).float()
+        hidden_nG = (sums_nG + rows.own(self.first_FG) * (1 + self.epsilon)).add_(self.first_bias_G).relu_()
+        return (hidden_nG @ self.second_GG).add_(self.second_bias_G)

@@ -1,0 +1,109 @@
+"""The model of a run, with what it is called with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from trainer.aggregate import Aggregation
+from trainer.dropout import Dropout
+from trainer.errors import TrainingError, found_by_every_rank
+from trainer.graph import Graph
+from trainer.inputs import Features
+from trainer.models import own
+from trainer.models.plan import Plan
+from trainer.models.stacked import Stacked, layer_type
+from trainer.norms import norm
+from trainer.options import Options, is_own_model
+from trainer.passes import Pass
+from trainer.precision import TYPES
+from trainer.ranks import Ranks
+
+
+def model_type(options: Options, ranks: Ranks) -> type[nn.Module]:
+    """The class of the model that the options name; every rank has to call it.
+
+    Raises:
+        OptionError: it is the user's own, and not to be had.
+    """
+    return own.load(options.model, ranks) if is_own_model(options.model) else Stacked
+
+
+def sums_of(options: Options, model: type[nn.Module]) -> str | None:
+    """What in-edges count in the model's neighbour sums: `gcn`, `mean`, `sum`; None where it makes none."""
+    return layer_type(options).sums if model is Stacked else getattr(model, "sums", None)
+
+
+class Network(nn.Module):
+    """A model, and the graph that it is trained on."""
+
+    def __init__(
+        self,
+        model: type[nn.Module],
+        options: Options,
+        aggregation: Aggregation,
+        dropout: Dropout,
+        *,
+        num_features: int,
+        num_classes: int,
+        num_nodes: int,
+        ranks: Ranks,
+    ) -> None:
+        """Draw the first weights.
+
+        Args:
+            model: the model's class, from `model_type`.
+            options: of the run.
+            aggregation: this part's in-edges.
+            dropout: the masks of the run.
+            num_features: of a node.
+            num_classes: scores a node.
+            num_nodes: N, of all ranks.
+            ranks: all of them.
+        """
+        super().__init__()
+        plan = Plan(
+            num_features=num_features,
+            num_classes=num_classes,
+            options=options,
+            generator=torch.Generator().manual_seed(options.seed),
+            norm=lambda width: norm(options.norm, width, num_nodes=num_nodes, ranks=ranks),
+        )
+        self._is_own, self._num_classes = model is not Stacked, num_classes
+        self._aggregation, self._dropout, self._options = aggregation, dropout, options
+        if not self._is_own:
+            self.model: nn.Module = model(plan)
+            return
+        with torch.random.fork_rng(devices=[]):
+            # What the model draws from torch's own generator is the same on every rank too.
+            torch.manual_seed(options.seed)
+            with found_by_every_rank(), own.in_words(options.model, TrainingError):
+                self.model = model(plan)
+                if not any(True for _ in self.model.parameters()):
+                    raise TrainingError(f"--model {options.model} has no parameters to train")
+
+    def forward(self, features: Features, step: Pass) -> Tensor:
+        """The scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
+        graph = Graph(
+            features,
+            self._aggregation,
+            self._dropout,
+            step,
+            share=self._options.dropout,
+            stored_type=TYPES[self._options.precision],
+        )
+        if not self._is_own:
+            scores_nC: Tensor = self.model(graph)
+            return scores_nC
+        with own.in_words(self._options.model, TrainingError):
+            scores = self.model(graph)
+        return own.check_scores(self._options.model, scores, self._aggregation.num_rows, self._num_classes)
+
+    def decays(self, weight_decay: float) -> list[tuple[nn.Parameter, float]]:
+        """Every parameter with its L2 coefficient: `weight_decay` or 0, as the model's `decayed` says; without one, 0
+        for parameters of one dimension."""
+        if hasattr(self.model, "decayed"):
+            decayed = set(self.model.decayed())  # type: ignore[operator]
+        else:
+            decayed = {parameter for parameter in self.parameters() if parameter.dim() > 1}
+        return [(parameter, weight_decay if parameter in decayed else 0.0) for parameter in self.parameters()]

@@ -1,0 +1,44 @@
+"""What a model is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from trainer.options import Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The sizes of a model, and what it draws its first weights from."""
+
+    num_features: int
+    num_classes: int
+    options: Options
+    generator: torch.Generator
+    """On the CPU, from the run's seed: the same draws on every rank."""
+    norm: Callable[[int], nn.Module]
+    """The normalisation that the options ask for, of that many features."""
+
+    @property
+    def hidden(self) -> int:
+        """Width of the layers between, or of each head of them."""
+        return self.options.hidden
+
+    def weight(self, width_in: int, width_out: int) -> nn.Parameter:
+        """A first weight [in, out] (Glorot and Bengio 2010)."""
+        bound = (6.0 / (width_in + width_out)) ** 0.5
+        return nn.Parameter(torch.empty(width_in, width_out).uniform_(-bound, bound, generator=self.generator))
+
+    def vector(self, num_heads: int, width: int) -> nn.Parameter:
+        """First attention vectors [heads, width], likewise."""
+        bound = (6.0 / (1 + width)) ** 0.5
+        return nn.Parameter(torch.empty(num_heads, width).uniform_(-bound, bound, generator=self.generator))
+
+
+def zeros(width: int) -> nn.Parameter:
+    """A first bias."""
+    return nn.Parameter(torch.zeros(width))

@@ -1,0 +1,43 @@
+"""GraphSAGE (Hamilton, Ying and Leskovec 2017): separate weights for a node and for its in-neighbours.
+
+The neighbours count by their mean (weighted by the edges' weights), or feature by feature by the greatest of them. The
+maximum is of the neighbours' rows themselves, without the layer that the paper puts before it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from trainer.inputs import LayerInput
+from trainer.models.plan import Plan, zeros
+
+
+class SageLayer(nn.Module):
+    """A GraphSAGE layer [F] -> [G], over the mean."""
+
+    sums: ClassVar[str | None] = "mean"
+
+    def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:  # noqa: ARG002
+        super().__init__()
+        self.width_out = width_out
+        self.own_FG = plan.weight(width_in, width_out)
+        self.neighbours_FG = plan.weight(width_in, width_out)
+        self.bias_G = zeros(width_out)
+
+    def forward(self, rows: LayerInput) -> Tensor:
+        return self.of_neighbours(rows).float().add_(rows.own(self.own_FG)).add_(self.bias_G)
+
+    def of_neighbours(self, rows: LayerInput) -> Tensor:
+        """What the in-neighbours add: [n, G]."""
+        return rows.aggregate(self.neighbours_FG)
+
+
+class SageMaxLayer(SageLayer):
+    """The same over the maximum."""
+
+    sums = None
+
+    def of_neighbours(self, rows: LayerInput) -> Tensor:
+        return rows.maximum(self.neighbours_FG)
