@@ -2,7 +2,8 @@
 
 The way through the package is the way of a run:
 
-    options, seat        what was asked for, and which rank of how many this process is   (no torch yet)
+    options, command_line what was asked for                                              (no torch yet)
+    seat                 which rank of how many this process is                           (no torch yet)
     manifest, cache      the cache's files, checked; its root attributes                  (no torch yet)
     preflight            what is refused before ranks wait for each other                 (no torch yet)
     part                 one part's arrays, mapped into memory

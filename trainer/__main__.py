@@ -16,8 +16,8 @@ import time
 from collections.abc import Sequence
 
 from trainer.cache import open_cache
+from trainer.command_line import parse
 from trainer.errors import LostPeerError, TrainerError, found_by_every_rank
-from trainer.options import parse
 from trainer.preflight import check_task, check_world
 from trainer.quiet import before_torch
 from trainer.seat import Seat

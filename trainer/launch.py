@@ -16,8 +16,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from trainer.cache import Cache, open_cache
+from trainer.command_line import parse
 from trainer.errors import TrainerError
-from trainer.options import parse
 from trainer.preflight import check_task
 from trainer.quiet import before_torch
 

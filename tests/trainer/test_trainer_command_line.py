@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from trainer.command_line import parse
 from trainer.errors import OptionError
-from trainer.options import Options, parse
+from trainer.options import Options
 
 
 def test_defaults_of_the_command_line_are_those_of_the_options() -> None:
