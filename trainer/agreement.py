@@ -16,7 +16,8 @@ from typing import Any
 from trainer.cache import Cache
 from trainer.errors import CacheError, TrainingError
 from trainer.exchange import boundary_counts, check_boundaries
-from trainer.labels import Labels
+from trainer.labels import LabelCounts, Labels
+from trainer.objective import Objective
 from trainer.options import Options
 from trainer.part import Part
 from trainer.placement import check_devices, check_hosts, places
@@ -33,12 +34,17 @@ class Agreement:
     """Labelled nodes of all ranks to train on, above 0."""
     num_val: int
     num_test: int
+    label_counts: LabelCounts
+    """Of all ranks' training nodes."""
     remark: str | None
     """A sentence about the machines, for the log."""
 
 
-def facts_of(options: Options, cache: Cache, part: Part, labels: Labels, ranks: Ranks) -> Facts:
+def facts_of(
+    options: Options, cache: Cache, part: Part, labels: Labels, ranks: Ranks, *, objective: Objective
+) -> Facts:
     """What this rank tells the others, as JSON."""
+    counts = labels.counts(objective)
     choices = json.dumps(options.of_the_result(), sort_keys=True)
     return {
         "host": socket.gethostname(),
@@ -47,6 +53,7 @@ def facts_of(options: Options, cache: Cache, part: Part, labels: Labels, ranks: 
         "options": hashlib.sha256(choices.encode()).hexdigest(),
         "rows": part.num_rows,
         "nodes": [len(labels.train), len(labels.val), len(labels.test)],
+        "labels": [counts.labelled_C, counts.positive_C],
         "boundaries": boundary_counts(part),
     }
 
@@ -77,4 +84,10 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         raise TrainingError(
             f"{cache.folder} has no labelled training node in split {options.split}; choose another --split"
         )
-    return Agreement(num_train=num_train, num_val=num_val, num_test=num_test, remark=remark)
+    return Agreement(
+        num_train=num_train,
+        num_val=num_val,
+        num_test=num_test,
+        label_counts=LabelCounts.total([fact["labels"] for fact in facts]),
+        remark=remark,
+    )

@@ -8,7 +8,8 @@ from dataclasses import MISSING, fields
 from typing import Any, NoReturn
 
 from trainer.errors import OptionError
-from trainer.options import DEVICES, EXCHANGES, MODELS, NORMS, PRECISIONS, WIRES, Options
+from trainer.objective import listed_weights
+from trainer.options import DEVICES, EXCHANGES, METRICS, MODELS, NORMS, PRECISIONS, TASKS, WIRES, Options
 from trainer.policies import policy
 
 
@@ -23,9 +24,13 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         SystemExit: `--help`, after it was printed.
     """
     options = Options(**vars(_parser().parse_args(arguments)))
-    for flag, text in (("--staleness", options.staleness), ("--staleness-grad", options.staleness_grad)):
+    for flag, text, check in (
+        ("--staleness", options.staleness, policy),
+        ("--staleness-grad", options.staleness_grad, policy),
+        ("--class-weights", options.class_weights, listed_weights),
+    ):
         try:
-            policy(text)
+            check(text)
         except OptionError as error:
             raise OptionError(f"argument {flag}: {error}") from None
     return options
@@ -92,6 +97,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         shown="as --dropout",
     )
+    add = group("task")
+    add("--task", "auto: the cache's; a matrix of numbers is learnt with regression", choices=TASKS)
+    add("--metric", "auto: accuracy, for several labels roc-auc, for a regression mse", choices=METRICS)
+    add("--class-weights", "none, balanced, or a weight for each class: 1,2.5,1", metavar="WEIGHTS")
     add = group("optimisation (Adam)")
     add("--lr", "step size", type=_number(above=0.0), metavar="RATE")
     add("--weight-decay", "L2 coefficient on the first layer", type=_number(at_least=0.0), metavar="RATE")

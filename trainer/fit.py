@@ -6,7 +6,7 @@ are spread, and a rank without any takes part like the others. One all-reduce an
 loss in one buffer. Every decision (stop, keep these weights) is made from sums that are the same on every rank.
 
 The validation is a pass of its own after the step, without dropout and without kept copies. Its result decides which
-weights are kept: those with the most right validation nodes, the earliest of equals.
+weights are kept: those with the best metric on the validation nodes, the earliest of equals.
 
 Kept copies may stand for rows in all training epochs but the first `warmup` and the last `settle` ones. When early
 stopping ends a run, the last ones are still to come: they are run then.
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from trainer.accounting import Account, Totals
 from trainer.adam import Adam
@@ -29,7 +28,10 @@ from trainer.agreement import Agreement
 from trainer.errors import TrainingError, found_by_every_rank
 from trainer.inputs import Features
 from trainer.labels import Labels
+from trainer.losses import Loss
+from trainer.metrics import measure
 from trainer.models import Network
+from trainer.objective import Objective
 from trainer.options import Options
 from trainer.passes import Pass
 from trainer.precision import LossScale
@@ -41,14 +43,15 @@ log = logging.getLogger("trainer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What training came to. Accuracies are shares of all ranks' nodes, None where there are no such nodes."""
+    """What training came to, over all ranks' nodes."""
 
     epochs: int
     """How many were run."""
     best_epoch: int
     """Whose weights were kept."""
-    val_accuracy: float | None
-    test_accuracy: float | None
+    val: float | None
+    """The metric; None where it is not defined, as for the test's."""
+    test: float | None
     seconds: float
     """From the first epoch's start to the end of the test."""
     bytes_by_all: Totals
@@ -64,6 +67,7 @@ class Fit:
         labels: Labels,
         options: Options,
         *,
+        objective: Objective,
         agreement: Agreement,
         ranks: Ranks,
         account: Account,
@@ -76,13 +80,15 @@ class Fit:
             features: the first layer's input.
             labels: this part's.
             options: of the run.
+            objective: task and metric.
             agreement: how many nodes all ranks have together.
             ranks: all of them.
             account: of this rank's bytes.
             report: where lines go.
         """
         self._network, self._features, self._labels, self._options = network, features, labels, options
-        self._agreement = agreement
+        self._objective, self._agreement = objective, agreement
+        self._loss = Loss(objective, options.class_weights, agreement.label_counts, ranks.device)
         self._ranks, self._account, self._report = ranks, account, report
         self._adam = Adam(network.decays(options.weight_decay), lr=options.lr)
         self._scale = LossScale(num_train=agreement.num_train, is_needed="fp16" in (options.precision, options.wire))
@@ -101,22 +107,22 @@ class Fit:
             log.info("there is no validation node, so all %d epochs are run and the last weights kept", options.epochs)
         started = line_started = time.perf_counter()
         booked = Totals()
-        best_right, best_epoch, best_weights = -1, 0, self._weights()
+        best, best_epoch, best_weights = None, 0, self._weights()
         epoch = 0
         while epoch < self._last_epoch:
             epoch += 1
             loss = self._step(epoch)
             if epoch % options.eval_every and epoch != self._last_epoch:
                 continue
-            [right], totals = self._validate(epoch, self._labels.val)
-            if right > best_right or not self._agreement.num_val:
-                best_right, best_epoch, best_weights = right, epoch, self._weights()
+            [val], totals = self._validate(epoch, self._labels.val)
+            if self._objective.is_better(val, best) or best is None:
+                best, best_epoch, best_weights = val, epoch, self._weights()
             now = time.perf_counter()
             self._report.epoch(
                 EpochLine(
                     epoch=epoch,
                     loss=loss,
-                    val_accuracy=_share(right, self._agreement.num_val),
+                    val=val,
                     seconds=now - line_started,
                     bytes_sent=totals.sent - booked.sent,
                     bytes_skipped=totals.skipped - booked.skipped,
@@ -126,12 +132,12 @@ class Fit:
             if self._is_hopeless(epoch, best_epoch):
                 self._last_epoch = min(self._last_epoch, epoch + options.settle)
         self._network.load_state_dict(best_weights)
-        (right_val, right_test), totals = self._validate(epoch, self._labels.val, self._labels.test)
+        (val, test), totals = self._validate(epoch, self._labels.val, self._labels.test)
         return Outcome(
             epochs=epoch,
             best_epoch=best_epoch,
-            val_accuracy=_share(right_val, self._agreement.num_val),
-            test_accuracy=_share(right_test, self._agreement.num_test),
+            val=val,
+            test=test,
             seconds=time.perf_counter() - started,
             bytes_by_all=totals,
         )
@@ -145,8 +151,7 @@ class Fit:
         rows = self._labels.train
         may_skip = self._options.warmup < epoch <= self._last_epoch - self._options.settle
         scores_nC = self._network(self._features, Pass(epoch=epoch, training=True, may_skip=may_skip))
-        sum_of_losses = functional.cross_entropy(scores_nC[rows], self._labels.y_n[rows], reduction="sum")
-        loss = sum_of_losses / self._agreement.num_train
+        loss = self._loss.sum(scores_nC[rows], self._labels.y[rows]) / self._loss.divisor
         (loss * self._scale.factor).backward()  # type: ignore[no-untyped-call]
         sums = self._ranks.add_up(torch.cat([self._adam.take_gradients(), loss.detach().reshape(1)]))
         total = float(sums[-1])
@@ -162,20 +167,13 @@ class Fit:
         return total
 
     @torch.no_grad()
-    def _validate(self, epoch: int, *groups: Tensor) -> tuple[list[int], Totals]:
-        """How many rows of each group get their own class in one exact pass without dropout, and the bytes so far.
-
-        Both are of all ranks, summed in one go.
-        """
+    def _validate(self, epoch: int, *groups: Tensor) -> tuple[list[float | None], Totals]:
+        """The metric of each group of rows in one exact pass without dropout, and the bytes so far, of all ranks."""
         self._network.eval()
-        right_n = self._network(self._features, Pass.evaluation(epoch)).argmax(1) == self._labels.y_n
-        mine = [int(right_n[rows].sum()) for rows in groups] + self._account.amounts()
-        sums = self._ranks.add_up(torch.tensor(mine, device=self._ranks.device)).tolist()
-        return sums[: len(groups)], Totals.of(sums[len(groups) :])
+        scores_nC = self._network(self._features, Pass.evaluation(epoch))
+        values = measure(self._objective, [(scores_nC[rows], self._labels.y[rows]) for rows in groups], self._ranks)
+        amounts = torch.tensor(self._account.amounts(), device=self._ranks.device)
+        return values, Totals.of(self._ranks.add_up(amounts).tolist())
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self._network.state_dict().items()}
-
-
-def _share(right: int, number: int) -> float | None:
-    return right / number if number else None

@@ -11,6 +11,8 @@ DEVICES = ("auto", "cpu", "cuda")
 EXCHANGES = ("boundary", "broadcast")
 PRECISIONS = ("fp32", "bf16", "fp16")
 WIRES = ("fp32", "bf16", "fp16", "int8")
+TASKS = ("auto", "classes", "multilabel", "regression")
+METRICS = ("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,12 @@ class Options:
     """Share of the entries that is zeroed before layers 2 .. L, 0 <= share < 1."""
     input_dropout: float | None = None
     """The same before layer 1; None means as `dropout`. At 0 the first layer's sums are made once."""
+    task: str = "auto"
+    """`classes`, `multilabel` or `regression`; `auto` takes the cache's, which is never regression."""
+    metric: str = "auto"
+    """What validation and test measure; `auto` is accuracy, for several labels roc-auc, for a regression mse."""
+    class_weights: str = "none"
+    """What a training node of each class weighs: `none` (all 1), `balanced`, or C numbers with commas between."""
     lr: float = 0.01
     """Adam's step size."""
     weight_decay: float = 5e-4

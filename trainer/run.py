@@ -24,6 +24,7 @@ from trainer.inputs import Features
 from trainer.labels import Labels
 from trainer.links import slowest_links
 from trainer.models import Network
+from trainer.objective import Objective
 from trainer.options import Options
 from trainer.part import Part, halo_ids, load_part
 from trainer.placement import choose_device, places
@@ -65,8 +66,10 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     """
     started = time.perf_counter()
     part = _load(options, cache, ranks)
-    labels = Labels.of(part, ranks.device)
-    facts = ranks.compare(facts_of(options, cache, part, labels, ranks))
+    objective = Objective.of(cache, options)
+    report.judged_by(objective.name)
+    labels = Labels.of(part, objective, ranks.device)
+    facts = ranks.compare(facts_of(options, cache, part, labels, ranks, objective=objective))
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
     if ranks.speaks:
@@ -98,11 +101,21 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         aggregation,
         dropout,
         num_features=cache.num_features,
-        num_classes=cache.num_classes,
+        num_classes=objective.num_outputs,
         num_nodes=cache.num_nodes,
         ranks=ranks,
     ).to(ranks.device)
-    fit = Fit(network, features, labels, options, agreement=agreement, ranks=ranks, account=account, report=report)
+    fit = Fit(
+        network,
+        features,
+        labels,
+        options,
+        objective=objective,
+        agreement=agreement,
+        ranks=ranks,
+        account=account,
+        report=report,
+    )
     setup_seconds = time.perf_counter() - started
     outcome = fit.run()
 
@@ -112,8 +125,10 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         write_trace(options.trace, ranks.rank, clock.spans, start=connected)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     result = {
-        "test_accuracy": outcome.test_accuracy,
-        "val_accuracy": outcome.val_accuracy,
+        f"test_{objective.name}": outcome.test,
+        f"val_{objective.name}": outcome.val,
+        "task": objective.task,
+        "metric": objective.name,
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
         "seconds": outcome.seconds,

@@ -13,6 +13,7 @@ from trainer.agreement import agree
 from trainer.cache import Cache, open_cache
 from trainer.errors import CacheError, TrainerError, TrainingError
 from trainer.exchange import boundary_counts
+from trainer.labels import LabelCounts
 from trainer.options import Options
 from trainer.part import load_part
 
@@ -33,6 +34,7 @@ def facts(cache: Cache, /, **of_rank_1: Any) -> list[dict[str, Any]]:
             "options": "o",
             "rows": 30,
             "nodes": [10, 5 + rank, 3],
+            "labels": [[10, 10], [4 + rank, 6 - rank]],
             "boundaries": boundary_counts(load_part(cache, rank, split=0)),
         }
         for rank in range(2)
@@ -45,6 +47,7 @@ def test_counts_are_those_of_all_ranks(cache: Cache) -> None:
     """A loss divided by a rank's own count weighs the nodes of small parts more."""
     found = agree(Options(cache="c"), cache, facts(cache))
     assert (found.num_train, found.num_val, found.num_test) == (20, 11, 6)
+    assert found.label_counts == LabelCounts(labelled_C=[20, 20], positive_C=[9, 11])
 
 
 @pytest.mark.parametrize(
