@@ -10,13 +10,16 @@ import hashlib
 import json
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import torch
 
 from trainer.cache import Cache
 from trainer.errors import CacheError, TrainingError
-from trainer.exchange import boundary_counts, check_boundaries
+from trainer.exchange import boundary_counts, check_boundaries, exchanged
 from trainer.labels import LabelCounts, Labels
+from trainer.memory import Sizes, available_bytes, check_memory
 from trainer.objective import Objective
 from trainer.options import Options
 from trainer.part import Part
@@ -44,7 +47,7 @@ def facts_of(
     options: Options, cache: Cache, part: Part, labels: Labels, ranks: Ranks, *, objective: Objective
 ) -> Facts:
     """What this rank tells the others, as JSON."""
-    counts = labels.counts(objective)
+    counts, sizes = labels.counts(objective), sizes_of(part, cache, objective, ranks)
     choices = json.dumps(options.of_the_result(), sort_keys=True)
     return {
         "host": socket.gethostname(),
@@ -53,9 +56,32 @@ def facts_of(
         "options": hashlib.sha256(choices.encode()).hexdigest(),
         "rows": part.num_rows,
         "nodes": [len(labels.train), len(labels.val), len(labels.test)],
+        "sizes": asdict(sizes),
+        "available": available(ranks.device),
         "labels": [counts.labelled_C, counts.positive_C],
         "boundaries": boundary_counts(part),
     }
+
+
+def sizes_of(part: Part, cache: Cache, objective: Objective, ranks: Ranks) -> Sizes:
+    """What this rank's memory depends on."""
+    counted = exchanged(part)
+    blocks = [part.local, *part.remote.values()]
+    return Sizes(
+        rows=part.num_rows,
+        halo=counted["num_halo"],
+        sent=counted["num_sent"],
+        others=cache.num_nodes - part.num_rows if ranks.world > 1 else 0,
+        edges=sum(block.num_edges for block in blocks),
+        index_bytes=part.local.indptr.element_size(),
+        features=cache.num_features,
+        outputs=objective.num_outputs,
+    )
+
+
+def available(device: torch.device) -> int:
+    """Bytes that the ranks on this device may still take: of a GPU its own, else the machine's."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else available_bytes()
 
 
 def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
@@ -63,7 +89,8 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
 
     Raises:
         CacheError: the ranks opened different caches, or parts that do not fit.
-        TrainingError: they have other options, hosts or devices than they should, or there is nothing to train on.
+        TrainingError: they have other options, hosts or devices than they should, there is nothing to train on,
+            or too little memory.
     """
     hosts = [fact["host"] for fact in facts]
     for rank, fact in enumerate(facts):
@@ -76,6 +103,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     remark = check_hosts(places(cache), hosts)
     check_devices([fact["device"] for fact in facts], hosts)
     check_boundaries([fact["boundaries"] for fact in facts])
+    check_memory(facts, options, [Sizes(**fact["sizes"]) for fact in facts])
     num_rows = sum(fact["rows"] for fact in facts)
     if num_rows != cache.num_nodes:
         raise CacheError(f"the parts of {cache.folder} have {num_rows} nodes, not {cache.num_nodes}; partition again")

@@ -51,6 +51,10 @@ class Cache:
     num_splits: int
     task: str
     """`classes`, `multilabel` or `none`."""
+    source: Mapping[str, Any]
+    """Where the graph came from, with checksums: the same in all caches of one store."""
+    feature_options: tuple[Any, ...]
+    """What was done to features on their way into the cache."""
     topology: Mapping[str, Any]
     """Long form: `ranks`, `switches`, `links`."""
 
@@ -148,6 +152,8 @@ def _homogeneous(folder: Path, manifest: Manifest, root: dict[str, Any]) -> Cach
             num_classes=int(root["num_classes"][node_type]),
             num_splits=int(root["num_splits"][node_type]),
             task=str(root["task"]),
+            source=dict(root["source"]),
+            feature_options=tuple(root["options"].get(name) for name in ("features", "scale_features")),
             topology=dict(root["topology"]),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -5,12 +5,27 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
+from functools import partial
 from typing import Any, NoReturn
 
+from trainer.config import read_config
 from trainer.errors import OptionError
 from trainer.objective import listed_weights
-from trainer.options import DEVICES, EXCHANGES, METRICS, MODELS, NORMS, PRECISIONS, TASKS, WIRES, Options
+from trainer.options import (
+    DEVICES,
+    EXCHANGES,
+    METRICS,
+    MODELS,
+    NORMS,
+    OPTIMISERS,
+    PRECISIONS,
+    TASKS,
+    VALIDATIONS,
+    WIRES,
+    Options,
+)
 from trainer.policies import policy
+from trainer.schedule import schedule
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
@@ -23,17 +38,58 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         OptionError: one is unknown or has a wrong value.
         SystemExit: `--help`, after it was printed.
     """
-    options = Options(**vars(_parser().parse_args(arguments)))
-    for flag, text, check in (
+    parser = _parser()
+    given = vars(parser.parse_args(arguments))
+
+    def converted(name: str, value: Any) -> Any:
+        if name == "cache":
+            return value
+        flag = f"--{name.replace('_', '-')}"
+        words = [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else [f"{flag}={value}"]
+        return vars(parser.parse_args(words))[name]
+
+    values = read_config(given["config"], converted) if "config" in given else {}
+    values |= given
+    if "cache" not in values:
+        parser.error("give CACHE, the folder of a partition cache")
+    options = Options(**values)
+    checks: list[tuple[str, str, Callable[[str], object]]] = [
         ("--staleness", options.staleness, policy),
         ("--staleness-grad", options.staleness_grad, policy),
         ("--class-weights", options.class_weights, listed_weights),
-    ):
+        ("--schedule", options.schedule, partial(schedule, warmup=options.lr_warmup, epochs=options.epochs)),
+    ]
+    for flag, text, check in checks:
         try:
             check(text)
         except OptionError as error:
             raise OptionError(f"argument {flag}: {error}") from None
+    _check_together(options)
     return options
+
+
+def _check_together(options: Options) -> None:
+    """Refuse options that are right one by one and make no sense with each other."""
+    for flag, file in options.node_files:
+        if not file.endswith((".npy", ".pt")):
+            raise OptionError(f"{flag} {file} ends in neither .npy nor .pt; name the form that it is to have")
+    if options.save_embeddings is not None and options.layers < 2:
+        raise OptionError("--save-embeddings needs at least --layers 2: with one layer the last one reads the features")
+    if options.resume and options.checkpoint is None:
+        raise OptionError("--resume needs the --checkpoint folder to go on from")
+    if options.restarts and options.checkpoint is None:
+        raise OptionError("--restarts needs a --checkpoint folder, from which the ranks go on")
+    if options.validate_from == "training":
+        for reason, applies in {
+            "dropout (give --dropout 0)": options.dropout or options.first_dropout,
+            "--norm batch": options.norm == "batch",
+            "--inductive": options.inductive,
+        }.items():
+            if applies:
+                raise OptionError(
+                    f"--validate-from training cannot be with {reason}: the training pass then has other scores than "
+                    "an evaluation; leave it out"
+                )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -57,7 +113,7 @@ epochs, seconds, the same bytes in all, by layer and direction (exchanges), by p
 peers need, and bytes_whole_block_broadcast, every rank's whole block to every other rank. docs/training.md has a
 timeline of an epoch and says what each policy saves.
 
-exit status: 2 wrong options, 6 the cache, 7 training could not start or finish.
+exit status: 2 wrong options, 6 the cache, 7 training could not start or finish, 8 stopped by SIGTERM after saving.
 """
 
 
@@ -68,8 +124,12 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
     )
-    parser.add_argument("cache", metavar="CACHE", help="folder that graphprep partition made")
+    parser.add_argument(
+        "cache", metavar="CACHE", nargs="?", help="folder that graphprep partition made; may be in --config"
+    )
+    parser.add_argument("--config", help="TOML file with options; those given here win", metavar="FILE")
     defaults = {field.name: field.default for field in fields(Options) if field.default is not MISSING}
 
     def group(title: str) -> Callable[..., None]:
@@ -78,9 +138,9 @@ def _parser() -> argparse.ArgumentParser:
         def add(flag: str, text: str, *, short: tuple[str, ...] = (), shown: str | None = None, **kind: Any) -> None:
             default = defaults[flag.removeprefix("--").replace("-", "_")]
             if default is False:
-                section.add_argument(*short, flag, action="store_true", help=text)
+                section.add_argument(*short, flag, action=argparse.BooleanOptionalAction, help=text)
             else:
-                section.add_argument(flag, default=default, help=f"{text} (default: {shown or default})", **kind)
+                section.add_argument(flag, help=f"{text} (default: {shown or default})", **kind)
 
         return add
 
@@ -101,12 +161,19 @@ def _parser() -> argparse.ArgumentParser:
     add("--task", "auto: the cache's; a matrix of numbers is learnt with regression", choices=TASKS)
     add("--metric", "auto: accuracy, for several labels roc-auc, for a regression mse", choices=METRICS)
     add("--class-weights", "none, balanced, or a weight for each class: 1,2.5,1", metavar="WEIGHTS")
-    add = group("optimisation (Adam)")
+    add("--inductive", "train on the training nodes and the edges between them alone, evaluate on the whole graph")
+    add = group("optimisation")
+    add("--optimiser", "adam, adamw, or sgd", choices=OPTIMISERS)
+    add("--momentum", "of sgd", type=_share, metavar="SHARE")
     add("--lr", "step size", type=_number(above=0.0), metavar="RATE")
+    add("--schedule", "of the step size: constant, cosine[:FLOOR], step:N[:FACTOR]", metavar="SCHEDULE")
+    add("--lr-warmup", "first epochs in which the step size rises", type=_whole(0), metavar="N")
+    add("--clip-norm", "the longest gradient; 0: no limit", type=_number(at_least=0.0), metavar="NORM")
     add("--weight-decay", "L2 coefficient on the first layer", type=_number(at_least=0.0), metavar="RATE")
     add("--epochs", "the most passes over the graph", type=_whole(1), metavar="N")
     add("--patience", "stop after N epochs without a better validation accuracy; 0: never", type=_whole(0), metavar="N")
     add("--eval-every", "validate every N epochs", type=_whole(1), metavar="N")
+    add("--validate-from", "exact: a pass of its own; training: the scores of the training pass", choices=VALIDATIONS)
     add("--seed", "decides weights and dropout masks", type=_whole(0), metavar="N")
     add("--split", "which column of the masks", type=_whole(0), metavar="I")
     add = group("what is sent between ranks")
@@ -125,8 +192,19 @@ def _parser() -> argparse.ArgumentParser:
     add = group("machine")
     add("--device", "auto: GPUs if each rank here has one, else the CPU", choices=DEVICES)
     add("--timeout", "seconds to wait for another rank", type=_number(above=0.0), metavar="SECONDS")
+    add("--anyway", "start even if more memory is expected to be needed than there is")
     add("--verify", "check the SHA-256 of this rank's files first (reads every byte)")
+    add = group("recovery")
+    add("--checkpoint", "folder for checkpoints; SIGTERM writes one more and ends the run", metavar="FOLDER")
+    add("--checkpoint-every", "epochs between checkpoints; 0: by minutes only", type=_whole(0), metavar="N")
+    add("--checkpoint-minutes", "minutes between them; 0: by epochs only", type=_number(at_least=0.0), metavar="M")
+    add("--resume", "go on from the newest checkpoint there, or start if there is none")
+    add("--restarts", "starts again after a failed rank, of graphprep train", type=_whole(0), metavar="N")
     add = group("output")
+    add("--output", "folder for the options (config.toml) and the result (result.json)", metavar="FOLDER")
+    add("--save-predictions", "all nodes' scores, in the dataset's order: .npy or .pt", metavar="FILE")
+    add("--save-embeddings", "the same of what the last layer reads", metavar="FILE")
+    add("--tensorboard", "folder for TensorBoard's curves", metavar="FOLDER")
     add("--trace", "folder for a trace of each rank (chrome://tracing)", metavar="FOLDER")
     add("--json", "JSON lines on standard output, nothing else there")
     add("--quiet", "only warnings and errors on standard error", short=("-q",))

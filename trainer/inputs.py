@@ -109,20 +109,21 @@ class Hidden:
             layer: 2 .. L.
             step: the pass.
         """
-        self._rows_nF, self._aggregation, self._mask, self._layer, self._step = rows_nF, aggregation, mask, layer, step
+        self.rows_nF = rows_nF
+        self._aggregation, self._mask, self._layer, self._step = aggregation, mask, layer, step
 
     def transformed(self, weight_FG: Tensor) -> Tensor:
-        rows_nF = self._rows_nF if self._mask is None else self._mask.own(self._rows_nF)
+        rows_nF = self.rows_nF if self._mask is None else self._mask.own(self.rows_nF)
         return dense(rows_nF, weight_FG, self._aggregation.clock)
 
     def aggregated(self, weight_FG: Tensor) -> Tensor:
         aggregation, clock = self._aggregation, self._aggregation.clock
         if not _narrows(weight_FG):
-            sums_nF = aggregation(self._rows_nF, self._layer, self._step, mask=self._mask)
+            sums_nF = aggregation(self.rows_nF, self._layer, self._step, mask=self._mask)
             return dense(sums_nF, weight_FG, clock)
         before_dropout_nG = None
         if self._mask is not None and aggregation.exchange.watches(self._step):
-            before_dropout_nG = dense(self._rows_nF.detach(), weight_FG.detach(), clock)
+            before_dropout_nG = dense(self.rows_nF.detach(), weight_FG.detach(), clock)
         product_nG = self.transformed(weight_FG)
         return aggregation(product_nG, self._layer, self._step, before_dropout_nF=before_dropout_nG)
 

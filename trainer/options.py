@@ -12,7 +12,15 @@ EXCHANGES = ("boundary", "broadcast")
 PRECISIONS = ("fp32", "bf16", "fp16")
 WIRES = ("fp32", "bf16", "fp16", "int8")
 TASKS = ("auto", "classes", "multilabel", "regression")
+OPTIMISERS = ("adam", "adamw", "sgd")
+VALIDATIONS = ("exact", "training")
 METRICS = ("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae")
+
+_OF_THE_PLACE = {"cache", "config", "device", "timeout", "verify", "anyway"}
+_OF_THE_RECORDS = {"checkpoint", "checkpoint_every", "checkpoint_minutes", "resume", "restarts", "output"}
+_OF_THE_WORDS = {"save_predictions", "save_embeddings", "tensorboard", "trace", "json", "quiet", "debug"}
+_PRIVATE = _OF_THE_PLACE | _OF_THE_RECORDS | _OF_THE_WORDS
+"""Options that do not decide what is learnt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +29,8 @@ class Options:
 
     cache: str
     """Folder of the partition cache."""
+    config: str | None = None
+    """TOML file with options; what the command line gives wins."""
     model: str = "gcn"
     """`gcn`, or `sage` (GraphSAGE, mean over in-neighbours)."""
     layers: int = 2
@@ -39,8 +49,20 @@ class Options:
     """What validation and test measure; `auto` is accuracy, for several labels roc-auc, for a regression mse."""
     class_weights: str = "none"
     """What a training node of each class weighs: `none` (all 1), `balanced`, or C numbers with commas between."""
+    inductive: bool = False
+    """Train on the graph of the training nodes alone, and evaluate on the whole one."""
+    optimiser: str = "adam"
+    """`adam`, `adamw`, or `sgd`."""
+    momentum: float = 0.9
+    """Of `sgd`, 0 <= momentum < 1."""
     lr: float = 0.01
-    """Adam's step size."""
+    """Step size."""
+    schedule: str = "constant"
+    """How the step size goes on from there: `constant`, `cosine[:FLOOR]`, `step:N[:FACTOR]`."""
+    lr_warmup: int = 0
+    """First epochs in which the step size rises to `lr`."""
+    clip_norm: float = 0.0
+    """The longest gradient, as a Euclidean norm over all weights; 0 means no limit."""
     weight_decay: float = 5e-4
     """L2 coefficient on the first layer's parameters alone, as in the GCN paper."""
     epochs: int = 200
@@ -49,6 +71,8 @@ class Options:
     """Epochs without a better validation accuracy before stopping; 0 means never stop early."""
     eval_every: int = 1
     """Epochs from one validation to the next; the last epoch is always validated."""
+    validate_from: str = "exact"
+    """`exact` validates by a pass of its own; `training` by the scores of the training pass, for no time."""
     exchange: str = "boundary"
     """`boundary` sends a peer the rows that it needs, `broadcast` sends it all."""
     staleness: str = "none"
@@ -73,8 +97,28 @@ class Options:
     """`cuda`, `cpu`, or `auto`: GPUs if each rank of the machine has one, else the CPU."""
     timeout: float = 300.0
     """Seconds that a rank waits for another before it gives up."""
+    anyway: bool = False
+    """Start even if the expected memory is more than there is."""
     verify: bool = False
     """Check the SHA-256 of every file of this rank's part before training."""
+    checkpoint: str | None = None
+    """Folder for checkpoints, None for none."""
+    checkpoint_every: int = 0
+    """Epochs from one checkpoint to the next; 0 means by minutes only."""
+    checkpoint_minutes: float = 10.0
+    """Minutes from one checkpoint to the next; 0 means by epochs only."""
+    resume: bool = False
+    """Go on from the newest checkpoint in that folder, if there is one."""
+    restarts: int = 0
+    """How often the launcher starts all ranks again after one has failed; torchrun has --max-restarts for it."""
+    output: str | None = None
+    """Folder for the resolved options (config.toml) and the result (result.json)."""
+    save_predictions: str | None = None
+    """File (.npy or .pt) for the scores of all nodes with the best weights, in the dataset's node order."""
+    save_embeddings: str | None = None
+    """The same for what the last layer reads."""
+    tensorboard: str | None = None
+    """Folder for TensorBoard's curves."""
     trace: str | None = None
     """Folder for a trace of each rank, in the form of chrome://tracing."""
     json: bool = False
@@ -89,7 +133,12 @@ class Options:
         """The share of the features that is zeroed before layer 1."""
         return self.dropout if self.input_dropout is None else self.input_dropout
 
+    @property
+    def node_files(self) -> list[tuple[str, str]]:
+        """The files of rows of all nodes that are asked for, each with its flag."""
+        named = (("--save-predictions", self.save_predictions), ("--save-embeddings", self.save_embeddings))
+        return [(flag, file) for flag, file in named if file is not None]
+
     def of_the_result(self) -> dict[str, Any]:
         """The options that decide what is learnt, and so have to be the same on every rank."""
-        private = {"cache", "device", "timeout", "verify", "trace", "json", "quiet", "debug"}
-        return {name: value for name, value in asdict(self).items() if name not in private}
+        return {name: value for name, value in asdict(self).items() if name not in _PRIVATE}

@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 log = logging.getLogger("trainer")
 
@@ -26,6 +26,13 @@ class EpochLine:
     bytes_skipped: int
 
 
+class Curves(Protocol):
+    """What draws lines."""
+
+    def epoch(self, line: EpochLine, metric: str) -> None:
+        """Draw one line; `metric` names its `val`."""
+
+
 class Report:
     """Where a run's lines go. On all ranks but one, nowhere."""
 
@@ -33,6 +40,11 @@ class Report:
         self._speaks, self._as_json, self._metric = speaks, as_json, "accuracy"
         self._output = sys.stdout if output is None else output
         self._lines = 0
+        self._curves: Curves | None = None
+
+    def draw(self, curves: Curves) -> None:
+        """From now on also draw every line."""
+        self._curves = curves
 
     def judged_by(self, metric: str) -> None:
         """From now on `val` and `test` are of this metric: a name as in JSON."""
@@ -54,6 +66,8 @@ class Report:
             amount(line.bytes_sent),
             amount(line.bytes_skipped),
         )
+        if self._curves is not None:
+            self._curves.epoch(line, self._metric)
         if self._as_json:
             self._print(json.dumps(_named(asdict(line), self._metric), allow_nan=False))
 

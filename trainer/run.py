@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,17 +17,23 @@ from trainer.adjacency import Adjacency
 from trainer.aggregate import Aggregation
 from trainer.agreement import Agreement, agree, facts_of
 from trainer.cache import Cache
+from trainer.checkpoint import Checkpoints, to_go_on_from
+from trainer.curves import Curves
 from trainer.dropout import Dropout
 from trainer.errors import TrainingError, found_by_every_rank
-from trainer.exchange import Exchange, boundary_counts
-from trainer.fit import Fit
+from trainer.exchange import Exchange, exchanged
+from trainer.fit import Fit, Sight
+from trainer.inductive import induced
 from trainer.inputs import Features
 from trainer.labels import Labels
 from trainer.links import slowest_links
 from trainer.models import Network
+from trainer.node_rows import save_node_rows
 from trainer.objective import Objective
 from trainer.options import Options
+from trainer.outputs import prepare_outputs, write_result
 from trainer.part import Part, halo_ids, load_part
+from trainer.passes import Pass
 from trainer.placement import choose_device, places
 from trainer.precision import TYPES
 from trainer.ranks import Ranks
@@ -73,6 +80,8 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
     if ranks.speaks:
+        if options.tensorboard is not None:
+            report.draw(Curves(options.tensorboard))
         _introduce(options, cache, ranks, agreement)
     ranks.connect()
 
@@ -80,42 +89,33 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     if options.trace is not None:
         prepare_traces(options.trace)
         clock.keep_spans()
+    checkpoints = found = None
+    if options.checkpoint is not None:
+        checkpoints = Checkpoints(options, cache, ranks)
+        found = to_go_on_from(options, cache, ranks)
+    if ranks.speaks:
+        prepare_outputs(options)
 
-    counts = boundary_counts(part)
-    account = Account(
-        num_rows=part.num_rows,
-        num_sent=sum(counts["sends"].values()),
-        num_halo=sum(counts["expects"].values()),
-        rank=ranks.rank,
-        world=ranks.world,
-    )
-    exchange = Exchange(options, part, ranks, account)
-    aggregation = Aggregation(_adjacency(options, part, exchange, ranks), exchange, clock)
-    dropout = Dropout(
-        part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=cache.num_nodes, seed=options.seed
-    )
-    x_nF = part.x_nF.to(ranks.device, TYPES[options.precision])
-    features = Features(x_nF, aggregation, dropout, share=options.first_dropout)
-    network = Network(
-        options,
-        aggregation,
-        dropout,
-        num_features=cache.num_features,
-        num_classes=objective.num_outputs,
-        num_nodes=cache.num_nodes,
-        ranks=ranks,
-    ).to(ranks.device)
+    account = Account(**exchanged(part), rank=ranks.rank, world=ranks.world)
+    sight = partial(_sight, options, objective=objective, ranks=ranks, account=account)
+    whole = training = sight(part, labels=labels, num_nodes=cache.num_nodes)
+    if options.inductive:
+        seen = induced(part, ranks)
+        num_seen = sum(rank["rows"] for rank in ranks.compare({"rows": seen.num_rows}))
+        training = sight(seen, labels=Labels.of(seen, objective, ranks.device), num_nodes=num_seen)
     fit = Fit(
-        network,
-        features,
-        labels,
+        training,
+        whole,
         options,
         objective=objective,
         agreement=agreement,
         ranks=ranks,
         account=account,
         report=report,
+        checkpoints=checkpoints,
     )
+    if found is not None:
+        fit.go_on_from(found)
     setup_seconds = time.perf_counter() - started
     outcome = fit.run()
 
@@ -123,7 +123,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     seconds_by_rank = [facts["seconds"] for facts in ranks.compare({"seconds": clock.seconds})]
     if options.trace is not None:
         write_trace(options.trace, ranks.rank, clock.spans, start=connected)
-    parameters = sum(parameter.numel() for parameter in network.parameters())
+    parameters = sum(parameter.numel() for parameter in whole.network.parameters())
     result = {
         f"test_{objective.name}": outcome.test,
         f"val_{objective.name}": outcome.val,
@@ -131,6 +131,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         "metric": objective.name,
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
+        "resumed_after": found["epoch"] if found is not None else None,
         "seconds": outcome.seconds,
         "setup_seconds": setup_seconds,
         "bytes_sent": outcome.bytes_by_all.sent,
@@ -153,8 +154,20 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         "parameters": parameters,
         "seed": options.seed,
     }
+    _save_rows(options, cache, ranks, whole, part, outcome.scores_nC)
+    if ranks.speaks:
+        write_result(options, result)
     report.result(result)
     return result
+
+
+def _save_rows(options: Options, cache: Cache, ranks: Ranks, whole: Sight, part: Part, scores_nC: torch.Tensor) -> None:
+    """Write what was asked for of every node; every rank has to call it, with the best weights in place."""
+    save = partial(save_node_rows, ids_n=part.ids_n, num_nodes=cache.num_nodes, ranks=ranks)
+    if options.save_predictions is not None:
+        save(options.save_predictions, scores_nC)
+    if options.save_embeddings is not None:
+        save(options.save_embeddings, whole.last_input(Pass.evaluation(options.epochs)))
 
 
 @contextmanager
@@ -195,6 +208,37 @@ def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreemen
         agreement.num_train,
         agreement.num_val,
         agreement.num_test,
+    )
+
+
+def _sight(
+    options: Options,
+    part: Part,
+    *,
+    objective: Objective,
+    ranks: Ranks,
+    account: Account,
+    labels: Labels,
+    num_nodes: int,
+) -> Sight:
+    """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
+    exchange = Exchange(options, part, ranks, account.of_part(**exchanged(part)))
+    aggregation = Aggregation(_adjacency(options, part, exchange, ranks), exchange, ranks.clock)
+    dropout = Dropout(
+        part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=num_nodes, seed=options.seed
+    )
+    x_nF = part.x_nF.to(ranks.device, TYPES[options.precision])
+    network = Network(
+        options,
+        aggregation,
+        dropout,
+        num_features=x_nF.shape[1],
+        num_classes=objective.num_outputs,
+        num_nodes=num_nodes,
+        ranks=ranks,
+    ).to(ranks.device)
+    return Sight(
+        network=network, features=Features(x_nF, aggregation, dropout, share=options.first_dropout), labels=labels
     )
 
 
