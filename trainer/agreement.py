@@ -48,7 +48,7 @@ def facts_of(
 ) -> Facts:
     """What this rank tells the others, as JSON."""
     counts, sizes = labels.counts(objective), sizes_of(part, cache, objective, ranks)
-    choices = json.dumps(options.of_the_result(), sort_keys=True)
+    choices = json.dumps(options.in_common(), sort_keys=True)
     return {
         "host": socket.gethostname(),
         "device": str(ranks.device),

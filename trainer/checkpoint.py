@@ -224,7 +224,7 @@ def _load(content: bytes) -> Content:
     except Exception as error:
         with found_by_every_rank():
             raise TrainingError(
-                f"the checkpoint is not of this trainer ({error}); give another --checkpoint"
+                f"the checkpoint cannot be read ({_first(error)}); give another --checkpoint"
             ) from error
     if version != FORMAT:
         with found_by_every_rank():

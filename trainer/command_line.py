@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--clip-norm", "the longest gradient; 0: no limit", type=_number(at_least=0.0), metavar="NORM")
     add("--weight-decay", "L2 coefficient on the first layer", type=_number(at_least=0.0), metavar="RATE")
     add("--epochs", "the most passes over the graph", type=_whole(1), metavar="N")
-    add("--patience", "stop after N epochs without a better validation accuracy; 0: never", type=_whole(0), metavar="N")
+    add("--patience", "stop after N epochs without a better validation metric; 0: never", type=_whole(0), metavar="N")
     add("--eval-every", "validate every N epochs", type=_whole(1), metavar="N")
     add("--validate-from", "exact: a pass of its own; training: the scores of the training pass", choices=VALIDATIONS)
     add("--seed", "decides weights and dropout masks", type=_whole(0), metavar="N")

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from trainer.errors import OptionError, found_by_every_rank
 from trainer.labels import LabelCounts
 from trainer.objective import Objective, listed_weights
 
@@ -32,6 +33,9 @@ class Loss:
             class_weights: `none`, `balanced`, or numbers with commas between.
             counts: of all ranks.
             device: of the scores.
+
+        Raises:
+            OptionError: no training node has a weight.
         """
         self._task = objective.task
         weights = _weights(objective, class_weights, counts)
@@ -41,6 +45,9 @@ class Loss:
             self.divisor = sum(weight * number for weight, number in zip(each, counts.positive_C, strict=True))
         else:
             self.divisor = float(sum(counts.labelled_C))
+        if not self.divisor:
+            with found_by_every_rank():
+                raise OptionError("--class-weights gives no training node a weight; give one to a class that has some")
 
     def sum(self, scores_kC: Tensor, y: Tensor) -> Tensor:
         """The loss of k rows before the division: a scalar with a gradient, 0 for no rows."""

@@ -72,8 +72,10 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     norms = {"none": 0, "layer": between * _FULL, "batch": 3 * between * _FULL}[options.norm]
     saved = inputs * n * sum(widths[1:-1]) * b
     widest = max(min(pair) for pair in pairs[1:]) if len(pairs) > 1 else widths[1]
-    # Gradient in and out of a layer, and the product between them.
-    moving = n * (max(widths[1:]) + 2 * widest) * _FULL
+    # Gradient in and out of a layer, and the products between them; and what batch norm makes of them.
+    moving = n * (max(widths[1:]) + 2 * inputs * widest) * _FULL
+    if options.norm == "batch":
+        moving += 4 * n * max(widths[1:-1], default=0) * _FULL
 
     arriving = sizes.others if options.exchange == "broadcast" else halo
     travelling = [min(pair) for pair in pairs[1:]]

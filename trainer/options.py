@@ -68,7 +68,7 @@ class Options:
     epochs: int = 200
     """The most passes over the whole graph, at least 1."""
     patience: int = 50
-    """Epochs without a better validation accuracy before stopping; 0 means never stop early."""
+    """Epochs without a better metric in validation before stopping; 0 means never stop early."""
     eval_every: int = 1
     """Epochs from one validation to the next; the last epoch is always validated."""
     validate_from: str = "exact"
@@ -139,6 +139,12 @@ class Options:
         named = (("--save-predictions", self.save_predictions), ("--save-embeddings", self.save_embeddings))
         return [(flag, file) for flag, file in named if file is not None]
 
+    def in_common(self) -> dict[str, Any]:
+        """What has to be the same on every rank: the options that decide what is learnt, and what all do together."""
+        together = {"checkpoint", "save_predictions", "save_embeddings"}
+        asked = {name: getattr(self, name) is not None for name in together}
+        return self.of_the_result() | asked | {"resume": self.resume, "anyway": self.anyway}
+
     def of_the_result(self) -> dict[str, Any]:
-        """The options that decide what is learnt, and so have to be the same on every rank."""
+        """The options that decide what is learnt."""
         return {name: value for name, value in asdict(self).items() if name not in _PRIVATE}

@@ -12,14 +12,14 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from trainer.errors import StoppedError
+from trainer.errors import LostPeerError
 
 
 class StopRequest:
     """Whether this process was asked to stop, between entering and leaving.
 
-    The second signal ends the process as it always does. So does a first one that came and was not obeyed, because an
-    error ended the training: when this is left by an error after a signal, the process ends by that signal.
+    The second signal ends the process as it always does. So does a first one that cannot be obeyed any more, because
+    another rank is gone: torchrun, which sent it, is waiting for this process to end.
     """
 
     def __init__(self, *, listens: bool) -> None:
@@ -48,5 +48,5 @@ class StopRequest:
         if not self._listens:
             return
         signal.signal(signal.SIGTERM, self._before)
-        if self.asked and kind is not None and not issubclass(kind, StoppedError):
+        if self.asked and kind is not None and issubclass(kind, LostPeerError):
             os.kill(os.getpid(), signal.SIGTERM)

@@ -10,6 +10,7 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
 from trainer.accounting import Clock
+from trainer.errors import OptionError
 from trainer.labels import LabelCounts
 from trainer.losses import Loss
 from trainer.metrics import area_under_curve, measure
@@ -123,6 +124,13 @@ def test_class_weights_are_those_of_torch_and_scikit_learn(weights: str) -> None
         listed = [60 / (3 * n) if n else 0.0 for n in present.tolist()]
     expected = torch.nn.functional.cross_entropy(scores, y, weight=torch.tensor(listed, dtype=torch.float32))
     assert float(loss.sum(scores, y) / loss.divisor) == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_weights_that_leave_nothing_are_refused() -> None:
+    """A loss of 0 / 0 ends the run with advice about the step size."""
+    objective = Objective(task="classes", metric="accuracy", num_outputs=3)
+    with pytest.raises(OptionError, match="no training node a weight"):
+        Loss(objective, "0,0,1", counts(torch.tensor([0, 1, 1]), 3), CPU)
 
 
 def test_an_unknown_label_has_no_loss_and_no_gradient() -> None:

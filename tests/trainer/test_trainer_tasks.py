@@ -77,11 +77,12 @@ def test_ranks_do_not_matter(fitted: dict[tuple[str, int], Run], folder: Path, s
     assert three.losses == pytest.approx(one.losses, rel=1e-4)
     assert one.losses[-1] < one.losses[0]
     metric = one.result["metric"]
+    # With 15 nodes, one whose two best scores are nearly equal moves an accuracy by 0.07.
     for name in (f"test_{metric}", f"val_{metric}"):
-        assert three.result[name] == pytest.approx(one.result[name], rel=1e-3)
-    assert [line[f"val_{metric}"] for line in three.epochs] == pytest.approx(
-        [line[f"val_{metric}"] for line in one.epochs], rel=1e-3
-    )
+        assert three.result[name] == pytest.approx(one.result[name], abs=0.08)
+    lines_1, lines_3 = ([line[f"val_{metric}"] for line in run.epochs] for run in (one, three))
+    assert lines_3 == pytest.approx(lines_1, abs=0.08)
+    assert sum(abs(a - b) > 1e-3 for a, b in zip(lines_1, lines_3, strict=True)) <= 4
     rows_1, rows_3 = (np.load(folder / f"{setting}-{world}.npy", allow_pickle=False) for world in WORLDS)
     np.testing.assert_allclose(rows_1, rows_3, rtol=1e-3, atol=1e-4)
     hidden_1, hidden_3 = (torch.load(folder / f"{setting}-{world}-hidden.pt", weights_only=True) for world in WORLDS)
