@@ -19,7 +19,7 @@ from trainer.cache import Cache
 from trainer.errors import CacheError, TrainingError
 from trainer.exchange import boundary_counts, check_boundaries, exchanged
 from trainer.labels import LabelCounts, Labels
-from trainer.memory import Sizes, available_bytes, check_memory
+from trainer.memory import Sizes, announcement, available_bytes, check_memory
 from trainer.objective import Objective
 from trainer.options import Options
 from trainer.part import Part
@@ -39,6 +39,8 @@ class Agreement:
     num_test: int
     label_counts: LabelCounts
     """Of all ranks' training nodes."""
+    memory: str
+    """A sentence about what the fullest rank is expected to take, for the log."""
     remark: str | None
     """A sentence about the machines, for the log."""
 
@@ -103,7 +105,8 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     remark = check_hosts(places(cache), hosts)
     check_devices([fact["device"] for fact in facts], hosts)
     check_boundaries([fact["boundaries"] for fact in facts])
-    check_memory(facts, options, [Sizes(**fact["sizes"]) for fact in facts])
+    sizes = [Sizes(**fact["sizes"]) for fact in facts]
+    check_memory(facts, options, sizes)
     num_rows = sum(fact["rows"] for fact in facts)
     if num_rows != cache.num_nodes:
         raise CacheError(f"the parts of {cache.folder} have {num_rows} nodes, not {cache.num_nodes}; partition again")
@@ -117,5 +120,6 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         num_val=num_val,
         num_test=num_test,
         label_counts=LabelCounts.total([fact["labels"] for fact in facts]),
+        memory=announcement(options, sizes),
         remark=remark,
     )

@@ -140,6 +140,14 @@ def check_memory(facts: Sequence[Mapping[str, Any]], options: Options, sizes: Se
         )
 
 
+def announcement(options: Options, sizes: Sequence[Sizes]) -> str:
+    """What the fullest rank is expected to take, as a sentence."""
+    every = [expected_bytes(options, one) for one in sizes]
+    rank = max(range(len(every)), key=lambda number: sum(every[number].values()))
+    parts = ", ".join(f"{name} {_gb(number)}" for name, number in every[rank].items() if number)
+    return f"rank {rank} will need the most memory, about {_gb(sum(every[rank].values()))}: {parts}"
+
+
 def _what_fits(options: Options, sizes: Sequence[Sizes], room: int) -> str:
     """Options with which the same ranks fit, as the beginning of an advice."""
     tries: list[tuple[str, Options]] = []

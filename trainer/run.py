@@ -196,6 +196,7 @@ def _load(options: Options, cache: Cache, ranks: Ranks) -> Part:
 def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreement) -> None:
     if agreement.remark:
         log.info("%s", agreement.remark)
+    log.info("%s", agreement.memory)
     log.info(
         "%s on %s: %d nodes, %d edges, %d classes, %d ranks on %s; %d nodes to train on, %d to validate, %d to test",
         options.model,

@@ -14,6 +14,7 @@ from trainer.cache import Cache, open_cache
 from trainer.errors import CacheError, TrainerError, TrainingError
 from trainer.exchange import boundary_counts
 from trainer.labels import LabelCounts
+from trainer.memory import Sizes
 from trainer.options import Options
 from trainer.part import load_part
 
@@ -34,6 +35,8 @@ def facts(cache: Cache, /, **of_rank_1: Any) -> list[dict[str, Any]]:
             "options": "o",
             "rows": 30,
             "nodes": [10, 5 + rank, 3],
+            "sizes": dict.fromkeys(Sizes.__slots__, 1),
+            "available": 10**9,
             "labels": [[10, 10], [4 + rank, 6 - rank]],
             "boundaries": boundary_counts(load_part(cache, rank, split=0)),
         }

@@ -44,7 +44,7 @@ def fitted(cache: Path, *, restarts: int = 0, **changes: Any) -> Run:
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir())
+    return sorted(folder.glob("epoch-*.pt"))
 
 
 def epochs(folder: Path) -> list[int]:

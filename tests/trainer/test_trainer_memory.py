@@ -15,7 +15,7 @@ from rank_group import among_ranks, run_options, train_once
 from trainer.agreement import sizes_of
 from trainer.cache import open_cache
 from trainer.errors import TrainingError
-from trainer.memory import Sizes, available_bytes, check_memory, expected_bytes
+from trainer.memory import Sizes, announcement, available_bytes, check_memory, expected_bytes
 from trainer.objective import Objective
 from trainer.part import load_part
 from trainer.ranks import Ranks
@@ -110,6 +110,14 @@ def test_what_is_advised_fits() -> None:
         name, value = words.removeprefix("--").replace("-", "_").split()
         kind = type(getattr(options, name)) if getattr(options, name) is not None else float
         check_memory(facts(room, hosts="h"), replace(options, **{name: kind(value)}), [SIZES])
+
+
+def test_the_fullest_rank_is_announced() -> None:
+    """The rank that runs out first is the one to know about."""
+    options = run_options("c", hidden=64, layers=3)
+    said = announcement(options, [SIZES, replace(SIZES, rows=5000), SIZES])
+    assert said.startswith("rank 1 will need the most memory, about ")
+    assert "activations" in said
 
 
 def test_there_is_some_memory_here() -> None:
