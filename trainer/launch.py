@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"trainer: {error}", file=sys.stderr)
         return error.exit_status
-    return _launch(cache, arguments, debug=debug, restarts=options.restarts)
+    return _launch(cache, arguments, debug=options.debug, restarts=options.restarts)
 
 
 def _launch(cache: Cache, arguments: Sequence[str], *, debug: bool, restarts: int) -> int:

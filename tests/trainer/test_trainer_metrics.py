@@ -123,7 +123,7 @@ def test_class_weights_are_those_of_torch_and_scikit_learn(weights: str) -> None
         present = torch.bincount(y, minlength=4)
         listed = [60 / (3 * n) if n else 0.0 for n in present.tolist()]
     expected = torch.nn.functional.cross_entropy(scores, y, weight=torch.tensor(listed, dtype=torch.float32))
-    assert float(loss.sum(scores, y) / loss.divisor) == pytest.approx(float(expected), rel=1e-6)
+    assert (loss.sum(scores, y) / loss.divisor).item() == pytest.approx(expected.item(), rel=1e-6)
 
 
 def test_weights_that_leave_nothing_are_refused() -> None:
@@ -149,7 +149,7 @@ def test_an_unknown_label_has_no_loss_and_no_gradient() -> None:
             )
             expected = every[known].mean()
         total = loss.sum(scores, y) / loss.divisor
-        assert float(total) == pytest.approx(float(expected), rel=1e-6)
+        assert total.item() == pytest.approx(expected.item(), rel=1e-6)
         total.backward()  # type: ignore[no-untyped-call]
         assert scores.grad is not None
         assert float(scores.grad[0, 1]) == 0

@@ -21,7 +21,7 @@ from test_trainer_launch import PATIENCE, children_of, finish, start
 from tests.soak import soak_count
 
 KILLS = soak_count(20)
-LONG_PATIENCE = 120 + 60 * KILLS
+LONG_PATIENCE = 360 + 60 * KILLS
 """Seconds for a run with that many restarts, each of which imports torch in every rank."""
 
 
@@ -60,8 +60,8 @@ def torchrun(cache: Path, *options: str, restarts: int = 0) -> Iterator[Popen[st
         process.communicate(timeout=PATIENCE)
 
 
-def wait_for(what: str, happened: Any, process: Popen[str], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
+def wait_for(what: str, happened: Any, process: Popen[str]) -> None:
+    deadline = time.monotonic() + LONG_PATIENCE
     while not happened():
         assert process.poll() is None, f"torchrun ended before {what}"
         assert time.monotonic() < deadline, f"{what} did not happen"
