@@ -8,7 +8,8 @@ The way through the package is the way of a run:
     manifest, cache      the cache's files, checked; its root attributes                  (no torch yet)
     preflight            what is refused before ranks wait for each other                 (no torch yet)
     part                 one part's arrays, mapped into memory
-    ranks, placement     how ranks meet and talk; where they run
+    ranks, meeting       how ranks talk, and find each other
+    placement            where they run
     adjacency, normalise the part's blocks as sparse matrices with their weights and transposes
     lanes, courier       which rows go where; whether they go in this epoch, or a kept copy stands for them
     policies, wire       when rows are sent again; in what form

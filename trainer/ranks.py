@@ -24,6 +24,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from trainer.accounting import Clock
 from trainer.errors import LostPeerError
+from trainer.meeting import meet
 from trainer.seat import Seat
 
 
@@ -64,10 +65,9 @@ class Ranks:
         self._comparisons = 0
         if self.world > 1:
             with self.talking("meet"):
-                self._store, _, _ = next(
-                    rendezvous("env://", rank=self.rank, world_size=self.world, timeout=self._timeout)
-                )
-                self._store.set_timeout(self._timeout)
+                store, _, _ = next(rendezvous("env://", rank=self.rank, world_size=self.world, timeout=self._timeout))
+                store.set_timeout(self._timeout)
+                self._store = meet(store, rank=self.rank, world=self.world, timeout=timeout)
 
     @property
     def peers(self) -> list[int]:
