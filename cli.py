@@ -589,6 +589,38 @@ def verify(store_or_cache: str, json_output: bool) -> None:
 
 @main.command()
 @click.argument("cache")
+@click.argument("predictions", type=PATH)
+@click.option("--task", help="regression for a matrix of numbers; otherwise the cache says it.")
+@click.option("--metric", help="ogb, accuracy, f1-micro, f1-macro, roc-auc, mse or mae; default: OGB's or the task's.")
+@click.option("--split", default=0, show_default=True, help="Which column of the masks.")
+@as_json
+@common
+def evaluate(
+    cache: str, predictions: Path, task: str | None, metric: str | None, split: int, json_output: bool
+) -> None:
+    """Score PREDICTIONS, a .npy or .pt of `train --save-predictions`, against a cache's labels.
+
+    Datasets of OGB are scored by OGB's own evaluator.
+
+    \b
+    Examples:
+      graphprep train cora/2x2 --save-predictions cora.npy
+      graphprep evaluate cora/2x2 cora.npy --metric f1-macro
+    """
+    from pipelines.evaluate import evaluate as score_predictions
+
+    report = score_predictions(cache, predictions, task=task, metric=metric, split=split)
+    if json_output:
+        print_json(report)
+        return
+    click.echo(f"{report['dataset']}: {report['metric']} by {report['evaluator']}, split {report['split']}")
+    for group in ("train", "val", "test"):
+        if group in report:
+            click.echo(f"  {group:5} {'-' if report[group] is None else format(report[group], '.4f')}")
+
+
+@main.command()
+@click.argument("cache")
 @click.argument("out", type=PATH)
 @click.option("--format", "format_name", required=True, help="dgl, pyg or npz; docs/export.md says what each holds.")
 @click.option("--replace", is_flag=True, help="Replace an export of another cache or in another format.")

@@ -2,12 +2,15 @@
 
 The way through the package is the way of a run:
 
-    options, seat        what was asked for, and which rank of how many this process is   (no torch yet)
+    options, objective   what was asked for; task and metric                              (no torch yet)
+    command_line, config where that comes from                                           (no torch yet)
+    seat                 which rank of how many this process is                           (no torch yet)
     manifest, cache      the cache's files, checked; its root attributes                  (no torch yet)
     combinations         options that do not go together                                  (no torch yet)
     preflight            what is refused before ranks wait for each other                 (no torch yet)
     part                 one part's arrays, mapped into memory
-    ranks, placement     how ranks meet and talk; where they run
+    ranks, meeting       how ranks talk, and find each other
+    placement            where they run
     adjacency, normalise the part's blocks as sparse matrices with their weights and transposes
     edges                the same as patterns, walked through in blocks, for what is no sum
     lanes, courier       which rows go where; whether they go in this epoch, or a kept copy stands for them
@@ -21,10 +24,18 @@ The way through the package is the way of a run:
     models/              the models, one file a family, and the user's own
     dense                their products with weights
     norms, dropout       what lies between the layers
-    labels, agreement    the labelled rows; what all ranks have to agree on before they train
-    adam, fit, run       the steps, the epochs; everything above joined
+    inductive            the part of the training nodes' own graph
+    labels, losses       the labelled rows; what is made small
+    metrics              how good scores are, over all ranks
+    agreement, memory    what all ranks have to agree on before they train; whether they will fit
+    optimiser, schedule  the steps and their size
+    fit, run             the epochs; everything above joined
+    checkpoint, stop     the state of training in files; leaving in good order
+    whole_file           files that are whole or not there
+    outputs, node_rows   what a run leaves: options, result, rows of all nodes
     accounting, links    bytes and seconds; which type of link is the slow one between two ranks
-    report, trace        lines for people and for programs; what a rank did when
+    report, curves       lines for people and for programs; TensorBoard
+    trace                what a rank did when
     launch, quiet        starts the ranks on this machine; keeps torch's asides from the user
 
 Letters: N nodes, n rows of this rank's part, E directed edges, P parts (= ranks), F features, C classes, H halo rows,

@@ -16,8 +16,8 @@ import time
 from collections.abc import Sequence
 
 from trainer.cache import open_cache
-from trainer.errors import LostPeerError, TrainerError, found_by_every_rank
-from trainer.options import parse
+from trainer.command_line import parse
+from trainer.errors import LostPeerError, StoppedError, TrainerError, found_by_every_rank
 from trainer.preflight import check_task, check_world
 from trainer.quiet import before_torch
 from trainer.seat import Seat
@@ -62,7 +62,7 @@ def _log_to_standard_error(seat: Seat, level: int) -> None:
 def _say(error: TrainerError, seat: Seat, *, debug: bool) -> None:
     """Say what went wrong, if it is this rank's to say."""
     is_mine = not error.shared or seat.local_rank == 0
-    if seat.is_supervised and (not is_mine or isinstance(error, LostPeerError)):
+    if seat.is_supervised and (not is_mine or isinstance(error, LostPeerError)) and not isinstance(error, StoppedError):
         time.sleep(_GRACE)
     if is_mine:
         log.error("%s", error, exc_info=error if debug else None)

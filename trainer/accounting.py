@@ -15,6 +15,7 @@ another receives, so over all ranks sent is also what was received.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,6 +83,12 @@ class Account:
         self._num_sent, self._num_halo, self._block_rows = num_sent, num_halo, num_rows * (world - 1)
         self._rank, self._world = rank, world
         self._entries: dict[tuple[int, Direction], Entry] = {}
+
+    def of_part(self, *, num_rows: int, num_sent: int, num_halo: int) -> Account:
+        """The same books, for exchanges of another part of this rank: a subgraph's. See `__init__`."""
+        books = copy.copy(self)  # the entries are shared
+        books._num_sent, books._num_halo, books._block_rows = num_sent, num_halo, num_rows * (self._world - 1)
+        return books
 
     def book(
         self,

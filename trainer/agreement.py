@@ -10,13 +10,17 @@ import hashlib
 import json
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import torch
 
 from trainer.cache import Cache
 from trainer.errors import CacheError, TrainingError
-from trainer.exchange import boundary_counts, check_boundaries
-from trainer.labels import Labels
+from trainer.exchange import boundary_counts, check_boundaries, exchanged
+from trainer.labels import LabelCounts, Labels
+from trainer.memory import Sizes, announcement, available_bytes, check_memory
+from trainer.objective import Objective
 from trainer.options import Options
 from trainer.part import Part
 from trainer.placement import check_devices, check_hosts, places
@@ -33,13 +37,20 @@ class Agreement:
     """Labelled nodes of all ranks to train on, above 0."""
     num_val: int
     num_test: int
+    label_counts: LabelCounts
+    """Of all ranks' training nodes."""
+    memory: str
+    """A sentence about what the fullest rank is expected to take, for the log."""
     remark: str | None
     """A sentence about the machines, for the log."""
 
 
-def facts_of(options: Options, cache: Cache, part: Part, labels: Labels, ranks: Ranks) -> Facts:
+def facts_of(
+    options: Options, cache: Cache, part: Part, labels: Labels, ranks: Ranks, *, objective: Objective
+) -> Facts:
     """What this rank tells the others, as JSON."""
-    choices = json.dumps(options.of_the_result(), sort_keys=True)
+    counts, sizes = labels.counts(objective), sizes_of(part, cache, objective, ranks)
+    choices = json.dumps(options.in_common(), sort_keys=True)
     return {
         "host": socket.gethostname(),
         "device": str(ranks.device),
@@ -47,8 +58,32 @@ def facts_of(options: Options, cache: Cache, part: Part, labels: Labels, ranks: 
         "options": hashlib.sha256(choices.encode()).hexdigest(),
         "rows": part.num_rows,
         "nodes": [len(labels.train), len(labels.val), len(labels.test)],
+        "sizes": asdict(sizes),
+        "available": available(ranks.device),
+        "labels": [counts.labelled_C, counts.positive_C],
         "boundaries": boundary_counts(part),
     }
+
+
+def sizes_of(part: Part, cache: Cache, objective: Objective, ranks: Ranks) -> Sizes:
+    """What this rank's memory depends on."""
+    counted = exchanged(part)
+    blocks = [part.local, *part.remote.values()]
+    return Sizes(
+        rows=part.num_rows,
+        halo=counted["num_halo"],
+        sent=counted["num_sent"],
+        others=cache.num_nodes - part.num_rows if ranks.world > 1 else 0,
+        edges=sum(block.num_edges for block in blocks),
+        index_bytes=part.local.indptr.element_size(),
+        features=cache.num_features,
+        outputs=objective.num_outputs,
+    )
+
+
+def available(device: torch.device) -> int:
+    """Bytes that the ranks on this device may still take: of a GPU its own, else the machine's."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else available_bytes()
 
 
 def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
@@ -56,7 +91,8 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
 
     Raises:
         CacheError: the ranks opened different caches, or parts that do not fit.
-        TrainingError: they have other options, hosts or devices than they should, or there is nothing to train on.
+        TrainingError: they have other options, hosts or devices than they should, there is nothing to train on,
+            or too little memory.
     """
     hosts = [fact["host"] for fact in facts]
     for rank, fact in enumerate(facts):
@@ -69,6 +105,8 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     remark = check_hosts(places(cache), hosts)
     check_devices([fact["device"] for fact in facts], hosts)
     check_boundaries([fact["boundaries"] for fact in facts])
+    sizes = [Sizes(**fact["sizes"]) for fact in facts]
+    check_memory(facts, options, sizes)
     num_rows = sum(fact["rows"] for fact in facts)
     if num_rows != cache.num_nodes:
         raise CacheError(f"the parts of {cache.folder} have {num_rows} nodes, not {cache.num_nodes}; partition again")
@@ -77,4 +115,11 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         raise TrainingError(
             f"{cache.folder} has no labelled training node in split {options.split}; choose another --split"
         )
-    return Agreement(num_train=num_train, num_val=num_val, num_test=num_test, remark=remark)
+    return Agreement(
+        num_train=num_train,
+        num_val=num_val,
+        num_test=num_test,
+        label_counts=LabelCounts.total([fact["labels"] for fact in facts]),
+        memory=announcement(options, sizes),
+        remark=remark,
+    )

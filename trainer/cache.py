@@ -62,6 +62,10 @@ class Cache:
     """`classes`, `multilabel` or `none`."""
     aggregated: str
     """How the neighbours' features are summed in the cache: `gcn`, `mean`, or `none` if they are not."""
+    source: Mapping[str, Any]
+    """Where the graph came from, with checksums: the same in all caches of one store."""
+    feature_options: tuple[Any, ...]
+    """What was done to features on their way into the cache."""
     topology: Mapping[str, Any]
     """Long form: `ranks`, `switches`, `links`."""
     slowest_links: Sequence[Sequence[str]]
@@ -167,6 +171,8 @@ def _homogeneous(folder: Path, manifest: Manifest, root: dict[str, Any]) -> Cach
             num_splits=int(root["num_splits"][node_type]),
             task=str(root["task"]),
             aggregated=str(root["aggregated"].get(node_type, "none")),
+            source=dict(root["source"]),
+            feature_options=tuple(root["options"].get(name) for name in ("features", "scale_features")),
             topology=dict(root["topology"]),
             slowest_links=_slowest_links(root["slowest_links"], int(root["num_parts"])),
         )

@@ -17,6 +17,7 @@ def check_together(options: Options) -> None:
     Raises:
         OptionError: two of them, or more, with the reason.
     """
+    _check_outputs(options)
     keeps = policy(options.staleness).keeps or policy(options.staleness_grad).keeps
     if options.exchange == "sequential":
         _check_sequential(options, keeps=keeps)
@@ -39,6 +40,29 @@ def check_together(options: Options) -> None:
     ):
         if is_given and not is_own_model(options.model):
             raise OptionError(f"{flag} does nothing for --model {options.model}; it is for {needed}")
+
+
+def _check_outputs(options: Options) -> None:
+    for flag, file in options.node_files:
+        if not file.endswith((".npy", ".pt")):
+            raise OptionError(f"{flag} {file} ends in neither .npy nor .pt; name the form that it is to have")
+    if options.save_embeddings is not None and options.layers < 2:
+        raise OptionError("--save-embeddings needs at least --layers 2: with one layer the last one reads the features")
+    if options.resume and options.checkpoint is None:
+        raise OptionError("--resume needs the --checkpoint folder to go on from")
+    if options.restarts and options.checkpoint is None:
+        raise OptionError("--restarts needs a --checkpoint folder, from which the ranks go on")
+    if options.validate_from == "training":
+        for reason, applies in {
+            "dropout (give --dropout 0)": options.dropout or options.first_dropout,
+            "--norm batch": options.norm == "batch",
+            "--inductive": options.inductive,
+        }.items():
+            if applies:
+                raise OptionError(
+                    f"--validate-from training cannot be with {reason}: the training pass then has other scores than "
+                    "an evaluation; leave it out"
+                )
 
 
 def _check_sequential(options: Options, *, keeps: bool) -> None:

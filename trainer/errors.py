@@ -32,6 +32,12 @@ class TrainingError(TrainerError, RuntimeError):
     exit_status = 7
 
 
+class StoppedError(TrainingError):
+    """SIGTERM asked the run to stop, and it did so in good order."""
+
+    exit_status = 8
+
+
 class LostPeerError(TrainingError):
     """Another rank is gone or silent. The cause is that rank's, and so is the word on it."""
 

@@ -179,6 +179,16 @@ def boundary_counts(part: Part) -> dict[str, dict[str, int]]:
     }
 
 
+def exchanged(part: Part) -> dict[str, int]:
+    """How many rows this part has, sends and needs, by the names of the accounts."""
+    counts = boundary_counts(part)
+    return {
+        "num_rows": part.num_rows,
+        "num_sent": sum(counts["sends"].values()),
+        "num_halo": sum(counts["expects"].values()),
+    }
+
+
 def check_boundaries(counts: Sequence[Mapping[str, Mapping[str, int]]]) -> None:
     """Compare what each rank will send with what its peer expects, before one waits for the other for ever.
 

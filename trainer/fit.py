@@ -1,15 +1,20 @@
-"""The epochs: full-graph gradient steps with Adam, validation, early stopping, and the test with the best weights.
+"""The epochs: full-graph gradient steps, validation, early stopping, and the test with the best weights.
 
-The loss is the sum over all ranks' training nodes divided by their global number. So each rank's gradient is its share
-of the whole gradient, and the shares are added, never averaged: the result does not depend on how the training nodes
-are spread, and a rank without any takes part like the others. One all-reduce an epoch carries all gradients and the
-loss in one buffer. Every decision (stop, keep these weights) is made from sums that are the same on every rank.
+The loss is the sum over all ranks' training nodes divided by their global number (or weight). So each rank's gradient
+is its share of the whole gradient, and the shares are added, never averaged: the result does not depend on how the
+training nodes are spread, and a rank without any takes part like the others. One all-reduce an epoch carries all
+gradients, the loss, and whether a rank was asked to stop, in one buffer. Every decision (stop, keep these weights) is
+made from sums that are the same on every rank.
 
 The validation is a pass of its own after the step, without dropout and without kept copies. Its result decides which
-weights are kept: those with the most right validation nodes, the earliest of equals.
+weights are kept: those with the best metric on the validation nodes, the earliest of equals. `--validate-from training`
+takes the scores of the training pass instead, which are those of the weights before the step.
 
 Kept copies may stand for rows in all training epochs but the first `warmup` and the last `settle` ones. When early
 stopping ends a run, the last ones are still to come: they are run then.
+
+What an epoch depends on is its number, the weights, and the state that `state` gives; so a run that goes on from a
+checkpoint takes the same steps as one that was never cut.
 """
 
 from __future__ import annotations
@@ -17,41 +22,85 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from trainer.accounting import Account, Totals
-from trainer.adam import Adam
 from trainer.agreement import Agreement
-from trainer.errors import TrainingError, found_by_every_rank
+from trainer.checkpoint import Checkpoints
+from trainer.errors import StoppedError, TrainingError, found_by_every_rank
 from trainer.inputs import Features
 from trainer.labels import Labels
+from trainer.losses import Loss
+from trainer.metrics import measure
 from trainer.models import Network
+from trainer.objective import Objective
+from trainer.optimiser import clipped, optimiser
 from trainer.options import Options
 from trainer.passes import Pass
 from trainer.precision import LossScale
 from trainer.ranks import Ranks
 from trainer.report import EpochLine, Report
+from trainer.schedule import schedule
+from trainer.stop import StopRequest
 
 log = logging.getLogger("trainer")
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """A network on a graph, and the labels of its rows: what is trained, or what is evaluated."""
+
+    network: Network
+    features: Features
+    """The first layer's input."""
+    labels: Labels
+
+    def scores(self, step: Pass) -> Tensor:
+        """The scores of this rank's rows in one pass: float32 [n, C]."""
+        self.network.train(step.training)
+        scores_nC: Tensor = self.network(self.features, step)
+        return scores_nC
+
+    @torch.no_grad()
+    def embeddings(self, step: Pass) -> Tensor:
+        """What the last layer, of at least two, reads of this rank's own rows in one pass: [n, F]."""
+        self.network.train(step.training)
+        return self.network.embeddings(self.features, step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What training came to. Accuracies are shares of all ranks' nodes, None where there are no such nodes."""
+    """What training came to, over all ranks' nodes."""
 
     epochs: int
-    """How many were run."""
+    """How many were run, those before a resumption too."""
     best_epoch: int
     """Whose weights were kept."""
-    val_accuracy: float | None
-    test_accuracy: float | None
+    val: float | None
+    """The metric; None where it is not defined, as for the test's."""
+    test: float | None
+    scores_nC: Tensor
+    """Of this rank's rows, with those weights."""
     seconds: float
-    """From the first epoch's start to the end of the test."""
+    """From the first epoch's start (here, after a resumption) to the end of the test."""
     bytes_by_all: Totals
+    """Since the start of this process, as the seconds."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Best:
+    """The weights that are kept."""
+
+    value: float | None
+    epoch: int
+    weights: dict[str, Tensor]
 
 
 class Fit:
@@ -59,123 +108,216 @@ class Fit:
 
     def __init__(
         self,
-        network: Network,
-        features: Features,
-        labels: Labels,
+        training: Sight,
+        whole: Sight,
         options: Options,
         *,
+        objective: Objective,
         agreement: Agreement,
         ranks: Ranks,
         account: Account,
         report: Report,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         """Make the weights the same everywhere.
 
         Args:
-            network: with the same weights on every rank, which rank 0's replace all the same.
-            features: the first layer's input.
-            labels: this part's.
+            training: what is trained, with the same weights on every rank, which rank 0's replace all the same.
+            whole: what is evaluated: the same, or a network of the same kind on the whole graph.
             options: of the run.
+            objective: task and metric.
             agreement: how many nodes all ranks have together.
             ranks: all of them.
             account: of this rank's bytes.
             report: where lines go.
+            checkpoints: where the state goes, if anywhere.
         """
-        self._network, self._features, self._labels, self._options = network, features, labels, options
-        self._agreement = agreement
-        self._ranks, self._account, self._report = ranks, account, report
-        self._adam = Adam(network.decays(options.weight_decay), lr=options.lr)
+        self._training, self._whole, self._options = training, whole, options
+        self._objective, self._agreement = objective, agreement
+        self._ranks, self._account, self._report, self._checkpoints = ranks, account, report, checkpoints
+        self._loss = Loss(objective, options.class_weights, agreement.label_counts, ranks.device)
+        self._optimiser = optimiser(
+            options.optimiser, training.network.decays(options.weight_decay), momentum=options.momentum
+        )
+        self._factor = schedule(options.schedule, warmup=options.lr_warmup, epochs=options.epochs)
         self._scale = LossScale(num_train=agreement.num_train, is_needed="fp16" in (options.precision, options.wire))
-        self._last_epoch = options.epochs
-        ranks.spread(self._adam.weights_W)
+        self._epoch, self._last_epoch = 0, options.epochs
+        ranks.spread(self._optimiser.weights_W)
+        self._best = _Best(value=None, epoch=0, weights=self._weights())
 
     def run(self) -> Outcome:
-        """Train, keep the best weights, test with them.
+        """Train, keep the best weights, test with them, and leave them in the network that is evaluated.
 
         Raises:
             TrainingError: the loss is no number any more.
             LostPeerError: another rank is gone.
+            StoppedError: a signal asked for it, and a checkpoint is written.
         """
         options = self._options
         if options.patience and not self._agreement.num_val and self._ranks.speaks:
             log.info("there is no validation node, so all %d epochs are run and the last weights kept", options.epochs)
-        started = line_started = time.perf_counter()
-        booked = Totals()
-        best_right, best_epoch, best_weights = -1, 0, self._weights()
-        epoch = 0
-        while epoch < self._last_epoch:
-            epoch += 1
-            loss = self._step(epoch)
-            if epoch % options.eval_every and epoch != self._last_epoch:
-                continue
-            [right], totals = self._validate(epoch, self._labels.val)
-            if right > best_right or not self._agreement.num_val:
-                best_right, best_epoch, best_weights = right, epoch, self._weights()
-            now = time.perf_counter()
-            self._report.epoch(
-                EpochLine(
-                    epoch=epoch,
-                    loss=loss,
-                    val_accuracy=_share(right, self._agreement.num_val),
-                    seconds=now - line_started,
-                    bytes_sent=totals.sent - booked.sent,
-                    bytes_skipped=totals.skipped - booked.skipped,
-                )
-            )
-            line_started, booked = now, totals
-            if self._is_hopeless(epoch, best_epoch):
-                self._last_epoch = min(self._last_epoch, epoch + options.settle)
-        self._network.load_state_dict(best_weights)
-        (right_val, right_test), totals = self._validate(epoch, self._labels.val, self._labels.test)
+        started = time.perf_counter()
+        with StopRequest(listens=self._checkpoints is not None) as request:
+            self._train(request)
+        self._training.network.load_state_dict(self._best.weights)
+        (val, test), scores_nC, totals = self._validate(self._whole.labels.val, self._whole.labels.test)
         return Outcome(
-            epochs=epoch,
-            best_epoch=best_epoch,
-            val_accuracy=_share(right_val, self._agreement.num_val),
-            test_accuracy=_share(right_test, self._agreement.num_test),
+            epochs=self._epoch,
+            best_epoch=self._best.epoch,
+            val=val,
+            test=test,
+            scores_nC=scores_nC,
             seconds=time.perf_counter() - started,
             bytes_by_all=totals,
         )
 
-    def _is_hopeless(self, epoch: int, best_epoch: int) -> bool:
-        return bool(self._options.patience and self._agreement.num_val) and epoch - best_epoch >= self._options.patience
+    def state(self) -> State:
+        """All that the epochs to come depend on, as tensors, numbers, words and dictionaries."""
+        return {
+            "epoch": self._epoch,
+            "weights": self._weights(),
+            "optimiser": {"steps": self._optimiser.steps, **self._optimiser.state()},
+            "loss_scale": self._scale.factor,
+            "best": {"value": self._best.value, "epoch": self._best.epoch, "weights": self._best.weights},
+            "last_epoch": self._last_epoch,
+        }
 
-    def _step(self, epoch: int) -> float:
-        """One gradient step; returns the loss before it, the mean over all ranks' training nodes."""
-        self._network.train()
-        rows = self._labels.train
+    def go_on_from(self, state: Mapping[str, Any]) -> None:
+        """Take over the state of a run of the same network, on any number of ranks.
+
+        Raises:
+            TrainingError: its weights have other names or shapes.
+        """
+        mine = {name: value.shape for name, value in self._weights().items()}
+        if {name: value.shape for name, value in state["weights"].items()} != mine:
+            with found_by_every_rank():
+                raise TrainingError(
+                    "the checkpoint has other weights than this model; give the options that it was made with"
+                )
+        device = self._ranks.device
+        # Copied in place, so the parameters stay views of the optimiser's vector.
+        self._training.network.load_state_dict(state["weights"])
+        remembered = {name: value.to(device) for name, value in state["optimiser"].items() if name != "steps"}
+        self._optimiser.go_on_from(state["optimiser"]["steps"], remembered)
+        if self._scale.can_shrink():
+            self._scale.factor = max(state["loss_scale"], 1.0)
+        best = state["best"]
+        self._best = _Best(
+            value=best["value"],
+            epoch=best["epoch"],
+            weights={name: value.to(device) for name, value in best["weights"].items()},
+        )
+        self._epoch = state["epoch"]
+        if self._checkpoints is not None:
+            self._checkpoints.newest_epoch = self._epoch
+        if self._is_hopeless():
+            self._last_epoch = min(self._last_epoch, state["last_epoch"])
+
+    def _train(self, request: StopRequest) -> None:
+        options = self._options
+        line_started, booked = time.perf_counter(), Totals()
+        while self._epoch < self._last_epoch:
+            self._epoch += 1
+            is_last = self._epoch == self._last_epoch
+            wants_line = self._epoch % options.eval_every == 0 or is_last
+            loss, val, is_stopping = self._step(request, judges=wants_line and options.validate_from == "training")
+            if wants_line:
+                if options.validate_from == "exact" or is_last:
+                    [val], _, totals = self._validate(self._whole.labels.val)
+                    self._keep_if_better(val, self._epoch)
+                else:
+                    totals = self._totals()
+                now = time.perf_counter()
+                self._report.epoch(
+                    EpochLine(
+                        epoch=self._epoch,
+                        loss=loss,
+                        val=val,
+                        seconds=now - line_started,
+                        bytes_sent=totals.sent - booked.sent,
+                        bytes_skipped=totals.skipped - booked.skipped,
+                    )
+                )
+                line_started, booked = now, totals
+                if self._is_hopeless():
+                    self._last_epoch = min(self._last_epoch, self._epoch + options.settle)
+            self._save(is_stopping)
+        if self._checkpoints is not None and self._checkpoints.newest_epoch != self._epoch:
+            self._checkpoints.save(self.state())
+
+    def _save(self, is_stopping: bool) -> None:
+        checkpoints = self._checkpoints
+        if checkpoints is None:
+            return
+        if is_stopping:
+            checkpoints.save(self.state(), must=True)
+            with found_by_every_rank():
+                raise StoppedError(
+                    f"stopped by SIGTERM after epoch {self._epoch}; its checkpoint is in {self._options.checkpoint}, "
+                    "and --resume goes on from there"
+                )
+        if checkpoints.is_due(self._epoch):
+            checkpoints.save(self.state())
+
+    def _is_hopeless(self) -> bool:
+        waits = bool(self._options.patience and self._agreement.num_val)
+        return waits and self._epoch - self._best.epoch >= self._options.patience
+
+    def _keep_if_better(self, val: float | None, epoch: int) -> None:
+        """Keep the weights of now, which `epoch` steps made; without any value the newest are kept."""
+        if self._objective.is_better(val, self._best.value) or self._best.value is None:
+            self._best = _Best(value=val, epoch=epoch, weights=self._weights())
+
+    def _step(self, request: StopRequest, *, judges: bool) -> tuple[float, float | None, bool]:
+        """One gradient step.
+
+        Args:
+            request: whether this rank was asked to stop.
+            judges: whether the weights before the step are judged by the scores of this pass.
+
+        Returns:
+            the loss before the step, the mean over all ranks' training nodes; the metric of the validation nodes, if it
+            judges; and whether any rank was asked to stop.
+        """
+        labels, epoch = self._training.labels, self._epoch
         may_skip = self._options.warmup < epoch <= self._last_epoch - self._options.settle
-        scores_nC = self._network(self._features, Pass(epoch=epoch, training=True, may_skip=may_skip))
-        sum_of_losses = functional.cross_entropy(scores_nC[rows], self._labels.y_n[rows], reduction="sum")
-        loss = sum_of_losses / self._agreement.num_train
+        scores_nC = self._training.scores(Pass(epoch=epoch, training=True, may_skip=may_skip))
+        val = None
+        if judges:
+            [val] = measure(self._objective, [(scores_nC.detach()[labels.val], labels.y[labels.val])], self._ranks)
+            self._keep_if_better(val, epoch - 1)
+        loss = self._loss.sum(scores_nC[labels.train], labels.y[labels.train]) / self._loss.divisor
         (loss * self._scale.factor).backward()  # type: ignore[no-untyped-call]
-        sums = self._ranks.add_up(torch.cat([self._adam.take_gradients(), loss.detach().reshape(1)]))
-        total = float(sums[-1])
+        asked = loss.new_tensor([float(request.asked)])
+        sums = self._ranks.add_up(torch.cat([self._optimiser.take_gradients(), loss.detach().reshape(1), asked]))
+        gradient_W, (total, stops) = sums[:-2], sums[-2:].tolist()
         if not math.isfinite(total):
             with found_by_every_rank():
                 raise TrainingError(
                     f"the loss is {total} in epoch {epoch}; try a smaller --lr than {self._options.lr:g}"
                 )
-        if self._scale.can_shrink() and not bool(sums.isfinite().all()):
+        if self._scale.can_shrink() and not bool(gradient_W.isfinite().all()):
             self._scale.shrink()
-            return total
-        self._adam.step(sums[:-1] / self._scale.factor)
-        return total
+        else:
+            gradient_W = clipped(gradient_W / self._scale.factor, self._options.clip_norm)
+            self._optimiser.step(gradient_W, self._options.lr * self._factor(epoch))
+        return total, val, bool(stops)
 
     @torch.no_grad()
-    def _validate(self, epoch: int, *groups: Tensor) -> tuple[list[int], Totals]:
-        """How many rows of each group get their own class in one exact pass without dropout, and the bytes so far.
-
-        Both are of all ranks, summed in one go.
+    def _validate(self, *groups: Tensor) -> tuple[list[float | None], Tensor, Totals]:
+        """One exact pass without dropout: the metric of each group of all ranks' rows, this rank's scores [n, C], and
+        the bytes so far of all ranks.
         """
-        self._network.eval()
-        right_n = self._network(self._features, Pass.evaluation(epoch)).argmax(1) == self._labels.y_n
-        mine = [int(right_n[rows].sum()) for rows in groups] + self._account.amounts()
-        sums = self._ranks.add_up(torch.tensor(mine, device=self._ranks.device)).tolist()
-        return sums[: len(groups)], Totals.of(sums[len(groups) :])
+        whole = self._whole
+        if whole is not self._training:
+            whole.network.load_state_dict(self._training.network.state_dict())
+        scores_nC = whole.scores(Pass.evaluation(self._epoch))
+        values = measure(self._objective, [(scores_nC[rows], whole.labels.y[rows]) for rows in groups], self._ranks)
+        return values, scores_nC, self._totals()
+
+    def _totals(self) -> Totals:
+        amounts = torch.tensor(self._account.amounts(), device=self._ranks.device)
+        return Totals.of(self._ranks.add_up(amounts).tolist())
 
     def _weights(self) -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in self._network.state_dict().items()}
-
-
-def _share(right: int, number: int) -> float | None:
-    return right / number if number else None
+        return {name: value.clone() for name, value in self._training.network.state_dict().items()}

@@ -46,10 +46,13 @@ class Graph:
         self._layer, self._features = 1, features
         self.features: LayerInput = features.of_pass(step)
         """The first layer's input: `own`, `aggregate`, `maximum` and `project` of `trainer.inputs`."""
+        self.last_rows_nF: Tensor | None = None
+        """What the last of the layers so far reads of this rank's own rows; None if that is the features."""
 
     def rows(self, rows_nF: Tensor) -> LayerInput:
         """The next layer's input: what the layer before gave, one row a node of this rank."""
         self._layer += 1
+        self.last_rows_nF = rows_nF
         return self._hidden(rows_nF, self._layer)
 
     def through(self, layer: Callable[[LayerInput], Tensor], rows_nF: Tensor | None) -> Tensor:
@@ -57,6 +60,7 @@ class Graph:
         where the exchange is sequential, so that nothing of the layer is kept but its input."""
         if rows_nF is not None:
             self._layer += 1
+            self.last_rows_nF = rows_nF
         number, times = self._layer, 0
 
         def run(rows_nF: Tensor | None) -> Tensor:

@@ -16,8 +16,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from trainer.cache import Cache, open_cache
+from trainer.command_line import parse
 from trainer.errors import TrainerError
-from trainer.options import parse
 from trainer.preflight import check_task
 from trainer.quiet import before_torch
 
@@ -35,10 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"trainer: {error}", file=sys.stderr)
         return error.exit_status
-    return _launch(cache, arguments, debug=debug)
+    return _launch(cache, arguments, debug=options.debug, restarts=options.restarts)
 
 
-def _launch(cache: Cache, arguments: Sequence[str], *, debug: bool) -> int:
+def _launch(cache: Cache, arguments: Sequence[str], *, debug: bool, restarts: int) -> int:
     _prepare_environment(cache.num_parts, debug=debug)
     before_torch()
     from torch.distributed.elastic.multiprocessing import SignalException
@@ -55,7 +55,7 @@ def _launch(cache: Cache, arguments: Sequence[str], *, debug: bool) -> int:
         rdzv_backend="c10d",
         rdzv_endpoint="localhost:0",
         local_addr="localhost",
-        max_restarts=0,
+        max_restarts=restarts,
         monitor_interval=0.1,
     )
     try:

@@ -26,6 +26,7 @@ _TYPES = {
     "float64": torch.float64,
 }
 _INDEX_TYPES = ("int32", "int64")
+_LABEL_TYPES = ("bool", "float16", "float32", "float64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +63,8 @@ class Part:
     """[n, F] in the cache's own type; None where the cache has sums of features alone"""
     aggregated_nF: Tensor | None
     """[n, F]: sums over neighbours, by the rule that the cache names; None where it has none"""
-    y_n: Tensor
-    """int64 [n], -1 where unlabelled"""
+    y: Tensor
+    """int64 [n], -1 where unlabelled; or of several labels a node bool or float [n, C], NaN where unknown"""
     train_n: Tensor
     """bool [n], as are the two below: the rows of this split"""
     val_n: Tensor
@@ -79,7 +80,7 @@ class Part:
 
     @property
     def num_rows(self) -> int:
-        return len(self.y_n)
+        return len(self.ids_n)
 
     def halo_rows(self, peer: int) -> int:
         """How many rows `peer` sends to this part."""
@@ -111,23 +112,20 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
     def features(name: str) -> Tensor:
         return _mapped(cache, f"{nodes}/{name}", tuple(_TYPES), (num_rows, cache.num_features))
 
-    y = cache.array(f"{nodes}/y", data_types=("int64",), dimensions=1)
-    [num_rows] = y.shape
-    y_n = _map(cache, y)
-    if num_rows and int(y_n.max()) >= cache.num_classes:
-        raise cache.manifest.damaged(f"{nodes}/y", f"names class {int(y_n.max())} of {cache.num_classes}")
+    ids = cache.array(f"{nodes}/global_ids", data_types=("int64",), dimensions=1)
+    [num_rows] = ids.shape
     peers = [peer for peer in range(cache.num_parts) if peer != number]
     remote = {peer: _csr(cache, f"{edges}/from_{peer}", index_type, num_rows, None) for peer in peers}
     return Part(
         number=number,
-        ids_n=_mapped(cache, f"{nodes}/global_ids", ("int64",), (num_rows,)),
+        ids_n=_map(cache, ids),
         halo_ids={
             peer: _mapped(cache, f"{nodes}/recv_{peer}", ("int64",), (block.num_columns,))
             for peer, block in remote.items()
         },
         x_nF=features("x") if cache.has_features else None,
         aggregated_nF=features("x_aggregated") if cache.aggregated != "none" else None,
-        y_n=y_n,
+        y=_labels(cache, f"{nodes}/y", num_rows),
         train_n=mask("train_mask"),
         val_n=mask("val_mask"),
         test_n=mask("test_mask"),
@@ -136,6 +134,15 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
         remote=remote,
         send_rows={peer: _send_rows(cache, f"{nodes}/send_{peer}", index_type, num_rows) for peer in peers},
     )
+
+
+def _labels(cache: Cache, name: str, num_rows: int) -> Tensor:
+    if cache.task != "classes":
+        return _mapped(cache, name, _LABEL_TYPES, (num_rows, cache.num_classes))
+    y_n = _mapped(cache, name, ("int64",), (num_rows,))
+    if num_rows and int(y_n.max()) >= cache.num_classes:
+        raise cache.manifest.damaged(name, f"names class {int(y_n.max())} of {cache.num_classes}")
+    return y_n
 
 
 def _csr(cache: Cache, name: str, index_type: str, num_rows: int, num_columns: int | None) -> Csr:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from trainer.cache import Cache
 from trainer.errors import OptionError, TrainingError
+from trainer.objective import Objective
 from trainer.options import Options
 from trainer.seat import Seat
 from trainer.sums import check_sums
@@ -29,13 +30,10 @@ def check_task(cache: Cache, options: Options) -> None:
     """Refuse a cache that has nothing to learn from, or not the split that was asked for.
 
     Raises:
-        TrainingError: there are no classes, no features or no masks, or sums of features that the model cannot use.
-        OptionError: there is no such split.
+        TrainingError: there are no labels, no features or no masks, or sums of features that the model cannot use.
+        OptionError: there is no such split, or the task, metric or class weights do not suit the labels.
     """
-    if cache.task == "multilabel":
-        raise TrainingError(f"{cache.folder} has several labels a node, and this trainer learns one class a node")
-    if cache.task != "classes" or cache.num_classes < 1:
-        raise TrainingError(f"{cache.folder} has no labels to learn from; partition a dataset with classes")
+    Objective.of(cache, options)
     if cache.num_features < 1:
         raise TrainingError(f"{cache.folder} has no node features to learn from; partition a dataset with features")
     check_sums(options, cache)

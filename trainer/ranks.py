@@ -24,6 +24,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from trainer.accounting import Clock
 from trainer.errors import LostPeerError
+from trainer.meeting import meet
 from trainer.seat import Seat
 
 
@@ -58,15 +59,15 @@ class Ranks:
             LostPeerError: the store does not answer.
         """
         self.rank, self.world, self.device, self.clock = seat.rank, seat.world, device, clock
+        self.restarts = seat.restarts
         self._timeout = datetime.timedelta(seconds=timeout)
         self._store: Store | None = None
         self._comparisons = 0
         if self.world > 1:
             with self.talking("meet"):
-                self._store, _, _ = next(
-                    rendezvous("env://", rank=self.rank, world_size=self.world, timeout=self._timeout)
-                )
-                self._store.set_timeout(self._timeout)
+                store, _, _ = next(rendezvous("env://", rank=self.rank, world_size=self.world, timeout=self._timeout))
+                store.set_timeout(self._timeout)
+                self._store = meet(store, rank=self.rank, world=self.world, timeout=timeout)
 
     @property
     def peers(self) -> list[int]:
@@ -155,6 +156,20 @@ class Ranks:
             with self.talking("share the first weights"):
                 dist.broadcast(values, src=0)
         return values
+
+    def spread_bytes(self, content: bytes, *, source: int) -> bytes:
+        """The bytes that rank `source` gives, to all; what the others give is ignored."""
+        if self.world == 1:
+            return content
+        size = torch.tensor([len(content)], device=self.device)
+        with self.talking("share a checkpoint"):
+            dist.broadcast(size, src=source)
+            mine = bytearray(content) if self.rank == source else bytearray(int(size))
+            values = torch.frombuffer(mine, dtype=torch.uint8)
+            travelling = values.to(self.device)
+            dist.broadcast(travelling, src=source)
+            values.copy_(travelling)
+        return bytes(mine)
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 log = logging.getLogger("trainer")
 
@@ -19,39 +19,57 @@ class EpochLine:
     epoch: int
     loss: float
     """Mean over the training nodes, in training mode."""
-    val_accuracy: float | None
-    """Share of the validation nodes, 0 .. 1; None where there are none, as are all accuracies."""
+    val: float | None
+    """The metric of the validation nodes; None where it is not defined, for instance since there are none."""
     seconds: float
     bytes_sent: int
     bytes_skipped: int
+
+
+class Curves(Protocol):
+    """What draws lines."""
+
+    def epoch(self, line: EpochLine, metric: str) -> None:
+        """Draw one line; `metric` names its `val`."""
 
 
 class Report:
     """Where a run's lines go. On all ranks but one, nowhere."""
 
     def __init__(self, *, speaks: bool, as_json: bool, output: TextIO | None = None) -> None:
-        self._speaks, self._as_json = speaks, as_json
+        self._speaks, self._as_json, self._metric = speaks, as_json, "accuracy"
         self._output = sys.stdout if output is None else output
         self._lines = 0
+        self._curves: Curves | None = None
+
+    def draw(self, curves: Curves) -> None:
+        """From now on also draw every line."""
+        self._curves = curves
+
+    def judged_by(self, metric: str) -> None:
+        """From now on `val` and `test` are of this metric: a name as in JSON."""
+        self._metric = metric
 
     def epoch(self, line: EpochLine) -> None:
         """Tell of one validated epoch."""
         if not self._speaks:
             return
         if self._lines == 0:
-            log.info("epoch      loss  val accuracy   seconds        sent     skipped")
+            log.info("epoch      loss  %12s   seconds        sent     skipped", f"val {self._metric}")
         self._lines += 1
         log.info(
             "%5d  %8.4f  %12s  %8.3f  %10s  %10s",
             line.epoch,
             line.loss,
-            percent(line.val_accuracy),
+            figure(line.val, self._metric),
             line.seconds,
             amount(line.bytes_sent),
             amount(line.bytes_skipped),
         )
+        if self._curves is not None:
+            self._curves.epoch(line, self._metric)
         if self._as_json:
-            self._print(json.dumps(asdict(line), allow_nan=False))
+            self._print(json.dumps(_named(asdict(line), self._metric), allow_nan=False))
 
     def result(self, result: Mapping[str, Any]) -> None:
         """Tell the outcome."""
@@ -61,7 +79,8 @@ class Report:
             self._print(json.dumps(result, allow_nan=False))
             return
         self._print(
-            f"test accuracy {percent(result['test_accuracy'])}, validation {percent(result['val_accuracy'])} "
+            f"test {self._metric.replace('_', ' ')} {figure(result[f'test_{self._metric}'], self._metric)}, "
+            f"validation {figure(result[f'val_{self._metric}'], self._metric)} "
             f"(best epoch {result['best_epoch']} of {result['epochs']})\n"
             f"{result['seconds']:.2f} s after {result['setup_seconds']:.2f} s of preparation on {result['ranks']} "
             f"rank(s), {result['device']}\n"
@@ -88,9 +107,16 @@ class Report:
         print(text, file=self._output, flush=True)
 
 
-def percent(share: float | None) -> str:
-    """A share as people read it: 0.8154 is '81.54 %'."""
-    return "-" if share is None else f"{100 * share:.2f} %"
+def _named(line: dict[str, Any], metric: str) -> dict[str, Any]:
+    """The line with `val` under its metric's name, in its place."""
+    return {(f"val_{metric}" if name == "val" else name): value for name, value in line.items()}
+
+
+def figure(value: float | None, metric: str) -> str:
+    """A metric's value as people read it: a share of 0.8154 is '81.54 %', an error stays a number."""
+    if value is None:
+        return "-"
+    return f"{value:.5g}" if metric in ("mse", "mae") else f"{100 * value:.2f} %"
 
 
 def amount(number: float) -> str:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,16 +15,23 @@ from trainer.accounting import Account, Clock, by_link_type
 from trainer.aggregate import Aggregation
 from trainer.agreement import Agreement, agree, facts_of
 from trainer.cache import Cache
+from trainer.checkpoint import Checkpoints, to_go_on_from
+from trainer.curves import Curves
 from trainer.dropout import Dropout
 from trainer.errors import TrainingError, found_by_every_rank
-from trainer.exchange import Exchange, boundary_counts
+from trainer.exchange import Exchange, exchanged
 from trainer.first_layer import features_of
-from trainer.fit import Fit
+from trainer.fit import Fit, Sight
 from trainer.freed_memory import keep_freed_memory
+from trainer.inductive import induced
 from trainer.labels import Labels
 from trainer.models import Network, model_type, sums_of
+from trainer.node_rows import save_node_rows
+from trainer.objective import Objective
 from trainer.options import Options
+from trainer.outputs import prepare_outputs, write_result
 from trainer.part import Part, halo_ids, load_part
+from trainer.passes import Pass
 from trainer.placement import choose_device, places
 from trainer.ranks import Ranks
 from trainer.report import Report
@@ -63,11 +71,15 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     """
     started = time.perf_counter()
     part = _load(options, cache, ranks)
-    labels = Labels.of(part, ranks.device)
-    facts = ranks.compare(facts_of(options, cache, part, labels, ranks))
+    objective = Objective.of(cache, options)
+    report.judged_by(objective.name)
+    labels = Labels.of(part, objective, ranks.device)
+    facts = ranks.compare(facts_of(options, cache, part, labels, ranks, objective=objective))
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
     if ranks.speaks:
+        if options.tensorboard is not None:
+            report.draw(Curves(options.tensorboard))
         _introduce(options, cache, ranks, agreement)
     ranks.connect()
 
@@ -75,33 +87,34 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     if options.trace is not None:
         prepare_traces(options.trace)
         clock.keep_spans()
+    checkpoints = found = None
+    if options.checkpoint is not None:
+        checkpoints = Checkpoints(options, cache, ranks)
+        found = to_go_on_from(options, cache, ranks)
+    if ranks.speaks:
+        prepare_outputs(options)
 
-    counts = boundary_counts(part)
-    account = Account(
-        num_rows=part.num_rows,
-        num_sent=sum(counts["sends"].values()),
-        num_halo=sum(counts["expects"].values()),
-        rank=ranks.rank,
-        world=ranks.world,
-    )
-    exchange = Exchange(options, part, ranks, account)
+    account = Account(**exchanged(part), rank=ranks.rank, world=ranks.world)
     model = model_type(options, ranks)
-    aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
-    dropout = Dropout(
-        part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=cache.num_nodes, seed=options.seed
-    )
-    features = features_of(options, cache, part, aggregation, dropout, ranks.device)
-    network = Network(
-        model,
+    sight = partial(_sight, options, cache, model=model, objective=objective, ranks=ranks, account=account)
+    whole = training = sight(part, labels=labels, num_nodes=cache.num_nodes)
+    if options.inductive:
+        seen = induced(part, ranks)
+        num_seen = sum(rank["rows"] for rank in ranks.compare({"rows": seen.num_rows}))
+        training = sight(seen, labels=Labels.of(seen, objective, ranks.device), num_nodes=num_seen)
+    fit = Fit(
+        training,
+        whole,
         options,
-        aggregation,
-        dropout,
-        num_features=cache.num_features,
-        num_classes=cache.num_classes,
-        num_nodes=cache.num_nodes,
+        objective=objective,
+        agreement=agreement,
         ranks=ranks,
-    ).to(ranks.device)
-    fit = Fit(network, features, labels, options, agreement=agreement, ranks=ranks, account=account, report=report)
+        account=account,
+        report=report,
+        checkpoints=checkpoints,
+    )
+    if found is not None:
+        fit.go_on_from(found)
     setup_seconds = time.perf_counter() - started
     if ranks.device.type == "cpu":
         keep_freed_memory()
@@ -111,12 +124,15 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     seconds_by_rank = [facts["seconds"] for facts in ranks.compare({"seconds": clock.seconds})]
     if options.trace is not None:
         write_trace(options.trace, ranks.rank, clock.spans, start=connected)
-    parameters = sum(parameter.numel() for parameter in network.parameters())
+    parameters = sum(parameter.numel() for parameter in whole.network.parameters())
     result = {
-        "test_accuracy": outcome.test_accuracy,
-        "val_accuracy": outcome.val_accuracy,
+        f"test_{objective.name}": outcome.test,
+        f"val_{objective.name}": outcome.val,
+        "task": objective.task,
+        "metric": objective.name,
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
+        "resumed_after": found["epoch"] if found is not None else None,
         "seconds": outcome.seconds,
         "setup_seconds": setup_seconds,
         "bytes_sent": outcome.bytes_by_all.sent,
@@ -140,8 +156,20 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         "parameters": parameters,
         "seed": options.seed,
     }
+    _save_rows(options, cache, ranks, whole, part, outcome.scores_nC)
+    if ranks.speaks:
+        write_result(options, result)
     report.result(result)
     return result
+
+
+def _save_rows(options: Options, cache: Cache, ranks: Ranks, whole: Sight, part: Part, scores_nC: torch.Tensor) -> None:
+    """Write what was asked for of every node; every rank has to call it, with the best weights in place."""
+    save = partial(save_node_rows, ids_n=part.ids_n, num_nodes=cache.num_nodes, ranks=ranks)
+    if options.save_predictions is not None:
+        save(options.save_predictions, scores_nC)
+    if options.save_embeddings is not None:
+        save(options.save_embeddings, whole.embeddings(Pass.evaluation(options.epochs)))
 
 
 @contextmanager
@@ -173,6 +201,7 @@ def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreemen
     for remark in (agreement.remark, remark_on_sums(options, cache)):
         if remark:
             log.info("%s", remark)
+    log.info("%s", agreement.memory)
     log.info(
         "%s on %s: %d nodes, %d edges, %d classes, %d ranks on %s; %d nodes to train on, %d to validate, %d to test",
         options.model,
@@ -186,3 +215,35 @@ def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreemen
         agreement.num_val,
         agreement.num_test,
     )
+
+
+def _sight(
+    options: Options,
+    cache: Cache,
+    part: Part,
+    *,
+    model: type[torch.nn.Module],
+    objective: Objective,
+    ranks: Ranks,
+    account: Account,
+    labels: Labels,
+    num_nodes: int,
+) -> Sight:
+    """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
+    exchange = Exchange(options, part, ranks, account.of_part(**exchanged(part)))
+    aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
+    dropout = Dropout(
+        part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=num_nodes, seed=options.seed
+    )
+    features = features_of(options, cache, part, aggregation, dropout, ranks.device)
+    network = Network(
+        model,
+        options,
+        aggregation,
+        dropout,
+        num_features=cache.num_features,
+        num_classes=objective.num_outputs,
+        num_nodes=num_nodes,
+        ranks=ranks,
+    ).to(ranks.device)
+    return Sight(network=network, features=features, labels=labels)

@@ -20,6 +20,8 @@ class Seat:
     """0 .. local_world - 1 on this machine."""
     local_world: int = 1
     """Ranks on this machine."""
+    restarts: int = 0
+    """How often torchrun has started the ranks again."""
     is_supervised: bool = False
     """True under torchrun, whose supervisor ends the other ranks when one fails."""
 
@@ -48,5 +50,6 @@ class Seat:
             world=number("WORLD_SIZE"),
             local_rank=number("LOCAL_RANK"),
             local_world=number("LOCAL_WORLD_SIZE"),
+            restarts=number("TORCHELASTIC_RESTART_COUNT") if "TORCHELASTIC_RESTART_COUNT" in environment else 0,
             is_supervised="TORCHELASTIC_RUN_ID" in environment,
         )

@@ -46,6 +46,8 @@ def _obstacle(options: Options, cache: Cache) -> str | None:
     if rules.get(options.model) != cache.aggregated:
         flag = f"--model {options.model}" if options.aggregator == "mean" else f"--aggregator {options.aggregator}"
         return f"the cache's sums are by the rule {cache.aggregated}, which is not that of {flag}"
+    if options.inductive:
+        return "--inductive trains on another graph than the one that they were made of"
     if not cache.has_features and reads_own_rows(options):
         return "--residual adds each node's own features"
     if options.first_dropout:

@@ -58,7 +58,7 @@ def checked_features(x: Array) -> Array:
 
 
 def load_labels(path: Path) -> Array:
-    """Labels: int64 [N] with -1 for none, or for several labels a node bool or float [N, C].
+    """Labels: int64 [N] with -1 for none, or for several labels (or numbers to predict) a node bool or float [N, C].
 
     Args:
         path: .npy; .npz with one array; .parquet; .csv or .txt with one class a line.
@@ -79,7 +79,7 @@ def checked_labels(y: Array) -> Array:
     """
     if not y.size:
         raise DatasetError("it holds no labels")
-    if y.ndim == 2 and y.shape[1] == 1:
+    if y.ndim == 2 and y.shape[1] == 1 and not _has_fractions(y):
         y = y[:, 0]
     if y.ndim == 2:
         return _label_table(y)
@@ -88,7 +88,9 @@ def checked_labels(y: Array) -> Array:
     if y.dtype.kind == "f":
         y = np.where(np.isnan(y), -1, y)
         if (odd := _first(~np.isfinite(y) | (y != np.floor(y)))) is not None:
-            raise DatasetError(f"row {odd} is {y[odd]}, not the number of a class")
+            raise DatasetError(
+                f"row {odd} is {y[odd]}, not the number of a class (numbers to predict have shape [N, 1])"
+            )
     if (odd := _first((y < -1) | (y >= max(len(y), 2)))) is not None:
         raise DatasetError(
             f"row {odd} has the class {y[odd]}: classes are numbered from 0, -1 is no class, and there cannot be "
@@ -190,6 +192,11 @@ def require_disjoint(masks: Mapping[str, NDArray[np.bool_]]) -> None:
                     f"{name} and {other_name} share the node {shared}; a node can be in one of them only"
                 )
         seen.append((name, mask))
+
+
+def _has_fractions(y: Array) -> bool:
+    """Whether a column holds numbers to predict, and no classes."""
+    return y.dtype.kind == "f" and bool((np.isfinite(y) & (y != np.floor(y))).any())
 
 
 def _label_table(y: Array) -> Array:

@@ -236,6 +236,8 @@ def test_labels_in_text(tmp_path: Path) -> None:
 def test_several_labels_a_node(tmp_path: Path) -> None:
     """0 and 1 become truth values; floats keep their NaN for unknown."""
     assert load_labels(saved(tmp_path, np.array([[0, 1], [1, 1]]))).dtype == np.bool_
+    assert load_labels(saved(tmp_path, np.array([[0.5], [2.0], [np.nan]]))).shape == (3, 1)
+    assert load_labels(saved(tmp_path, np.array([[1.0], [2.0], [np.nan]]))).tolist() == [1, 2, -1]
     found = load_labels(saved(tmp_path, np.array([[0, np.nan], [1, 1]], np.float32)))
     assert found.dtype == np.float32
     assert np.isnan(found[0, 1])

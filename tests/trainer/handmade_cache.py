@@ -91,6 +91,17 @@ def random_graph(
     )
 
 
+def matrix_graph(*, regression: bool = False, seed: int = 0) -> HandmadeGraph:
+    """A random graph whose nodes have three labels, or three numbers to predict, a tenth of them unknown."""
+    graph, rng = random_graph(seed=seed, weighted=True), np.random.default_rng(seed + 1)
+    numbers = graph.x[:, :3] + 0.5 * rng.normal(size=(graph.num_nodes, 3))
+    y = (numbers if regression else numbers > 0.4).astype(np.float32)
+    y[rng.random(y.shape) < 0.1] = np.nan
+    y[:2] = np.nan
+    graph.y, graph.task, graph.num_classes = y, "multilabel", 3
+    return graph
+
+
 def flat_topology(num_parts: int) -> dict[str, Any]:
     """P ranks on one switch, in long form."""
     return {

@@ -13,6 +13,8 @@ from trainer.agreement import agree
 from trainer.cache import Cache, open_cache
 from trainer.errors import CacheError, TrainerError, TrainingError
 from trainer.exchange import boundary_counts
+from trainer.labels import LabelCounts
+from trainer.memory import Sizes
 from trainer.options import Options
 from trainer.part import load_part
 
@@ -33,6 +35,9 @@ def facts(cache: Cache, /, **of_rank_1: Any) -> list[dict[str, Any]]:
             "options": "o",
             "rows": 30,
             "nodes": [10, 5 + rank, 3],
+            "sizes": dict.fromkeys(Sizes.__slots__, 1),
+            "available": 10**9,
+            "labels": [[10, 10], [4 + rank, 6 - rank]],
             "boundaries": boundary_counts(load_part(cache, rank, split=0)),
         }
         for rank in range(2)
@@ -45,6 +50,7 @@ def test_counts_are_those_of_all_ranks(cache: Cache) -> None:
     """A loss divided by a rank's own count weighs the nodes of small parts more."""
     found = agree(Options(cache="c"), cache, facts(cache))
     assert (found.num_train, found.num_val, found.num_test) == (20, 11, 6)
+    assert found.label_counts == LabelCounts(labelled_C=[20, 20], positive_C=[9, 11])
 
 
 @pytest.mark.parametrize(
@@ -69,9 +75,13 @@ def test_ranks_that_do_not_fit_are_named(
 
 def test_what_decides_the_result_is_compared_and_nothing_else() -> None:
     """Ranks may find the cache under different paths; they may not have different step sizes."""
-    one = Options(cache="a", quiet=True, device="cpu").of_the_result()
-    assert one == Options(cache="b", debug=True).of_the_result()
-    assert one != Options(cache="a", lr=0.5).of_the_result()
+    one = Options(cache="a", quiet=True, device="cpu").in_common()
+    assert one == Options(cache="b", debug=True).in_common()
+    assert one != Options(cache="a", lr=0.5).in_common()
+    # A rank that looks for a checkpoint, or sends rows for a file, waits for the others to do so too.
+    assert one != Options(cache="a", checkpoint="c").in_common()
+    assert one != Options(cache="a", save_predictions="p.npy").in_common()
+    assert Options(cache="a", checkpoint="c").in_common() == Options(cache="a", checkpoint="d").in_common()
 
 
 def test_no_file_of_the_cache_is_needed_but_its_own(cache: Cache, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_a_flipped_bit_is_found_on_request(cache: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("changes", "status", "expected"),
     [
-        ({"task": "multilabel"}, 7, "several labels a node"),
+        ({"task": "multilabel"}, 6, "gives the type int64"),
         ({"task": "none", "num_classes": {"node": 0}}, 7, "no labels"),
         ({"num_features": {"node": 0}}, 7, "no node features"),
         ({"num_splits": {"node": 0}}, 7, "masks"),
@@ -246,7 +246,7 @@ def test_a_part_is_what_was_written(tmp_path: Path) -> None:
         ids = np.fromfile(folder / f"parts/{number}/nodes/node/global_ids/c/0", np.int64)
         part = load_part(cache, number, split=1)
         assert part.x_nF.tolist() == graph.x[ids].tolist()
-        assert part.y_n.tolist() == graph.y[ids].tolist()
+        assert part.y.tolist() == graph.y[ids].tolist()
         assert part.train_n.tolist() == graph.masks["train_mask"][ids, 1].tolist()
         assert part.val_n.tolist() == graph.masks["val_mask"][ids, 1].tolist()
         assert part.local.weights is None

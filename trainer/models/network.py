@@ -84,6 +84,22 @@ class Network(nn.Module):
 
     def forward(self, features: Features, step: Pass) -> Tensor:
         """The scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
+        return self._passed(features, step)[0]
+
+    def embeddings(self, features: Features, step: Pass) -> Tensor:
+        """What the last layer reads of this rank's own rows in one pass, [n, F].
+
+        Raises:
+            TrainingError: it reads the features.
+        """
+        rows_nF = self._passed(features, step)[1].last_rows_nF
+        if rows_nF is None:
+            with found_by_every_rank():
+                raise TrainingError("--save-embeddings: the model has no layer that reads another one's rows")
+        return rows_nF
+
+    def _passed(self, features: Features, step: Pass) -> tuple[Tensor, Graph]:
+        """The scores, and the graph as the model has seen it."""
         graph = Graph(
             features,
             self._aggregation,
@@ -94,10 +110,10 @@ class Network(nn.Module):
         )
         if not self._is_own:
             scores_nC: Tensor = self.model(graph)
-            return scores_nC
+            return scores_nC, graph
         with own.in_words(self._options.model, TrainingError):
             scores = self.model(graph)
-        return own.check_scores(self._options.model, scores, self._aggregation.num_rows, self._num_classes)
+        return own.check_scores(self._options.model, scores, self._aggregation.num_rows, self._num_classes), graph
 
     def decays(self, weight_decay: float) -> list[tuple[nn.Parameter, float]]:
         """Every parameter with its L2 coefficient: `weight_decay` or 0, as the model's `decayed` says; without one, 0

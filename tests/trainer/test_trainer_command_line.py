@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from trainer.command_line import parse
 from trainer.errors import OptionError
-from trainer.options import Options, parse
+from trainer.options import Options
 
 
 def test_defaults_of_the_command_line_are_those_of_the_options() -> None:
@@ -20,7 +21,10 @@ def test_every_option_arrives() -> None:
         " --layers 3 --hidden 7 --norm batch --dropout 0.1 --input-dropout 0 --lr 0.5 --weight-decay 0"
         " --epochs 9 --patience 0 --eval-every 2 --exchange broadcast --staleness fixed:3"
         " --staleness-grad variation:0.1:4 --warmup 3 --settle 2 --precision bf16 --wire int8 --error-feedback"
-        " --trace t --seed 5 --split 1 --device cpu --timeout 2.5 --verify --json -q --debug"
+        " --trace t --seed 5 --split 1 --device cpu --timeout 2.5 --verify --json -q --debug --task classes"
+        " --metric f1-macro --class-weights 1,2 --inductive --optimiser sgd --momentum 0.5 --schedule step:3"
+        " --lr-warmup 2 --clip-norm 1.5 --checkpoint d --checkpoint-every 4 --checkpoint-minutes 2 --resume"
+        " --restarts 3 --output o --save-predictions p.npy --save-embeddings e.pt --tensorboard b --anyway"
     )
     options = parse(line.split())
     assert options == Options(
@@ -56,7 +60,30 @@ def test_every_option_arrives() -> None:
         json=True,
         quiet=True,
         debug=True,
+        task="classes",
+        metric="f1-macro",
+        class_weights="1,2",
+        inductive=True,
+        optimiser="sgd",
+        momentum=0.5,
+        schedule="step:3",
+        lr_warmup=2,
+        clip_norm=1.5,
+        checkpoint="d",
+        checkpoint_every=4,
+        checkpoint_minutes=2.0,
+        resume=True,
+        restarts=3,
+        output="o",
+        save_predictions="p.npy",
+        save_embeddings="e.pt",
+        tensorboard="b",
+        anyway=True,
     )
+    assert parse(["c", "--dropout", "0", "--validate-from", "training"]).validate_from == "training"
+    defaults = Options(cache="c")
+    same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
+    assert set(same) == {"cache", "config", "validate_from"}, "an option is not tried"
 
 
 @pytest.mark.parametrize(
@@ -83,6 +110,12 @@ def test_every_option_arrives() -> None:
         "c --precision int8",
         "c --wire fp8",
         "c --timeout 0",
+        "c --schedule linear",
+        "c --class-weights 1,x",
+        "c --momentum 1",
+        "c --checkpoint-minutes -1",
+        "c --restarts 1",
+        "c --optimiser adagrad",
         "c --epo 3",
         "c --no-such-option",
     ],

@@ -1,0 +1,82 @@
+"""Score a file of predictions against the labels in a cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphprep.errors import UsageError
+from graphprep.home import require_cache
+
+GROUPS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
+
+
+def evaluate(
+    cache: str, predictions: Path, *, task: str | None = None, metric: str | None = None, split: int = 0
+) -> dict[str, Any]:
+    """The metric of predictions for training, validation and test nodes.
+
+    Args:
+        cache: a path or NAME/LABEL.
+        predictions: what the trainer's --save-predictions wrote, or a file of that form.
+        task: None for the cache's own; a matrix of numbers is `regression`.
+        metric: None for OGB's where the dataset is OGB's, else the task's first.
+        split: which column of the masks.
+
+    Returns:
+        `dataset`, `task`, `metric`, `evaluator` (`ogb` or `graphprep`), `split`, and a value for each of `train`, `val`
+        and `test`, None where it is not defined.
+
+    Raises:
+        CacheError: there is no such cache, or it is damaged.
+        DatasetError: the predictions cannot be read, or are no predictions.
+        UsageError: they are not of this graph, or the task, metric or split is none of it.
+    """
+    from graphprep import scores
+    from graphprep.cache.read import PartitionCache
+    from graphprep.cache.rebuild import rebuild_rows
+
+    found = PartitionCache(require_cache(cache))
+    labelled = [kind for kind in found.node_types if "y" in found.node_arrays(0, kind)]
+    if len(labelled) != 1:
+        raise UsageError(f"{cache} has {len(labelled)} node types with labels; predictions are scored for one")
+    [kind] = labelled
+    rows, y = scores.load_predictions(predictions), rebuild_rows(found, kind, "y")
+    num_classes = int(found.attributes["num_classes"][kind])
+    shape = (len(y), num_classes) if rows.ndim == 2 else (len(y),)
+    if rows.shape != shape:
+        raise UsageError(
+            f"{predictions} has shape {list(rows.shape)} and {cache} has {len(y):,} nodes and {num_classes} classes; "
+            "give predictions of this graph"
+        )
+    own = "classes" if y.ndim == 1 else "multilabel"
+    task = task or own
+    if task not in scores.METRICS or (task == "classes") != (own == "classes"):
+        raise UsageError(f"--task {task} is none of {cache}, whose labels are {own}")
+    y = y if y.ndim == 1 else y.astype("float32")
+    dataset = str(found.attributes["dataset"])
+    is_ogb = found.attributes["source"].get("reader") == "ogb" and scores.ogb_metric(dataset) is not None
+    if metric is None:
+        metric = scores.OGB if is_ogb else scores.METRICS[task][0]
+    if metric not in (*scores.METRICS[task], *((scores.OGB,) if is_ogb else ())):
+        raise UsageError(f"--metric {metric} does not judge {task}; use one of {', '.join(scores.METRICS[task])}")
+    masks = {name: rebuild_rows(found, kind, mask) for name, mask in GROUPS.items() if _has(found, kind, mask)}
+    if not masks or not 0 <= split < next(iter(masks.values())).shape[1]:
+        raise UsageError(f"--split {split} is none of {cache}; splits are counted from 0")
+    values = {
+        name: scores.score(labels, chosen, task=task, metric=metric, dataset=dataset)
+        for name, (labels, chosen) in scores.masked(y, rows, masks, split).items()
+    }
+    by_ogb = metric == scores.OGB
+    return {
+        "dataset": dataset,
+        "task": task,
+        "metric": scores.ogb_metric(dataset) if by_ogb else metric,
+        "evaluator": "ogb" if by_ogb else "graphprep",
+        "split": split,
+        **values,
+    }
+
+
+def _has(cache: Any, kind: str, name: str) -> bool:
+    return name in cache.node_arrays(0, kind)

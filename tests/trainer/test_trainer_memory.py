@@ -1,0 +1,125 @@
+"""What a run is expected to need, against what it takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade_cache import make_cache, random_graph
+from rank_group import among_ranks, run_options, train_once
+
+from trainer.agreement import sizes_of
+from trainer.cache import open_cache
+from trainer.errors import TrainingError
+from trainer.memory import Sizes, announcement, available_bytes, check_memory, expected_bytes
+from trainer.objective import Objective
+from trainer.part import load_part
+from trainer.ranks import Ranks
+
+FACTOR = 2.0
+"""How far the measured peak may be from what was expected, either way; docs/training.md says so."""
+MODELS: dict[str, dict[str, Any]] = {
+    "gcn": {"hidden": 192, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
+    "sage": {"model": "sage", "hidden": 96, "layers": 3, "dropout": 0.5, "norm": "batch"},
+}
+SIZES = Sizes(rows=1000, halo=200, sent=150, others=3000, edges=20_000, index_bytes=4, features=64, outputs=7)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    graph = random_graph(num_nodes=40_000, num_edges=400_000, num_features=64, num_classes=5)
+    nodes = np.arange(40_000)
+    return make_cache(tmp_path_factory.mktemp("memory") / "cache", graph, (nodes % 10 < 4).astype(int), 2)
+
+
+def status(name: str) -> int:
+    """A figure of this process, in bytes: VmRSS, VmHWM."""
+    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name)]
+    return int(line.split()[1]) * 1024
+
+
+def peak_of(ranks: Ranks, *, cache: str, **changes: Any) -> tuple[dict[str, int], int]:
+    """What rank 0 was expected to take, by what for, and what it took at its fullest."""
+    options, opened = run_options(cache, **changes), open_cache(cache)
+    part = load_part(opened, ranks.rank, split=0)
+    expected = expected_bytes(options, sizes_of(part, opened, Objective.of(opened, options), ranks))
+    del part
+    before = status("VmRSS")
+    train_once(ranks, cache=cache, epochs=3, **changes)
+    return expected, status("VmHWM") - before
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_expected_peak_is_near_the_measured_one(cache: Path, model: str) -> None:
+    """An estimate that is far too low lets runs die after an hour; one that is far too high refuses runs that fit."""
+    [(expected, measured)] = among_ranks(2, [partial(peak_of, cache=str(cache), **MODELS[model])])
+    total = sum(expected.values())
+    assert measured > 100e6, "too small a case: the interpreter's own needs are not counted"
+    assert total / FACTOR < measured < total * FACTOR, (expected, measured)
+
+
+def test_what_grows_grows_and_what_saves_saves() -> None:
+    """A term that is forgotten for an option makes the advice wrong."""
+    plain = run_options("c", hidden=64, layers=3, dropout=0.5)
+
+    def total(sizes: Sizes = SIZES, **changes: Any) -> int:
+        return sum(expected_bytes(replace(plain, **changes), sizes).values())
+
+    assert total(precision="bf16") < total()
+    assert total(hidden=32) < total() < total(layers=4)
+    assert total(input_dropout=0.0) < total() < total(norm="layer") < total(norm="batch")
+    assert total() < total(staleness="fixed:4") < total(staleness="fixed:4", staleness_grad="fixed:4")
+    assert total() < total(exchange="broadcast")
+    assert total() < total(inductive=True)
+    assert total() < total(model="sage")
+    assert total(replace(SIZES, halo=2000)) > total()
+    assert total(replace(SIZES, index_bytes=8)) > total()
+
+
+def facts(*available: int, device: str = "cpu", hosts: str = "hh") -> list[dict[str, Any]]:
+    return [{"host": host, "device": device, "available": room} for host, room in zip(hosts, available, strict=True)]
+
+
+def test_ranks_of_a_machine_share_its_memory() -> None:
+    """Each of eight ranks that fits alone, refused by nobody, is a machine that swaps or kills."""
+    options = run_options("c", hidden=64, layers=3)
+    one = sum(expected_bytes(options, SIZES).values())
+    check_memory(facts(2 * one + 1, 2 * one + 1), options, [SIZES, SIZES])
+    check_memory(facts(one + 1, one + 1, hosts="ab"), options, [SIZES, SIZES])
+    with pytest.raises(TrainingError, match=r"the 2 ranks on h .* --anyway") as caught:
+        check_memory(facts(2 * one - 1, 2 * one - 1), options, [SIZES, SIZES])
+    assert "use " in str(caught.value)
+    assert "--precision bf16" in str(caught.value)
+    assert "partition into 4 parts" in str(caught.value)
+    check_memory(facts(1, 1), replace(options, anyway=True), [SIZES, SIZES])
+
+
+def test_what_is_advised_fits() -> None:
+    """Advice that leads to the same refusal is worse than none."""
+    options = run_options("c", hidden=64, layers=3)
+    room = int(0.8 * sum(expected_bytes(options, SIZES).values()))
+    with pytest.raises(TrainingError) as caught:
+        check_memory(facts(room, hosts="h"), options, [SIZES])
+    advice = str(caught.value).partition("use ")[2].partition(", partition")[0].split(" or ")
+    assert advice
+    for words in advice:
+        name, value = words.removeprefix("--").replace("-", "_").split()
+        kind = type(getattr(options, name)) if getattr(options, name) is not None else float
+        check_memory(facts(room, hosts="h"), replace(options, **{name: kind(value)}), [SIZES])
+
+
+def test_the_fullest_rank_is_announced() -> None:
+    """The rank that runs out first is the one to know about."""
+    options = run_options("c", hidden=64, layers=3)
+    said = announcement(options, [SIZES, replace(SIZES, rows=5000), SIZES])
+    assert said.startswith("rank 1 will need the most memory, about ")
+    assert "activations" in said
+
+
+def test_there_is_some_memory_here() -> None:
+    """A reading that fails as 0 refuses every run, and one that fails as infinity none."""
+    assert 1e6 < available_bytes() < 1e15

@@ -1,0 +1,240 @@
+"""Checkpoints: the whole state of training after an epoch, in files that are whole or not there.
+
+A checkpoint is `DIR/epoch-EPOCH-DIGEST.pt`: what torch.save writes of tensors, numbers, words, lists and dictionaries,
+and nothing that needs code to load (weights_only). DIGEST is the first 16 hex digits of the file's SHA-256. It is
+written under another name, flushed and renamed; the two newest are kept. A file that is not what its name says is
+never loaded: it is named in a warning, and the one before is taken.
+
+Weights and the optimiser's memory are the same on every rank, so one rank writes, and a checkpoint suits any number of
+ranks. Kept copies of peers' rows are not in it: in the first epoch after a resumption every rank sends everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainer.cache import Cache
+from trainer.errors import OptionError, TrainingError, found_by_every_rank
+from trainer.options import Options
+from trainer.ranks import Ranks
+from trainer.whole_file import PARTIAL_PREFIX, write_whole
+
+log = logging.getLogger("trainer")
+
+FORMAT = 1
+_NAME = re.compile(r"epoch-(\d{8,})-([0-9a-f]{16})\.pt")
+_KEPT = 2
+
+_OF_THE_STEPS = {"epochs", "lr", "lr_warmup", "schedule", "weight_decay", "momentum", "clip_norm"}
+_OF_THE_LINKS = {"exchange", "staleness", "staleness_grad", "warmup", "settle", "precision", "wire", "error_feedback"}
+_MAY_CHANGE = _OF_THE_STEPS | _OF_THE_LINKS | {"patience", "eval_every", "validate_from"}
+"""Options that a resumed run may have otherwise than the run that it goes on from."""
+
+Content = dict[str, Any]
+
+
+class Checkpoints:
+    """When and where one run's checkpoints are written. Every rank has one; only the one that speaks writes."""
+
+    def __init__(self, options: Options, cache: Cache, ranks: Ranks) -> None:
+        """Make the folder.
+
+        Args:
+            options: with a `checkpoint` folder.
+            cache: whose graph is trained on.
+            ranks: of the run.
+
+        Raises:
+            TrainingError: the folder cannot be made or written to.
+        """
+        assert options.checkpoint is not None
+        self._folder, self._writes = Path(options.checkpoint), ranks.speaks
+        self._every, self._seconds = options.checkpoint_every, options.checkpoint_minutes * 60
+        self._about = {
+            "graphprep_checkpoint": FORMAT,
+            "graph": identity(cache),
+            "options": options.of_the_result(),
+            "ranks": ranks.world,
+        }
+        self._saved_at, self.newest_epoch = time.monotonic(), 0
+        if self._writes:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                if not os.access(self._folder, os.W_OK):
+                    raise PermissionError(13, "Permission denied")
+            except OSError as error:
+                raise TrainingError(
+                    f"checkpoints cannot be written to {self._folder} ({error.strerror}); give another --checkpoint"
+                ) from error
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether one is wanted after `epoch`; on ranks that do not write, never."""
+        if not self._writes or epoch == self.newest_epoch:
+            return False
+        by_epochs = bool(self._every) and epoch % self._every == 0
+        return by_epochs or (bool(self._seconds) and time.monotonic() - self._saved_at >= self._seconds)
+
+    def save(self, state: Mapping[str, Any], *, must: bool = False) -> None:
+        """Write a checkpoint of `state`, which has an `epoch`, and remove all but the newest two.
+
+        Args:
+            state: what Fit.state gives.
+            must: whether a failure to write is an error; else it is a warning, and training goes on.
+
+        Raises:
+            TrainingError: it could not be written, and had to be.
+        """
+        self.newest_epoch = state["epoch"]
+        if not self._writes:
+            return
+        buffer = io.BytesIO()
+        torch.save({**self._about, **state}, buffer)
+        content = buffer.getbuffer()
+        name = f"epoch-{state['epoch']:08d}-{hashlib.sha256(content).hexdigest()[:16]}.pt"
+        try:
+            for left in self._folder.glob(f"{PARTIAL_PREFIX}epoch-*"):
+                left.unlink(missing_ok=True)
+            write_whole(self._folder / name, content)
+            for old in _listed(self._folder)[_KEPT:]:
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            sentence = f"the checkpoint of epoch {state['epoch']} cannot be written to {self._folder}: {error.strerror}"
+            if must:
+                raise TrainingError(f"{sentence}; the newest one there is an earlier one") from error
+            log.warning("%s; training goes on", sentence)
+        else:
+            log.debug("wrote the checkpoint %s", name)
+        self._saved_at = time.monotonic()
+
+
+def to_go_on_from(options: Options, cache: Cache, ranks: Ranks) -> Content | None:
+    """The checkpoint that this run goes on from, the same on every rank, or None; every rank has to call it.
+
+    `--resume` takes the newest, if there is one. So does a rank that torchrun has started again. Without either the
+    folder must have none, so that two runs do not mix. Ranks may see different folders (machines without a common
+    disk): the newest that any of them has is sent to all.
+
+    Raises:
+        OptionError: there are checkpoints, and nothing says to go on from them; or the options differ.
+        TrainingError: the newest is of another graph.
+    """
+    assert options.checkpoint is not None
+    folder = Path(options.checkpoint)
+    found = [{"restarts": ranks.restarts, "any": bool(_listed(folder))}]
+    found = ranks.compare(found[0])
+    if not any(rank["any"] for rank in found):
+        if options.resume and ranks.speaks:
+            log.info("there is no checkpoint in %s yet, so training starts at epoch 1", folder)
+        return None
+    if not options.resume and not any(rank["restarts"] for rank in found):
+        with found_by_every_rank():
+            raise OptionError(f"{folder} has checkpoints of a run; give --resume to go on, or another --checkpoint")
+    path, content = _newest_whole(folder)
+    epochs = [rank["epoch"] for rank in ranks.compare({"epoch": 0 if path is None else _epoch_of(path)})]
+    newest = max(epochs)
+    if not newest:
+        with found_by_every_rank():
+            raise TrainingError(f"no checkpoint in {folder} is whole; give another --checkpoint to start anew")
+    loaded = _load(ranks.spread_bytes(content, source=epochs.index(newest)))
+    with found_by_every_rank():
+        _check(loaded, options, cache, folder)
+    if ranks.speaks:
+        log.info("going on after epoch %d, from a checkpoint that %d rank(s) wrote", loaded["epoch"], loaded["ranks"])
+    return loaded
+
+
+def identity(cache: Cache) -> dict[str, Any]:
+    """What makes two caches caches of one graph, whatever the number of parts: as JSON, with a digest of the source."""
+    source = json.dumps([cache.source, cache.feature_options], sort_keys=True)
+    return {
+        "dataset": cache.dataset,
+        "nodes": cache.num_nodes,
+        "edges": cache.num_edges,
+        "features": cache.num_features,
+        "classes": cache.num_classes,
+        "splits": cache.num_splits,
+        "task": cache.task,
+        "source": hashlib.sha256(source.encode()).hexdigest(),
+    }
+
+
+def _check(content: Content, options: Options, cache: Cache, folder: Path) -> None:
+    ours = identity(cache)
+    for name, theirs in content["graph"].items():
+        if theirs != ours.get(name):
+            what = "its source or the treatment of its features" if name == "source" else f"{name}: {theirs}"
+            raise TrainingError(
+                f"the checkpoints in {folder} are of another graph than {cache.folder} ({what} differs); "
+                "give that graph's cache, or another --checkpoint"
+            )
+    defaults = Options(cache="").of_the_result()
+    for name, now in options.of_the_result().items():
+        then = content["options"].get(name, defaults[name])
+        if then != now and name not in _MAY_CHANGE:
+            raise OptionError(
+                f"the checkpoints in {folder} were made with --{name.replace('_', '-')} {then}, not {now}; "
+                "give the same, or another --checkpoint"
+            )
+
+
+def _listed(folder: Path) -> list[Path]:
+    """The checkpoints that are there, the newest first; of one epoch, the one written last."""
+    try:
+        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+        return sorted(found, key=lambda path: (_epoch_of(path), path.stat().st_mtime_ns), reverse=True)
+    except OSError:
+        return []
+
+
+def _epoch_of(path: Path) -> int:
+    found = _NAME.fullmatch(path.name)
+    assert found is not None
+    return int(found[1])
+
+
+def _newest_whole(folder: Path) -> tuple[Path | None, bytes]:
+    for path in _listed(folder):
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            log.warning("the checkpoint %s cannot be read (%s); trying the one before", path, error.strerror)
+            continue
+        if hashlib.sha256(content).hexdigest()[:16] == path.stem.rpartition("-")[2]:
+            return path, content
+        log.warning("the checkpoint %s is damaged (its SHA-256 is another); trying the one before", path)
+    return None, b""
+
+
+def _load(content: bytes) -> Content:
+    """Raises TrainingError where the content is none, which its digest would not have told."""
+    try:
+        loaded: Content = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        version = loaded["graphprep_checkpoint"]
+    except Exception as error:
+        with found_by_every_rank():
+            raise TrainingError(
+                f"the checkpoint cannot be read ({_first(error)}); give another --checkpoint"
+            ) from error
+    if version != FORMAT:
+        with found_by_every_rank():
+            raise TrainingError(
+                f"the checkpoint has format {version!r} and this trainer reads format {FORMAT}; "
+                "go on with the release that wrote it, or give another --checkpoint"
+            )
+    return loaded
+
+
+def _first(error: Exception) -> str:
+    """The first sentence of what torch has to say."""
+    return str(error).strip().partition("\n")[0].partition(". ")[0]

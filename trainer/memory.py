@@ -1,0 +1,181 @@
+"""How much memory a rank will need, by what for, before it takes any of it; docs/training.md has the same arithmetic.
+
+Letters: n own rows, H halo rows, R rows sent (a row that two peers need counts twice), E in-edges, w_0 .. w_L the
+widths of features, layers and scores, b bytes of a stored value (`--precision`), i bytes of an index.
+
+What is there before (the interpreter, torch, what the driver holds) is not in the sums: they are compared with what is
+still to be had. Caches may lie in memory as pages of their files, which the system takes back when it needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from trainer.errors import TrainingError
+from trainer.options import EXCHANGES, Options
+
+_STORED = {"fp32": 4, "bf16": 2, "fp16": 2}
+_FULL = 4
+"""Bytes of an fp32 value: sums, scores, weights."""
+_COPIES_OF_WEIGHTS = 9
+"""Weights, their decay, two vectors of the optimiser, gradients by parameter, as one, and summed, and the best weights
+with a copy on their way there."""
+_INPUTS = {"gcn": 1, "sage": 2}
+"""Copies of a layer's input that its backward pass needs: after dropout, for each product with a weight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What the sums are made of."""
+
+    rows: int
+    """n"""
+    halo: int
+    """H"""
+    sent: int
+    """R"""
+    others: int
+    """N - n: rows that a broadcast brings"""
+    edges: int
+    """E"""
+    index_bytes: int
+    """i"""
+    features: int
+    """w_0"""
+    outputs: int
+    """w_L"""
+
+
+def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
+    """The bytes that training takes at its fullest, by what for."""
+    n, halo, sent, b = sizes.rows, sizes.halo, sizes.sent, _STORED[options.precision]
+    widths = [sizes.features, *[options.hidden] * (options.layers - 1), sizes.outputs]
+    pairs = list(pairwise(widths))
+    inputs = _INPUTS.get(options.model, max(_INPUTS.values()))
+    weights = inputs * sum(one * other for one, other in pairs) + sum(widths[1:])
+
+    edges = sizes.edges + (n if options.model == "gcn" else 0)
+    matrices = 2 * (edges * (sizes.index_bytes + _FULL) + (n + halo) * sizes.index_bytes)
+    features = (n + halo) * widths[0] * b
+    if options.first_dropout:
+        # Dropped anew in each epoch; where the layer narrows, the halo's too.
+        features += n * widths[0] * b * inputs + (halo * widths[0] * b if widths[1] < widths[0] else n * widths[0] * b)
+    else:
+        features += n * widths[0] * b
+
+    outputs = sum(n * width * (_FULL + (b if b != _FULL else 0)) for width in widths[1:])
+    between = n * sum(widths[1:-1])
+    norms = {"none": 0, "layer": between * _FULL, "batch": 3 * between * _FULL}[options.norm]
+    saved = inputs * n * sum(widths[1:-1]) * b
+    widest = max(min(pair) for pair in pairs[1:]) if len(pairs) > 1 else widths[1]
+    # Gradient in and out of a layer, and the products between them; and what batch norm makes of them.
+    moving = n * (max(widths[1:]) + 2 * inputs * widest) * _FULL
+    if options.norm == "batch":
+        moving += 4 * n * max(widths[1:-1], default=0) * _FULL
+
+    arriving = sizes.others if options.exchange == "broadcast" else halo
+    travelling = [min(pair) for pair in pairs[1:]]
+    buffers = (2 * arriving + halo + 2 * sent) * max(travelling, default=0) * _FULL
+    kept = (
+        sum(travelling)
+        * b
+        * ((arriving if options.staleness != "none" else 0) + (sent if options.staleness_grad != "none" else 0))
+    )
+    total = {
+        "weights": weights * _FULL * _COPIES_OF_WEIGHTS,
+        "adjacency": matrices,
+        "features": features,
+        "activations": outputs + norms + saved + moving,
+        "exchange": buffers + kept,
+    }
+    # While the matrices are made, their edges are sorted: order, keys and both again as scratch. Nothing else is there.
+    sorting = edges * 2 * (8 + sizes.index_bytes) - total["activations"] - total["exchange"] - total["features"]
+    total["sorting"] = max(0, sorting)
+    if options.inductive:
+        return {name: value * (2 if name in ("adjacency", "features") else 1) for name, value in total.items()}
+    return total
+
+
+def available_bytes() -> int:
+    """What this machine could give without swapping, by the kernel's estimate and this process's control group."""
+    found = [int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
+    limit, used = (_lines(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if limit and used and limit[0].isdigit():
+        found.append(max(0, int(limit[0]) - int(used[0])))
+    return min(found, default=1 << 62)
+
+
+def check_memory(facts: Sequence[Mapping[str, Any]], options: Options, sizes: Sequence[Sizes]) -> None:
+    """Refuse a run whose ranks will not fit.
+
+    Args:
+        facts: of each rank: `host`, `device`, and the bytes `available` to it.
+        options: of the run.
+        sizes: of each rank.
+
+    Raises:
+        TrainingError: some ranks of a host, or of a GPU, need more than there is.
+    """
+    places: dict[tuple[str, str], list[int]] = {}
+    for rank, fact in enumerate(facts):
+        places.setdefault((fact["host"], fact["device"]), []).append(rank)
+    for (host, device), ranks in places.items():
+        room = min(facts[rank]["available"] for rank in ranks)
+        by_purpose = [expected_bytes(options, sizes[rank]) for rank in ranks]
+        needed = sum(sum(one.values()) for one in by_purpose)
+        if needed <= room or options.anyway:
+            continue
+        most = {name: sum(one[name] for one in by_purpose) for name in by_purpose[0]}
+        largest = sorted(most, key=lambda name: -most[name])[:2]
+        parts = len(facts)
+        raise TrainingError(
+            f"{_ranks(ranks)} on {host} ({device}) will need about {_gb(needed)} and there is {_gb(room)} "
+            f"({largest[0]} {_gb(most[largest[0]])}, {largest[1]} {_gb(most[largest[1]])}); "
+            f"{_what_fits(options, [sizes[rank] for rank in ranks], room)}partition into {parts * -(-needed // room)} "
+            "parts on more machines or GPUs, or give --anyway"
+        )
+
+
+def announcement(options: Options, sizes: Sequence[Sizes]) -> str:
+    """What the fullest rank is expected to take, as a sentence."""
+    every = [expected_bytes(options, one) for one in sizes]
+    rank = max(range(len(every)), key=lambda number: sum(every[number].values()))
+    parts = ", ".join(f"{name} {_gb(number)}" for name, number in every[rank].items() if number)
+    return f"rank {rank} will need the most memory, about {_gb(sum(every[rank].values()))}: {parts}"
+
+
+def _what_fits(options: Options, sizes: Sequence[Sizes], room: int) -> str:
+    """Options with which the same ranks fit, as the beginning of an advice."""
+    tries: list[tuple[str, Options]] = []
+    if "sequential" in EXCHANGES and options.exchange != "sequential":
+        tries.append(("--exchange sequential", replace(options, exchange="sequential")))
+    if options.precision == "fp32":
+        tries.append(("--precision bf16", replace(options, precision="bf16")))
+    if options.first_dropout:
+        tries.append(("--input-dropout 0", replace(options, input_dropout=0.0)))
+    tries += [
+        (f"--hidden {options.hidden >> shift}", replace(options, hidden=options.hidden >> shift))
+        for shift in range(1, 6)
+        if options.hidden >> shift >= 8
+    ]
+    fits = [words for words, other in tries if sum(sum(expected_bytes(other, s).values()) for s in sizes) <= room]
+    return f"use {' or '.join(fits[:3])}, " if fits else ""
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"the {len(ranks)} ranks"
+
+
+def _gb(number: int) -> str:
+    return f"{number / 1e9:.3g} GB"
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []

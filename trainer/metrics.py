@@ -1,0 +1,140 @@
+"""How good scores are, over the rows of all ranks together: the same number as if all were in one place.
+
+Accuracy and F1 are made of counts, and errors of sums, which the ranks add up. The area under the ROC curve is not: it
+asks for the order of all scores. So the scores of the rows in question go to every rank, a few columns at a time, and
+each computes it from mid-ranks (Mann and Whitney 1947): with n1 rows that have the label and n0 that have not,
+
+    AUC = (sum of the mid-ranks of the n1 rows - n1 (n1 + 1) / 2) / (n1 n0)
+
+    accuracy   share of nodes (of several labels: of known labels) that are right
+    f1-micro   F1 of the counts of all classes together; with one class a node that is the accuracy
+    f1-macro   mean over classes of their F1, an absent label's being 0; with one class a node over the classes that
+               occur in truth or prediction. Both as in scikit-learn
+    roc-auc    with two classes that of the second; with more the mean over classes, each against the rest, by
+               softmax; of several labels the mean over those that some known node has and some has not, as OGB's
+    mse, mae   mean squared and mean absolute error over known numbers
+
+Letters: k rows of this rank, K of all ranks, C classes or labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from trainer.objective import Objective
+from trainer.ranks import Ranks
+
+Group = tuple[Tensor, Tensor]
+"""Scores float32 [k, C], and labels: int64 [k], or float32 [k, C] with NaN where unknown"""
+
+_GATHERED = 1 << 22
+"""Scores that are gathered at a time: 16 MB, and as much for their labels."""
+
+
+def measure(objective: Objective, groups: Sequence[Group], ranks: Ranks) -> list[float | None]:
+    """The metric of each group of rows, the same on every rank; every rank has to call it.
+
+    Returns:
+        a number a group, None where it is not defined: no rows, or for the AUC rows of one kind only.
+    """
+    if objective.metric == "roc-auc":
+        return [_roc_auc(*group, objective, ranks) for group in groups]
+    tallies = torch.stack([_tally(*group, objective) for group in groups])
+    return [_of_tally(tally, objective) for tally in ranks.add_up(tallies).cpu()]
+
+
+def _tally(scores_kC: Tensor, y: Tensor, objective: Objective) -> Tensor:
+    """What has to be summed over the ranks: float64, exact for counts; rows right, predicted, true, known by class."""
+    if objective.task == "regression":
+        known = ~y.isnan()
+        error_k = (scores_kC[known] - y[known]).double()
+        number = torch.tensor(len(error_k), dtype=torch.float64, device=error_k.device)
+        return torch.stack([error_k.square().sum(), error_k.abs().sum(), number])
+    width = objective.num_outputs
+    if objective.task == "classes":
+        guess_k = scores_kC.argmax(1)
+        right, guessed, true = (torch.bincount(found, minlength=width) for found in (y[guess_k == y], guess_k, y))
+        known_C = torch.full_like(true, len(y))
+    else:
+        known, guess = ~y.isnan(), scores_kC > 0
+        known_C = known.sum(0)
+        right, guessed, true = ((found & known).sum(0) for found in (guess & (y == 1), guess, y == 1))
+    return torch.stack([right, guessed, true, known_C]).double()
+
+
+def _of_tally(tally: Tensor, objective: Objective) -> float | None:
+    if objective.task == "regression":
+        square, absolute, number = tally.tolist()
+        return (square if objective.metric == "mse" else absolute) / number if number else None
+    right_C, guessed_C, true_C, known_C = tally
+    one_class = objective.task == "classes"
+    number = float(known_C[0] if one_class else known_C.sum())
+    if not number:
+        return None
+    if objective.metric == "accuracy":
+        if one_class:
+            return float(right_C.sum()) / number
+        return float((known_C - guessed_C - true_C + 2 * right_C).sum()) / number
+    both_C = guessed_C + true_C
+    if objective.metric == "f1-micro":
+        return 2 * float(right_C.sum()) / max(float(both_C.sum()), 1.0)
+    counted = both_C > 0 if one_class else torch.ones_like(both_C, dtype=torch.bool)
+    return float((2 * right_C / both_C.clamp(min=1))[counted].mean())
+
+
+def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, ranks: Ranks) -> float | None:
+    columns = _columns(scores_kC, y, objective)
+    counts_P = torch.zeros(ranks.world, dtype=torch.int64, device=scores_kC.device)
+    counts_P[ranks.rank] = len(scores_kC)
+    counts = ranks.add_up(counts_P).tolist()
+    first, total = sum(counts[: ranks.rank]), sum(counts)
+    width = 1 if objective.num_outputs <= 2 and objective.task == "classes" else objective.num_outputs
+    at_a_time = max(_GATHERED // max(total, 1), 1)
+    areas = []
+    for begin in range(0, width, at_a_time):
+        scores, labels = columns(begin, min(begin + at_a_time, width))
+        # Every rank adds zeros to the others' rows, which changes no bit of them.
+        everybody = torch.zeros(2, total, scores.shape[1], device=scores.device)
+        everybody[0, first : first + len(scores)] = scores
+        everybody[1, first : first + len(scores)] = labels
+        all_scores, all_labels = ranks.add_up(everybody)
+        areas += [
+            area_under_curve(score_K[label_K >= 0], label_K[label_K >= 0] == 1)
+            for score_K, label_K in zip(all_scores.T, all_labels.T, strict=True)
+        ]
+    defined = [area for area in areas if area is not None]
+    return sum(defined) / len(defined) if defined else None
+
+
+def _columns(scores_kC: Tensor, y: Tensor, objective: Objective) -> Callable[[int, int], Group]:
+    """A function from a range of columns to their scores and labels: 1, 0, or -1 for unknown."""
+    if objective.task == "multilabel":
+        return lambda begin, end: (scores_kC[:, begin:end], y[:, begin:end].nan_to_num(-1.0))
+    if scores_kC.shape[1] <= 2:
+        margin_k1 = scores_kC[:, -1:] - scores_kC[:, :1]
+        return lambda _begin, _end: (margin_k1, (y == scores_kC.shape[1] - 1).float().unsqueeze(1))
+    shares_kC = scores_kC.softmax(1)
+    return lambda begin, end: (
+        shares_kC[:, begin:end],
+        (y.unsqueeze(1) == torch.arange(begin, end, device=y.device)).float(),
+    )
+
+
+def area_under_curve(scores_K: Tensor, positive_K: Tensor) -> float | None:
+    """The area under the ROC curve, ties counted half; None unless rows of both kinds are there.
+
+    Args:
+        scores_K: float [K].
+        positive_K: bool [K].
+    """
+    num_positive = int(positive_K.sum())
+    num_negative = len(positive_K) - num_positive
+    if not num_positive or not num_negative:
+        return None
+    _, group_K, sizes = torch.unique(scores_K, return_inverse=True, return_counts=True)
+    middle = sizes.cumsum(0).double() - (sizes.double() - 1) / 2
+    sum_of_ranks = float(middle[group_K[positive_K]].sum())
+    return (sum_of_ranks - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative)

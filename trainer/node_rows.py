@@ -1,0 +1,85 @@
+"""Rows of all nodes in one file, in the dataset's own node order: predictions or embeddings.
+
+    FILE.npy    NumPy's format 1.0 (np.load, also with mmap_mode; allow_pickle is not needed): float32 [N, F], C order
+    FILE.pt     a tensor as torch.save writes it (torch.load with weights_only=True): float32 [N, F]
+
+Each rank sends its rows with their nodes' numbers to rank 0, one rank after the other, and rank 0 puts them into their
+places in a file that is mapped into memory. So no rank holds more than one part's rows, ranks need no common disk, and
+the file gets its name when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from trainer.errors import TrainingError
+from trainer.ranks import Ranks
+from trainer.whole_file import partial_of, publish
+
+SUFFIXES = (".npy", ".pt")
+
+
+def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Ranks) -> None:
+    """Write the rows of all ranks to `file`; every rank has to call it.
+
+    Args:
+        file: ends in one of `SUFFIXES`.
+        rows_nF: this rank's rows.
+        ids_n: int64 [n], the number of each row's node.
+        num_nodes: N.
+        ranks: all of them.
+
+    Raises:
+        TrainingError: it cannot be written.
+    """
+    rows_nF, ids_n = rows_nF.detach().float().contiguous(), ids_n.to(ranks.device).contiguous()
+    counts = [rank["rows"] for rank in ranks.compare({"rows": len(ids_n)})]
+    path, width = Path(file), rows_nF.shape[1]
+    if not ranks.speaks:
+        ranks.swap({0: ids_n}, {}).wait()
+        ranks.swap({0: rows_nF}, {}).wait()
+        return
+    partial, header = partial_of(path), _npy_header(num_nodes, width) if path.suffix == ".npy" else b""
+    try:
+        all_rows_NF = _mapped(partial, num_nodes, width, header)
+        all_rows_NF.index_copy_(0, ids_n.cpu(), rows_nF.cpu())
+        for peer in ranks.peers:
+            ids = torch.empty(counts[peer], dtype=torch.int64, device=ranks.device)
+            rows = torch.empty(counts[peer], width, device=ranks.device)
+            ranks.swap({}, {peer: ids}).wait()
+            ranks.swap({}, {peer: rows}).wait()
+            all_rows_NF.index_copy_(0, ids.cpu(), rows.cpu())
+        if path.suffix == ".pt":
+            saved = partial_of(partial)
+            torch.save(all_rows_NF, saved)
+            saved.replace(partial)
+        del all_rows_NF
+        publish(partial, path)
+    except OSError as error:
+        raise TrainingError(f"{path} cannot be written ({error.strerror}); give another path") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _mapped(file: Path, num_nodes: int, width: int, header: bytes) -> Tensor:
+    """A new file of float32 rows after `header`, mapped for writing, with all its blocks on the disk."""
+    size = len(header) + num_nodes * width * 4
+    with file.open("wb") as new:
+        new.write(header)
+        new.truncate(size)
+        if hasattr(os, "posix_fallocate") and size:
+            # A full disk is an error here, and no SIGBUS later.
+            os.posix_fallocate(new.fileno(), 0, size)
+    content = torch.from_file(str(file), shared=True, size=size, dtype=torch.uint8)
+    return content[len(header) :].view(torch.float32).view(num_nodes, width)
+
+
+def _npy_header(num_nodes: int, width: int) -> bytes:
+    """The header of NumPy's format 1.0, padded so that the rows begin at a multiple of 64 bytes."""
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({num_nodes}, {width}), }}"
+    length = -(len(text) + 11) % 64 + len(text) + 1
+    return b"\x93NUMPY\x01\x00" + length.to_bytes(2, "little") + text.ljust(length - 1).encode() + b"\n"

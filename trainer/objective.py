@@ -1,0 +1,104 @@
+"""What a run learns and by what it is judged: the task, the metric, and what a class weighs. No torch here.
+
+    task        the cache's labels                   loss                   metrics, the default first
+    classes     one class a node                     cross-entropy          accuracy, f1-micro, f1-macro, roc-auc
+    multilabel  several labels a node, NaN unknown   binary cross-entropy   roc-auc, f1-micro, f1-macro, accuracy
+    regression  several numbers a node, NaN unknown  squared error          mse, mae
+
+A float matrix of labels says by itself not whether it holds labels or numbers, so regression is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainer.cache import Cache
+from trainer.errors import OptionError, TrainingError
+from trainer.options import Options
+
+METRICS_OF = {
+    "classes": ("accuracy", "f1-micro", "f1-macro", "roc-auc"),
+    "multilabel": ("roc-auc", "f1-micro", "f1-macro", "accuracy"),
+    "regression": ("mse", "mae"),
+}
+_ERRORS = ("mse", "mae")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A task with its metric, both settled."""
+
+    task: str
+    """one of `TASKS` but `auto`"""
+    metric: str
+    """one of `METRICS` but `auto`"""
+    num_outputs: int
+    """C: classes, labels, or numbers to predict"""
+
+    @property
+    def name(self) -> str:
+        """The metric's name in JSON, after `val_` and `test_`."""
+        return self.metric.replace("-", "_")
+
+    @property
+    def is_error(self) -> bool:
+        """Whether less is better."""
+        return self.metric in _ERRORS
+
+    def is_better(self, value: float | None, than: float | None) -> bool:
+        """Whether `value` beats the best so far; nothing beats by being unknown, anything known beats nothing."""
+        if value is None or value != value:
+            return False
+        if than is None:
+            return True
+        return value < than if self.is_error else value > than
+
+    @classmethod
+    def of(cls, cache: Cache, options: Options) -> Objective:
+        """What the options ask of the cache.
+
+        Raises:
+            TrainingError: the cache has no labels.
+            OptionError: its labels are of another task, the metric of another one, or the weights do not fit.
+        """
+        if cache.task not in ("classes", "multilabel") or cache.num_classes < 1:
+            raise TrainingError(f"{cache.folder} has no labels to learn from; partition a dataset with classes")
+        task = cache.task if options.task == "auto" else options.task
+        if (task == "classes") != (cache.task == "classes"):
+            held = "one class a node" if cache.task == "classes" else "a matrix of labels"
+            fits = "classes" if cache.task == "classes" else "multilabel or regression"
+            raise OptionError(f"--task {task}, but {cache.folder} has {held}; use --task {fits}")
+        metrics = METRICS_OF[task]
+        metric = metrics[0] if options.metric == "auto" else options.metric
+        if metric not in metrics:
+            raise OptionError(f"--metric {metric} does not judge the task {task}; use one of {', '.join(metrics)}")
+        _check_weights(options.class_weights, task, cache)
+        return cls(task=task, metric=metric, num_outputs=cache.num_classes)
+
+
+def listed_weights(text: str) -> list[float] | None:
+    """The weights that `--class-weights` lists, None for `none` and `balanced`.
+
+    Raises:
+        OptionError: it is neither a word nor a list of numbers from 0.
+    """
+    if text in ("none", "balanced"):
+        return None
+    try:
+        weights = [float(word) for word in text.split(",")]
+    except ValueError:
+        weights = [-1.0]
+    if not all(0 <= weight < float("inf") for weight in weights) or not any(weights):
+        raise OptionError(f"expected none, balanced, or numbers from 0 with commas between, not {text!r}")
+    return weights
+
+
+def _check_weights(text: str, task: str, cache: Cache) -> None:
+    if task == "regression" and text != "none":
+        raise OptionError("--class-weights has no meaning for --task regression; leave it out")
+    listed = listed_weights(text)
+    if listed is not None and len(listed) != cache.num_classes:
+        raise OptionError(
+            f"--class-weights lists {len(listed)} weights and {cache.folder} has {cache.num_classes} classes; "
+            "give one for each"
+        )

@@ -1,0 +1,52 @@
+"""SIGTERM while training: go on to the end of the epoch, save, and leave.
+
+Schedulers send SIGTERM some time before they take a machine away, and torchrun passes it on to its ranks. It may reach
+some ranks before others, so each only notes it, and all learn of it in the all-reduce of the epoch.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from trainer.errors import LostPeerError
+
+
+class StopRequest:
+    """Whether this process was asked to stop, between entering and leaving.
+
+    The second signal ends the process as it always does. So does a first one that cannot be obeyed any more, because
+    another rank is gone: torchrun, which sent it, is waiting for this process to end.
+    """
+
+    def __init__(self, *, listens: bool) -> None:
+        """Prepare.
+
+        Args:
+            listens: False leaves the signal as it is.
+        """
+        # Only the main thread may set handlers.
+        self._listens = listens and threading.current_thread() is threading.main_thread()
+        self.asked = False
+        self._before: Any = signal.SIG_DFL
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.asked = True
+        signal.signal(number, signal.SIG_DFL)
+
+    def __enter__(self) -> Self:
+        if self._listens:
+            self._before = signal.signal(signal.SIGTERM, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._listens:
+            return
+        signal.signal(signal.SIGTERM, self._before)
+        if self.asked and kind is not None and issubclass(kind, LostPeerError):
+            os.kill(os.getpid(), signal.SIGTERM)
