@@ -1,0 +1,82 @@
+"""Commands that look at what is there: inspect, verify."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.common import as_json, common, print_json
+from graphprep.errors import UsageError
+
+
+@click.command()
+@click.argument("store_or_cache")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a self-contained page.")
+@click.option(
+    "--topology", metavar="FILE_OR_PRESET", help="What a cache's parts would take on another machine of as many ranks."
+)
+@click.option("--row-bytes", type=int, help="What a cache's parts would take with rows of so many bytes.")
+@click.option(
+    "--compare-metis",
+    is_flag=True,
+    help="Partition a cache's graph by METIS as it is, and show both.",
+)
+@click.option("--node", metavar="[TYPE:]NUMBER", help="Where one node of a cache lies, and its neighbours by part.")
+@as_json
+@common
+def inspect(store_or_cache: str, html: Path | None, json_output: bool, **asked: Any) -> None:
+    """Show what a store or a cache holds: a path, a dataset's name, or NAME/LABEL.
+
+    Of a store: counts, degrees, components, homophily, labels, splits, features, provenance, and warnings. Of a cache:
+    parts, links with the bottleneck marked, what crosses, lower bounds.
+
+    \b
+    Examples:
+      graphprep inspect digits
+      graphprep inspect digits --html digits.html
+      graphprep inspect digits/2x2
+      graphprep inspect digits/2x2 --html report.html
+      graphprep inspect digits/2x2 --topology mine.yaml --row-bytes 512
+      graphprep inspect digits/2x2 --compare-metis
+      graphprep inspect digits/2x2 --node 17 --json
+    """
+    from pipelines.look import report_target, summarise, write_report
+
+    if html is not None and asked["node"] is not None:
+        raise UsageError("--html shows a whole store or cache; leave out --node")
+    target = None if html is None else report_target(html)
+    kind, summary = summarise(store_or_cache, **asked)
+    if target is not None:
+        write_report(kind, summary, target)
+        click.echo(f"wrote {target}", err=True)
+    if json_output:
+        print_json(summary)
+    elif html is None:
+        from graphprep.inspect.cache_tables import print_cache, print_node
+        from graphprep.inspect.store_tables import print_store
+
+        {"cache": print_cache, "store": print_store, "node": print_node}[kind](summary, sys.stdout)
+
+
+@click.command()
+@click.argument("store_or_cache")
+@as_json
+@common
+def verify(store_or_cache: str, json_output: bool) -> None:
+    """Read a whole store or cache and check it: checksums, sizes, valid CSR, parts that fit together.
+
+    \b
+    Examples:
+      graphprep verify digits
+      graphprep verify digits/2x2
+    """
+    from pipelines.look import verify as verify_whole
+
+    report = verify_whole(store_or_cache)
+    if json_output:
+        print_json(report)
+    else:
+        click.echo(f"{report['location']}: whole")
