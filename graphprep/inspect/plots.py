@@ -181,7 +181,8 @@ def _frame(axes: Axes, topology: Topology, where: Mapping[str, Point]) -> Point:
     figure = axes.get_figure(root=True)
     assert figure is not None
     width, height = figure.get_size_inches()
-    return 72 * width / (reach + 1.2), 72 * height / (top + 0.4 - lowest)
+    box = axes.get_position()
+    return 72 * width * box.width / (reach + 1.2), 72 * height * box.height / (top + 0.4 - lowest)
 
 
 def _beside(start: Point, end: Point, unit: Point) -> tuple[Point, Point]:

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 VARIABLES = {
-    "#000000": "--ink",
-    plots.INK: "--ink",
-    plots.DIM: "--dim",
-    plots.LINE: "--line",
-    plots.ACCENT: "--accent",
-    plots.CARD: "--card",
-    plots.HOT: "--hot",
+    "#000000": "--ink, currentColor",
+    plots.INK: "--ink, currentColor",
+    plots.DIM: "--dim, currentColor",
+    plots.LINE: f"--line, {plots.LINE.upper()}",
+    plots.ACCENT: f"--accent, {plots.ACCENT.upper()}",
+    plots.CARD: "--card, Canvas",
+    plots.HOT: f"--hot, {plots.HOT.upper()}",
 }
+"""The page's variable, and what holds where there is none, as in a notebook."""
 
 
 def drawn(name: str, alt: str, plot: Callable[[Axes], Any], *, size: tuple[float, float]) -> Html:

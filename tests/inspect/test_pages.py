@@ -89,7 +89,7 @@ def test_colours_are_the_pages_own(tmp_path: Path) -> None:
     """Guards against black text on a black page: only loads and splits have colours of their own."""
     text = cache_page(everything_of_a_cache(tmp_path))
     drawings = "".join(re.findall(r"<svg.*?</svg>", text, re.DOTALL))
-    assert "var(--ink)" in drawings
+    assert "var(--ink, currentColor)" in drawings
     assert "#000000" not in drawings
     assert "#ffffff" not in drawings
 
