@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands import names
 from commands.common import (
     HELP_OPTIONS,
     PATH,
@@ -28,6 +29,7 @@ from commands.common import (
 )
 from commands.generate import generate
 from commands.look import inspect, verify
+from commands.machine import completion, doctor
 from commands.topology import topology
 from graphprep import __version__
 from graphprep.errors import GraphprepError
@@ -50,7 +52,7 @@ def main() -> None:
     """
 
 
-for command in (generate, inspect, topology, verify):
+for command in (completion, doctor, generate, inspect, topology, verify):
     main.add_command(command)
 
 
@@ -58,7 +60,13 @@ for command in (generate, inspect, topology, verify):
 @as_json
 @common
 def list_datasets(json_output: bool) -> None:
-    """What the registry knows, and what is here already."""
+    """What the registry knows, and what is here already.
+
+    \b
+    Examples:
+      graphprep list
+      graphprep list --json
+    """
     from graphprep.inspect.tables import print_datasets
     from pipelines.ingest import known_datasets
 
@@ -70,7 +78,7 @@ def list_datasets(json_output: bool) -> None:
 
 
 @main.command()
-@click.argument("name")
+@click.argument("name", shell_complete=names.datasets)
 @click.option("--mirror", metavar="URL_OR_FOLDER", help="Take https://HOST/PATH from MIRROR/HOST/PATH instead.")
 @click.option("--replace", is_flag=True, help="Convert again even if the store is here, or replace an imported one.")
 @memory_option
@@ -176,10 +184,13 @@ def import_files(
 
 
 @main.command()
-@click.argument("name_or_store")
+@click.argument("name_or_store", shell_complete=names.stores)
 @click.option("--parts", type=int, help="K parts for K equal ranks on one switch.")
 @click.option(
-    "--topology", metavar="FILE_OR_PRESET", help="The machine to partition for; see `graphprep topology list`."
+    "--topology",
+    metavar="FILE_OR_PRESET",
+    shell_complete=names.topologies,
+    help="The machine to partition for; see `graphprep topology list`.",
 )
 @click.option(
     "--method",
@@ -319,7 +330,7 @@ def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:
 
 
 @main.command()
-@click.argument("cache")
+@click.argument("cache", shell_complete=names.caches)
 @click.argument("out", type=PATH)
 @click.option("--format", "format_name", required=True, help="dgl, pyg or npz; docs/export.md says what each holds.")
 @click.option("--replace", is_flag=True, help="Replace an export of another cache or in another format.")
@@ -353,16 +364,27 @@ def export(cache: str, out: Path, format_name: str, replace: bool, json_output: 
 
 @main.group()
 def cache() -> None:
-    """Caches of another number of parts from those that there are."""
+    """Caches of another number of parts from those that there are.
+
+    \b
+    Examples:
+      graphprep cache merge cora/2x4 --parts 4
+      graphprep cache split cora/2x2 --topology 2x4
+    """
 
 
 def regroup_options(command: Command) -> Command:
     """What merge and split have in common."""
     for option in reversed(
         (
-            click.argument("name_or_cache"),
+            click.argument("name_or_cache", shell_complete=names.caches),
             click.option("--parts", type=int, help="K parts for K equal ranks on one switch."),
-            click.option("--topology", metavar="FILE_OR_PRESET", help="The machine that the new parts are for."),
+            click.option(
+                "--topology",
+                metavar="FILE_OR_PRESET",
+                shell_complete=names.topologies,
+                help="The machine that the new parts are for.",
+            ),
             click.option(
                 "--effort",
                 default="none",
@@ -423,7 +445,7 @@ def _regroup(
 @main.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}, add_help_option=False
 )
-@click.argument("cache")
+@click.argument("cache", shell_complete=names.caches)
 @click.argument("trainer_options", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def train(context: click.Context, cache: str, trainer_options: tuple[str, ...]) -> None:

@@ -13,7 +13,12 @@ from graphprep.errors import UsageError
 
 @click.group()
 def generate() -> None:
-    """Seeded graphs of any size: block models, R-MAT, grids."""
+    """Seeded graphs of any size: block models, R-MAT, grids.
+
+    \b
+    Example:
+      graphprep generate sbm --name sbm-200k --nodes 200000 --edges 2000000 --features 64
+    """
 
 
 def generator_options(command: Command) -> Command:

@@ -8,15 +8,19 @@ from typing import Any
 
 import click
 
+from commands import names
 from commands.common import as_json, common, print_json
 from graphprep.errors import UsageError
 
 
 @click.command()
-@click.argument("store_or_cache")
+@click.argument("store_or_cache", shell_complete=names.stores_and_caches)
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a self-contained page.")
 @click.option(
-    "--topology", metavar="FILE_OR_PRESET", help="What a cache's parts would take on another machine of as many ranks."
+    "--topology",
+    metavar="FILE_OR_PRESET",
+    shell_complete=names.topologies,
+    help="What a cache's parts would take on another machine of as many ranks.",
 )
 @click.option("--row-bytes", type=int, help="What a cache's parts would take with rows of so many bytes.")
 @click.option(
@@ -62,7 +66,7 @@ def inspect(store_or_cache: str, html: Path | None, json_output: bool, **asked: 
 
 
 @click.command()
-@click.argument("store_or_cache")
+@click.argument("store_or_cache", shell_complete=names.stores_and_caches)
 @as_json
 @common
 def verify(store_or_cache: str, json_output: bool) -> None:

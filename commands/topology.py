@@ -8,20 +8,32 @@ from typing import Any
 
 import click
 
+from commands import names
 from commands.common import PATH, as_json, common, print_json
 from graphprep.errors import UsageError
 
 
 @click.group()
 def topology() -> None:
-    """Machines to partition for: presets and your own YAML files."""
+    """Machines to partition for: presets and your own YAML files.
+
+    \b
+    Examples:
+      graphprep topology list
+      graphprep topology show 2x4 > mine.yaml
+    """
 
 
 @topology.command("list")
 @as_json
 @common
 def list_topologies(json_output: bool) -> None:
-    """The presets."""
+    """The presets.
+
+    \b
+    Example:
+      graphprep topology list
+    """
     from graphprep.topology import preset_names, resolve
 
     presets = {name: resolve(name) for name in preset_names()}
@@ -33,7 +45,7 @@ def list_topologies(json_output: bool) -> None:
 
 
 @topology.command("show")
-@click.argument("file_or_preset")
+@click.argument("file_or_preset", shell_complete=names.topologies)
 @click.option("--table", is_flag=True, help="A table of the links instead of YAML.")
 @as_json
 @common
