@@ -28,7 +28,7 @@ from commands.common import (
     print_store_outcome,
 )
 from commands.generate import generate
-from commands.look import inspect, verify
+from commands.look import compare, inspect, verify
 from commands.machine import completion, doctor
 from commands.topology import topology
 from graphprep import __version__
@@ -52,7 +52,7 @@ def main() -> None:
     """
 
 
-for command in (completion, doctor, generate, inspect, topology, verify):
+for command in (compare, completion, doctor, generate, inspect, topology, verify):
     main.add_command(command)
 
 

@@ -1,4 +1,4 @@
-"""Commands that look at what is there: inspect, verify."""
+"""Commands that look at what is there: inspect, compare, verify."""
 
 from __future__ import annotations
 
@@ -63,6 +63,46 @@ def inspect(store_or_cache: str, html: Path | None, json_output: bool, **asked: 
         from graphprep.inspect.store_tables import print_store
 
         {"cache": print_cache, "store": print_store, "node": print_node}[kind](summary, sys.stdout)
+
+
+@click.command()
+@click.argument("caches", nargs=-1, shell_complete=names.caches)
+@click.option(
+    "--topology",
+    metavar="FILE_OR_PRESET",
+    shell_complete=names.topologies,
+    help="Judge all on this machine, of as many ranks as they have parts, and not each on its own.",
+)
+@click.option("--row-bytes", type=int, help="Judge all with rows of so many bytes.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a self-contained page.")
+@as_json
+@common
+def compare(
+    caches: tuple[str, ...], topology: str | None, row_bytes: int | None, html: Path | None, json_output: bool
+) -> None:
+    """Set several partitions of one dataset beside each other; each is a path or NAME/LABEL.
+
+    \b
+    Examples:
+      graphprep compare digits/2x2 ./digits-metis
+      graphprep compare digits/2x2 ./digits-metis --topology 2x2-10gbe --html compared.html
+    """
+    from pipelines.compare import compare as set_beside
+    from pipelines.look import report_target, write_page
+
+    target = None if html is None else report_target(html)
+    compared = set_beside(caches, topology=topology, row_bytes=row_bytes)
+    if target is not None:
+        from graphprep.inspect.compare_page import compare_page
+
+        write_page(compare_page(compared), target)
+        click.echo(f"wrote {target}", err=True)
+    if json_output:
+        print_json(compared)
+    elif html is None:
+        from graphprep.inspect.compare_page import print_compared
+
+        print_compared(compared, sys.stdout)
 
 
 @click.command()

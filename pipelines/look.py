@@ -75,9 +75,14 @@ def write_report(kind: Kind, summary: dict[str, Any], target: Path) -> None:
     """Write the HTML page of a store or a cache."""
     from graphprep.inspect.cache_page import cache_page
     from graphprep.inspect.store_page import store_page
+
+    write_page(cache_page(summary) if kind == "cache" else store_page(summary), target)
+
+
+def write_page(page: str, target: Path) -> None:
+    """Write a page; it appears whole or not at all."""
     from graphprep.publish import published_file
 
-    page = cache_page(summary) if kind == "cache" else store_page(summary)
     with published_file(target) as file:
         file.write(page.encode())
 

@@ -161,6 +161,21 @@ def plot_classes(
     return axes
 
 
+def plot_compared(values: Mapping[str, float], label: str, ax: Axes | None = None) -> Axes:
+    """One bar for each name, the lowest marked; in the order given, from the top."""
+    axes = ax or _own_axes(len(values))
+    lowest = min(values.values(), default=0.0)
+    for place, (_, value) in enumerate(values.items()):
+        axes.barh(place, value, height=0.66, color=ACCENT if value == lowest else LOADS[0])
+    axes.set_yticks(range(len(values)), [name if len(name) <= 24 else f"...{name[-21:]}" for name in values])
+    axes.invert_yaxis()
+    axes.set(xlabel=label)
+    _plain(axes)
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x", color=LINE, linewidth=0.6)
+    return axes
+
+
 def _own_axes(num_ranks: int) -> Axes:
     from matplotlib import pyplot
 
