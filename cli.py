@@ -29,6 +29,7 @@ from commands.common import (
 )
 from commands.generate import generate
 from commands.look import compare, inspect, verify
+from commands.look import plan as plan_training
 from commands.machine import completion, doctor
 from commands.topology import topology
 from graphprep import __version__
@@ -52,7 +53,7 @@ def main() -> None:
     """
 
 
-for command in (compare, completion, doctor, generate, inspect, topology, verify):
+for command in (compare, completion, doctor, generate, inspect, plan_training, topology, verify):
     main.add_command(command)
 
 

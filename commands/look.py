@@ -1,4 +1,4 @@
-"""Commands that look at what is there: inspect, compare, verify."""
+"""Commands that look at what is there or would be: inspect, compare, plan, verify."""
 
 from __future__ import annotations
 
@@ -103,6 +103,56 @@ def compare(
         from graphprep.inspect.compare_page import print_compared
 
         print_compared(compared, sys.stdout)
+
+
+@click.command()
+@click.argument("store_or_cache", shell_complete=names.stores_and_caches)
+@click.option("--parts", type=int, help="For a store: K equal ranks on one switch.")
+@click.option(
+    "--topology",
+    metavar="FILE_OR_PRESET",
+    shell_complete=names.topologies,
+    help="For a store: the machine; for a cache: another one of as many ranks.",
+)
+@click.option("--model", default="gcn", show_default=True, help="gcn or sage.")
+@click.option("--layers", type=int, default=2, show_default=True)
+@click.option("--hidden", type=int, default=64, show_default=True, help="Width of the layers between.")
+@click.option("--dropout", type=float, default=0.5, show_default=True, help="Share zeroed before layers 2 .. L.")
+@click.option("--input-dropout", type=float, help="Share zeroed before layer 1.  [default: as --dropout]")
+@click.option("--eval-every", type=int, default=1, show_default=True, help="Validate every so many epochs.")
+@click.option("--wire", default="fp32", show_default=True, help="What rows are sent in: fp32, bf16, fp16, int8.")
+@as_json
+@common
+def plan(
+    store_or_cache: str,
+    parts: int | None,
+    topology: str | None,
+    dropout: float,
+    input_dropout: float | None,
+    json_output: bool,
+    **options: Any,
+) -> None:
+    """Predict what an epoch of training takes: time, memory a rank, what to send, and what the plan does not know.
+
+    This machine's rates are measured in some seconds; traffic is that of the cache, or, for a store, of METIS's parts.
+
+    \b
+    Examples:
+      graphprep plan digits/2x2
+      graphprep plan digits --topology 2x4 --model gcn --hidden 256 --layers 3
+      graphprep plan digits/2x2 --wire int8 --json
+    """
+    from graphprep.inspect.plan_tables import print_plan
+    from graphprep.plan.training import TrainingPlan
+    from pipelines.plan import plan_training
+
+    first = dropout if input_dropout is None else input_dropout
+    training = TrainingPlan(dropout=dropout, input_dropout=first, **options)
+    found = plan_training(store_or_cache, training, parts=parts, topology=topology)
+    if json_output:
+        print_json(found)
+    else:
+        print_plan(found, sys.stdout)
 
 
 @click.command()

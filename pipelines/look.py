@@ -32,7 +32,7 @@ def summarise(
         DatasetError, CacheError: there is none, or it is damaged or unfinished.
         UsageError: what is only known of caches is asked of a store, or there is no such node or topology.
     """
-    kind, location = _find(store_or_cache)
+    kind, location = find(store_or_cache)
     if kind == "cache":
         from graphprep.cache.read import PartitionCache
         from graphprep.inspect.cache_summary import cache_summary
@@ -93,7 +93,7 @@ def verify(store_or_cache: str) -> dict[str, Any]:
     Raises:
         DatasetError, CacheError: the first thing that is wrong.
     """
-    kind, location = _find(store_or_cache)
+    kind, location = find(store_or_cache)
     if kind == "cache":
         from graphprep.cache.read import PartitionCache
         from graphprep.cache.verify import verify_cache
@@ -107,7 +107,7 @@ def verify(store_or_cache: str) -> dict[str, Any]:
     return {"kind": kind, "location": store.location, "whole": True}
 
 
-def _find(text: str) -> tuple[Literal["store", "cache"], Path | str]:
+def find(text: str) -> tuple[Literal["store", "cache"], Path | str]:
     """A cache's folder or NAME/LABEL, else a store."""
     if home.is_url(text):
         return "store", text
