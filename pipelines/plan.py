@@ -245,8 +245,8 @@ def _about_exchanges(found: dict[str, Any]) -> list[str]:
     faster = found["epoch_seconds"] / found["ways"][-1]["epoch_seconds"]
     return [
         f"{share:.0f} % of an epoch is communication: --exchange boundary --staleness adaptive "
-        f"--staleness-grad adaptive --wire int8 --eval-every 10 would make epochs up to {faster:.1f} times as quick, at accuracies that "
-        "docs/training.md lists"
+        f"--staleness-grad adaptive --wire int8 --eval-every 10 would make epochs up to "
+        f"{faster:.1f} times as quick, at accuracies that docs/training.md lists"
     ]
 
 
