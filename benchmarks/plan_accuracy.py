@@ -20,9 +20,9 @@ from typing import Any
 SHORT, LONG = 2, 8
 FAR = 0.30
 GRAPHS = {
-    "sbm-100k": "generate sbm --nodes 100000 --edges 1000000 --features 64 --classes 16",
-    "rmat-16": "generate rmat --scale 16 --edges 1000000 --features 128 --classes 16",
-    "grid-125k": "generate grid --sides 50x50x50 --features 64 --classes 8",
+    "sbm-50k": "generate sbm --nodes 50000 --edges 500000 --features 64 --classes 16",
+    "rmat-15": "generate rmat --scale 15 --edges 500000 --features 128 --classes 16",
+    "grid-64k": "generate grid --sides 40x40x40 --features 64 --classes 8",
 }
 OPTIONS = ["--hidden", "128", "--eval-every", "1000"]
 
@@ -54,7 +54,9 @@ def compared(name: str, words: str, parts: int, repeats: int, folder: Path) -> d
     """Plan and train in turn."""
     graphprep(*words.split(), "--name", name, "-q")
     out = str(folder / "caches" / f"{name}-{parts}")
-    made = graphprep("partition", name, "--parts", str(parts), "--effort", "none", "--out", out, "-q", "--json")
+    made = graphprep(
+        "partition", name, "--parts", str(parts), "--method", "metis", "--effort", "none", "--out", out, "-q", "--json"
+    )
     cache = json.loads(made)["cache"]
     elsewhere = ["--topology", str(probed(folder))] if parts > 1 else []
     plans, epochs = [], []

@@ -4,7 +4,8 @@
 
 The sample holds `indptr`, `indices` and `num_columns` of a part of the graph, `widths` to sum over edges at, `products`
 [., 2] of matrices to multiply rows by, and `masked` and `passed`, the widths of rows. A line of JSON with the seconds
-of one edge, row, ... by width is printed: the median of several repeats after one that warms up.
+of one edge, row, ... by width is printed: the mean of several repeats after one that warms up.
+A mean, since training on a busy machine is interrupted as these repeats are.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _pass(rows: int, width: int, device: torch.device) -> float:
 
 
 def _seconds(run: Callable[[], object], device: torch.device) -> float:
-    """The median of several runs."""
+    """The mean of several runs."""
     times: list[float] = []
     begun = time.perf_counter()
     while len(times) <= LEAST_REPEATS or (time.perf_counter() - begun < SECONDS_EACH and len(times) < 50):
@@ -91,7 +92,7 @@ def _seconds(run: Callable[[], object], device: torch.device) -> float:
         if device.type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - started)
-    return statistics.median(times[1:])
+    return statistics.fmean(times[1:])
 
 
 if __name__ == "__main__":
