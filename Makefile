@@ -8,13 +8,17 @@ TORCH ?= torch==2.13.0
 DEMO_HOME ?= $(CURDIR)/.demo
 WORKERS ?= 2
 
-.PHONY: demo test soak lint format clean
+.PHONY: demo test notebook soak lint format clean
 
 demo: $(VENV)/.ready
 	@PATH="$(CURDIR)/$(BIN):$$PATH" GRAPHPREP_HOME="$(DEMO_HOME)" $(BIN)/python -m benchmarks.demo
 
 test: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+# Runs the notebooks from a clean kernel; the executed copies lie in artefacts/.
+notebook: $(VENV)/.ready-test
+	@GRAPHPREP_HOME="$(DEMO_HOME)" $(BIN)/python -m notebooks.run artefacts
 
 # The long fault and fuzz counts; a seeded tenth of them is in `make test`.
 soak: $(VENV)/.ready-test

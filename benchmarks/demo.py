@@ -15,11 +15,12 @@ import time
 from pathlib import Path
 
 HOME = Path(os.environ.get("GRAPHPREP_HOME", ".demo"))
-REPORT = HOME / "digits-2x2.html"
+DATA_REPORT, REPORT = HOME / "digits.html", HOME / "digits-2x2.html"
 STEPS = (
     "graphprep fetch digits",
     "graphprep partition digits --topology 2x2",
     "graphprep inspect digits/2x2",
+    f"graphprep inspect digits --html {shlex.quote(str(DATA_REPORT))}",
     f"graphprep inspect digits/2x2 --html {shlex.quote(str(REPORT))}",
 )
 TRAINING = "graphprep train digits/2x2 --model gcn --seed 0 --patience 20 --quiet --json"
@@ -44,7 +45,7 @@ def main() -> int:
         f"\ntest accuracy   {100 * result['test_accuracy']:.1f} % after {result['epochs']} epochs on 4 ranks"
         f"\ntraffic saved   {100 * (1 - sent / whole_block):.1f} %: {sent / 1e6:.1f} MB sent where broadcasting whole "
         f"blocks would have sent {whole_block / 1e6:.1f} MB"
-        f"\nHTML report     {REPORT}"
+        f"\nHTML reports    {DATA_REPORT}, {REPORT}"
         f"\nall steps took  {time.monotonic() - started:.0f} s"
     )
     return 0

@@ -441,7 +441,7 @@ def count_self_loops(indptr, indices, first_row):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True)
-def _mixed(a, b):  # type: ignore[no-untyped-def]
+def mixed(a, b):  # type: ignore[no-untyped-def]
     """A 64-bit hash of an ordered pair (the finaliser of splitmix64, twice)."""
     x = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
     for _ in range(2):
@@ -463,7 +463,7 @@ def direction_fingerprint(indptr, indices, first_row):  # type: ignore[no-untype
     for row in prange(len(indptr) - 1):
         mine = np.uint64(0)
         for e in range(indptr[row], indptr[row + 1]):
-            mine += _mixed(indices[e], first_row + row) - _mixed(first_row + row, indices[e])
+            mine += mixed(indices[e], first_row + row) - mixed(first_row + row, indices[e])
         total += mine
     return total
 

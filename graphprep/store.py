@@ -223,6 +223,12 @@ class GraphStore:
         networkx_graph.require_small(sum(self.num_nodes.values()), sum(self.num_edges.values()), most)
         return networkx_graph.to_networkx(self.loaded())
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from graphprep.inspect.notebook import store_html
+
+        return store_html(self)
+
     def check(self) -> None:
         """Read everything: checksums of all arrays, and the validity of every CSR.
 

@@ -5,51 +5,84 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from graphprep import home
+from graphprep import home, progress
 from graphprep.cache.format import CACHE_KIND, MANIFEST, ZARR_JSON
 from graphprep.errors import CacheError, UsageError
 
-Kind = Literal["store", "cache"]
+Kind = Literal["store", "cache", "node"]
 
 
-def summarise(store_or_cache: str) -> tuple[Kind, dict[str, Any]]:
-    """The figures of a store or of a cache.
+def summarise(
+    store_or_cache: str,
+    *,
+    topology: str | None = None,
+    row_bytes: int | None = None,
+    compare_metis: bool = False,
+    node: str | None = None,
+) -> tuple[Kind, dict[str, Any]]:
+    """The figures of a store, of a cache, or of one node of a cache.
+
+    Args:
+        store_or_cache: a path, a URL, a dataset's name or NAME/LABEL.
+        topology, row_bytes: judge a cache's parts for these too.
+        compare_metis: partition a cache's graph by METIS and set that beside.
+        node: a node of a cache, NUMBER or TYPE:NUMBER.
 
     Raises:
         DatasetError, CacheError: there is none, or it is damaged or unfinished.
+        UsageError: what is only known of caches is asked of a store, or there is no such node or topology.
     """
-    kind, location = _find(store_or_cache)
+    kind, location = find(store_or_cache)
     if kind == "cache":
         from graphprep.cache.read import PartitionCache
         from graphprep.inspect.cache_summary import cache_summary
+        from graphprep.inspect.one_node import node_summary
+        from graphprep.topology import resolve
 
-        return kind, cache_summary(PartitionCache(location))
+        cache = PartitionCache(location)
+        if node is not None:
+            return "node", node_summary(cache, node)
+        chosen = None if topology is None else resolve(topology)
+        summary = cache_summary(cache, topology=chosen, row_bytes=row_bytes)
+        if compare_metis:
+            from pipelines.metis_reference import metis_reference
+
+            progress.say("partitioning by METIS for comparison; that takes its time and about 130 bytes an edge")
+            summary["metis"] = metis_reference(cache)
+        return kind, summary
+    of_caches = {"--topology": topology, "--row-bytes": row_bytes, "--node": node, "--compare-metis": compare_metis}
+    for option, value in of_caches.items():
+        if value not in (None, False):
+            raise UsageError(f"{option} is about a partition cache; give NAME/LABEL or the cache's folder")
     from graphprep.inspect.store_summary import store_summary
     from graphprep.store import GraphStore
 
     return kind, store_summary(GraphStore(location))
 
 
-def report_target(store_or_cache: str, target: Path) -> Path:
-    """Where the HTML page goes, asked before any work.
+def report_target(target: Path) -> Path:
+    """Where an HTML page goes, asked before any work.
 
     Raises:
-        UsageError: it is about a store, or the place cannot be written to.
+        UsageError: the place cannot be written to.
     """
-    kind, _ = _find(store_or_cache)
-    if kind != "cache":
-        raise UsageError("--html shows a partition cache; give NAME/LABEL or the cache's folder")
     if not target.name or target.is_dir() or not target.absolute().parent.is_dir():
         raise UsageError(f"--html {str(target)!r} is no file in a folder that exists; give another path")
     return target.absolute()
 
 
-def write_report(summary: dict[str, Any], target: Path) -> None:
-    """Write the HTML page of a cache."""
-    from graphprep.inspect.page import cache_page
+def write_report(kind: Kind, summary: dict[str, Any], target: Path) -> None:
+    """Write the HTML page of a store or a cache."""
+    from graphprep.inspect.cache_page import cache_page
+    from graphprep.inspect.store_page import store_page
+
+    write_page(cache_page(summary) if kind == "cache" else store_page(summary), target)
+
+
+def write_page(page: str, target: Path) -> None:
+    """Write a page; it appears whole or not at all."""
     from graphprep.publish import published_file
 
-    page = cache_page(summary)
     with published_file(target) as file:
         file.write(page.encode())
 
@@ -60,7 +93,7 @@ def verify(store_or_cache: str) -> dict[str, Any]:
     Raises:
         DatasetError, CacheError: the first thing that is wrong.
     """
-    kind, location = _find(store_or_cache)
+    kind, location = find(store_or_cache)
     if kind == "cache":
         from graphprep.cache.read import PartitionCache
         from graphprep.cache.verify import verify_cache
@@ -74,7 +107,7 @@ def verify(store_or_cache: str) -> dict[str, Any]:
     return {"kind": kind, "location": store.location, "whole": True}
 
 
-def _find(text: str) -> tuple[Kind, Path | str]:
+def find(text: str) -> tuple[Literal["store", "cache"], Path | str]:
     """A cache's folder or NAME/LABEL, else a store."""
     if home.is_url(text):
         return "store", text

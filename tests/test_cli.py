@@ -135,12 +135,14 @@ def test_the_page_is_self_contained(digits: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     text = page.read_text()
     assert "http" not in text
-    assert "<script" not in text
+    assert "<script src" not in text
     quality = json.loads(run("inspect", "digits/flat-2", "--json").stdout)["quality"]
     assert f"{quality['cut_edges']:,}" in text
     for link in quality["links"]:
         assert f"{link['rows']:,}" in text
-    assert "--html shows a partition cache" in refused(2, "inspect", "digits", "--html", page)
+    assert "leave out --node" in refused(2, "inspect", "digits/flat-2", "--html", page, "--node", "1")
+    assert "no file in a folder" in refused(2, "inspect", "digits", "--html", page.parent / "nowhere" / "x.html")
+    assert "is about a partition cache" in refused(2, "inspect", "digits", "--row-bytes", "64")
 
 
 def test_dry_run_writes_nothing(digits: Path) -> None:

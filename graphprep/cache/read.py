@@ -30,6 +30,7 @@ from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, L
 
 if TYPE_CHECKING:
     import networkx as nx
+    from matplotlib.axes import Axes
     from scipy.sparse import csr_array
     from torch_geometric.data import Data, HeteroData
 
@@ -160,6 +161,31 @@ class PartitionCache:
         from graphprep.cache import part_graph, rebuild
 
         return rebuild.load_whole(self) if part is None else part_graph.load_part(self, part)
+
+    def plot_links(self, ax: Axes | None = None) -> Axes:
+        """Draw the topology, each direction of each link coloured and as wide as it is slow (matplotlib axes)."""
+        from graphprep.inspect import plots
+        from graphprep.topology import Topology
+
+        return plots.plot_links(self.quality, Topology.from_long_form(self.attributes["topology"]), ax)
+
+    def plot_traffic(self, ax: Axes | None = None) -> Axes:
+        """Draw the rows that go from rank to rank in one exchange as a heat map (matplotlib axes)."""
+        from graphprep.inspect import plots
+
+        return plots.plot_traffic(self.array("traffic_rows").tolist(), ax)
+
+    def plot_parts(self, ax: Axes | None = None) -> Axes:
+        """Draw the work of each rank over its share as bars (matplotlib axes)."""
+        from graphprep.inspect import plots
+
+        return plots.plot_parts(self.quality["ranks"], ax)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from graphprep.inspect.notebook import cache_html
+
+        return cache_html(self)
 
     def to_scipy(self, edge_type: Sequence[str] | str | None = None, *, part: int | None = None) -> csr_array:
         """The in-edges of one type as a SciPy array, rows are destinations.

@@ -1,22 +1,132 @@
-"""What a partition cache holds, by the names that its format fixes."""
+"""What a partition cache holds and how good it is, by the names that its format fixes, as plain JSON values.
+
+Beside the cache's own attributes there are
+
+    num_nodes, num_edges, cut_share     of the whole graph
+    bottleneck                          the slowest link direction; None where nothing is exchanged
+    bounds                              what no assignment, or none with this traffic, can be better than
+    what_if                             the same parts on another topology or with other rows, if asked for
+    metis                               METIS k-way in its own order on the same ranks, if asked for
+
+Letters: P parts.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
+from graphprep.errors import UsageError
+from graphprep.inspect.components import count_components
+from graphprep.topology import Topology
+from graphprep.traffic import Traffic, assess_again
+
+MAX_ROW_BYTES = 2**31
 
 
-def cache_summary(cache: PartitionCache) -> dict[str, Any]:
-    """The root attributes, the pair matrices and the size on disk, as plain JSON values."""
+def cache_summary(
+    cache: PartitionCache, *, topology: Topology | None = None, row_bytes: int | None = None
+) -> dict[str, Any]:
+    """The figures of a cache, whose files are there in full length.
+
+    Args:
+        cache: the cache.
+        topology, row_bytes: what to judge the parts for again; where one of them is None, the cache's own holds.
+
+    Raises:
+        CacheError: a file is missing or has another size.
+        UsageError: the topology has not one rank a part, or `row_bytes` is out of range.
+    """
     manifest = Manifest.read(cache.folder)
     manifest.check_sizes(cache.folder)
+    num_edges = sum(cache.attributes["edge_types"].values())
+    quality = cache.attributes["quality"]
+    again = topology is not None or row_bytes is not None
     return {
         "folder": str(cache.folder),
         **cache.attributes,
+        "num_nodes": sum(cache.node_types.values()),
+        "num_edges": num_edges,
+        "cut_share": quality["cut_edges"] / num_edges if num_edges else 0.0,
+        "bottleneck": bottleneck_of(quality),
+        "bounds": _bounds(cache),
         "traffic_rows": cache.array("traffic_rows").tolist(),
         "cross_edges": cache.array("cross_edges").tolist(),
         "files": len(manifest.files),
         "bytes": sum(entry.size for entry in manifest.files.values()),
+        "what_if": what_if(cache, topology, row_bytes) if again else None,
+        "metis": None,
     }
+
+
+def bottleneck_of(quality: dict[str, Any]) -> dict[str, Any] | None:
+    """The row of the slowest link direction, the first among equals; None where no link carries anything."""
+    slowest = max(quality["links"], key=lambda row: row["seconds"], default=None)
+    return slowest if slowest is not None and slowest["seconds"] > 0 else None
+
+
+def traffic_of(cache: PartitionCache) -> Traffic:
+    """What one exchange of a cache moves, as it was counted when the cache was made."""
+    rows_PP, edges_PP = np.array(cache.array("traffic_rows")), np.array(cache.array("cross_edges"))
+    in_edges_P = np.array([row["edges"] for row in cache.attributes["quality"]["ranks"]], np.int64)
+    return Traffic(rows_PP=rows_PP, edges_PP=edges_PP, local_edges_P=in_edges_P - edges_PP.sum(axis=0))
+
+
+def what_if(cache: PartitionCache, topology: Topology | None, row_bytes: int | None) -> dict[str, Any]:
+    """The quality of the same parts, part p on rank p, for another topology or other rows.
+
+    Raises:
+        UsageError: the topology has not one rank a part, or `row_bytes` is out of range.
+    """
+    options = cache.attributes["options"]
+    chosen = topology or Topology.from_long_form(cache.attributes["topology"])
+    rows = int(options["row_bytes"]) if row_bytes is None else row_bytes
+    if chosen.num_ranks != cache.num_parts:
+        way = "split" if chosen.num_ranks > cache.num_parts else "merge"
+        raise UsageError(
+            f"{chosen.name} has {chosen.num_ranks} ranks and {cache.folder} has {cache.num_parts} parts; give a "
+            f"topology of as many ranks, or make another cache with `graphprep cache {way}`"
+        )
+    if not 1 <= rows <= MAX_ROW_BYTES:
+        raise UsageError(f"--row-bytes {rows} must be from 1 to {MAX_ROW_BYTES}")
+    ranks = cache.attributes["quality"]["ranks"]
+    quality = assess_again(
+        traffic_of(cache),
+        chosen,
+        nodes_P=np.array([row["nodes"] for row in ranks], np.int64),
+        training_nodes_P=np.array([row["training_nodes"] for row in ranks], np.int64),
+        row_bytes=rows,
+        balance=options["balance"],
+    ).to_json()
+    before = cache.attributes["quality"]["bottleneck_seconds"]
+    return {
+        "topology": chosen.to_long_form(),
+        "row_bytes": rows,
+        "bottleneck": bottleneck_of(quality),
+        "ratio": quality["bottleneck_seconds"] / before if before else 1.0,
+        **quality,
+    }
+
+
+def _bounds(cache: PartitionCache) -> list[dict[str, Any]]:
+    """What is known to be out of reach: for any parts, or for parts with this traffic. One row a bound."""
+    quality = cache.attributes["quality"]
+    filled = sum(row["nodes"] > 0 for row in quality["ranks"])
+    at_least = max(0, filled - count_components(cache)) * (1 if cache.attributes["directed"] else 2)
+    bounds = [
+        {"of": "cut_edges", "found": quality["cut_edges"], "at_least": at_least, "holds_for": "any parts"},
+        {"of": "halo_rows", "found": quality["halo_rows"], "at_least": at_least, "holds_for": "any parts"},
+    ]
+    return bounds + [
+        {
+            "of": f"slowest {row['type']} link",
+            "found": row["seconds_max"],
+            "at_least": row["seconds_mean"],
+            "holds_for": "this traffic, if it were even",
+        }
+        for row in quality["link_types"]
+        if row["seconds_mean"] > 0
+    ]

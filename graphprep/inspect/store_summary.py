@@ -1,21 +1,29 @@
-"""What a graph store holds, in figures: counts, degrees, labels, splits, provenance."""
+"""What a graph store holds, in figures: counts, degrees, components, homophily, labels, splits, features, provenance.
+
+Everything is read in ranges of rows, edges once (`edge_scan`); what is only sampled says so.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from graphprep import csr
+from graphprep.graph import EdgeType
+from graphprep.inspect.degrees import degree_summary, most_connected
+from graphprep.inspect.edge_scan import EdgeFindings, Findings, scan_edges
+from graphprep.inspect.node_summary import class_labels, node_summary
+from graphprep.inspect.store_warnings import warnings_of
 from graphprep.store import GraphStore
-
-ROWS_AT_A_TIME = 1 << 20
 
 
 def store_summary(store: GraphStore) -> dict[str, Any]:
-    """The figures of a store as plain JSON values; edges are read one type at a time."""
+    """The figures of a store as plain JSON values."""
     attributes = store.attributes
-    return {
+    labels = {node_type: class_labels(store, node_type) for node_type in store.num_nodes}
+    found = scan_edges(store, {name: label_N for name, label_N in labels.items() if label_N is not None})
+    summary = {
         "graphprep_format": attributes["graphprep_format"],
         "graphprep_kind": attributes["graphprep_kind"],
         "dataset": store.name,
@@ -23,63 +31,55 @@ def store_summary(store: GraphStore) -> dict[str, Any]:
         "key": store.key,
         "tool_version": attributes["tool_version"],
         "directed": store.directed,
-        "nodes": {node_type: _node_summary(store, node_type) for node_type in store.num_nodes},
-        "edges": {edge_type.key: _edge_summary(store, edge_type.key) for edge_type in store.num_edges},
+        "num_nodes": sum(store.num_nodes.values()),
+        "num_edges": sum(store.num_edges.values()),
+        "bytes": sum(_bytes(written) for written in attributes["arrays"].values()),
+        "nodes": {
+            node_type: node_summary(store, node_type, labels[node_type])
+            | {"isolated_nodes": int((_degree(store, found, node_type) == 0).sum())}
+            for node_type in store.num_nodes
+        },
+        "edges": {kind.key: _edge_summary(store, kind, edges) for kind, edges in found.edges.items()},
+        "components": {"count": found.components, "largest_nodes": found.largest_component},
         "treatment": attributes["treatment"],
         "source": attributes["source"],
         "notes": attributes["notes"],
     }
+    return summary | {"warnings": warnings_of(summary)}
 
 
-def _node_summary(store: GraphStore, node_type: str) -> dict[str, Any]:
-    summary: dict[str, Any] = {"count": store.num_nodes[node_type]}
-    for name in store.node_arrays(node_type):
-        array = store.node_array(node_type, name)
-        assert array is not None
-        summary[name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
-    if store.node_array(node_type, "train_mask") is not None:
-        masks = ("train_mask", "val_mask", "test_mask")
-        summary["splits"] = {name.removesuffix("_mask"): _mask_counts(store, node_type, name) for name in masks}
-    labels = store.node_array(node_type, "y")
-    if labels is not None and labels.ndim == 1:
-        y = np.asarray(labels[:])
-        counts = np.bincount(y[y >= 0])
-        summary["classes"] = len(counts)
-        summary["labelled"] = int(counts.sum())
-        summary["nodes_per_class"] = counts.tolist()
-    elif labels is not None:
-        summary["classes"] = int(labels.shape[1])
-    return summary
+def _bytes(written: dict[str, Any]) -> int:
+    """Of an array before compression."""
+    return int(np.dtype(written["dtype"]).itemsize * np.prod(written["shape"], dtype=np.int64))
 
 
-def _mask_counts(store: GraphStore, node_type: str, name: str) -> list[int]:
-    """Nodes in a mask, one number a split."""
-    if store.node_array(node_type, name) is None:
-        return []
-    pieces = [rows.sum(axis=0) for _, rows in store.rows(node_type, name, ROWS_AT_A_TIME)]
-    return [int(count) for count in np.sum(pieces, axis=0)] if pieces else []
+def _degree(store: GraphStore, found: Findings, node_type: str) -> NDArray[np.int64]:
+    """Edges of all types and both directions at each node of a type."""
+    degree_N = np.zeros(store.num_nodes[node_type], np.int64)
+    for kind, edges in found.edges.items():
+        if kind.destination == node_type:
+            degree_N += edges.in_degree_N
+        if kind.source == node_type:
+            degree_N += edges.out_degree_N
+    return degree_N
 
 
-def _edge_summary(store: GraphStore, key: str) -> dict[str, Any]:
-    edge_type = next(kind for kind in store.num_edges if kind.key == key)
-    matrix = store.csr(edge_type)
-    in_degree = np.diff(matrix.indptr)
-    out_degree = np.bincount(matrix.indices, minlength=matrix.num_sources)
+def _edge_summary(store: GraphStore, kind: EdgeType, found: EdgeFindings) -> dict[str, Any]:
     summary: dict[str, Any] = {
-        "count": matrix.num_edges,
-        "weighted": matrix.data is not None,
-        "self_loops": csr.count_self_loops(matrix),
-        **store.attributes["edge_counts"][key],
+        "count": store.num_edges[kind],
+        "weighted": store.is_weighted(kind),
+        "self_loops": found.self_loops,
+        **store.attributes["edge_counts"][kind.key],
+        "duplicates": found.duplicates,
+        "one_way": found.one_way,
+        "homophily": found.homophily,
     }
-    if matrix.num_rows:
-        quantiles = np.quantile(in_degree, [0.5, 0.9, 0.99])
-        summary["in_degree"] = {
-            "mean": float(in_degree.mean()),
-            "median": float(quantiles[0]),
-            "p90": float(quantiles[1]),
-            "p99": float(quantiles[2]),
-            "max": int(in_degree.max()),
-        }
-    if matrix.num_rows == matrix.num_sources:
-        summary["isolated_nodes"] = int(((in_degree == 0) & (out_degree == 0)).sum())
+    if len(found.in_degree_N):
+        summary["in_degree"] = degree_summary(found.in_degree_N)
+    if len(found.out_degree_N):
+        summary["out_degree"] = degree_summary(found.out_degree_N)
+    if kind.source == kind.destination and len(found.in_degree_N):
+        isolated_N = (found.in_degree_N == 0) & (found.out_degree_N == 0)
+        summary["isolated_nodes"] = int(isolated_N.sum())
+        summary["most_connected"] = most_connected(found.in_degree_N, found.out_degree_N)
     return summary

@@ -219,6 +219,12 @@ class Topology:
             form["routes"] = {f"{names[p]}->{names[q]}": list(self.path(p, q)) for p, q in given}
         return form
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from graphprep.inspect.notebook import topology_html
+
+        return topology_html(self)
+
     def to_yaml(self) -> str:
         """The long form as text for a file, one line a rank and a link."""
         import yaml

@@ -3,7 +3,7 @@
 from graphprep.traffic.counts import Assignments, Matrices, Traffic, count_traffic
 from graphprep.traffic.links import Balance, LinkLoads, LinkModel, LinkTypeLoad, epoch_seconds, link_seconds
 from graphprep.traffic.memory import FOR_HALO, capacities, memory_of
-from graphprep.traffic.quality import LinkRow, Quality, RankRow, assess, shares_of
+from graphprep.traffic.quality import LinkRow, Quality, RankRow, assess, assess_again, shares_of
 from graphprep.traffic.work import EDGE_COST, LIMITS, NODE_COST, TRAINING_IMBALANCE, Limit, Workload, speed_shares
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Traffic",
     "Workload",
     "assess",
+    "assess_again",
     "capacities",
     "count_traffic",
     "epoch_seconds",

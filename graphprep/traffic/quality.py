@@ -120,6 +120,55 @@ def assess(
     loads = link_seconds(traffic, model or topology, row_bytes, balance=balance)
     shares_P = shares_of(csrs, sum(map(len, assignments.values())), topology, row_bytes)
     workload = Workload.of(csrs, assignments, shares_P, training_masks=masks, edge_cost=edge_cost, node_cost=node_cost)
+    return _judged(topology, traffic, workload, loads, row_bytes, workload.limits(imbalance, limits))
+
+
+def assess_again(
+    traffic: Traffic,
+    topology: Topology,
+    *,
+    nodes_P: NDArray[np.int64],
+    training_nodes_P: NDArray[np.int64],
+    row_bytes: int,
+    balance: Balance = "rows",
+    edge_cost: float = EDGE_COST,
+    node_cost: float = NODE_COST,
+) -> Quality:
+    """Judge an assignment whose counts are known for another topology or other rows, without the graph.
+
+    The only limit is that of memory: what slack one node takes in the others is not in the counts.
+
+    Args:
+        traffic: as `count_traffic` found it.
+        topology: one rank a part; part p is on rank p.
+        nodes_P, training_nodes_P: int64 [P].
+        row_bytes, balance, edge_cost, node_cost: as for `assess`.
+
+    Raises:
+        PartitionError: there are not as many parts as ranks.
+    """
+    loads = link_seconds(traffic, topology, row_bytes, balance=balance)
+    in_edges_P = traffic.in_edges_P
+    total_bytes = EDGE_BYTES * int(in_edges_P.sum()) + row_bytes * NODE_ROWS * int(nodes_P.sum())
+    workload = Workload(
+        nodes_P=nodes_P,
+        in_edges_P=in_edges_P,
+        training_nodes_P=training_nodes_P,
+        cost_P=edge_cost * in_edges_P + node_cost * nodes_P,
+        shares_P=target_shares(topology, total_bytes),
+        loads=(),
+    )
+    return _judged(topology, traffic, workload, loads, row_bytes, ())
+
+
+def _judged(
+    topology: Topology,
+    traffic: Traffic,
+    workload: Workload,
+    loads: LinkLoads,
+    row_bytes: int,
+    limits: tuple[Limit, ...],
+) -> Quality:
     memory_P = memory_of(workload.in_edges_P, workload.nodes_P, traffic.halo_rows_P, row_bytes)
     of_memory = memory_limit(topology, memory_P)
     return Quality(
@@ -130,7 +179,7 @@ def assess(
         links=_link_rows(topology, loads),
         link_types=loads.types,
         ranks=_rank_rows(topology, traffic, workload, memory_P),
-        limits=workload.limits(imbalance, limits) + (() if of_memory is None else (of_memory,)),
+        limits=limits + (() if of_memory is None else (of_memory,)),
     )
 
 

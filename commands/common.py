@@ -1,0 +1,142 @@
+"""What all commands share: options, the way they end when something is wrong, and how results are printed."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from graphprep import progress
+from graphprep.errors import GraphprepError
+
+HELP_OPTIONS = ["-h", "--help"]
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+HELP_OPTIONS = ["-h", "--help"]
+
+
+def common(command: Command) -> Command:
+    """The options that every command has, and the way every command ends when something is wrong."""
+
+    @click.option("-q", "--quiet", is_flag=True, help="No progress, only warnings and the result.")
+    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+    @functools.wraps(command)
+    def run(*args: Any, quiet: bool, debug: bool, **options: Any) -> None:
+        progress.configure(quiet=quiet)
+        try:
+            command(*args, **options)
+        except GraphprepError as error:
+            if debug:
+                raise
+            fail(str(error), error.exit_status)
+        except KeyboardInterrupt:
+            click.echo("graphprep: error: interrupted; run the same command again to go on", err=True)
+            sys.stdout.flush()
+            os._exit(130)  # a tidy end would wait for, or race with, the threads of native libraries
+        except MemoryError:
+            if debug:
+                raise
+            fail("memory ran out; close other programs or use a machine with more memory", 1)
+        except OSError as error:
+            if debug or error.errno == errno.EPIPE:
+                raise
+            fail(operating_system_sentence(error), 1)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if debug:
+                raise
+            fail(f"internal error, please report it with the output of --debug: {type(error).__name__}: {error}", 1)
+
+    return run  # type: ignore[return-value]
+
+
+def fail(sentence: str, status: int) -> None:
+    """Print one sentence to standard error and exit."""
+    click.echo(f"graphprep: error: {sentence}", err=True)
+    click.get_current_context().exit(status)
+
+
+def operating_system_sentence(error: OSError) -> str:
+    """What the operating system refused, where, and what to do."""
+    where = f" at {error.filename}" if error.filename else ""
+    if error.errno == errno.ENOSPC or "Not enough free space" in str(error):
+        return f"the disk is full{where}; free some space and run the same command again"
+    if error.errno in (errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG):
+        return f"{error.strerror}{where}; check GRAPHPREP_HOME and the paths that were given"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"no permission{where}; set GRAPHPREP_HOME or --out to a folder that you may write to"
+    return f"the operating system says: {error.strerror or error}{where}"
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(document, indent=1, allow_nan=False))
+
+
+PATH = click.Path(path_type=Path)
+
+
+def amount_of_memory(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    """--memory in bytes."""
+    from graphprep.memory import parse
+
+    try:
+        return None if text is None else parse(text)
+    except GraphprepError as error:
+        raise click.UsageError(str(error)) from error
+
+
+memory_option = click.option(
+    "--memory",
+    "memory_limit",
+    metavar="AMOUNT",
+    callback=amount_of_memory,
+    help="Memory that the whole run may use, e.g. 2GB; by default half of what is free. What does not fit goes through "
+    "the disk, or is done in smaller pieces.",
+)
+anyway_option = click.option("--anyway", is_flag=True, help="Only warn about counts and values that look wrong.")
+as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")
+
+
+class OneSentence(click.Group):
+    """A group whose own complaints (unknown options, missing arguments) read like all others."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> NoReturn:
+        run: Callable[..., Any] = self.main
+        try:
+            status = run(*arguments, standalone_mode=False, **options)
+        except click.ClickException as error:
+            context = getattr(error, "ctx", None)
+            hint = f"; see `{context.command_path} --help`" if context is not None else ""
+            click.echo(f"graphprep: error: {error.format_message().rstrip('.')}{hint}", err=True)
+            status = error.exit_code
+        except click.Abort:
+            status = 130
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def print_store_outcome(outcome: Any, json_output: bool) -> None:
+    """The end of fetch, import and generate."""
+    store = outcome.store
+    if json_output:
+        print_json(
+            {
+                "dataset": store.name,
+                "location": store.location,
+                "reused": outcome.reused,
+                "key": store.key,
+                "nodes": store.num_nodes,
+                "edges": {edge_type.key: count for edge_type, count in store.num_edges.items()},
+            }
+        )
+    else:
+        click.echo(f"{'up to date' if outcome.reused else 'wrote'}: {store.location}")

@@ -1,0 +1,148 @@
+"""`graphprep topology`: presets, files, detection and measurement."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands import names
+from commands.common import PATH, as_json, common, print_json
+from graphprep.errors import UsageError
+
+
+@click.group()
+def topology() -> None:
+    """Machines to partition for: presets and your own YAML files.
+
+    \b
+    Examples:
+      graphprep topology list
+      graphprep topology show 2x4 > mine.yaml
+    """
+
+
+@topology.command("list")
+@as_json
+@common
+def list_topologies(json_output: bool) -> None:
+    """The presets.
+
+    \b
+    Example:
+      graphprep topology list
+    """
+    from graphprep.topology import preset_names, resolve
+
+    presets = {name: resolve(name) for name in preset_names()}
+    if json_output:
+        print_json([{"name": name, "ranks": preset.num_ranks} for name, preset in presets.items()])
+    else:
+        for name, preset in presets.items():
+            click.echo(f"{name:<28} {preset.num_ranks:>4} ranks")
+
+
+@topology.command("show")
+@click.argument("file_or_preset", shell_complete=names.topologies)
+@click.option("--table", is_flag=True, help="A table of the links instead of YAML.")
+@as_json
+@common
+def show_topology(file_or_preset: str, table: bool, json_output: bool) -> None:
+    """A topology in its long form, as YAML that can be edited and given to --topology.
+
+    \b
+    Examples:
+      graphprep topology show 2x4 > mine.yaml
+      graphprep topology show mine.yaml --table
+    """
+    from graphprep.topology import resolve
+
+    if table and json_output:
+        raise UsageError("give either --table or --json")
+    found = resolve(file_or_preset)
+    if json_output:
+        print_json(found.to_long_form())
+    elif table:
+        from graphprep.inspect.tables import print_topology
+
+        print_topology(found.to_long_form(), sys.stdout)
+    else:
+        click.echo(found.to_yaml(), nl=False)
+
+
+new_file = click.option("--replace", is_flag=True, help="Replace the file if it is there.")
+topology_name = click.option("--name", help="Of the topology, and so of caches made for it; by default the file's.")
+
+
+@topology.command("detect")
+@click.option("--file", "saved", type=PATH, help="Saved output of `nvidia-smi topo -m`, instead of asking the driver.")
+@click.option("--out", type=PATH, help="Write the topology here instead of to standard output.")
+@new_file
+@topology_name
+@as_json
+@common
+def detect_topology(saved: Path | None, out: Path | None, replace: bool, name: str | None, json_output: bool) -> None:
+    """This machine's GPUs, switches and NVLinks, as nvidia-smi shows them; bandwidths are defaults by generation.
+
+    A saved file may also hold what `nvidia-smi --query-gpu=name,pci.bus_id,memory.total --format=csv,noheader` prints.
+
+    \b
+    Examples:
+      graphprep topology detect --out mine.yaml
+      graphprep topology detect --file saved.txt > mine.yaml
+    """
+    from graphprep.topology.detect import detected, read_saved, run_here
+    from graphprep.topology.saved import as_text, checked_out, chosen_name, save
+
+    target = None if out is None else checked_out(out, replace=replace)
+    seen = run_here() if saved is None else read_saved(saved)
+    found = detected(seen, name=chosen_name(name, out, "detected"))
+    if target is not None:
+        save(found.topology, found.comments, target)
+        click.echo(f"wrote {target}", err=True)
+    if json_output:
+        print_json(found.topology.to_long_form())
+    elif target is None:
+        click.echo(as_text(found.topology, found.comments), nl=False)
+
+
+@topology.command("probe")
+@click.option("--out", type=PATH, required=True, help="The topology to write.")
+@click.option("--nproc", type=int, help="Ranks on this machine; by default one a GPU.")
+@click.option("--backend", type=click.Choice(["gloo", "nccl"]), help="By default nccl if every rank has a GPU.")
+@click.option("--seconds", type=float, default=60.0, show_default=True, help="That it may take, more or less.")
+@click.option("--sizes", metavar="BYTES,...", help="Of the messages of pairs alone, the smallest first.")
+@click.option("--timeout", type=float, default=180.0, show_default=True, help="Seconds to wait for another rank.")
+@new_file
+@topology_name
+@as_json
+@common
+def probe_topology(
+    out: Path, nproc: int | None, sizes: str | None, name: str | None, json_output: bool, **options: Any
+) -> None:
+    """Measure the links between the ranks of this machine with torch, and write them as a topology.
+
+    On several machines: torchrun ... -m graphprep.topology.probe --out FILE, with the same options.
+
+    \b
+    Examples:
+      graphprep topology probe --out mine.yaml
+      graphprep topology probe --out cpu.yaml --nproc 4 --backend gloo --seconds 20
+    """
+    from graphprep.topology import Topology
+    from graphprep.topology.probe.launch import start
+    from graphprep.topology.probe.options import DEFAULT_NAME, SIZES, ProbeOptions, sizes_from
+    from graphprep.topology.saved import checked_out, chosen_name
+
+    context = click.get_current_context()
+    target = checked_out(out, replace=options["replace"])
+    options |= {word: context.params[word] for word in ("quiet", "debug")}
+    options |= {"name": chosen_name(name, out, DEFAULT_NAME), "sizes": sizes_from(sizes) if sizes else SIZES}
+    status = start(ProbeOptions(out=target, **options), nproc)
+    if status:
+        context.exit(status)
+    if json_output:
+        print_json(Topology.from_file(target).to_long_form())
+    click.echo(f"wrote {target}", err=True)

@@ -1,0 +1,247 @@
+"""Plots of a store and a partition, as matplotlib axes: links by load, traffic, work, degrees, classes.
+
+Each function draws what a summary says and computes nothing of its own. Without `ax` it makes a figure of its own by
+pyplot, which a notebook shows. The colours are those that `svg` turns into a page's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphprep.inspect.layout import Point, positions
+from graphprep.topology import Topology
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+INK, DIM, LINE, ACCENT, CARD, HOT = "#1c2024", "#5f656d", "#e2e3e7", "#0b63ce", "#fffffe", "#c62f33"
+LOADS = ("#6f93bd", "#e0a13c", "#cf3437")
+"""Of idle, half loaded and slowest links; told apart in light, in dark, and by their width."""
+SPLIT_COLOURS = {"train": "#0b63ce", "val": "#e0a13c", "test": "#3f9c8d"}
+FONT, SMALL = 8.5, 7.5
+NARROW, WIDE = 3.6, 9.0
+"""Inches: a third of a page, a whole line of it."""
+MANY_RANKS = 12
+"""From which a drawing of the ranks takes a whole line."""
+NUMBERED_CELLS = 8
+SIDE_STEP = 2.6
+"""Points between a link and each of its directions."""
+UNEVEN = 1.05
+"""Work over share from which the rank that the others wait for is marked."""
+
+
+def plot_links(quality: Mapping[str, Any], topology: Topology, ax: Axes | None = None) -> Axes:
+    """The topology, each direction of each link coloured and drawn as wide as its seconds are to the slowest one's."""
+    from matplotlib.patches import FancyArrowPatch
+
+    axes = ax or _own_axes(topology.num_ranks)
+    where = positions(topology)
+    slowest = max((row["seconds"] for row in quality["links"]), default=0.0)
+    colours = load_colours()
+    rows = iter(quality["links"])
+    unit = _frame(axes, topology, where)
+    for link in topology.links:
+        for direction in (0, 1):
+            row = next(rows)
+            part = row["seconds"] / slowest if slowest else 0.0
+            start, end = (where[name] for name in (link.ends if direction == 0 else reversed(link.ends)))
+            flat = start[1] == end[1]
+            bend = 0.0 if not flat else (0.28 + 0.1 * direction) * (1 if end[0] > start[0] else -1)
+            (x0, y0), (x1, y1) = (start, end) if flat else _beside(start, end, unit)
+            axes.add_patch(
+                FancyArrowPatch(
+                    (x0, y0),
+                    (x1, y1),
+                    connectionstyle=f"arc3,rad={bend:.3f}",
+                    arrowstyle="-|>",
+                    mutation_scale=5 + 3 * part,
+                    shrinkA=9,
+                    shrinkB=9,
+                    color=colours(part),
+                    linewidth=0.9 + 2.4 * part,
+                    zorder=1 + part,
+                )
+            )
+    _draw_nodes(axes, topology, where)
+    return axes
+
+
+def load_colours() -> Colormap:
+    """From a link that is idle to the slowest one."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("load", list(LOADS))
+
+
+def plot_traffic(rows_PP: Sequence[Sequence[int]], ax: Axes | None = None) -> Axes:
+    """Rows that one exchange sends from rank (down) to rank (across); the darker, the more."""
+    from matplotlib.patches import Rectangle
+
+    axes = ax or _own_axes(0)
+    most = max((int(count) for row in rows_PP for count in row), default=0)
+    for p, row in enumerate(rows_PP):
+        for q, count in enumerate(row):
+            if not count:
+                continue
+            part = int(count) / most
+            axes.add_patch(Rectangle((q, p), 1, 1, facecolor=ACCENT, alpha=0.06 + 0.84 * part, edgecolor="none"))
+            if len(rows_PP) <= NUMBERED_CELLS:
+                colour = CARD if part > 0.6 else INK
+                axes.text(q + 0.5, p + 0.5, f"{count:,}", ha="center", va="center", fontsize=SMALL, color=colour)
+    size = len(rows_PP)
+    axes.set(xlim=(0, size), ylim=(size, 0), aspect="equal", xlabel="to rank", ylabel="from rank")
+    step = max(1, size // 8)
+    middles = [number + 0.5 for number in range(0, size, step)]
+    axes.set_xticks(middles, [str(number) for number in range(0, size, step)])
+    axes.set_yticks(middles, [str(number) for number in range(0, size, step)])
+    _plain(axes)
+    axes.grid(visible=False)
+    return axes
+
+
+def plot_parts(ranks: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:
+    """Each rank's work over its share of all work: 1 is even; others wait for the longest bar, red if it is uneven."""
+    axes = ax or _own_axes(len(ranks))
+    shares = [row["work_share"] for row in ranks]
+    longest = max(shares, default=1.0)
+    for row in ranks:
+        colour = HOT if row["work_share"] == longest and longest > UNEVEN else ACCENT
+        axes.bar(row["rank"], row["work_share"], width=0.72, color=colour)
+    axes.axhline(1.0, color=DIM, linewidth=1.0, linestyle=(0, (3, 2)))
+    step = max(1, len(ranks) // 16)
+    axes.set_xticks(range(0, len(ranks), step))
+    axes.set(xlabel="rank", ylabel="work over share", ylim=(0, max(longest * 1.08, 1.1)))
+    _plain(axes)
+    return axes
+
+
+def plot_memory(ranks: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:
+    """What each rank has to hold, in megabytes, by the model of `graphprep.traffic.memory`."""
+    axes = ax or _own_axes(len(ranks))
+    for row in ranks:
+        axes.bar(row["rank"], row["memory_bytes"] / 1e6, width=0.72, color=ACCENT)
+    axes.set_xticks(range(0, len(ranks), max(1, len(ranks) // 16)))
+    axes.set(xlabel="rank", ylabel="memory, MB")
+    _plain(axes)
+    return axes
+
+
+def plot_degrees(histogram: Sequence[Mapping[str, int]], ax: Axes | None = None) -> Axes:
+    """How many nodes have how many edges, in ranges of powers of two; the upper axis is logarithmic."""
+    axes = ax or _own_axes(0)
+    counts = [row["nodes"] for row in histogram]
+    axes.bar(range(len(counts)), counts, width=0.86, color=ACCENT)
+    if max(counts, default=0) > 0:
+        axes.set_yscale("log")
+        axes.set_ylim(0.8, max(counts) * 2)
+    names = [f"{row['low']:,}" + ("" if row["low"] == row["high"] else "+") for row in histogram]
+    step = max(1, -(-len(names) // 8))
+    axes.set_xticks(range(0, len(names), step), names[::step])
+    axes.set(xlabel="edges at the node", ylabel="nodes")
+    _plain(axes)
+    return axes
+
+
+def plot_classes(
+    nodes_per_class: Sequence[int], splits: Mapping[str, Sequence[int]] | None = None, ax: Axes | None = None
+) -> Axes:
+    """Nodes of each class, and how many of them are in each mask of the first split."""
+    axes = ax or _own_axes(len(nodes_per_class))
+    axes.bar(range(len(nodes_per_class)), nodes_per_class, width=0.8, color=LINE, label="in none")
+    bottom = [0] * len(nodes_per_class)
+    for name, counts in (splits or {}).items():
+        axes.bar(range(len(counts)), counts, width=0.8, bottom=bottom, color=SPLIT_COLOURS[name], label=name)
+        bottom = [below + count for below, count in zip(bottom, counts, strict=True)]
+    axes.set_xticks(range(0, len(nodes_per_class), max(1, len(nodes_per_class) // 12)))
+    axes.set(xlabel="class", ylabel="nodes")
+    axes.legend(fontsize=SMALL, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), labelcolor=INK)
+    _plain(axes)
+    return axes
+
+
+def plot_compared(values: Mapping[str, float], label: str, ax: Axes | None = None) -> Axes:
+    """One bar for each name, the lowest marked; in the order given, from the top."""
+    axes = ax or _own_axes(len(values))
+    lowest = min(values.values(), default=0.0)
+    for place, (_, value) in enumerate(values.items()):
+        axes.barh(place, value, height=0.66, color=ACCENT if value == lowest else LOADS[0])
+    axes.set_yticks(range(len(values)), [name if len(name) <= 24 else f"...{name[-21:]}" for name in values])
+    axes.invert_yaxis()
+    axes.set(xlabel=label)
+    _plain(axes)
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x", color=LINE, linewidth=0.6)
+    return axes
+
+
+def _own_axes(num_ranks: int) -> Axes:
+    from matplotlib import pyplot
+
+    _, axes = pyplot.subplots(figsize=(WIDE if num_ranks > MANY_RANKS else NARROW + 1, 3.4), layout="constrained")
+    return axes
+
+
+def _frame(axes: Axes, topology: Topology, where: Mapping[str, Point]) -> Point:
+    """Set the limits of a drawing so that arcs find room; returns the points (of 1/72 inch) of a unit of x and y."""
+    top, bottom = max(y for _, y in where.values()), min(y for _, y in where.values())
+    reach = max(topology.num_ranks - 1, 1)
+    ends = [(where[one], where[other]) for one, other in (link.ends for link in topology.links)]
+    longest = max((abs(start[0] - end[0]) for start, end in ends if start[1] == end[1]), default=0.0)
+    lowest = min(bottom - 0.4, -0.4 - 0.3 * longest * (top + 1) / (reach + 1))
+    axes.set_xlim(-0.6, reach + 0.6)
+    axes.set_ylim(lowest, top + 0.4)
+    axes.set_axis_off()
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches()
+    box = axes.get_position()
+    return 72 * width * box.width / (reach + 1.2), 72 * height * box.height / (top + 0.4 - lowest)
+
+
+def _beside(start: Point, end: Point, unit: Point) -> tuple[Point, Point]:
+    """The line moved SIDE_STEP points to its right, so that both directions of a link lie side by side."""
+    dx, dy = (end[0] - start[0]) * unit[0], (end[1] - start[1]) * unit[1]
+    length = max((dx * dx + dy * dy) ** 0.5, 1e-9)
+    right = (dy / length * SIDE_STEP / unit[0], -dx / length * SIDE_STEP / unit[1])
+    return (start[0] + right[0], start[1] + right[1]), (end[0] + right[0], end[1] + right[1])
+
+
+def _draw_nodes(axes: Axes, topology: Topology, where: Mapping[str, Point]) -> None:
+    numbers = {rank.name: number for number, rank in enumerate(topology.ranks)}
+    crowded = topology.num_ranks > MANY_RANKS
+    by_level: dict[float, int] = {}
+    for _, y in where.values():
+        by_level[y] = by_level.get(y, 0) + 1
+    for name, (x, y) in where.items():
+        if name in numbers:
+            axes.plot(x, y, "o", markersize=13 if not crowded else 11, color=INK, zorder=3)
+            axes.text(x, y, str(numbers[name]), ha="center", va="center", fontsize=SMALL, color=CARD, zorder=4)
+        else:
+            axes.plot(x, y, "s", markersize=8, color=CARD, markeredgecolor=DIM, zorder=3)
+            if by_level[y] <= (16 if crowded else 4):
+                axes.annotate(
+                    name,
+                    (x, y),
+                    xytext=(7, 0) if by_level[y] <= 2 else (0, 7),
+                    textcoords="offset points",
+                    ha="left" if by_level[y] <= 2 else "center",
+                    va="center" if by_level[y] <= 2 else "bottom",
+                    fontsize=SMALL - 0.5,
+                    color=DIM,
+                    bbox={"facecolor": CARD, "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
+                    zorder=4,
+                )
+
+
+def _plain(axes: Axes) -> None:
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(LINE)
+    axes.tick_params(colors=DIM, labelsize=SMALL, length=0)
+    axes.grid(visible=True, axis="y", color=LINE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set(color=DIM, fontsize=FONT - 0.5)

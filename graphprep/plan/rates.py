@@ -1,0 +1,111 @@
+"""Ask for the machine's rates: a process for each rank that this machine would have, side by side, as training is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from graphprep.errors import TrainingError
+from graphprep.graph import Csr
+from graphprep.plan.training import Work
+from graphprep.side_by_side import cores
+
+SECONDS = 600.0
+MOST_SAMPLED_EDGES = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Seconds by width, as `rates_process` measured them; the slowest of the ranks counts."""
+
+    edges: Mapping[str, float]
+    products: Mapping[str, float]
+    masked: Mapping[str, float]
+    passed: Mapping[str, float]
+    device: str
+    threads: int
+
+    def seconds(self, work: Work) -> dict[str, float]:
+        """What a rank's work takes, by what it is."""
+        return {
+            "sums over edges": sum(self.edges[str(width)] * amount for width, amount in work.edges.items()),
+            "dense products": sum(self.products[f"{a},{b}"] * amount for (a, b), amount in work.products.items()),
+            "masks": sum(self.masked[str(width)] * amount for width, amount in work.masked.items()),
+            "other passes": sum(self.passed[str(width)] * amount for width, amount in work.passed.items()),
+        }
+
+
+def first_rows(matrix: Csr) -> Csr:
+    """The first rows of a matrix, with at most MOST_SAMPLED_EDGES edges, at least one row."""
+    stop = int(np.searchsorted(matrix.indptr, MOST_SAMPLED_EDGES, side="right")) - 1
+    stop = min(max(stop, 1), matrix.num_rows)
+    end = int(matrix.indptr[stop])
+    indptr = np.asarray(matrix.indptr[: stop + 1])
+    return Csr(indptr=indptr, indices=np.asarray(matrix.indices[:end]), num_sources=matrix.num_sources)
+
+
+def measured_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
+    """Measure what `work` asks for on a sample of the graph.
+
+    Args:
+        sample: rows of the graph.
+        work: of one rank, for its widths.
+        processes: ranks on one machine; each gets its share of the cores, as the trainer shares them out.
+
+    Raises:
+        TrainingError: torch cannot measure here.
+    """
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // processes))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        path = Path(folder) / "sample.npz"
+        np.savez(
+            path,
+            indptr=sample.indptr.astype(np.int32),
+            indices=sample.indices.astype(np.int32),
+            num_columns=sample.num_sources,
+            widths=sorted(work.edges),
+            products=np.array(sorted(work.products), np.int64).reshape(-1, 2),
+            masked=sorted(work.masked),
+            passed=sorted(work.passed),
+        )
+        command = [sys.executable, "-m", "graphprep.plan.rates_process", str(path)]
+        environment = {**os.environ, "OMP_NUM_THREADS": threads}
+        running = [
+            stack.enter_context(
+                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            )
+            for _ in range(processes)
+        ]
+        answers = []
+        for process in running:
+            try:
+                output, errors = process.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired as error:
+                for other in running:
+                    other.kill()
+                raise TrainingError(f"measuring rates took longer than {SECONDS:.0f} s; the machine is busy") from error
+            if process.returncode:
+                last = errors.strip().splitlines()[-1:] or [f"status {process.returncode}"]
+                raise TrainingError(f"torch cannot measure rates here: {last[0]}; run `graphprep doctor`")
+            answers.append(json.loads(output.splitlines()[-1]))
+
+    def slowest(kind: str) -> dict[str, float]:
+        return {key: max(answer[kind][key] for answer in answers) for key in answers[0][kind]}
+
+    return Rates(
+        edges=slowest("edges"),
+        products=slowest("products"),
+        masked=slowest("masked"),
+        passed=slowest("passed"),
+        device=answers[0]["device"],
+        threads=answers[0]["threads"],
+    )

@@ -1,0 +1,100 @@
+"""How quick this machine is at what training does, measured in a process of its own: one a rank, all at a time.
+
+    python -m graphprep.plan.rates_process SAMPLE.npz
+
+The sample holds `indptr`, `indices` and `num_columns` of a part of the graph, `widths` to sum over edges at, `products`
+[., 2] of matrices to multiply rows by, and `masked` and `passed`, the widths of rows. A line of JSON with the seconds
+of one edge, row, ... by width is printed: the mean of several repeats after one that warms up.
+A mean, since training on a busy machine is interrupted as these repeats are.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+WIDE = 64
+"""Columns, from which the trainer sums by another kernel of torch's."""
+SECONDS_EACH, LEAST_REPEATS = 0.4, 5
+TABLE = 1 << 20
+GATHERED = 1 << 21
+"""Entries of masks, of which the trainer gathers so many at a time."""
+
+
+def measure(sample: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of one edge, row of a product, masked row and passed row, by width."""
+    warnings.filterwarnings("ignore")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    num_rows, num_columns = len(sample["indptr"]) - 1, int(sample["num_columns"])
+    num_edges = len(sample["indices"])
+    matrix = torch.sparse_csr_tensor(
+        torch.from_numpy(sample["indptr"]),
+        torch.from_numpy(sample["indices"]),
+        torch.ones(num_edges),
+        size=(num_rows, num_columns),
+    ).to(device)
+    found: dict[str, Any] = {"device": str(device), "threads": torch.get_num_threads()}
+    found["edges"] = {str(w): _sum_over_edges(matrix, int(w), device) / max(1, num_edges) for w in sample["widths"]}
+    rows = max(1, min(num_rows, 100_000))
+    found["products"] = {f"{a},{b}": _product(rows, int(a), int(b), device) / rows for a, b in sample["products"]}
+    found["masked"] = {str(w): _mask(rows, int(w), device) / rows for w in sample["masked"]}
+    found["passed"] = {str(w): _pass(rows, int(w), device) / rows for w in sample["passed"]}
+    return found
+
+
+def _sum_over_edges(matrix: torch.Tensor, width: int, device: torch.device) -> float:
+    rows = torch.rand(matrix.shape[1], width, device=device)
+    if width < WIDE or device.type == "cuda":
+        return _seconds(lambda: torch.mm(matrix, rows), device)
+    return _seconds(lambda: torch.sparse.mm(matrix, rows, reduce="sum"), device)
+
+
+def _product(rows: int, a: int, b: int, device: torch.device) -> float:
+    left, right = torch.rand(rows, a, device=device), torch.rand(a, b, device=device)
+    return _seconds(lambda: left @ right, device)
+
+
+def _mask(rows: int, width: int, device: torch.device) -> float:
+    """Gather windows of a table and multiply by them, a few rows at a time."""
+    values, table = torch.rand(rows, width, device=device), torch.rand(TABLE + width, device=device)
+    windows = table.as_strided((TABLE, width), (1, 1))
+    starts = torch.randint(0, TABLE, (rows,), device=device)
+    out, some = torch.empty_like(values), max(GATHERED // width, 1)
+
+    def run() -> None:
+        for begin in range(0, rows, some):
+            here = slice(begin, begin + some)
+            torch.mul(values[here], windows.index_select(0, starts[here]), out=out[here])
+
+    return _seconds(run, device)
+
+
+def _pass(rows: int, width: int, device: torch.device) -> float:
+    values, other = torch.rand(rows, width, device=device), torch.rand(rows, width, device=device)
+    return _seconds(lambda: values.add_(other), device)
+
+
+def _seconds(run: Callable[[], object], device: torch.device) -> float:
+    """The mean of several runs."""
+    times: list[float] = []
+    begun = time.perf_counter()
+    while len(times) <= LEAST_REPEATS or (time.perf_counter() - begun < SECONDS_EACH and len(times) < 50):
+        started = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    return statistics.fmean(times[1:])
+
+
+if __name__ == "__main__":
+    with np.load(sys.argv[1], allow_pickle=False) as arrays:
+        print(json.dumps(measure(dict(arrays))))

@@ -1,0 +1,155 @@
+"""What the trainer does in an epoch, as counts: products, sums over edges, masks, passes over rows, exchanges.
+
+The rules are those of docs/training.md, for GCN and GraphSAGE. A layer [a] -> [b] sums over edges and exchanges at the
+narrower of both widths. Layer 1 exchanges nothing; without dropout before it, its sums were made once, and with it they
+are made anew but their gradients only where the product comes first. Layers from the second on sum and exchange forward
+and backward. A validation is one more forward pass without masks.
+
+Letters: n rows of a rank, H halo rows, E in-edges, F features, C classes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from graphprep.errors import UsageError
+
+MODELS = ("gcn", "sage")
+WIRE_BYTES = {"fp32": (4, 0), "bf16": (2, 0), "fp16": (2, 0), "int8": (1, 2)}
+"""Bytes a value and bytes a row more."""
+ROW_PASSES = {"forward": 3, "backward": 4}
+"""Times that a layer reads and writes its result in full beside products and masks: bias, ReLU, their gradients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """The trainer's options that decide what an epoch takes."""
+
+    model: str = "gcn"
+    layers: int = 2
+    hidden: int = 64
+    dropout: float = 0.5
+    input_dropout: float = 0.5
+    eval_every: int = 1
+    wire: str = "fp32"
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise UsageError(f"--model {self.model!r} cannot be planned; use one of {', '.join(MODELS)}")
+        for name in ("layers", "hidden", "eval_every"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)} must be at least 1")
+        for name in ("dropout", "input_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)} must be from 0 and below 1")
+        if self.wire not in WIRE_BYTES:
+            raise UsageError(f"--wire {self.wire!r} is unknown; use one of {', '.join(WIRE_BYTES)}")
+
+    def widths(self, num_features: int, num_classes: int) -> list[tuple[int, int]]:
+        """(a, b) of each layer."""
+        return list(pairwise([num_features, *[self.hidden] * (self.layers - 1), num_classes]))
+
+    def row_bytes(self, num_features: int, num_classes: int, *, wire: str | None = None) -> list[int]:
+        """Bytes of a row in each layer's exchange; 0 for the first, which makes none."""
+        a_value, a_row = WIRE_BYTES[wire or self.wire]
+        later = self.widths(num_features, num_classes)[1:]
+        return [0, *(min(pair) * a_value + a_row for pair in later)]
+
+
+@dataclass(slots=True)
+class Work:
+    """Counts that are multiplied by rates. Keys are widths."""
+
+    edges: Counter[int] = field(default_factory=Counter)
+    """in-edges summed over, by width"""
+    products: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """rows multiplied by a matrix [a, b]"""
+    masked: Counter[int] = field(default_factory=Counter)
+    """rows that masks were drawn for and multiplied by"""
+    passed: Counter[int] = field(default_factory=Counter)
+    """rows read and written once"""
+
+
+def epoch_work(plan: TrainingPlan, pairs: list[tuple[int, int]], *, rows: int, halo: int, edges: int) -> Work:
+    """What one rank does in a training epoch with its share of the validations.
+
+    Args:
+        plan: the options.
+        pairs: (a, b) of each layer.
+        rows, halo, edges: n, H and E of the rank; GCN's own self-loops are added here.
+    """
+    work = Work()
+    total_edges = edges + (rows if plan.model == "gcn" else 0)
+    for number, pair in enumerate(pairs):
+        _forward(work, plan, number, pair, rows, halo, total_edges, part=1.0, masks=True)
+        _backward(work, plan, number, pair, rows, halo, total_edges)
+        _forward(work, plan, number, pair, rows, halo, total_edges, part=1 / plan.eval_every, masks=False)
+    return work
+
+
+def _forward(
+    work: Work,
+    plan: TrainingPlan,
+    number: int,
+    pair: tuple[int, int],
+    rows: int,
+    halo: int,
+    edges: int,
+    *,
+    part: float,
+    masks: bool,
+) -> None:
+    """Add `part` times a forward pass of one layer."""
+    a, b = pair
+    first, narrows = number == 0, b < a
+    share = plan.input_dropout if first else plan.dropout
+    folded = first and not plan.input_dropout
+    own_paths = 2 if plan.model == "sage" else 1
+    _add(work.products, pair, part * rows * own_paths)
+    if not folded:
+        _add(work.edges, min(pair), part * edges)
+        if first and narrows:
+            _add(work.products, pair, part * halo)
+    if masks and share:
+        kept = rows * (1 if first else own_paths) + (halo if first or not narrows else 0)
+        _add(work.masked, a, part * kept)
+    _add(work.passed, b, part * rows * ROW_PASSES["forward"])
+
+
+def _backward(
+    work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int], rows: int, halo: int, edges: int
+) -> None:
+    a, b = pair
+    first, narrows = number == 0, b < a
+    own_paths = 2 if plan.model == "sage" else 1
+    _add(work.products, pair, rows * own_paths)
+    _add(work.passed, b, rows * ROW_PASSES["backward"])
+    if first:
+        if plan.input_dropout and narrows:
+            _add(work.edges, b, edges)
+            _add(work.products, pair, halo)
+        return
+    _add(work.products, (b, a), rows * own_paths)
+    _add(work.edges, min(pair), edges)
+    if plan.dropout:
+        _add(work.masked, a, rows * own_paths)
+
+
+def _add(counter: Counter[int] | Counter[tuple[int, int]], key: object, amount: float) -> None:
+    counter[key] += amount  # type: ignore[index,assignment]
+
+
+def memory_bytes(plan: TrainingPlan, pairs: list[tuple[int, int]], *, rows: int, halo: int, edges: int) -> int:
+    """Bytes that a rank holds in training in fp32: matrices with their transposes, features, what layers keep.
+
+    A layer keeps its input, the input as it was dropped, and its result, and as many gradients; halo rows come in once
+    and partial sums go back. What the framework itself takes is not in it.
+    """
+    held = 16 * (edges + rows)
+    features = pairs[0][0]
+    held += 4 * features * (rows * (1 if plan.input_dropout else 2) + (rows + 2 * halo if plan.input_dropout else 0))
+    for a, b in pairs[1:]:
+        held += 4 * (3 * rows * a + 2 * halo * min(a, b))
+    return held + sum(4 * 3 * rows * b for _, b in pairs) + sum(16 * a * b for a, b in pairs)

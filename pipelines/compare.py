@@ -1,0 +1,94 @@
+"""Several partitions of one dataset beside each other, on the machines that they are for or all on one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphprep.api import open_cache
+from graphprep.cache.manifest import Manifest
+from graphprep.cache.read import PartitionCache
+from graphprep.errors import UsageError
+from graphprep.inspect.cache_summary import bottleneck_of, what_if
+from graphprep.topology import resolve
+
+
+def compare(caches: Sequence[str], *, topology: str | None = None, row_bytes: int | None = None) -> dict[str, Any]:
+    """The figures by which partitions are told apart, as plain JSON values.
+
+    Args:
+        caches: at least two, each a path or NAME/LABEL.
+        topology, row_bytes: judge all of them for these; where one is None, each cache's own holds.
+
+    Returns:
+        `dataset`, `row_bytes` (None if they differ) and `caches`, one row each in the order given, the best bottleneck
+        marked by `is_best`, and `ratio` to it.
+
+    Raises:
+        CacheError: one of them is not there or not whole.
+        UsageError: there are fewer than two, they are of different graphs, or the topology does not suit one of them.
+    """
+    if len(caches) < 2:
+        raise UsageError("give at least two caches to compare; `graphprep inspect` shows one")
+    opened = [open_cache(name) for name in caches]
+    for cache in opened:
+        Manifest.read(cache.folder).check_sizes(cache.folder)
+    _require_one_graph(caches, opened)
+    chosen = None if topology is None else resolve(topology)
+    rows = []
+    for name, cache in zip(caches, opened, strict=True):
+        options = cache.attributes["options"]
+        if chosen is None and row_bytes is None:
+            quality = {**cache.attributes["quality"], "row_bytes": options["row_bytes"]}
+            quality["topology"] = cache.attributes["topology"]
+        else:
+            quality = what_if(cache, chosen, row_bytes)
+        rows.append(_row(name, cache, quality))
+    best = min(row["bottleneck_seconds"] for row in rows)
+    for row in rows:
+        row["is_best"] = row["bottleneck_seconds"] == best
+        row["ratio"] = row["bottleneck_seconds"] / best if best else None
+    sizes = {row["row_bytes"] for row in rows}
+    return {
+        "dataset": opened[0].attributes["dataset"],
+        "num_nodes": sum(opened[0].node_types.values()),
+        "num_edges": sum(opened[0].attributes["edge_types"].values()),
+        "row_bytes": sizes.pop() if len(sizes) == 1 else None,
+        "topologies": sorted({row["topology"] for row in rows}),
+        "caches": rows,
+    }
+
+
+def _require_one_graph(names: Sequence[str], caches: Sequence[PartitionCache]) -> None:
+    first = caches[0].attributes
+    for name, cache in zip(names, caches, strict=True):
+        for what in ("node_types", "edge_types"):
+            if cache.attributes[what] != first[what]:
+                raise UsageError(
+                    f"{name} is of another graph than {names[0]} ({cache.attributes['dataset']} and "
+                    f"{first['dataset']}, with other {what.replace('_', ' ')}); compare caches of one store"
+                )
+
+
+def _row(name: str, cache: PartitionCache, quality: dict[str, Any]) -> dict[str, Any]:
+    options, ranks = cache.attributes["options"], quality["ranks"]
+    slowest = bottleneck_of(quality)
+    return {
+        "cache": name,
+        "topology": quality["topology"]["name"],
+        "num_parts": cache.num_parts,
+        "method": options["method_chosen"],
+        "effort": options["effort"],
+        "seed": options["seed"],
+        "row_bytes": quality["row_bytes"],
+        "bottleneck_seconds": quality["bottleneck_seconds"],
+        "bottleneck_link": slowest["name"] if slowest else None,
+        "bottleneck_type": slowest["type"] if slowest else None,
+        "sum_seconds": quality["sum_seconds"],
+        "cut_edges": quality["cut_edges"],
+        "halo_rows": quality["halo_rows"],
+        "work_share_max": max(row["work_share"] for row in ranks),
+        "memory_bytes_max": max(row["memory_bytes"] for row in ranks),
+        "broken_limits": [limit["what"] for limit in quality["limits"] if not limit["met"]],
+        "link_types": quality["link_types"],
+    }

@@ -1,0 +1,57 @@
+"""METIS k-way as it is, parts in its own order, for the graph of a cache: what its parts are compared with.
+
+It takes METIS's time and memory (some 130 bytes an edge), and the whole graph in memory.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from graphprep.cache.read import PartitionCache
+from graphprep.cache.whole import WholeCache
+from graphprep.errors import PartitionError
+from graphprep.partition.choose import partition
+from graphprep.partition.request import PartitionRequest
+from graphprep.topology import Topology
+from pipelines.partition import whole_graph
+
+
+def metis_reference(cache: PartitionCache) -> dict[str, Any]:
+    """What METIS's own parts would take on the cache's topology, with the cache's seed, rows and limits.
+
+    Returns:
+        bottleneck_seconds, sum_seconds, cut_edges, halo_rows, broken_limits of METIS's parts, `seconds` that it took,
+        and the cache's over METIS's bottleneck as `ratio` (None where METIS's is 0).
+
+    Raises:
+        PartitionError: METIS does not come through.
+    """
+    options = cache.attributes["options"]
+    request = PartitionRequest(
+        method="metis",
+        effort="none",
+        seed=int(options["seed"]),
+        imbalance=float(options["imbalance"]),
+        row_bytes=int(options["row_bytes"]),
+        balance=options["balance"],
+        limits=tuple(options["limits"]),
+    )
+    topology = Topology.from_long_form(cache.attributes["topology"])
+    with tempfile.TemporaryDirectory() as scratch:
+        result, _ = partition(whole_graph(WholeCache(cache)), topology, request, scratch=Path(scratch))
+    tried = {row["method"]: row for row in result.tried}
+    if result.method not in ("metis", "one-part"):
+        raise PartitionError(f"METIS did not come through: {tried.get('metis', {}).get('failure', 'it gave no parts')}")
+    quality = result.quality
+    mine = cache.attributes["quality"]["bottleneck_seconds"]
+    return {
+        "seconds": tried[result.method]["seconds"],
+        "bottleneck_seconds": quality.bottleneck_seconds,
+        "sum_seconds": quality.sum_seconds,
+        "cut_edges": quality.cut_edges,
+        "halo_rows": quality.halo_rows,
+        "broken_limits": [limit.what for limit in quality.limits if not limit.met],
+        "ratio": mine / quality.bottleneck_seconds if quality.bottleneck_seconds else None,
+    }

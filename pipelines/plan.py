@@ -1,0 +1,280 @@
+"""What training a cache, or a store cut for a topology, would take; measured rates and the cost model, no training.
+
+From a store alone the graph is partitioned by METIS as it is, in memory and without refinement, for its counts: the
+plan says so, and a refined cache usually has a lower bottleneck.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import progress
+from graphprep.cache.read import PartitionCache
+from graphprep.errors import UsageError
+from graphprep.graph import Csr
+from graphprep.inspect.cache_summary import traffic_of
+from graphprep.partition.choose import partition, require_enough_nodes
+from graphprep.partition.request import PartitionRequest
+from graphprep.plan.rates import Rates, first_rows, measured_rates
+from graphprep.plan.training import TrainingPlan, epoch_work, memory_bytes
+from graphprep.store import GraphStore
+from graphprep.topology import Topology, resolve
+from graphprep.traffic import LinkModel, Traffic, epoch_seconds, link_seconds
+from pipelines.look import find
+from pipelines.partition import chosen_topology, whole_graph
+
+SKETCH_BYTES_AN_EDGE = 180
+"""Memory that METIS and the clean graph take, roughly."""
+WORTH_SENDING_LESS = 0.1
+"""Share of communication in an epoch, from which sending less is advised."""
+UNEVEN, FULL = 1.1, 0.9
+"""Slowest over mean computing, and memory over what a rank has, from which that is said."""
+SHORT_EPOCH = 0.01
+"""Seconds, below which an epoch is mostly what the model does not count."""
+STALE_EPOCHS = 4
+"""An adaptive policy's row is sent once in so many epochs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cut:
+    """A graph cut for a topology, as counts, and some rows of it."""
+
+    dataset: str
+    topology: Topology
+    traffic: Traffic
+    nodes_P: NDArray[np.int64]
+    num_features: int
+    num_classes: int
+    sample: Csr
+    is_sketch: bool
+
+
+def plan_training(
+    store_or_cache: str, training: TrainingPlan, *, parts: int | None = None, topology: str | None = None
+) -> dict[str, Any]:
+    """Predict an epoch, as plain JSON values: seconds by rank and kind, memory, alternatives, advice, what is unknown.
+
+    Args:
+        store_or_cache: a cache, or a store with one of `parts` and `topology`.
+        training: the trainer's options.
+        parts, topology: for a store, what it would be cut for; for a cache, `topology` judges its parts elsewhere.
+
+    Raises:
+        UsageError: the graph has several types, no features or classes, or the topology does not fit.
+        TrainingError: rates cannot be measured here.
+    """
+    kind, location = find(store_or_cache)
+    cut = _of_cache(location, parts, topology) if kind == "cache" else _of_store(location, parts, topology)
+    pairs = training.widths(cut.num_features, cut.num_classes)
+    machines = [rank.machine for rank in cut.topology.ranks]
+    here = max(machines.count(name) for name in set(machines))
+    in_edges_P, halo_P = cut.traffic.in_edges_P, cut.traffic.halo_rows_P
+    counts = [
+        {"rows": int(n), "halo": int(halo), "edges": int(edges)}
+        for n, halo, edges in zip(cut.nodes_P, halo_P, in_edges_P, strict=True)
+    ]
+    work = [epoch_work(training, pairs, **of_rank) for of_rank in counts]
+    with progress.task("measuring this machine's rates"):
+        rates = measured_rates(cut.sample, work[0], processes=here)
+    ranks: list[dict[str, Any]] = []
+    for number, (of_rank, of_work) in enumerate(zip(counts, work, strict=True)):
+        seconds = rates.seconds(of_work)
+        speed = cut.topology.ranks[number].speed / max(rank.speed for rank in cut.topology.ranks)
+        ranks.append(
+            {
+                "rank": number,
+                "name": cut.topology.ranks[number].name,
+                **of_rank,
+                "compute_seconds": sum(seconds.values()) / speed,
+                "seconds_by_kind": seconds,
+                "memory_bytes": memory_bytes(training, pairs, **of_rank),
+            }
+        )
+    compute = max(row["compute_seconds"] for row in ranks)
+    ways = _ways(cut, training, compute)
+    slowest = link_seconds(cut.traffic, cut.topology, 1024)
+    document = {
+        "dataset": cut.dataset,
+        "topology": cut.topology.name,
+        "num_parts": cut.topology.num_ranks,
+        "is_sketch": cut.is_sketch,
+        "training": asdict(training),
+        "widths": [list(pair) for pair in pairs],
+        "device": rates.device,
+        "threads_a_rank": rates.threads,
+        "compute_seconds": compute,
+        "communication_seconds": ways[0]["communication_seconds"],
+        "epoch_seconds": ways[0]["epoch_seconds"],
+        "ranks": ranks,
+        "ways": ways,
+        "bottleneck_type": max(slowest.types, key=lambda row: row.seconds_max).type if slowest.types else None,
+    }
+    return document | {"advice": _advice(document, cut), "unknown": _unknown(document, rates, cut)}
+
+
+def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> Cut:
+    cache = PartitionCache(location)
+    attributes = cache.attributes
+    if parts is not None:
+        raise UsageError("a cache has its parts already; leave out --parts, or plan the store")
+    if len(cache.node_types) > 1 or len(cache.edge_types) > 1:
+        raise UsageError("graphs of several node or edge types cannot be planned")
+    chosen = Topology.from_long_form(attributes["topology"]) if topology is None else resolve(topology)
+    if chosen.num_ranks != cache.num_parts:
+        raise UsageError(f"{chosen.name} has {chosen.num_ranks} ranks and the cache {cache.num_parts} parts")
+    (node_type,) = cache.node_types
+    (edge_type,) = cache.edge_types
+    features, classes = attributes["num_features"].get(node_type), attributes["num_classes"].get(node_type)
+    return Cut(
+        dataset=attributes["dataset"],
+        topology=chosen,
+        traffic=traffic_of(cache),
+        nodes_P=np.array([row["nodes"] for row in attributes["quality"]["ranks"]], np.int64),
+        num_features=_required(features, "features"),
+        num_classes=_required(classes, "classes"),
+        sample=first_rows(cache.block(0, edge_type, 0)),
+        is_sketch=False,
+    )
+
+
+def _of_store(location: Path | str, parts: int | None, topology: str | None) -> Cut:
+    store = GraphStore(location)
+    chosen = chosen_topology(parts, topology)
+    if len(store.num_nodes) > 1 or len(store.num_edges) > 1:
+        raise UsageError("graphs of several node or edge types cannot be planned")
+    ((node_type, num_nodes),) = store.num_nodes.items()
+    require_enough_nodes(chosen.num_ranks, num_nodes)
+    x, y = store.node_array(node_type, "x"), store.node_array(node_type, "y")
+    features = None if x is None else int(np.prod(x.shape[1:], dtype=np.int64))
+    classes = None if y is None else int(y.shape[1]) if y.ndim == 2 else int(np.max(y[:], initial=-1)) + 1
+    needed_features, needed_classes = _required(features, "features"), _required(classes, "classes")
+    needs = SKETCH_BYTES_AN_EDGE * sum(store.num_edges.values())
+    progress.say(
+        f"partitioning {store.name} by METIS, unrefined, for its counts; that takes about "
+        f"{progress.format_bytes(needs)} of memory, and a cache that is there would save it"
+    )
+    graph = whole_graph(store)
+    request = PartitionRequest(method="metis", effort="none")
+    with tempfile.TemporaryDirectory() as scratch:
+        result, _ = partition(graph, chosen, request, scratch=Path(scratch))
+    nodes_P = np.bincount(result.assignment, minlength=chosen.num_ranks)
+    own = np.flatnonzero(result.assignment == 0)
+    return Cut(
+        dataset=store.name,
+        topology=chosen,
+        traffic=result.traffic,
+        nodes_P=nodes_P.astype(np.int64),
+        num_features=needed_features,
+        num_classes=needed_classes,
+        sample=first_rows(_inside(graph.matrix, own)),
+        is_sketch=chosen.num_ranks > 1,
+    )
+
+
+def _inside(matrix: Csr, own: NDArray[np.int64]) -> Csr:
+    """The edges between some nodes, which are numbered anew."""
+    from scipy.sparse import csr_array
+
+    whole = csr_array(
+        (np.ones(matrix.num_edges, np.float32), matrix.indices, matrix.indptr),
+        shape=(matrix.num_rows, matrix.num_sources),
+    )
+    inside = whole[own][:, own]
+    return Csr(indptr=inside.indptr.astype(np.int64), indices=inside.indices, num_sources=len(own))
+
+
+def _required(count: int | None, what: str) -> int:
+    if not count or count < 1:
+        raise UsageError(f"the graph has no {what}, and a plan of training needs them")
+    return count
+
+
+def _ways(cut: Cut, training: TrainingPlan, compute: float) -> list[dict[str, Any]]:
+    """The exchange as it was asked for, then ways to send less; each with the epoch that it makes."""
+    model = LinkModel.of(cut.topology)
+
+    def communication(wire: str) -> float:
+        row_bytes = training.row_bytes(cut.num_features, cut.num_classes, wire=wire)
+        exact = training.row_bytes(cut.num_features, cut.num_classes, wire="fp32")
+        validations = (
+            sum(float(model.seconds(cut.traffic.rows_PP, size).max(initial=0.0)) for size in exact if size)
+            / training.eval_every
+        )
+        return epoch_seconds(cut.traffic, model, row_bytes) + validations
+
+    ways = [(training.wire, "none", communication(training.wire))]
+    ways += [(wire, "none", communication(wire)) for wire in ("bf16", "int8") if wire != training.wire]
+    ways.append(("int8", "adaptive", communication("int8") / STALE_EPOCHS))
+    return [
+        {
+            "wire": wire,
+            "staleness": staleness,
+            "communication_seconds": seconds,
+            "epoch_seconds": compute + seconds,
+        }
+        for wire, staleness, seconds in ways
+    ]
+
+
+def _advice(found: dict[str, Any], cut: Cut) -> list[str]:
+    """What a person may want to do, a sentence each."""
+    if found["epoch_seconds"] < SHORT_EPOCH:
+        return ["the graph is so small that one rank will do: starting steps and messages takes longer than they do"]
+    advice = [*_about_exchanges(found), *_about_parts(found)]
+    for row, rank in zip(found["ranks"], cut.topology.ranks, strict=True):
+        needed = row["memory_bytes"] / 1e9
+        if rank.memory_gb is not None and needed > FULL * rank.memory_gb:
+            advice.append(f"{rank.name} would need {needed:.1f} of its {rank.memory_gb:g} GB: make more parts")
+    if found["training"]["input_dropout"]:
+        advice.append("--input-dropout 0 lets the first layer's sums be made once; compare accuracies with it")
+    return advice
+
+
+def _about_exchanges(found: dict[str, Any]) -> list[str]:
+    if found["num_parts"] == 1:
+        return []
+    share = 100 * found["communication_seconds"] / found["epoch_seconds"]
+    if share < 100 * WORTH_SENDING_LESS:
+        return [f"{share:.0f} % of an epoch is communication: --exchange boundary, exact in fp32, costs little"]
+    faster = found["epoch_seconds"] / found["ways"][-1]["epoch_seconds"]
+    return [
+        f"{share:.0f} % of an epoch is communication: --exchange boundary --staleness adaptive "
+        f"--staleness-grad adaptive --wire int8 --eval-every 10 would make epochs up to "
+        f"{faster:.1f} times as quick, at accuracies that docs/training.md lists"
+    ]
+
+
+def _about_parts(found: dict[str, Any]) -> list[str]:
+    advice, parts = [], found["num_parts"]
+    if parts > 1 and found["communication_seconds"] > found["compute_seconds"]:
+        advice.append(f"links take longer than computing: try --parts {max(1, parts // 2)}, or quicker links")
+    elif found["communication_seconds"] < WORTH_SENDING_LESS * found["epoch_seconds"]:
+        advice.append(f"computing takes most of an epoch: --parts {2 * parts} on as many devices would be quicker")
+    computing = [row["compute_seconds"] for row in found["ranks"]]
+    mean = sum(computing) / len(computing)
+    if max(computing) > UNEVEN * mean:
+        advice.append(f"the slowest rank computes {max(computing) / mean:.2f} times the mean: partition anew")
+    return advice
+
+
+def _unknown(found: dict[str, Any], rates: Rates, cut: Cut) -> list[str]:
+    unknown = [
+        f"rates were measured on this machine ({rates.device}, {rates.threads} threads a rank) while other work ran or "
+        "not; a rank elsewhere is taken to be as quick, by its `speed` in the topology",
+        "no overlap of communication and computing is counted, nor what starting messages takes beyond the topology's "
+        "latency; epochs of a few milliseconds take longer than told",
+        "memory is counted for fp32 and without what torch itself takes",
+    ]
+    if cut.is_sketch:
+        unknown.append("the parts are METIS's, unrefined; `graphprep partition` usually has a lower bottleneck")
+    if found["num_parts"] > 1:
+        unknown.append(
+            "links have the bandwidths of the topology; `graphprep topology probe` measures what a backend reaches"
+        )
+    return unknown

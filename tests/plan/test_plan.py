@@ -1,0 +1,126 @@
+"""The plan of a cache and of a store: sums of its parts, honest about sketches, one sentence for what is none."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphprep.errors import TrainingError, UsageError
+from graphprep.graph import Csr
+from graphprep.inspect.plan_tables import print_plan
+from graphprep.plan import rates
+from graphprep.plan.rates import Rates, first_rows, measured_rates
+from graphprep.plan.training import TrainingPlan, Work, epoch_work
+from graphprep.topology import Topology
+from graphprep.traffic import epoch_seconds
+from pipelines import plan as plan_pipeline
+from pipelines.plan import plan_training
+from tests.graphs import labelled_graph, typed_graph
+from tests.stores import make_cache, make_store
+
+TRAINING = TrainingPlan(hidden=8, input_dropout=0.0)
+
+
+class Any1(dict[str, float]):
+    """The same rate for everything."""
+
+    def __missing__(self, key: str) -> float:
+        return 1e-4
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates that are known, and not measured."""
+
+    def known(sample: Csr, work: Work, *, processes: int) -> Rates:
+        assert sample.num_rows >= 1
+        return Rates(edges=Any1(), products=Any1(), masked=Any1(), passed=Any1(), device="cpu", threads=processes)
+
+    monkeypatch.setattr(plan_pipeline, "measured_rates", known)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    store = make_store(labelled_graph(np.random.default_rng(1), 90, 700, undirected=True))
+    make_cache(store, Topology.flat(2), tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+def test_a_plan_is_the_sum_of_its_parts(folder: Path, quick: None) -> None:
+    """Guards against a plan whose communication is not the cost model's."""
+    found = json.loads(json.dumps(plan_training(str(folder), TRAINING), allow_nan=False))
+    from graphprep.cache.read import PartitionCache
+    from graphprep.inspect.cache_summary import traffic_of
+
+    cache = PartitionCache(folder)
+    row_bytes = TRAINING.row_bytes(5, 3)
+    training = epoch_seconds(traffic_of(cache), Topology.flat(2), row_bytes)
+    validation = epoch_seconds(traffic_of(cache), Topology.flat(2), row_bytes[1:])
+    assert found["communication_seconds"] == pytest.approx(training + validation)
+    assert found["epoch_seconds"] == found["compute_seconds"] + found["communication_seconds"]
+    for row, rank in zip(found["ranks"], cache.quality["ranks"], strict=True):
+        assert (row["rows"], row["edges"], row["halo"]) == (rank["nodes"], rank["edges"], rank["halo_rows"])
+        work = epoch_work(TRAINING, TRAINING.widths(5, 3), rows=row["rows"], halo=row["halo"], edges=row["edges"])
+        whole = sum(sum(amounts.values()) for amounts in (work.edges, work.products, work.masked, work.passed))
+        assert row["compute_seconds"] == pytest.approx(1e-4 * whole)
+    assert not found["is_sketch"]
+    shown = io.StringIO()
+    print_plan(found, shown)
+    assert "not known:" in shown.getvalue()
+    assert "advice:" in shown.getvalue()
+
+
+def test_a_store_alone_is_sketched_and_said_so(folder: Path, quick: None) -> None:
+    """Guards against guessed traffic, and against a sketch that passes for a partition."""
+    found = plan_training("graph", TRAINING, parts=3)
+    assert found["is_sketch"]
+    assert sum(row["rows"] for row in found["ranks"]) == 90
+    assert any("METIS" in text for text in found["unknown"])
+    alone = plan_training("graph", TRAINING, parts=1)
+    assert alone["communication_seconds"] == 0
+    assert not alone["is_sketch"]
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "words"),
+    [
+        ("cache", {"parts": 2}, "leave out --parts"),
+        ("cache", {"topology": "2x2"}, "has 4 ranks and the cache 2 parts"),
+        ("graph", {}, "give either --parts K or --topology"),
+        ("typed", {"parts": 2}, "several node or edge types"),
+    ],
+)
+def test_what_cannot_be_planned(folder: Path, quick: None, name: str, where: dict[str, Any], words: str) -> None:
+    """Guards against a traceback, and against a plan of another thing than was asked for."""
+    make_store(typed_graph(np.random.default_rng(1)), name="typed")
+    with pytest.raises(UsageError, match=words):
+        plan_training(str(folder) if name == "cache" else name, TRAINING, **where)
+
+
+def test_rates_are_measured_for_all_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a width that is planned with and was not measured."""
+    sample = Csr(indptr=np.array([0, 2, 3]), indices=np.array([0, 1, 1], np.int32), num_sources=2)
+    work = epoch_work(TrainingPlan(hidden=8), [(5, 8), (8, 3)], rows=2, halo=0, edges=3)
+    found = measured_rates(sample, work, processes=2)
+    seconds = found.seconds(work)
+    assert set(seconds) == {"sums over edges", "dense products", "masks", "other passes"}
+    assert all(value > 0 for value in seconds.values())
+    monkeypatch.setattr(rates.sys, "executable", "/bin/false")
+    with pytest.raises(TrainingError, match="graphprep doctor"):
+        measured_rates(sample, work, processes=1)
+
+
+def test_a_sample_is_the_first_rows() -> None:
+    """Guards against a sample that is empty, or larger than it may be."""
+    matrix = Csr(indptr=np.array([0, 5, 6]), indices=np.arange(6, dtype=np.int32) % 3, num_sources=3)
+    assert first_rows(matrix).num_rows == 2
+    whole, rates.MOST_SAMPLED_EDGES = rates.MOST_SAMPLED_EDGES, 4
+    try:
+        assert first_rows(matrix).num_rows == 1
+    finally:
+        rates.MOST_SAMPLED_EDGES = whole
