@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from graphprep import csr, progress
 from graphprep.cache.blocks import Layout
-from graphprep.cache.source import GraphSource
 from graphprep.graph import Csr, EdgeType, row_bytes
+from graphprep.cache.source import EdgeSource
 from graphprep.publish import reserve
 from graphprep.row_ranges import row_ranges
 
@@ -70,7 +70,7 @@ class Regions:
         return slice(int(self.first_edge_P[part]), int(self.first_edge_P[part + 1]))
 
 
-def by_part(source: GraphSource, kind: EdgeType, layout: Layout, folder: Path, *, piece_bytes: int) -> Regions:
+def by_part(source: EdgeSource, kind: EdgeType, layout: Layout, folder: Path, *, piece_bytes: int) -> Regions:
     """Read the edges of one type once and bring them together by part.
 
     Args:

@@ -21,6 +21,17 @@ SECONDS_PER_EDGE = 2e-7
 BYTES_PER_EDGE, BYTES_PER_CLEAN_EDGE, BYTES_PER_NODE = 8, 16, 64
 """of the graph, of the same made undirected, and of what is kept for each node"""
 
+MULTILEVEL = "multilevel"
+PASSES_BYTES, PASSES_BYTES_PER_NODE = 700_000_000, 120
+"""Memory of a run by passes: of pieces of edges, contraction and METIS on the coarsest level, and of what is kept for
+each node beside its masks."""
+PASSES_SECONDS_PER_EDGE = {"none": 4e-7, "fast": 8e-7, "default": 8e-7, "best": 8e-7}
+"""Time of a run by passes on two cores; see docs/scale.md."""
+DIRECTED = 1.5
+"""times as long where edges have to be turned around"""
+SPILLED_BYTES_PER_EDGE = 13
+"""of edges on their way to the next level, or to the order inside parts"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
@@ -28,6 +39,49 @@ class Expected:
 
     memory_bytes: int
     seconds: float
+    scratch_bytes: int = 0
+    """of disk, while it runs"""
+
+
+def is_past_memory(
+    request: PartitionRequest,
+    *,
+    num_nodes: int,
+    num_edges: int,
+    directed: bool,
+    topology: Topology,
+    memory_limit: int | None = None,
+) -> bool:
+    """Whether a graph is partitioned by passes over its edges, since in memory there is not room for all that it takes.
+
+    Only where the method is left open, or is the one that can do so. Arguments as for `expected`.
+    """
+    if request.method not in ("auto", MULTILEVEL) or topology.num_ranks == 1:
+        return False
+    both_ways = num_edges * (2 if directed else 1)
+    effort_bytes = 0 if request.effort == "none" else expected_bytes(num_nodes, both_ways)
+    methods = AUTO[request.effort] if request.method == "auto" else (request.method,)
+    start_bytes = min(CANDIDATES[name].expected_bytes(num_nodes, both_ways) for name in methods)
+    graph_bytes = _graph_bytes(num_nodes, num_edges, both_ways)
+    return graph_bytes + max(start_bytes, effort_bytes) > memory.free(memory_limit)
+
+
+def expected_past_memory(
+    request: PartitionRequest, *, num_nodes: int, num_edges: int, directed: bool, topology: Topology
+) -> Expected:
+    """Estimate a run by passes over the edges. Arguments as for `expected`."""
+    words = -(-topology.num_ranks // 64)
+    both_ways = num_edges * (2 if directed else 1)
+    seconds = PASSES_SECONDS_PER_EDGE[request.effort] * both_ways * (DIRECTED if directed else 1)
+    return Expected(
+        memory_bytes=PASSES_BYTES + num_nodes * (PASSES_BYTES_PER_NODE + 16 * words),
+        seconds=seconds,
+        scratch_bytes=SPILLED_BYTES_PER_EDGE * both_ways + num_edges * (4 + (12 if directed else 0)),
+    )
+
+
+def _graph_bytes(num_nodes: int, num_edges: int, both_ways: int) -> int:
+    return num_edges * BYTES_PER_EDGE + both_ways * BYTES_PER_CLEAN_EDGE + num_nodes * BYTES_PER_NODE
 
 
 def expected(
@@ -69,7 +123,7 @@ def expected(
         refining_bytes = runs_at_a_time * expected_bytes(num_nodes, both_ways)
         visits = max(effort.visits * 2 * both_ways, effort.least_visits)
         refining_seconds = effort.runs(both_ways) * visits / VISITS_PER_SECOND / runs_at_a_time
-    graph_bytes = num_edges * BYTES_PER_EDGE + both_ways * BYTES_PER_CLEAN_EDGE + num_nodes * BYTES_PER_NODE
+    graph_bytes = _graph_bytes(num_nodes, num_edges, both_ways)
     start_seconds = starts / max(1, starts_at_a_time) * both_ways / METIS_EDGES_PER_SECOND
     return Expected(
         memory_bytes=graph_bytes + max(native_bytes * starts_at_a_time, refining_bytes),

@@ -8,7 +8,6 @@ Letters: X nodes of the level, E directed edges, P parts, C limits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +20,7 @@ from graphprep.graph import Csr
 from graphprep.partition import nets_kernels, placement
 from graphprep.partition.floors import ldg
 from graphprep.partition.mapping import best_mapping
-from graphprep.partition.method import NodeLoad, PartitionProblem
+from graphprep.partition.method import PartitionProblem
 from graphprep.partition.metis import METIS_METHODS
 from graphprep.partition.multilevel import standing
 from graphprep.partition.multilevel.streamed import ByWeight
@@ -30,6 +29,8 @@ from graphprep.partition.refine import EFFORTS, OBJECTIVES, Refinement
 from graphprep.partition.refine_kernels import Links
 from graphprep.side_by_side import side_by_side
 
+EFFORT = "fast"
+"""of refinement. Weights only stand for rows: annealing by them doubles the cut for less than the finer levels win."""
 WAYS = ("metis-balanced", "metis-hierarchical")
 REFINED_EDGES = 4_000_000
 """directed edges up to which the level is refined in memory; each is a net of its own, of some 180 bytes"""
@@ -48,9 +49,7 @@ class Division:
     """whether parts may be laid on other ranks"""
 
 
-def divide(
-    problem: PartitionProblem, weight_XC: NDArray[np.integer], division: Division
-) -> NDArray[np.int32]:
+def divide(problem: PartitionProblem, weight_XC: NDArray[np.integer], division: Division) -> NDArray[np.int32]:
     """The best of METIS's ways, int32 [X]; LDG where none of them comes through.
 
     Args:
@@ -135,7 +134,7 @@ def _refined(
         refinement = Refinement(
             division.links,
             division.most_PC,
-            effort=EFFORTS[division.effort],
+            effort=EFFORTS[EFFORT],
             objective=OBJECTIVES[division.minimise],
             seed=problem.seed,
             advance=shown.advance,

@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from graphprep.csr_files import in_files
 from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Ids, Treatment
 from graphprep.partition.multilevel.propagation_kernels import spread
 from graphprep.sorted_edges import SortedEdges, sort_table
-from graphprep.sources.scratch import RowSink
 
 DENSITY = 48
 """directed edges a node that a level keeps, on average"""
@@ -65,9 +64,7 @@ def contract(
     table = EdgeTable(type=EdgeType(name, "to", name), chunks=lambda: _between(graph, ranges, coarse_X))
     work = folder / f"{name}.edges"
     try:
-        edges = sort_table(
-            table, num_rows=count, num_sources=count, treatment=TREATMENT, limit=memory_limit, work=work
-        )
+        edges = sort_table(table, num_rows=count, num_sources=count, treatment=TREATMENT, limit=memory_limit, work=work)
         return _thinned(edges, count, folder=folder, memory_bytes=memory_bytes, seed=seed)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -87,16 +84,15 @@ def _between(graph: Csr, ranges: Sequence[tuple[int, int]], coarse_X: Ids) -> It
 def _thinned(edges: SortedEdges, count: int, *, folder: Path, memory_bytes: int, seed: int) -> Csr:
     """The sorted edges as arrays, of the light ones no more than DENSITY allows."""
     threshold = _threshold(edges, DENSITY * count)
-    kept = sum(_kept(piece, first, threshold, seed)[2] for piece, first in _pieces(edges))
-    indices = RowSink((kept,), np.dtype(np.int32 if count < 2**31 else np.int64), folder, memory_bytes=memory_bytes)
-    data = RowSink((kept,), np.dtype(np.float32), folder, memory_bytes=memory_bytes)
-    indptr = np.zeros(count + 1, np.int64)
-    for piece, first in _pieces(edges):
-        columns, weights, number = _kept(piece, first, threshold, seed, indptr[first + 1 : first + 1 + piece.num_rows])
-        indices.add(columns[:number])
-        data.add(weights[:number])
-    np.cumsum(indptr, out=indptr)
-    return Csr(indptr=indptr, indices=indices.array(), data=data.array(), num_sources=count)
+    kept = sum(_kept(piece, first, threshold, seed).num_edges for piece, first in _pieces(edges))
+    return in_files(
+        (_kept(piece, first, threshold, seed) for piece, first in _pieces(edges)),
+        num_rows=count,
+        num_sources=count,
+        num_edges=kept,
+        folder=folder,
+        memory_bytes=memory_bytes,
+    )
 
 
 def _pieces(edges: SortedEdges) -> Iterator[tuple[Csr, int]]:
@@ -123,16 +119,14 @@ def _threshold(edges: SortedEdges, most: int) -> int:
     return int(fits[0]) + 1 if len(fits) else MOST_WEIGHT
 
 
-def _kept(
-    piece: Csr, first: int, threshold: int, seed: int, length: NDArray[np.int64] | None = None
-) -> tuple[Ids, NDArray[np.float32], int]:
-    """Columns and weights of what is kept of some rows, and how many edges that are; `length` gets those of each."""
+def _kept(piece: Csr, first: int, threshold: int, seed: int) -> Csr:
+    """What is kept of some rows, of which `first` is the first; weighted."""
     data = np.ones(piece.num_edges, np.float32) if piece.data is None else piece.data
-    if length is None:
-        length = np.zeros(piece.num_rows, np.int64)
+    indptr = np.zeros(piece.num_rows + 1, np.int64)
     columns, weights = np.empty_like(piece.indices), np.empty(piece.num_edges, np.float32)
-    count = _choose(piece.indptr, piece.indices, data, first, threshold, seed, length, columns, weights)
-    return columns, weights, int(count)
+    count = _choose(piece.indptr, piece.indices, data, first, threshold, seed, indptr[1:], columns, weights)
+    np.cumsum(indptr, out=indptr)
+    return Csr(indptr=indptr, indices=columns[:count], data=weights[:count], num_sources=piece.num_sources)
 
 
 @njit(cache=True, nogil=True)

@@ -35,7 +35,7 @@ COMMUNITIES = 4
 """communities that a part's share has at least"""
 PARTS_OF_A_SHARE = 32
 """no coarse node weighs more than this part of what a part may hold"""
-GROWTH = 16
+GROWTH = 8
 """nodes of a level that come together on average, at most"""
 SHRINKS = 0.9
 """a level that has more than this part of the finer one's nodes is not worth its while, and the last"""

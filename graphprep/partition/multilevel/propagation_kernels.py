@@ -60,7 +60,7 @@ def _rate(
     """Add the weights of a node's edges by the label of their ends; how many labels there are."""
     begin, end = indptr[node], indptr[node + 1]
     count = 0
-    for e in range(begin, end, 1 + (end - begin - 1) // HUB):
+    for e in range(begin, end, 1 + max(0, end - begin - 1) // HUB):
         other = indices[e]
         if len(group_X) and group_X[other] != group_X[node]:
             continue

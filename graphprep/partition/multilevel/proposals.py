@@ -26,6 +26,8 @@ from graphprep.partition.multilevel.propagation_kernels import spread
 from graphprep.partition.refine_kernels import MOVES_A_PRICE, Limits, Links, change, cost_of, eases, fits, price
 
 WORD_BITS = 64
+FLOOR = 0.1
+"""What any row costs, as a part of the mean price."""
 PRESENT, SINGLE = 0, 1
 """where a node's two masks begin, in masks_X2W"""
 
@@ -37,6 +39,17 @@ def is_over(limits: Limits, node: Any, part: Any) -> Any:
         if limits.weight_XC[node, c] > 0 and limits.held_PC[part, c] > limits.most_PC[part, c]:
             return True
     return False
+
+
+@njit(cache=True, nogil=True)
+def _price(links: Links) -> None:
+    """Prices, with a floor: rows on quick links cost next to nothing by the norm, and would become many for nothing."""
+    price(links)
+    floor = FLOOR * links.price_PP.mean()
+    for p in range(len(links.price_PP)):
+        for q in range(len(links.price_PP)):
+            if p != q:
+                links.price_PP[p, q] += floor
 
 
 @njit(cache=True, nogil=True)
@@ -84,7 +97,7 @@ def propose_by_weight(
     num_parts = len(links.rows_PP)
     to_P, touched_P = np.zeros(num_parts, np.float64), np.empty(num_parts, np.int64)
     count, since = 0, 0
-    price(links)
+    _price(links)
     cost = cost_of(links)
     for node in range(start, stop):
         if spread(node, salt) & 1:
@@ -103,7 +116,7 @@ def propose_by_weight(
             for easing in range(2 if leaves else 1):
                 for k in range(num_parts if leaves else touched):
                     target = k if leaves else touched_P[k]
-                    if target == source or best >= 0 and easing:
+                    if target == source or (best >= 0 and easing):
                         continue
                     if not (eases(limits, node, source, target) if easing else fits(limits, node, source, target)):
                         continue
@@ -133,7 +146,7 @@ def propose_by_weight(
             to_P[touched_P[i]] = 0.0
         if since == MOVES_A_PRICE:
             since = 0
-            price(links)
+            _price(links)
     return count
 
 
@@ -167,7 +180,7 @@ def find_masks(start: Any, stop: Any, indptr: Any, indices: Any, part_X: Any, ma
 
 
 @njit(cache=True, nogil=True)
-def _parts_of(present: Any, num_parts: Any, found: Any) -> Any:
+def _parts_of(present: Any, found: Any) -> Any:
     """Fill in the parts of a mask; how many they are."""
     count = 0
     for word in range(len(present)):
@@ -200,7 +213,7 @@ def count_rows(start: Any, stop: Any, part_X: Any, masks_X2W: Any, units_PP: Any
     found = np.empty(len(units_PP), np.int64)
     for node in range(start, stop):
         source = part_X[node]
-        for k in range(_parts_of(masks_X2W[node, PRESENT], len(units_PP), found)):
+        for k in range(_parts_of(masks_X2W[node, PRESENT], found)):
             if found[k] != source:
                 units_PP[source, found[k]] += 1
 
@@ -231,14 +244,14 @@ def propose_by_rows(
     is_near_P, near_P = np.zeros(num_parts, np.bool_), np.empty(num_parts, np.int64)
     sent_P, found = np.empty(num_parts, np.int64), np.empty(num_parts, np.int64)
     count, since = 0, 0
-    price(links)
+    _price(links)
     cost = cost_of(links)
     for node in range(start, stop):
         if spread(node, salt) & 1:
             continue
         source = part_X[node]
         leaves = is_over(limits, node, source)
-        sent = _parts_of(masks_X2W[node, PRESENT], num_parts, sent_P)
+        sent = _parts_of(masks_X2W[node, PRESENT], sent_P)
         if mutual and not leaves and (sent == 0 or (sent == 1 and sent_P[0] == source)):
             continue
         near = 0
@@ -262,14 +275,14 @@ def propose_by_rows(
                 if part != source and _has(masks_X2W[other, SINGLE], source):
                     base += links.price_PP[part, source]
                 present = masks_X2W[other, PRESENT]
-                for k in range(_parts_of(present, num_parts, found)):
+                for k in range(_parts_of(present, found)):
                     saved_P[found[k]] += links.price_PP[part, found[k]]
             for k in range(sent):
                 base += links.price_PP[source, sent_P[k]]
             for easing in range(2 if leaves else 1):
                 for k in range(num_parts if leaves else near):
                     target = k if leaves else near_P[k]
-                    if target == source or best >= 0 and easing:
+                    if target == source or (best >= 0 and easing):
                         continue
                     if not (eases(limits, node, source, target) if easing else fits(limits, node, source, target)):
                         continue
@@ -297,7 +310,7 @@ def propose_by_rows(
             got_P[near_P[k]] = 0.0
         if since == MOVES_A_PRICE:
             since = 0
-            price(links)
+            _price(links)
     return count
 
 

@@ -48,9 +48,7 @@ class View(Protocol):
     def count(self, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
         """int64 [P, P]: what each part sends to each; `propose` is about these parts then."""
 
-    def propose(
-        self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int
-    ) -> Proposals: ...
+    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,9 +71,7 @@ class ByWeight:
 
         return _summed(counted, self.ranges, num_parts, self.workers)
 
-    def propose(
-        self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int
-    ) -> Proposals:
+    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals:
         """See `View`."""
         arrays = (self.graph.indptr, self.graph.indices, _data(self.graph), part_X)
         return _proposed(
@@ -114,9 +110,7 @@ class ByRows:
 
         return _summed(counted, self.out_ranges, num_parts, self.workers)
 
-    def propose(
-        self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int
-    ) -> Proposals:
+    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals:
         """See `View`."""
         arrays = (self.into.indptr, self.into.indices, self._masks_X2W, self.out is self.into, part_X)
         return _proposed(
