@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from graphprep import csr, progress
 from graphprep.cache.blocks import Layout
-from graphprep.graph import Csr, EdgeType, row_bytes
 from graphprep.cache.source import EdgeSource
+from graphprep.graph import Csr, EdgeType, row_bytes
 from graphprep.publish import reserve
 from graphprep.row_ranges import row_ranges
 

@@ -18,6 +18,7 @@ from graphprep import memory, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.regions import by_part
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, Rows
+from graphprep.partition.choose import require_enough_nodes
 from graphprep.partition.judging import judge
 from graphprep.partition.loads import loads_of
 from graphprep.partition.method import NodeLoad
@@ -59,7 +60,9 @@ def partition_past_memory(
 
     Raises:
         NoRoomError: the disk is full.
+        PartitionError: there are more parts than nodes.
     """
+    require_enough_nodes(topology.num_ranks, graph.whole.matrix.num_rows)
     whole, settings = graph.whole, settings or Settings()
     model, started = LinkModel.of(topology), time.monotonic()
     shares_P = shares_of(whole.matrices, whole.matrix.num_rows, topology, request.row_bytes)

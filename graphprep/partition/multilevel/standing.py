@@ -6,6 +6,7 @@ Letters: X nodes of a level, P parts, C limits.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,9 @@ from graphprep.partition.refine_kernels import Limits, Links, change, cost_of
 
 def limits_of(part_X: NDArray[np.int32], weight_XC: NDArray[np.integer], most_PC: NDArray[np.float64]) -> Limits:
     """What the parts hold of what they may."""
+    weights: NDArray[Any] = weight_XC
     held = [np.bincount(part_X, weights=weight_X, minlength=len(most_PC)) for weight_X in weight_XC.T]
-    return Limits(weight_XC=weight_XC, held_PC=np.stack(held, axis=1), most_PC=most_PC)
+    return Limits(weight_XC=weights, held_PC=np.stack(held, axis=1), most_PC=most_PC)
 
 
 def lay(links: Links, units_PP: NDArray[np.int64]) -> None:
