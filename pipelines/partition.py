@@ -31,9 +31,11 @@ from graphprep.cache.write import CacheContent, write_cache
 from graphprep.errors import CacheError, UsageError
 from graphprep.graph import Csr, EdgeType
 from graphprep.partition.choose import partition, require_enough_nodes
-from graphprep.partition.expected import expected
+from graphprep.partition.expected import expected, expected_past_memory, is_past_memory
 from graphprep.partition.given import ASSIGNMENT, GivenAssignment, read_assignment
 from graphprep.partition.judging import judge
+from graphprep.partition.multilevel.mapped_graph import MappedGraph
+from graphprep.partition.multilevel.past_memory import METHOD, order_past_memory, partition_past_memory
 from graphprep.partition.order import locality_order
 from graphprep.partition.request import PartitionRequest, PartitionResult
 from graphprep.partition.whole_graph import WholeGraph
@@ -41,6 +43,7 @@ from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_
 from graphprep.store import GraphStore
 from graphprep.target import checked_target, may_replace
 from graphprep.topology import Topology, resolve
+from graphprep.traffic import count_in_order
 
 ASSIGNMENT_FILE = "assignment.npz"
 LIBRARIES = ("pymetis", "scipy", "mtkahypar", "kaminpar")
@@ -96,27 +99,38 @@ class PartitionPlan:
         """64 hex digits over the determinants."""
         return hashlib.sha256(json.dumps(self.determinants, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def is_past_memory(self) -> bool:
+        """Whether the graph is partitioned by passes over files."""
+        return self.given is None and is_past_memory(self.request, memory_limit=self.memory_limit, **self._size())
+
+    def _size(self) -> dict[str, Any]:
+        return {
+            "num_nodes": sum(self.store.num_nodes.values()),
+            "num_edges": sum(self.store.num_edges.values()),
+            "directed": self.store.directed,
+            "topology": self.topology,
+        }
+
     def expectations(self) -> dict[str, Any]:
         """Memory, disk and time that the run will take, estimated."""
         nodes, edges = sum(self.store.num_nodes.values()), sum(self.store.num_edges.values())
-        asked = expected(
-            self.request,
-            num_nodes=nodes,
-            num_edges=edges,
-            directed=self.store.directed,
-            topology=self.topology,
-            memory_limit=self.memory_limit,
-            is_given=self.given is not None,
-        )
+        passes = self.is_past_memory
+        if passes:
+            asked = expected_past_memory(self.request, **self._size())
+        else:
+            asked = expected(
+                self.request, memory_limit=self.memory_limit, is_given=self.given is not None, **self._size()
+            )
         parts = self.topology.num_ranks
         files = 20 + parts * (40 + 18 * (parts - 1))
         return {
             "nodes": nodes,
             "edges": edges,
             "parts": self.topology.num_ranks,
-            "method": self.request.method if self.given is None else ASSIGNMENT,
+            "method": ASSIGNMENT if self.given is not None else METHOD if passes else self.request.method,
             "memory_bytes": asked.memory_bytes,
-            "disk_bytes": edges * 8 + nodes * 40 + files * BLOCK_BYTES + self._bytes_of_nodes(),
+            "disk_bytes": edges * 8 + nodes * 40 + files * BLOCK_BYTES + self._bytes_of_nodes() + asked.scratch_bytes,
             "files": files,
             "seconds": round(2 + asked.seconds + files * SECONDS_PER_FILE, 1),
         }
@@ -265,10 +279,10 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
         if plan.memory_limit is not None:
             memory.return_freed_blocks()
         work.mkdir(parents=True, exist_ok=True)
-        graph = whole_graph(plan.store)
-        result, nodes_P = _assignment(plan, graph, work)
-        layouts = _layouts(graph, result.assignment, nodes_P)
-        del graph, nodes_P
+        way = _ByPasses.of(plan, work) if plan.is_past_memory else _InMemory(whole_graph(plan.store))
+        result, nodes_P = _assignment(plan, way, work)
+        layouts = _layouts(way.graph, result.assignment, nodes_P)
+        del way, nodes_P
         for limit in result.quality.limits:
             if not limit.met:
                 progress.warn(
@@ -383,24 +397,74 @@ def _layouts(graph: WholeGraph, assignment_N: NDArray[np.int32], nodes_P: list[N
     }
 
 
-def _assignment(plan: PartitionPlan, graph: WholeGraph, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
+class _Way(Protocol):
+    """How a graph is partitioned."""
+
+    @property
+    def graph(self) -> WholeGraph: ...
+
+    def judged(self, plan: PartitionPlan, assignment_N: NDArray[np.int32]) -> PartitionResult: ...
+
+    def partitioned(self, plan: PartitionPlan, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
+        """The assignment, and each part's nodes in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _InMemory:
+    """With all edges in memory."""
+
+    graph: WholeGraph
+
+    def judged(self, plan: PartitionPlan, assignment_N: NDArray[np.int32]) -> PartitionResult:
+        return judge(assignment_N, self.graph, plan.topology, plan.request)
+
+    def partitioned(self, plan: PartitionPlan, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
+        given = None if plan.given is None else plan.given.assignment_N
+        result, clean = partition(
+            self.graph, plan.topology, plan.request, scratch=work, given=given, memory_limit=plan.memory_limit
+        )
+        with progress.task("ordering nodes inside parts"):
+            return result, locality_order(clean, result.assignment, plan.topology.num_ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByPasses:
+    """With the edges in files."""
+
+    mapped: MappedGraph
+
+    @classmethod
+    def of(cls, plan: PartitionPlan, work: Path) -> _ByPasses:
+        progress.say("the graph is partitioned by passes over its edges, which do not fit in memory with all they need")
+        return cls(MappedGraph.of(plan.store, work, memory_limit=plan.memory_limit))
+
+    @property
+    def graph(self) -> WholeGraph:
+        return self.mapped.whole
+
+    def judged(self, plan: PartitionPlan, assignment_N: NDArray[np.int32]) -> PartitionResult:
+        return judge(assignment_N, self.graph, plan.topology, plan.request, count=count_in_order)
+
+    def partitioned(self, plan: PartitionPlan, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
+        limit = plan.memory_limit
+        result = partition_past_memory(self.mapped, plan.topology, plan.request, scratch=work, memory_limit=limit)
+        num_parts = plan.topology.num_ranks
+        return result, order_past_memory(self.mapped, result.assignment, num_parts, scratch=work, memory_limit=limit)
+
+
+def _assignment(plan: PartitionPlan, way: _Way, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
     """The assignment, and each part's nodes in order: from an earlier run of the same key, else made now and kept."""
     saved, num_parts = work / ASSIGNMENT_FILE, plan.topology.num_ranks
     if saved.exists():
-        kept = _kept_assignment(saved, graph.matrix.num_rows, num_parts)
+        kept = _kept_assignment(saved, way.graph.matrix.num_rows, num_parts)
         if kept is not None:
             progress.say("going on with the assignment that an earlier run had finished")
             assignment, nodes, told = kept
-            result = judge(assignment, graph, plan.topology, plan.request)
+            result = way.judged(plan, assignment)
             ends = np.cumsum(np.bincount(assignment, minlength=num_parts))
             parts = np.split(nodes, ends[:-1])
             return replace(result, method=told["method"], tried=tuple(told["tried"])), parts
-    given = None if plan.given is None else plan.given.assignment_N
-    result, clean = partition(
-        graph, plan.topology, plan.request, scratch=work, given=given, memory_limit=plan.memory_limit
-    )
-    with progress.task("ordering nodes inside parts"):
-        nodes_P = locality_order(clean, result.assignment, num_parts)
+    result, nodes_P = way.partitioned(plan, work)
     facts = json.dumps({"method": result.method, "tried": result.tried})
     with published_file(saved) as file:
         np.savez(file, assignment=result.assignment, nodes=np.concatenate(nodes_P), facts=np.array(facts))

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from graphprep import csr, progress
 from graphprep.cache.blocks import Layout
-from graphprep.cache.source import GraphSource
+from graphprep.cache.source import EdgeSource
 from graphprep.graph import Csr, EdgeType, row_bytes
 from graphprep.publish import reserve
+from graphprep.row_ranges import row_ranges
 
 Array = NDArray[Any]
 
@@ -69,7 +70,7 @@ class Regions:
         return slice(int(self.first_edge_P[part]), int(self.first_edge_P[part + 1]))
 
 
-def by_part(source: GraphSource, kind: EdgeType, layout: Layout, folder: Path, *, piece_bytes: int) -> Regions:
+def by_part(source: EdgeSource, kind: EdgeType, layout: Layout, folder: Path, *, piece_bytes: int) -> Regions:
     """Read the edges of one type once and bring them together by part.
 
     Args:
@@ -109,7 +110,7 @@ def by_part(source: GraphSource, kind: EdgeType, layout: Layout, folder: Path, *
     degree_N = np.zeros(num_nodes, np.float32)
     num_self_loops, place_P = 0, first_edge_P[:-1].copy()
     with progress.task(f"bringing {kind.relation} edges together by part", total=num_edges, unit="edges") as task:
-        for start, stop in _pieces(indptr, max(1, piece_bytes // edge_bytes)):
+        for start, stop in row_ranges(indptr, max(1, piece_bytes // edge_bytes)):
             piece = source.csr_rows(kind, start, stop)
             place_E = np.empty(piece.num_edges, np.int64)
             _place(part_N[start:stop], piece.indptr, place_P, place_E)
@@ -134,17 +135,6 @@ def by_part(source: GraphSource, kind: EdgeType, layout: Layout, folder: Path, *
         degree_N=degree_N,
         num_self_loops=num_self_loops,
     )
-
-
-def _pieces(indptr: NDArray[np.int64], edges_a_piece: int) -> list[tuple[int, int]]:
-    """Row ranges of about so many edges and as many rows at most; a row is never cut."""
-    pieces, start, num_rows = [], 0, len(indptr) - 1
-    while start < num_rows:
-        stop = int(np.searchsorted(indptr, indptr[start] + edges_a_piece, side="right")) - 1
-        stop = min(num_rows, start + edges_a_piece, max(stop, start + 1))
-        pieces.append((start, stop))
-        start = stop
-    return pieces
 
 
 @njit(cache=True, nogil=True)

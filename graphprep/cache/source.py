@@ -11,20 +11,8 @@ from numpy.typing import NDArray
 from graphprep.graph import Csr, EdgeType, Rows
 
 
-class GraphSource(Protocol):
-    """A graph in its dataset's own node order. Node types come in name order, edge types in key order."""
-
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        """`source`: where the data came from."""
-
-    @property
-    def name(self) -> str:
-        """Of the dataset."""
-
-    @property
-    def directed(self) -> bool:
-        """False if every edge has its reverse."""
+class EdgeSource(Protocol):
+    """Edges that can be read by ranges of rows."""
 
     @property
     def num_nodes(self) -> dict[str, int]:
@@ -33,15 +21,6 @@ class GraphSource(Protocol):
     @property
     def num_edges(self) -> dict[EdgeType, int]:
         """By edge type."""
-
-    def node_arrays(self, node_type: str) -> tuple[str, ...]:
-        """The names of what nodes of a type have."""
-
-    def node_array(self, node_type: str, name: str) -> Rows | None:
-        """One of these arrays; None if there is no such array."""
-
-    def rows(self, node_type: str, name: str, rows_at_a_time: int) -> Iterator[tuple[int, NDArray[Any]]]:
-        """A node array as (first row, rows) pieces, in order."""
 
     def is_weighted(self, edge_type: EdgeType) -> bool:
         """Whether edges of a type have weights other than 1."""
@@ -57,3 +36,28 @@ class GraphSource(Protocol):
 
     def edge_array(self, edge_type: EdgeType, name: str) -> Rows:
         """One of these arrays, in CSR order."""
+
+
+class GraphSource(EdgeSource, Protocol):
+    """A graph in its dataset's own node order. Node types come in name order, edge types in key order."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """`source`: where the data came from."""
+
+    @property
+    def name(self) -> str:
+        """Of the dataset."""
+
+    @property
+    def directed(self) -> bool:
+        """False if every edge has its reverse."""
+
+    def node_arrays(self, node_type: str) -> tuple[str, ...]:
+        """The names of what nodes of a type have."""
+
+    def node_array(self, node_type: str, name: str) -> Rows | None:
+        """One of these arrays; None if there is no such array."""
+
+    def rows(self, node_type: str, name: str, rows_at_a_time: int) -> Iterator[tuple[int, NDArray[Any]]]:
+        """A node array as (first row, rows) pieces, in order."""

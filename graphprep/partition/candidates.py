@@ -21,10 +21,17 @@ from graphprep.partition.loads import node_loads
 from graphprep.partition.method import Method, NodeLoad, PartitionProblem
 from graphprep.partition.metis import METIS_METHODS
 from graphprep.partition.mtkahypar import MTKAHYPAR_METHODS
+from graphprep.partition.multilevel.method import MultilevelMethod
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
 
-_METHODS: tuple[Method, ...] = (*METIS_METHODS, *MTKAHYPAR_METHODS, *KAMINPAR_METHODS, *floors.FLOORS)
+_METHODS: tuple[Method, ...] = (
+    *METIS_METHODS,
+    *MTKAHYPAR_METHODS,
+    *KAMINPAR_METHODS,
+    MultilevelMethod(),
+    *floors.FLOORS,
+)
 CANDIDATES: Mapping[str, Method] = {method.name: method for method in _METHODS}
 """Every method by the name that --method takes."""
 MOST_IN_EDGES = 2.0**53

@@ -24,6 +24,17 @@ BYTES_PER_CLEAN_EDGE = {False: 4, True: 16}
 """of the graph made undirected, by whether it is directed as it is given. If not, it is only copied where small
 components are set aside; else its edges are counted as well."""
 
+MULTILEVEL = "multilevel"
+PASSES_BYTES, PASSES_BYTES_PER_NODE = 700_000_000, 120
+"""Memory of a run by passes: of pieces of edges, contraction and METIS on the coarsest level, and of what is kept for
+each node beside its masks."""
+PASSES_SECONDS_PER_EDGE = {"none": 4e-7, "fast": 8e-7, "default": 8e-7, "best": 8e-7}
+"""Time of a run by passes on two cores; see docs/scale.md."""
+DIRECTED = 1.5
+"""times as long where edges have to be turned around"""
+SPILLED_BYTES_PER_EDGE = 13
+"""of edges on their way to the next level, or to the order inside parts"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
@@ -31,6 +42,55 @@ class Expected:
 
     memory_bytes: int
     seconds: float
+    scratch_bytes: int = 0
+    """of disk, while it runs"""
+
+
+def is_past_memory(
+    request: PartitionRequest,
+    *,
+    num_nodes: int,
+    num_edges: int,
+    directed: bool,
+    topology: Topology,
+    memory_limit: int | None = None,
+) -> bool:
+    """Whether a graph is partitioned by passes over its edges, since in memory there is not room for all that it takes.
+
+    Only where the method is left open, or is the one that can do so. Arguments as for `expected`.
+    """
+    if request.method not in ("auto", MULTILEVEL) or topology.num_ranks == 1:
+        return False
+    both_ways = num_edges * (2 if directed else 1)
+    effort_bytes = 0 if request.effort == "none" else _run_bytes(request, num_nodes, both_ways)
+    methods = AUTO[request.effort] if request.method == "auto" else (request.method,)
+    start_bytes = min(CANDIDATES[name].expected_bytes(num_nodes, both_ways) for name in methods)
+    graph_bytes = _graph_bytes(num_nodes, num_edges, directed=directed)
+    return graph_bytes + max(start_bytes, effort_bytes) > memory.free(memory_limit)
+
+
+def expected_past_memory(
+    request: PartitionRequest, *, num_nodes: int, num_edges: int, directed: bool, topology: Topology
+) -> Expected:
+    """Estimate a run by passes over the edges. Arguments as for `expected`."""
+    words = -(-topology.num_ranks // 64)
+    both_ways = num_edges * (2 if directed else 1)
+    seconds = PASSES_SECONDS_PER_EDGE[request.effort] * both_ways * (DIRECTED if directed else 1)
+    return Expected(
+        memory_bytes=PASSES_BYTES + num_nodes * (PASSES_BYTES_PER_NODE + 16 * words),
+        seconds=seconds,
+        scratch_bytes=SPILLED_BYTES_PER_EDGE * both_ways + num_edges * (4 + (12 if directed else 0)),
+    )
+
+
+def _graph_bytes(num_nodes: int, num_edges: int, *, directed: bool) -> int:
+    clean_edges = num_edges * (2 if directed else 1)
+    return num_edges * BYTES_PER_EDGE + clean_edges * BYTES_PER_CLEAN_EDGE[directed] + num_nodes * BYTES_PER_NODE
+
+
+def _run_bytes(request: PartitionRequest, num_nodes: int, both_ways: int) -> int:
+    """Of one run of refinement."""
+    return expected_bytes(num_nodes, both_ways if request.balance == "edges" else num_nodes, both_ways)
 
 
 def expected(
@@ -67,13 +127,13 @@ def expected(
     refining_bytes, refining_seconds = 0, 0.0
     if request.effort != "none" and topology.num_ranks > 1:
         effort = EFFORTS[request.effort]
-        run_bytes = expected_bytes(num_nodes, both_ways if request.balance == "edges" else num_nodes, both_ways)
+        run_bytes = _run_bytes(request, num_nodes, both_ways)
         runs_at_a_time = workers_for(run_bytes, room)
         runs_at_a_time = min(runs_at_a_time, effort.starts_of(both_ways))
         refining_bytes = runs_at_a_time * run_bytes
         visits = max(effort.visits * 2 * both_ways, effort.least_visits)
         refining_seconds = effort.runs(both_ways) * visits / VISITS_PER_SECOND / runs_at_a_time
-    graph_bytes = num_edges * BYTES_PER_EDGE + both_ways * BYTES_PER_CLEAN_EDGE[directed] + num_nodes * BYTES_PER_NODE
+    graph_bytes = _graph_bytes(num_nodes, num_edges, directed=directed)
     start_seconds = starts / max(1, starts_at_a_time) * both_ways / METIS_EDGES_PER_SECOND
     return Expected(
         memory_bytes=graph_bytes + max(native_bytes * starts_at_a_time, refining_bytes),

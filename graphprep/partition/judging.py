@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,16 @@ from graphprep.partition.nets import Nets, edge_nets, row_nets
 from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
 from graphprep.partition.whole_graph import WholeGraph
 from graphprep.topology import Topology
-from graphprep.traffic import LinkModel, assess, count_traffic, memory_of, shares_of
+from graphprep.traffic import (
+    Assignments,
+    LinkModel,
+    Matrices,
+    Traffic,
+    assess,
+    count_traffic,
+    memory_of,
+    shares_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,13 +116,15 @@ def judge(
     topology: Topology,
     request: PartitionRequest,
     model: LinkModel | None = None,
+    *,
+    count: Callable[[Matrices, Assignments, int], Traffic] = count_traffic,
 ) -> PartitionResult:
     """An assignment (int32 [N]) with its traffic and quality.
 
-    `model` is that of the topology, where many assignments are judged.
+    `model` is that of the topology, where many assignments are judged; `count` is how traffic is counted.
     """
     assignments = graph.assignments(assignment_N)
-    traffic = count_traffic(graph.matrices, assignments, topology.num_ranks)
+    traffic = count(graph.matrices, assignments, topology.num_ranks)
     quality = assess(
         graph.matrices,
         assignments,

@@ -53,18 +53,36 @@ def locality_order(
     local_N = np.empty(graph.num_rows, index_dtype(graph.num_rows))
 
     def ordered(part: int) -> NDArray[np.int64]:
-        return _part_order(graph, nodes_N[bounds[part] : bounds[part + 1]], part, assignment_N, local_N, window)
+        nodes_n = nodes_N[bounds[part] : bounds[part + 1]]
+        return order_of_part(graph, nodes_n, nodes_n, part, assignment_N, local_N, window=window)
 
     with ThreadPoolExecutor(max_workers=max(1, min(num_parts, get_num_threads()))) as threads:
         return list(threads.map(ordered, range(num_parts)))
 
 
-def _part_order(
-    graph: Csr, nodes_n: NDArray[np.int64], part: int, assignment_N: NDArray[np.int32], local_N: Ids, window: int
+def order_of_part(
+    graph: Csr,
+    rows_n: NDArray[np.int64],
+    nodes_n: NDArray[np.int64],
+    part: int,
+    assignment_N: NDArray[np.int32],
+    local_N: Ids,
+    *,
+    window: int = WINDOW,
 ) -> NDArray[np.int64]:
-    """The nodes of one part in order; of `local_N` only the part's own entries are written and read."""
+    """The nodes of one part in order.
+
+    Args:
+        graph: whose columns are all nodes; its rows may be the part's alone.
+        rows_n: the rows of the part's nodes.
+        nodes_n: these nodes.
+        part: their part.
+        assignment_N: int32 [N].
+        local_N: integers [N] to work in; only the part's own entries are written and read.
+        window: as for `locality_order`.
+    """
     local_N[nodes_n] = np.arange(len(nodes_n))
-    indptr, indices = _own_edges(graph.indptr, graph.indices, nodes_n, part, assignment_N, local_N)
+    indptr, indices = _own_edges(graph.indptr, graph.indices, rows_n, part, assignment_N, local_N)
     starts_n = _from_the_rim(indptr, indices.dtype)
     order_n, is_thin = level_order(indptr, indices, starts_n)
     if not is_thin:
@@ -81,23 +99,23 @@ def _from_the_rim(indptr: NDArray[np.int64], dtype: np.dtype[Any]) -> Ids:
 
 
 @njit(cache=True, nogil=True)
-def _own_edges(indptr, indices, nodes_n, part, assignment_N, local_N):  # type: ignore[no-untyped-def]
-    """The edges inside a part: offsets int64 [n + 1] and columns that index `nodes_n`, in the dtype of `local_N`.
+def _own_edges(indptr, indices, rows_n, part, assignment_N, local_N):  # type: ignore[no-untyped-def]
+    """The edges inside a part: offsets int64 [n + 1] and columns from 0 to n - 1, in the dtype of `local_N`.
 
     `local_N` numbers the part's nodes; its entries of other parts may hold anything.
     """
-    num_rows = len(nodes_n)
+    num_rows = len(rows_n)
     own_indptr = np.zeros(num_rows + 1, np.int64)
     for i in range(num_rows):
         count = 0
-        for e in range(indptr[nodes_n[i]], indptr[nodes_n[i] + 1]):
+        for e in range(indptr[rows_n[i]], indptr[rows_n[i] + 1]):
             if assignment_N[indices[e]] == part:
                 count += 1
         own_indptr[i + 1] = own_indptr[i] + count
     own_indices = np.empty(own_indptr[num_rows], local_N.dtype)
     at = 0
     for i in range(num_rows):
-        for e in range(indptr[nodes_n[i]], indptr[nodes_n[i] + 1]):
+        for e in range(indptr[rows_n[i]], indptr[rows_n[i] + 1]):
             node = indices[e]
             if assignment_N[node] == part:
                 own_indices[at] = local_N[node]

@@ -23,6 +23,7 @@ METHODS = (
     "mtkahypar-rows",
     "mtkahypar-steiner",
     "kaminpar",
+    "multilevel",
     "ldg",
     "random",
 )

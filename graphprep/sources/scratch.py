@@ -32,12 +32,15 @@ class NoRoomError(DatasetError):
 class RowSink:
     """An array in the making."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path, *, memory_bytes: int | None = None
+    ) -> None:
         """
         Args:
             shape: [N, ...]; rows are added in order.
             dtype: of the array.
             folder: where a large one lies.
+            memory_bytes: from how many bytes on it is large; None for more than MEMORY_BYTES.
 
         Raises:
             NoRoomError: there is not enough room on the disk.
@@ -48,7 +51,7 @@ class RowSink:
         self._in_memory: NDArray[Any] | None = None
         self._file: BinaryIO | None = None
         num_bytes = shape[0] * self._row_items * dtype.itemsize
-        if num_bytes <= MEMORY_BYTES:
+        if num_bytes <= (MEMORY_BYTES if memory_bytes is None else memory_bytes):
             self._in_memory = np.empty(shape, dtype)
         else:
             self._file = scratch_file(folder, num_bytes)

@@ -52,7 +52,7 @@ def test_a_run_writes_what_it_can_read(tmp_path: Path) -> None:
         ("verify = 1\n", ":1: verify is true or false, not 1"),
         ("lr = [1]\n", ":1: lr is a number, not a list"),
         ("seed = 1\nhidden = 0\n", ":2: argument --hidden: expected a whole number from 1, not '0'"),
-        ('\n\nmodel = "gnat"\n', ":3: argument --model: invalid choice"),
+        ('\n\nmodel = "gnat"\n', ":3: argument --model: expected gcn, sage"),
         ("[model]\nhidden = 3\n", ":1: [model] is a table"),
         ("lr = 1\neval-every = 1\neval_every = 2\n", ":3: eval_every is the option of line 2 again"),
         ("lr = 1\nhidden = = 3\n", ":2: "),

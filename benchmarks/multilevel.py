@@ -1,0 +1,170 @@
+"""The partitioner by passes over files: how good its parts are beside METIS, and what an edge costs as graphs grow.
+
+    quality    every graph and topology of the partition benchmark: bottleneck and cut of `--method multilevel` by
+               passes, in parts of METIS k-way in its own order (median of three seeds). Levels are forced:
+               METIS gets at most --coarsest nodes. The parts of a second run, which minimises the sum of all edges on
+               equal links, say how good its cut is when the cut is what is asked for
+    scaling    generated block models of rising size, from the store to the finished cache under --memory, into 32
+               parts for the 4x8 topology: seconds, nanoseconds an edge, peak memory of the process tree (RssAnon +
+               RssShmem), and METIS's k-way on those whose METIS would need no more than --metis-memory
+
+Prints as it goes, writes JSON with --out after every case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import graphs, partition_quality
+from benchmarks.measured import measured
+from benchmarks.partition_quality import IMBALANCE, ROW_BYTES, SEEDS, Case, baseline, geometric, timed, topology_of
+from graphprep import csr, memory, progress
+from graphprep.partition.metis import expected_bytes
+from graphprep.partition.multilevel.levels import Settings
+from graphprep.partition.multilevel.mapped_graph import MappedGraph
+from graphprep.partition.multilevel.past_memory import partition_past_memory
+from graphprep.partition.request import PartitionRequest
+from graphprep.topology import Topology
+
+DEGREE = 20
+
+
+def by_passes(case: Case, topology: Topology, coarsest: int, folder: Path, **options: Any) -> np.ndarray:
+    """The parts of the streamed partitioner."""
+    graph = MappedGraph(whole=case.whole, into=case.matrix, out=case.matrix, clean=case.matrix)
+    request = PartitionRequest(method="multilevel", imbalance=IMBALANCE, row_bytes=ROW_BYTES, **options)
+    settings = Settings(coarsest_nodes=coarsest)
+    return partition_past_memory(
+        graph, topology, request, scratch=folder, memory_limit=None, settings=settings
+    ).assignment
+
+
+def quality(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The cases' figures."""
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for graph in arguments.graphs:
+            matrix = graphs.load(graph)
+            clean = csr.undirected_simple(matrix)
+            for topology_name in arguments.topologies:
+                topology = topology_of(topology_name, folder)
+                case = Case(graph=graph, matrix=matrix, clean=clean, topology=topology)
+                runs = [
+                    timed(lambda seed=seed, case=case: baseline(case, "metis", seed, folder)) for seed in range(SEEDS)
+                ]
+                plain = sorted((case.figures(*run) for run in runs), key=lambda row: row["bottleneck_ms"])[SEEDS // 2]
+                parts, seconds = timed(
+                    lambda case=case, topology=topology: by_passes(case, topology, arguments.coarsest, folder)
+                )
+                mine = case.figures(parts, seconds)
+                flat = Topology.flat(topology.num_ranks)
+                cut = case.figures(
+                    by_passes(case, flat, arguments.coarsest, folder, balance="edges", minimise="total"), 0.0
+                )
+                rows.append(
+                    {
+                        "graph": graph,
+                        "topology": topology_name,
+                        "metis k-way": plain,
+                        "by passes": mine,
+                        "bottleneck": mine["bottleneck_ms"] / plain["bottleneck_ms"],
+                        "cut": mine["cut_edges"] / plain["cut_edges"],
+                        "cut when asked for": cut["cut_edges"] / plain["cut_edges"],
+                    }
+                )
+                print(
+                    f"{graph:18s} {topology_name:12s} bottleneck {rows[-1]['bottleneck']:.3f}   cut "
+                    f"{rows[-1]['cut']:.3f}   cut when asked for {rows[-1]['cut when asked for']:.3f}   nodes "
+                    f"{mine['nodes']:.3f} in-edges {mine['in_edges']:.3f} (METIS {plain['in_edges']:.2f})   "
+                    f"{seconds:.1f} s",
+                    flush=True,
+                )
+                write(arguments, {"quality": {"cases": rows, "geometric means": means(rows)}})
+    print(json.dumps(means(rows)))
+    return rows
+
+
+def means(rows: list[dict[str, Any]]) -> dict[str, float | None]:
+    return {name: geometric([row[name] for row in rows]) for name in ("bottleneck", "cut", "cut when asked for")}
+
+
+def scaling(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Seconds and memory by size."""
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as home:
+        topology = Path(home) / "4x8.yaml"
+        topology.write_text(partition_quality.TOPOLOGIES["4x8"])
+        for edges in arguments.edges:
+            name = f"sbm{edges}"
+            command = [sys.executable, "-m", "cli", "generate", "sbm", "--name", name, "--nodes", str(edges // DEGREE)]
+            measured([*command, "--edges", str(edges // 2), "--memory", "2GB", "-q"], {"GRAPHPREP_HOME": home})
+            command = [sys.executable, "-m", "cli", "partition", name, "--topology", str(topology), "--json"]
+            run = measured([*command, "--method", "multilevel", "--memory", arguments.memory], {"GRAPHPREP_HOME": home})
+            found = json.loads(run.output)
+            row = {
+                "directed_edges": edges,
+                "seconds": run.seconds,
+                "nanoseconds_an_edge": run.seconds / edges * 1e9,
+                "peak_gb": run.peak_bytes / 1e9,
+                "metis_would_need_gb": expected_bytes(edges // DEGREE, edges) / 1e9,
+                "result": found,
+            }
+            if expected_bytes(edges // DEGREE, edges) <= memory.parse(arguments.metis_memory):
+                metis = measured(
+                    [*command, "--method", "metis", "--effort", "none", "--replace"], {"GRAPHPREP_HOME": home}
+                )
+                row["metis"] = {
+                    "seconds": metis.seconds,
+                    "peak_gb": metis.peak_bytes / 1e9,
+                    "result": json.loads(metis.output),
+                }
+            rows.append(row)
+            print(
+                f"{edges:>13,} edges: {row['seconds']:7.1f} s, {row['nanoseconds_an_edge']:6.0f} ns an edge, peak "
+                f"{row['peak_gb']:.2f} GB; METIS would need {row['metis_would_need_gb']:.1f} GB"
+                + (
+                    f" and took {row['metis']['seconds']:.1f} s, {row['metis']['peak_gb']:.2f} GB"
+                    if "metis" in row
+                    else ""
+                ),
+                flush=True,
+            )
+            write(arguments, {"scaling": rows})
+    return rows
+
+
+def write(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
+    if arguments.out:
+        arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def main() -> int:
+    """Returns 0; what the figures mean is for people to say."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["quality", "scaling"])
+    names = [*partition_quality.GRAPHS, *graphs.FILES]
+    parser.add_argument("--graphs", nargs="+", default=list(partition_quality.GRAPHS), choices=names)
+    topologies = partition_quality.TOPOLOGIES
+    parser.add_argument("--topologies", nargs="+", default=list(topologies), choices=topologies)
+    parser.add_argument("--coarsest", type=int, default=8000, help="nodes that METIS gets at most")
+    parser.add_argument("--edges", nargs="+", type=int, default=[50_000_000, 400_000_000], help="directed, each size")
+    parser.add_argument("--memory", default="4GB", help="of the partitioner")
+    parser.add_argument("--metis-memory", default="8GB", help="METIS runs on graphs for which it needs no more")
+    parser.add_argument("--folder", type=Path, help="where stores and scratch files lie")
+    parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    arguments = parser.parse_args()
+    progress.configure(quiet=True)
+    (quality if arguments.what == "quality" else scaling)(arguments)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""The coarsest level: METIS divides it along the topology and at once, its parts are laid on ranks and refined.
+
+Coarse nodes weigh what their nodes weigh together, so only those of METIS's ways that know weights will do. What
+counts is the weight of edges, which stands for rows.
+
+Letters: X nodes of the level, E directed edges, P parts, C limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import progress
+from graphprep.csr import index_dtype
+from graphprep.errors import PartitionError
+from graphprep.graph import Csr, Ids
+from graphprep.partition import placement
+from graphprep.partition.floors import ldg
+from graphprep.partition.mapping import best_mapping
+from graphprep.partition.method import PartitionProblem
+from graphprep.partition.metis import METIS_METHODS
+from graphprep.partition.multilevel import standing
+from graphprep.partition.multilevel.streamed import ByWeight
+from graphprep.partition.nets import Nets
+from graphprep.partition.refine import EFFORTS, OBJECTIVES, Refinement
+from graphprep.partition.refine_kernels import Links
+from graphprep.side_by_side import side_by_side
+
+EFFORT = "fast"
+"""of refinement. Weights only stand for rows: annealing by them doubles the cut for less than the finer levels win."""
+WAYS = ("metis-balanced", "metis-hierarchical")
+REFINED_EDGES = 4_000_000
+"""directed edges up to which the level is refined in memory; each is a net of its own, of some 180 bytes"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Division:
+    """What dividing the coarsest level takes beside the level itself."""
+
+    links: Links
+    most_PC: NDArray[np.float64]
+    effort: str
+    minimise: str
+    workers: int
+    mapped: bool
+    """whether parts may be laid on other ranks"""
+
+
+def divide(problem: PartitionProblem, weight_XC: NDArray[np.integer], division: Division) -> NDArray[np.int32]:
+    """The best of METIS's ways, int32 [X]; LDG where none of them comes through.
+
+    Args:
+        problem: of the coarsest level; loads count what coarse nodes weigh.
+        weight_XC: the loads that have limits.
+        division: what else is known.
+    """
+    graph = problem.graph
+    if graph.num_rows <= problem.num_parts:
+        return placement.fill_empty_parts(
+            np.arange(graph.num_rows, dtype=np.int32), problem.num_parts, np.diff(graph.indptr)
+        )
+    methods = [
+        method
+        for method in METIS_METHODS
+        if method.name in WAYS and method.needs(problem.num_parts, problem.topology) is None
+    ]
+    tried = [partial(_tried, method, problem) for method in methods]
+    found = [part_X for part_X in side_by_side(tried, workers=division.workers) if part_X is not None]
+    if not found:
+        progress.warn("METIS could not divide the coarsest level; the streaming partitioner LDG does, less well")
+        found = [ldg(graph, shares_P=problem.shares_P, seed=problem.seed, imbalance=problem.imbalance)]
+    laid = [_laid(part_X, problem, division) for part_X in found]
+    if division.effort != "none" and graph.num_edges <= REFINED_EDGES:
+        nets = edge_pairs(graph)
+        laid = [_refined(nets, part_X, weight_XC, problem, division) for part_X in laid]
+    costs = [_cost(part_X, graph, weight_XC, division) for part_X in laid]
+    best = laid[min(range(len(laid)), key=costs.__getitem__)]
+    return placement.fill_empty_parts(best, problem.num_parts, np.diff(graph.indptr))
+
+
+def edge_pairs(graph: Csr) -> Nets:
+    """Every directed edge of a symmetric graph as a net of one pin, as heavy as the edge."""
+    num_edges, offsets = graph.num_edges, index_dtype(graph.num_edges)
+    pin_ptr: Ids = np.arange(num_edges + 1, dtype=offsets)
+    pins = np.asarray(graph.indices).astype(np.int32, copy=False)
+    weight_M = np.ones(num_edges, np.int32) if graph.data is None else np.minimum(graph.data, 2**30).astype(np.int32)
+    return Nets(first_X=np.asarray(graph.indptr).astype(offsets), weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
+
+
+def _tried(method: object, problem: PartitionProblem) -> NDArray[np.int32] | None:
+    """METIS's parts with small components placed, None where it did not come through."""
+    amounts_DN = np.stack([load.amount_N for load in problem.loads])
+    apart = placement.set_apart(problem.graph, amounts_DN, problem.shares_P)
+    core = placement.core_graph(problem.graph, apart)
+    if core.num_rows <= problem.num_parts:
+        return None
+    loads = tuple(replace(load, amount_N=load.amount_N[apart.core_N]) for load in problem.loads)
+    try:
+        part = method.partition(replace(problem, graph=core, loads=loads))  # type: ignore[attr-defined]
+    except PartitionError as error:
+        progress.warn(str(error))
+        return None
+    return placement.place_apart(part, apart, amounts_DN, problem.shares_P)
+
+
+def _laid(part_X: NDArray[np.int32], problem: PartitionProblem, division: Division) -> NDArray[np.int32]:
+    """The parts, each on the rank that suits it."""
+    if not division.mapped or division.effort == "none":
+        return part_X
+    rank_P = best_mapping(
+        _sent(part_X, problem.graph, problem.num_parts),
+        division.links,
+        problem.shares_P,
+        seed=problem.seed,
+        by_total=division.minimise == "total",
+    )
+    return rank_P[part_X]
+
+
+def _refined(
+    nets: Nets,
+    part_X: NDArray[np.int32],
+    weight_XC: NDArray[np.integer],
+    problem: PartitionProblem,
+    division: Division,
+) -> NDArray[np.int32]:
+    with progress.task("refining the coarsest level", unit="visits") as shown:
+        refinement = Refinement(
+            division.links,
+            division.most_PC,
+            effort=EFFORTS[EFFORT],
+            objective=OBJECTIVES[division.minimise],
+            seed=problem.seed,
+            advance=shown.advance,
+        )
+        return refinement.run(nets, part_X, weight_XC.astype(np.float64))
+
+
+def _sent(part_X: NDArray[np.int32], graph: Csr, num_parts: int) -> NDArray[np.int64]:
+    """What part p sends to part q, by the weights of edges."""
+    return ByWeight(graph=graph, ranges=[(0, graph.num_rows)], workers=1).count(part_X, num_parts)
+
+
+def _cost(
+    part_X: NDArray[np.int32], graph: Csr, weight_XC: NDArray[np.integer], division: Division
+) -> tuple[float, ...]:
+    """The smaller the better."""
+    limits = standing.limits_of(part_X, weight_XC, division.most_PC)
+    standing.lay(division.links, _sent(part_X, graph, len(division.most_PC)))
+    seconds = (standing.slowest(division.links), float(division.links.load_D.sum()))
+    return (standing.excess(limits), *(seconds[::-1] if division.minimise == "total" else seconds))

@@ -1,0 +1,169 @@
+"""Clusters become nodes: the edges between two of them are sorted and summed, by way of the disk where they have to be.
+
+A graph without much structure hardly loses edges when its nodes are drawn together: twenty random neighbours of each
+of sixteen nodes are three hundred neighbours of the cluster. Levels would then cost as much as the graph itself, and
+METIS would run out of memory on the coarsest. So a level keeps DENSITY edges a node, chosen by weight: an edge lighter
+than a threshold is kept with a probability of its weight over the threshold, and then counts for the threshold, so
+that every cut keeps its expected weight (edge sparsification between levels: Rosch, Seemaier 2025).
+
+Letters: X nodes of the finer level, E directed edges.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from graphprep.csr_files import in_files
+from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Ids, Treatment
+from graphprep.partition.multilevel.propagation_kernels import spread
+from graphprep.sorted_edges import SortedEdges, sort_table
+
+DENSITY = 48
+"""directed edges a node that a level keeps, on average"""
+MOST_WEIGHT = 1 << 12
+"""the heaviest edges of the histogram by which the threshold is found; heavier ones are always kept"""
+DRAW_BITS = 30
+TREATMENT = Treatment(duplicates="sum", self_loops="drop")
+
+
+def contract(
+    graph: Csr,
+    ranges: Sequence[tuple[int, int]],
+    coarse_X: Ids,
+    count: int,
+    *,
+    level: int,
+    folder: Path,
+    memory_limit: int | None,
+    memory_bytes: int,
+    seed: int,
+) -> Csr:
+    """The graph of the clusters: symmetric, no self-loops; data are whole numbers.
+
+    Args:
+        graph: of the finer level.
+        ranges: of its rows, which are read one after another.
+        coarse_X: the cluster of each node.
+        count: how many clusters there are.
+        level: number of the new level, for messages.
+        folder: for files, which are gone when the arrays are.
+        memory_limit: bytes that this process may hold; None for half of what is free.
+        memory_bytes: an array that is larger than this goes to a file and is mapped.
+        seed: of the choice of light edges.
+
+    Raises:
+        NoRoomError: the disk is full.
+    """
+    name = f"level{level}"
+    table = EdgeTable(type=EdgeType(name, "to", name), chunks=lambda: _between(graph, ranges, coarse_X))
+    work = folder / f"{name}.edges"
+    try:
+        edges = sort_table(table, num_rows=count, num_sources=count, treatment=TREATMENT, limit=memory_limit, work=work)
+        return _thinned(edges, count, folder=folder, memory_bytes=memory_bytes, seed=seed)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _between(graph: Csr, ranges: Sequence[tuple[int, int]], coarse_X: Ids) -> Iterator[EdgeChunk]:
+    """The edges between clusters, range by range."""
+    for start, stop in ranges:
+        first, end = int(graph.indptr[start]), int(graph.indptr[stop])
+        src, dst = np.empty(end - first, coarse_X.dtype), np.empty(end - first, coarse_X.dtype)
+        weight = np.empty(0 if graph.data is None else end - first, np.float32)
+        data = weight if graph.data is None else graph.data
+        count = _cross(start, stop, graph.indptr, graph.indices, data, coarse_X, src, dst, weight)
+        yield EdgeChunk(src[:count], dst[:count], None if graph.data is None else weight[:count])
+
+
+def _thinned(edges: SortedEdges, count: int, *, folder: Path, memory_bytes: int, seed: int) -> Csr:
+    """The sorted edges as arrays, of the light ones no more than DENSITY allows."""
+    threshold = _threshold(edges, DENSITY * count)
+    kept = sum(_kept(piece, first, threshold, seed).num_edges for piece, first in _pieces(edges))
+    return in_files(
+        (_kept(piece, first, threshold, seed) for piece, first in _pieces(edges)),
+        num_rows=count,
+        num_sources=count,
+        num_edges=kept,
+        folder=folder,
+        memory_bytes=memory_bytes,
+    )
+
+
+def _pieces(edges: SortedEdges) -> Iterator[tuple[Csr, int]]:
+    """Row ranges with their first rows."""
+    first = 0
+    for piece in edges.pieces():
+        yield piece, first
+        first += piece.num_rows
+
+
+def _threshold(edges: SortedEdges, most: int) -> int:
+    """The least whole number by which no more than `most` edges are kept, as far as can be expected; at least 1."""
+    if edges.counts.edges <= most:
+        return 1
+    histogram = np.zeros(MOST_WEIGHT + 1, np.int64)
+    for piece, _ in _pieces(edges):
+        weights = np.ones(piece.num_edges) if piece.data is None else piece.data
+        histogram += np.bincount(np.minimum(weights, MOST_WEIGHT).astype(np.int64), minlength=len(histogram))
+    weight = np.arange(len(histogram))
+    expected = [
+        float(histogram[at:].sum() + (histogram[:at] * weight[:at]).sum() / at) for at in range(1, len(histogram))
+    ]
+    fits = np.flatnonzero(np.array(expected) <= most)
+    return int(fits[0]) + 1 if len(fits) else MOST_WEIGHT
+
+
+def _kept(piece: Csr, first: int, threshold: int, seed: int) -> Csr:
+    """What is kept of some rows, of which `first` is the first; weighted."""
+    data = np.ones(piece.num_edges, np.float32) if piece.data is None else piece.data
+    indptr = np.zeros(piece.num_rows + 1, np.int64)
+    columns, weights = np.empty_like(piece.indices), np.empty(piece.num_edges, np.float32)
+    count = _choose(piece.indptr, piece.indices, data, first, threshold, seed, indptr[1:], columns, weights)
+    np.cumsum(indptr, out=indptr)
+    return Csr(indptr=indptr, indices=columns[:count], data=weights[:count], num_sources=piece.num_sources)
+
+
+@njit(cache=True, nogil=True)
+def _cross(
+    start: Any, stop: Any, indptr: Any, indices: Any, data: Any, coarse_X: Any, src: Any, dst: Any, weight: Any
+) -> Any:
+    """Fill in the edges of some rows whose ends lie in two clusters; how many they are."""
+    count = 0
+    for row in range(start, stop):
+        home = coarse_X[row]
+        for e in range(indptr[row], indptr[row + 1]):
+            other = coarse_X[indices[e]]
+            if other != home:
+                src[count], dst[count] = other, home
+                if len(weight):
+                    weight[count] = data[e]
+                count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _choose(
+    indptr: Any, indices: Any, data: Any, first: Any, threshold: Any, seed: Any, length: Any, columns: Any, weights: Any
+) -> Any:
+    """Fill in what is kept; both directions of an edge are drawn alike."""
+    count = 0
+    for row in range(len(indptr) - 1):
+        before = count
+        for e in range(indptr[row], indptr[row + 1]):
+            column, weight = indices[e], data[e]
+            if weight < threshold:
+                low, high = min(row + first, column), max(row + first, column)
+                draw = spread(low, spread(high, seed)) & ((1 << DRAW_BITS) - 1)
+                if draw * np.float64(threshold) >= weight * np.float64(1 << DRAW_BITS):
+                    continue
+                weight = threshold
+            columns[count], weights[count] = column, weight
+            count += 1
+        length[row] = count - before
+    return count

@@ -1,0 +1,238 @@
+"""Down by clusters until METIS can take the rest, and up again, refining every level by passes over its edges.
+
+On every level its communities are found first: clusters as large as a share of a part. Nodes are then drawn together
+only within them (community-aware coarsening: Heuer, Schlag 2017), a few at a time, so that refinement has levels of
+every size to work on.
+
+Letters: N nodes, X nodes of a level, E directed edges, P parts, C limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import memory, progress
+from graphprep.graph import Csr, Ids
+from graphprep.partition import metis
+from graphprep.partition.method import NodeLoad, PartitionProblem
+from graphprep.partition.multilevel import propagation_kernels
+from graphprep.partition.multilevel.coarsest import Division, divide
+from graphprep.partition.multilevel.contraction import contract
+from graphprep.partition.multilevel.propagation import propagate
+from graphprep.partition.multilevel.streamed import ByWeight, View, improve
+from graphprep.partition.refine import OBJECTIVES, weights_and_limits
+from graphprep.partition.refine_kernels import Links
+from graphprep.row_ranges import even_ranges
+from graphprep.side_by_side import cores
+from graphprep.topology import Topology
+
+COMMUNITIES = 4
+"""communities that a part's share has at least"""
+PARTS_OF_A_SHARE = 32
+"""no coarse node weighs more than this part of what a part may hold"""
+GROWTH = 8
+"""nodes of a level that come together on average, at most"""
+SHRINKS = 0.9
+"""a level that has more than this part of the finer one's nodes is not worth its while, and the last"""
+COARSEST_NODES = 1 << 17
+"""nodes from which on METIS takes over, if its memory allows"""
+LEAST_NODES = 40
+"""nodes a part, below which no level goes, whatever METIS would need"""
+EDGES_A_RANGE, ROWS_A_RANGE = 1 << 22, 1 << 18
+INT32_LIMIT = 2**31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What tests and benchmarks make small."""
+
+    coarsest_nodes: int = COARSEST_NODES
+    edges_a_range: int = EDGES_A_RANGE
+    rows_a_range: int = ROWS_A_RANGE
+    workers: int = field(default_factory=cores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Level:
+    """A symmetric graph, what its nodes weigh, and the cluster of each in the next coarser level."""
+
+    graph: Csr
+    ranges: Sequence[tuple[int, int]]
+    weight_XC: NDArray[np.integer]
+    coarse_X: Ids | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Multilevel:
+    """One run."""
+
+    shares_P: NDArray[np.float64]
+    loads: tuple[NodeLoad, ...]
+    """of the finest level; nodes come first"""
+    links: Links
+    """they are overwritten"""
+    topology: Topology | None
+    imbalance: float
+    seed: int
+    effort: str
+    minimise: str
+    mapped: bool
+    """whether parts may be laid on other ranks"""
+    scratch: Path
+    memory_limit: int | None = None
+    """bytes that this process and METIS's may hold; None for what is free"""
+    settings: Settings = field(default_factory=Settings)
+
+    def most_PC(self) -> NDArray[np.float64]:
+        """What each part may hold of each load that has a limit, nodes first."""
+        return limits_of(self.loads, self.shares_P)
+
+    def partition(self, graph: Csr, finest: View | None = None) -> NDArray[np.int32]:
+        """The part of each node, int32 [N].
+
+        Args:
+            graph: symmetric, no self-loops, no duplicates; arrays may be mapped.
+            finest: how the finest level's edges say what moves change; None for by their weight.
+        """
+        most_PC = self.most_PC()
+        levels = self.coarsened(graph, most_PC)
+        part_X = self._divided(levels[-1], most_PC)
+        for number in reversed(range(len(levels))):
+            level = levels.pop()
+            if level.coarse_X is not None:
+                part_X = part_X[level.coarse_X]
+            view = finest if number == 0 else None
+            part_X = self._refined(number, level, view, part_X, most_PC)
+        return part_X
+
+    def coarsened(self, graph: Csr, most_PC: NDArray[np.float64]) -> list[Level]:
+        """From the finest level to the coarsest."""
+        weight_XC = np.stack([_narrow(load.amount_N) for load in limited(self.loads)], axis=1)
+        settings, num_nodes = self.settings, graph.num_rows
+        levels: list[Level] = []
+        while True:
+            ranges = even_ranges(graph.indptr, settings.edges_a_range, settings.rows_a_range)
+            levels.append(Level(graph=graph, ranges=ranges, weight_XC=weight_XC))
+            if self._is_small(graph) or graph.num_rows <= LEAST_NODES * len(self.shares_P):
+                return levels
+            number = len(levels)
+            with progress.task(f"level {number}: finding communities of {graph.num_rows:,} nodes"):
+                group_X, communities = self._clusters(levels[-1], most_PC.min(axis=0) / COMMUNITIES, None)
+            most_C = most_PC.min(axis=0) / PARTS_OF_A_SHARE
+            most_C[0] = min(most_C[0], max(2.0, GROWTH * num_nodes / graph.num_rows))
+            with progress.task(f"level {number}: drawing {graph.num_rows:,} nodes together"):
+                coarse_X, count = self._clusters(levels[-1], most_C, group_X)
+            if count > SHRINKS * graph.num_rows:
+                progress.warn(f"level {number}: {graph.num_rows:,} nodes hardly come together any more")
+                return levels
+            with progress.task(f"level {number}: {count:,} clusters become nodes"):
+                coarse = contract(
+                    graph,
+                    ranges,
+                    coarse_X,
+                    count,
+                    level=number,
+                    folder=self.scratch,
+                    memory_limit=self.memory_limit,
+                    memory_bytes=memory.free(self.memory_limit) // 32,
+                    seed=self.seed,
+                )
+            levels[-1] = Level(graph=graph, ranges=ranges, weight_XC=weight_XC, coarse_X=coarse_X)
+            coarse_weight_XC = np.zeros((count, weight_XC.shape[1]), np.int64)
+            propagation_kernels.add_up(coarse_X, weight_XC, coarse_weight_XC)
+            graph, weight_XC = coarse, _narrow(coarse_weight_XC)
+            progress.say(
+                f"level {number}: {graph.num_rows:,} nodes, {graph.num_edges:,} directed edges "
+                f"({communities:,} communities before)"
+            )
+
+    def _clusters(self, level: Level, most_C: NDArray[np.float64], group_X: Ids | None) -> tuple[Ids, int]:
+        return propagate(
+            level.graph,
+            level.ranges,
+            level.weight_XC,
+            most_C=most_C,
+            seed=self.seed,
+            workers=self.settings.workers,
+            group_X=group_X,
+        )
+
+    def _is_small(self, graph: Csr) -> bool:
+        """Whether METIS can take it."""
+        needed = metis.expected_bytes(graph.num_rows, graph.num_edges)
+        return graph.num_rows <= self.settings.coarsest_nodes and needed <= memory.free(self.memory_limit) // 2
+
+    def _divided(self, level: Level, most_PC: NDArray[np.float64]) -> NDArray[np.int32]:
+        """The parts of the coarsest level."""
+        loads = tuple(
+            NodeLoad(what=load.what, amount_N=level.weight_XC[:, c].astype(np.int64), limit=load.limit)
+            for c, load in enumerate(limited(self.loads))
+        )
+        problem = PartitionProblem(
+            graph=Csr(
+                indptr=np.asarray(level.graph.indptr),
+                indices=np.asarray(level.graph.indices),
+                data=None if level.graph.data is None else np.asarray(level.graph.data),
+                num_sources=level.graph.num_rows,
+            ),
+            shares_P=self.shares_P,
+            loads=loads,
+            imbalance=self.imbalance,
+            seed=self.seed,
+            scratch=self.scratch,
+            topology=self.topology,
+        )
+        needed = metis.expected_bytes(level.graph.num_rows, level.graph.num_edges)
+        at_a_time = max(1, min(self.settings.workers, memory.free(self.memory_limit) // needed))
+        division = Division(
+            links=self.links,
+            most_PC=most_PC,
+            effort=self.effort,
+            minimise=self.minimise,
+            workers=at_a_time,
+            mapped=self.mapped,
+        )
+        return divide(problem, level.weight_XC, division)
+
+    def _refined(
+        self, number: int, level: Level, view: View | None, part_X: NDArray[np.int32], most_PC: NDArray[np.float64]
+    ) -> NDArray[np.int32]:
+        if self.effort == "none":
+            return part_X
+        if view is None:
+            view = ByWeight(graph=level.graph, ranges=level.ranges, workers=self.settings.workers)
+        with progress.task(f"level {number}: refining {len(part_X):,} nodes", unit="rounds") as task:
+            return improve(
+                view,
+                part_X,
+                level.weight_XC,
+                most_PC,
+                self.links,
+                steps=OBJECTIVES[self.minimise].steps,
+                seed=self.seed,
+                advance=task.advance,
+            )
+
+
+def limited(loads: Sequence[NodeLoad]) -> list[NodeLoad]:
+    """Nodes, and what else has a limit and is not nothing."""
+    return [loads[0], *(load for load in loads[1:] if np.isfinite(load.limit) and load.amount_N.any())]
+
+
+def limits_of(loads: Sequence[NodeLoad], shares_P: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64 [P, C]: what each part may hold of `limited` loads."""
+    sums = [
+        NodeLoad(what=load.what, amount_N=np.array([load.amount_N.sum(dtype=np.int64)]), limit=load.limit)
+        for load in limited(loads)
+    ]
+    return weights_and_limits(sums, shares_P)[1]
+
+
+def _narrow(amounts: NDArray[np.integer]) -> NDArray[np.integer]:
+    """In 4 bytes each, if their sum, and so that of any cluster, can be told in as many."""
+    return amounts.astype(np.int32) if amounts.sum(axis=0).max(initial=0) < INT32_LIMIT else amounts

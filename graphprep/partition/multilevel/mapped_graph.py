@@ -1,0 +1,197 @@
+"""A graph for the partitioner whose edges lie in files: read from its source once, by ranges of rows.
+
+    matrices    in-edges of each edge type, as the source has them
+    matrix      in-edges of all types in the common numbering, as in `whole_graph`
+    into        the same without self-loops and repetitions: whose rows each node needs
+    out         its transpose: who needs each node's row
+    clean       the two together, symmetric; data count the directed edges behind each one
+
+Where every edge has its reverse, the last three are one, and where there is one edge type without self-loops and
+repetitions all five are: then the edges are written once and nothing is sorted.
+
+What lies in files is mapped, read front to back, and no memory of the process's own.
+
+Letters: N nodes, E directed edges.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from graphprep import memory, progress
+from graphprep.cache.source import GraphSource
+from graphprep.csr import index_dtype
+from graphprep.csr_files import in_files
+from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Ids, Treatment
+from graphprep.partition.whole_graph import WholeGraph
+from graphprep.row_ranges import row_ranges
+from graphprep.sorted_edges import sort_table
+
+EDGES_AT_A_TIME = 1 << 21
+SHARE_IN_MEMORY = 64
+"""An array of up to this part of the free memory is no file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MappedGraph:
+    """See the module's docstring."""
+
+    whole: WholeGraph
+    into: Csr
+    out: Csr
+    clean: Csr
+
+    @classmethod
+    def of(cls, source: GraphSource, folder: Path, *, memory_limit: int | None) -> MappedGraph:
+        """Read a source.
+
+        Args:
+            source: the graph.
+            folder: an existing one, for files.
+            memory_limit: bytes that this process may hold; None for half of what is free.
+
+        Raises:
+            NoRoomError: the disk is full.
+            DatasetError: the source is damaged.
+        """
+        files = _Files(folder, memory_limit, memory.room(memory_limit) // SHARE_IN_MEMORY)
+        masks = {
+            node_type: np.asarray(stored[:])[:, 0]
+            for node_type in source.num_nodes
+            if (stored := source.node_array(node_type, "train_mask")) is not None
+        }
+        in_order = {name: source.num_nodes[name] for name in sorted(source.num_nodes)}
+        with progress.task("reading edges by ranges of rows", total=sum(source.num_edges.values())) as task:
+            matrices = {kind: files.copied(source, kind, task) for kind in source.num_edges}
+        matrix = files.joined(matrices, in_order)
+        whole = WholeGraph(matrices=matrices, num_nodes=in_order, training_masks=masks, matrix=matrix)
+        into = files.simple(matrix)
+        if not source.directed:
+            return cls(whole=whole, into=into, out=into, clean=into)
+        return cls(
+            whole=whole,
+            into=into,
+            out=files.sorted("out", lambda: _turned(into), into.num_rows, Treatment()),
+            clean=files.sorted("clean", lambda: _both_ways(into), into.num_rows, Treatment(duplicates="sum")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Where the arrays go."""
+
+    folder: Path
+    memory_limit: int | None
+    memory_bytes: int
+
+    def written(self, pieces: Iterator[Csr], num_rows: int, num_sources: int, num_edges: int) -> Csr:
+        return in_files(
+            pieces,
+            num_rows=num_rows,
+            num_sources=num_sources,
+            num_edges=num_edges,
+            folder=self.folder,
+            memory_bytes=self.memory_bytes,
+        )
+
+    def copied(self, source: GraphSource, kind: EdgeType, task: progress.Task) -> Csr:
+        """One edge type's in-edges; weights are not looked at."""
+        num_rows, num_sources = source.num_nodes[kind.destination], source.num_nodes[kind.source]
+
+        def pieces() -> Iterator[Csr]:
+            for start, stop in row_ranges(source.indptr(kind), EDGES_AT_A_TIME):
+                piece = source.csr_rows(kind, start, stop)
+                task.advance(piece.num_edges)
+                yield Csr(indptr=piece.indptr, indices=piece.indices, num_sources=num_sources)
+
+        return self.written(pieces(), num_rows, num_sources, source.num_edges[kind])
+
+    def joined(self, matrices: Mapping[EdgeType, Csr], num_nodes: Mapping[str, int]) -> Csr:
+        """All types as one matrix."""
+        if len(num_nodes) == 1 and len(matrices) == 1:
+            return next(iter(matrices.values()))
+        firsts = dict(zip(num_nodes, np.cumsum([0, *num_nodes.values()]).tolist(), strict=False))
+        total = sum(num_nodes.values())
+
+        def chunks() -> Iterator[EdgeChunk]:
+            for kind, matrix in matrices.items():
+                for src, dst in _edges(matrix, index_dtype(total)):
+                    yield EdgeChunk(src + src.dtype.type(firsts[kind.source]), dst + firsts[kind.destination])
+
+        return self.sorted("all types", chunks, total, Treatment())
+
+    def simple(self, matrix: Csr) -> Csr:
+        """Without self-loops and repetitions; the matrix itself where there are none."""
+        ranges = row_ranges(matrix.indptr, EDGES_AT_A_TIME)
+        kept = sum(_simple(matrix, start, stop).num_edges for start, stop in ranges)
+        if kept == matrix.num_edges:
+            return matrix
+        pieces = (_simple(matrix, start, stop) for start, stop in ranges)
+        return self.written(pieces, matrix.num_rows, matrix.num_sources, kept)
+
+    def sorted(self, name: str, chunks: Any, num_nodes: int, treatment: Treatment) -> Csr:
+        """Edges in any order, sorted by way of the disk where they have to be."""
+        work = self.folder / f"{name}.edges"
+        table = EdgeTable(type=EdgeType(name, "to", name), chunks=chunks)
+        try:
+            edges = sort_table(
+                table,
+                num_rows=num_nodes,
+                num_sources=num_nodes,
+                treatment=treatment,
+                limit=self.memory_limit,
+                work=work,
+            )
+            return self.written(edges.pieces(), num_nodes, num_nodes, edges.counts.edges)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _edges(matrix: Csr, dtype: type[np.int32] | type[np.int64]) -> Iterator[tuple[Ids, Ids]]:
+    """Sources and destinations, a range of rows at a time; new arrays."""
+    for start, stop in row_ranges(matrix.indptr, EDGES_AT_A_TIME):
+        offsets = np.asarray(matrix.indptr[start : stop + 1])
+        rows = np.repeat(np.arange(start, stop, dtype=dtype), np.diff(offsets))
+        yield matrix.indices[offsets[0] : offsets[-1]].astype(dtype), rows
+
+
+def _turned(matrix: Csr) -> Iterator[EdgeChunk]:
+    for src, dst in _edges(matrix, index_dtype(matrix.num_rows)):
+        yield EdgeChunk(dst, src)
+
+
+def _both_ways(matrix: Csr) -> Iterator[EdgeChunk]:
+    for src, dst in _edges(matrix, index_dtype(matrix.num_rows)):
+        yield EdgeChunk(src, dst)
+        yield EdgeChunk(dst, src)
+
+
+def _simple(matrix: Csr, start: int, stop: int) -> Csr:
+    """Rows of a square matrix without self-loops and repeated columns."""
+    offsets = np.asarray(matrix.indptr[start : stop + 1])
+    columns = np.empty(int(offsets[-1] - offsets[0]), matrix.indices.dtype)
+    indptr = np.zeros(len(offsets), np.int64)
+    _copy_simple(offsets, matrix.indices, start, indptr, columns)
+    return Csr(indptr=indptr, indices=columns[: indptr[-1]], num_sources=matrix.num_sources)
+
+
+@njit(cache=True, nogil=True)
+def _copy_simple(offsets: NDArray[np.int64], indices: Any, first: int, indptr: Any, columns: Any) -> None:
+    at = 0
+    for row in range(len(indptr) - 1):
+        last = np.int64(-1)
+        for e in range(offsets[row], offsets[row + 1]):
+            column = np.int64(indices[e])
+            if column != last and column != row + first:
+                columns[at] = column
+                at += 1
+            last = column
+        indptr[row + 1] = at

@@ -1,0 +1,199 @@
+"""Partitioning and ordering of a graph whose edges lie in files: the same steps as in memory, by passes over them.
+
+Letters: N nodes, P parts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import memory, progress
+from graphprep.cache.blocks import Layout
+from graphprep.cache.regions import by_part
+from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, Rows
+from graphprep.partition.choose import require_enough_nodes
+from graphprep.partition.judging import judge
+from graphprep.partition.loads import loads_of
+from graphprep.partition.method import NodeLoad
+from graphprep.partition.multilevel.levels import Multilevel, Settings
+from graphprep.partition.multilevel.mapped_graph import MappedGraph
+from graphprep.partition.multilevel.streamed import ByRows, ByWeight, View
+from graphprep.partition.order import order_of_part
+from graphprep.partition.refine import links_of
+from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
+from graphprep.row_ranges import even_ranges
+from graphprep.side_by_side import side_by_side, workers_for
+from graphprep.topology import Topology
+from graphprep.traffic import FOR_HALO, LinkModel, capacities, count_in_order, memory_of, shares_of
+
+METHOD = "multilevel"
+BYTES_OF_A_NODE, BYTES_OF_AN_EDGE = 80, 4
+"""of a part while its nodes are put in order"""
+MOST_PIECE_BYTES = 32_000_000
+
+
+def partition_past_memory(
+    graph: MappedGraph,
+    topology: Topology,
+    request: PartitionRequest,
+    *,
+    scratch: Path,
+    memory_limit: int | None,
+    settings: Settings | None = None,
+) -> PartitionResult:
+    """Assign each node to a rank.
+
+    Args:
+        graph: in files.
+        topology: one part is made for each of its ranks.
+        request: effort, seed and limits; the method is the multilevel one.
+        scratch: an existing folder for temporary files.
+        memory_limit: bytes that this process and METIS's may hold; None for what is free.
+        settings: for tests and benchmarks.
+
+    Raises:
+        NoRoomError: the disk is full.
+        PartitionError: there are more parts than nodes.
+    """
+    require_enough_nodes(topology.num_ranks, graph.whole.matrix.num_rows)
+    whole, settings = graph.whole, settings or Settings()
+    model, started = LinkModel.of(topology), time.monotonic()
+    shares_P = shares_of(whole.matrices, whole.matrix.num_rows, topology, request.row_bytes)
+    loads = loads_of(whole, imbalance=request.imbalance, limits=request.limits)
+    run = Multilevel(
+        shares_P=shares_P,
+        loads=(*loads, *_memory_load(graph, topology, request, shares_P)),
+        links=links_of(model, request.row_bytes),
+        topology=topology,
+        imbalance=request.imbalance,
+        seed=request.seed,
+        effort=request.effort,
+        minimise=request.minimise,
+        mapped=True,
+        scratch=scratch,
+        memory_limit=memory_limit,
+        settings=settings,
+    )
+    part_N = (
+        np.zeros(whole.matrix.num_rows, np.int32)
+        if topology.num_ranks == 1
+        else run.partition(graph.clean, _finest(graph, request, settings))
+    )
+    del run
+    candidate = Candidate(method=METHOD, seconds=time.monotonic() - started, assignment=part_N)
+    with progress.task("counting rows and edges between parts"):
+        result = judge(part_N, whole, topology, request, model, count=count_in_order)
+    return replace(result, method=METHOD, tried=(candidate.summary(result.quality),))
+
+
+def _finest(graph: MappedGraph, request: PartitionRequest, settings: Settings) -> View:
+    """What the seconds of links count on the finest level."""
+
+    def ranges(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
+        return even_ranges(indptr, settings.edges_a_range, settings.rows_a_range)
+
+    if request.balance == "edges":
+        return ByWeight(graph=graph.clean, ranges=ranges(graph.clean.indptr), workers=settings.workers)
+    return ByRows(
+        graph.out,
+        graph.into,
+        out_ranges=ranges(graph.out.indptr),
+        in_ranges=ranges(graph.into.indptr),
+        workers=settings.workers,
+    )
+
+
+def _memory_load(
+    graph: MappedGraph, topology: Topology, request: PartitionRequest, shares_P: NDArray[np.float64]
+) -> tuple[NodeLoad, ...]:
+    """What nodes add to their ranks' memory, where ranks state it; targets follow memory already."""
+    capacity_P = capacities(topology)
+    if capacity_P is None:
+        return ()
+    degree_N = np.diff(graph.whole.matrix.indptr)
+    bytes_N = memory_of(degree_N, np.ones_like(degree_N), np.zeros_like(degree_N), request.row_bytes)
+    target_P = shares_P * bytes_N.sum()
+    # The rank with the least room beside its share says how uneven all may be.
+    limit = float((FOR_HALO * capacity_P / target_P).min())
+    return (NodeLoad(what="memory", amount_N=bytes_N, limit=max(limit, request.imbalance)),)
+
+
+def order_past_memory(
+    graph: MappedGraph, assignment_N: NDArray[np.int32], num_parts: int, *, scratch: Path, memory_limit: int | None
+) -> list[NDArray[np.int64]]:
+    """The nodes of each part, ordered for locality: as `locality_order`, from one pass over the edges.
+
+    Args:
+        graph: in files.
+        assignment_N: int32 [N].
+        num_parts: P.
+        scratch: an existing folder, for the edges by part.
+        memory_limit: bytes that this process may hold; None for half of what is free.
+    """
+    clean, folder = graph.clean, scratch / "order"
+    by_part_N = np.argsort(assignment_N, kind="stable")
+    nodes_P = np.split(by_part_N, np.cumsum(np.bincount(assignment_N, minlength=num_parts))[:-1])
+    room = memory.room(memory_limit)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    regions = by_part(
+        _Edges(clean),
+        HOMOGENEOUS_EDGE,
+        Layout.from_order(assignment_N, nodes_P),
+        folder,
+        piece_bytes=min(MOST_PIECE_BYTES, room // 16),
+    )
+    local_N = np.empty(clean.num_rows, clean.indices.dtype)
+
+    def ordered(part: int) -> NDArray[np.int64]:
+        nodes_n, rows_n = nodes_P[part], np.arange(len(nodes_P[part]))
+        return order_of_part(regions.matrix(part), rows_n, nodes_n, part, assignment_N, local_N)
+
+    largest = max(map(len, nodes_P), default=0)
+    needed = BYTES_OF_A_NODE * largest + BYTES_OF_AN_EDGE * int(np.diff(regions.first_edge_P).max(initial=0))
+    with progress.task("ordering nodes inside parts"):
+        order_P = side_by_side([partial(ordered, part) for part in range(num_parts)], workers=workers_for(needed, room))
+    shutil.rmtree(folder)
+    return order_P
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """A square matrix as a source of edges of one type."""
+
+    matrix: Csr
+
+    @property
+    def num_nodes(self) -> dict[str, int]:
+        return {HOMOGENEOUS_NODE: self.matrix.num_rows}
+
+    @property
+    def num_edges(self) -> dict[EdgeType, int]:
+        return {HOMOGENEOUS_EDGE: self.matrix.num_edges}
+
+    def is_weighted(self, edge_type: EdgeType) -> bool:  # noqa: ARG002
+        return False
+
+    def indptr(self, edge_type: EdgeType) -> NDArray[np.int64]:  # noqa: ARG002
+        return self.matrix.indptr
+
+    def csr_rows(self, edge_type: EdgeType, start: int, stop: int) -> Csr:  # noqa: ARG002
+        offsets = np.asarray(self.matrix.indptr[start : stop + 1])
+        return Csr(
+            indptr=offsets - offsets[0],
+            indices=self.matrix.indices[offsets[0] : offsets[-1]],
+            num_sources=self.matrix.num_sources,
+        )
+
+    def edge_arrays(self, edge_type: EdgeType) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
+
+    def edge_array(self, edge_type: EdgeType, name: str) -> Rows:
+        raise KeyError(f"{edge_type.key} has no {name}")

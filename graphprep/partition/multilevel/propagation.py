@@ -1,0 +1,89 @@
+"""Nodes are drawn together by labels that pass along edges: size-constrained label propagation, in synchronous rounds.
+
+A node takes the label that weighs most among its neighbours' and has room for it (Raghavan, Albert, Kumara 2007; with
+a limit on what a label may hold: Meyerhenke, Sanders, Schulz 2014). It shrinks graphs with hubs, on which matchings
+stall, since any number of nodes may come together at once.
+
+The rows are cut into fixed ranges. Within a range a node sees what the range has done in this round; of others it sees
+the labels of the round's start. So ranges can run at the same time, and the result is that of the ranges and not of
+the threads. Two nodes of two ranges would swap labels for ever; where there are several ranges, each round visits
+half of the nodes, drawn once.
+
+Two ranges may both put nodes into one label. A label therefore keeps the room of what leaves it until the round is
+over, and then takes joiners in the order of their numbers while it has room; the others keep their old labels, which
+cannot be full.
+
+Nodes that are left alone have their favourite label full: the leaves of a star, nodes without an edge. If they are
+many, those with the same favourite are put together (two-hop matching: LaSalle and others 2015).
+
+Letters: X nodes of a level, E directed edges, C limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.csr import index_dtype
+from graphprep.graph import Csr, Ids
+from graphprep.partition.multilevel import propagation_kernels as kernels
+from graphprep.side_by_side import side_by_side
+
+SWEEPS = 6
+"""over all nodes, at most"""
+SETTLED = 0.02
+"""rounds end when fewer than this part of the nodes move in a sweep"""
+LEFT_ALONE = 0.3
+"""If more than this part of the nodes is left alone, they are put together by their favourites."""
+
+
+def propagate(
+    graph: Csr,
+    ranges: Sequence[tuple[int, int]],
+    weight_XC: NDArray[np.integer],
+    *,
+    most_C: NDArray[np.float64],
+    seed: int,
+    workers: int,
+    group_X: Ids | None = None,
+) -> tuple[Ids, int]:
+    """The cluster of each node, int32 or int64 [X], numbered in the order of their first nodes, and how many there are.
+
+    Args:
+        graph: symmetric, no self-loops; arrays may be mapped.
+        ranges: of rows; see `row_ranges`. The result depends on them.
+        weight_XC: whole numbers [X, C], what each node weighs.
+        most_C: what a cluster may weigh; a node that is heavier stays alone.
+        seed: of the draw between equal labels.
+        workers: ranges at the same time.
+        group_X: clusters stay within a group; None where there are none.
+    """
+    num_nodes = graph.num_rows
+    label_X: Ids = np.arange(num_nodes, dtype=index_dtype(num_nodes))
+    new_X, held_XC = label_X.copy(), weight_XC.copy()
+    groups = np.empty(0, label_X.dtype) if group_X is None else group_X
+    weight_E = np.empty(0, np.float32) if graph.data is None else graph.data
+    halves = (-1,) if len(ranges) == 1 else (0, 1)
+    for sweep in range(SWEEPS):
+        moved = 0
+        for half in halves:
+            salt = 1 + 2 * (seed * SWEEPS + sweep)
+            arrays = (graph.indptr, graph.indices, weight_E, groups, label_X, new_X, weight_XC, held_XC, most_C)
+            side_by_side(
+                [partial(kernels.visit, start, stop, *arrays, salt, half) for start, stop in ranges], workers=workers
+            )
+            moved += kernels.settle(label_X, new_X, weight_XC, held_XC, most_C)
+        if moved <= SETTLED * num_nodes:
+            break
+    size_X = np.empty_like(label_X)
+    kernels.sizes(label_X, size_X)
+    if np.count_nonzero(size_X == 1) > LEFT_ALONE * num_nodes:
+        favourite_X = new_X
+        arrays = (graph.indptr, graph.indices, weight_E, groups, label_X, size_X, favourite_X)
+        side_by_side([partial(kernels.favourites, start, stop, *arrays) for start, stop in ranges], workers=workers)
+        kernels.pack(favourite_X, label_X, weight_XC, held_XC, most_C, np.empty(num_nodes + 1, label_X.dtype))
+    count = kernels.number(label_X, size_X, new_X)
+    return new_X, int(count)

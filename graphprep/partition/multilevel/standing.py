@@ -1,0 +1,51 @@
+"""How parts stand: what is on the links, what they hold, and which of two states is the better one.
+
+Letters: X nodes of a level, P parts, C limits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.partition.refine_kernels import Limits, Links, change, cost_of
+
+
+def limits_of(part_X: NDArray[np.int32], weight_XC: NDArray[np.integer], most_PC: NDArray[np.float64]) -> Limits:
+    """What the parts hold of what they may."""
+    weights: NDArray[Any] = weight_XC
+    held = [np.bincount(part_X, weights=weight_X, minlength=len(most_PC)) for weight_X in weight_XC.T]
+    return Limits(weight_XC=weights, held_PC=np.stack(held, axis=1), most_PC=most_PC)
+
+
+def lay(links: Links, units_PP: NDArray[np.int64]) -> None:
+    """Put what the parts exchange on the links."""
+    links.rows_PP[:] = 0
+    links.load_D[:] = 0.0
+    for p, q in np.argwhere(units_PP > 0):
+        change(links, p, q, units_PP[p, q])
+
+
+def slowest(links: Links) -> float:
+    """Seconds of the slowest link direction."""
+    return float(links.load_D.max(initial=0.0))
+
+
+def scale(links: Links, reference: float, steps: int) -> None:
+    """Set the norm by which states are compared: against so many seconds, or for a sum against one row's."""
+    links.scale[:] = max(reference if steps else float(links.second_D.max(initial=0.0)), 1e-30), steps
+
+
+def excess(limits: Limits) -> int:
+    """By how much limits are broken, all in all, in whole thousandths."""
+    with np.errstate(invalid="ignore"):
+        excess_PC = np.where(np.isfinite(limits.most_PC), limits.held_PC / limits.most_PC - 1, 0.0)
+    return math.ceil(float(np.maximum(excess_PC, 0.0).sum()) * 1000 - 1e-9)
+
+
+def rank(links: Links, limits: Limits) -> tuple[int, float]:
+    """The smaller the better: by how much limits are broken, then the norm."""
+    return excess(limits), float(cost_of(links))

@@ -1,0 +1,233 @@
+"""Refinement by passes over the edges: nodes move by what that changes of link seconds, as long as it gets better.
+
+A round is two passes. The first counts what the parts exchange as they are; on the finest level that is exact, by two
+bit masks a node. In the second, ranges of rows propose moves of half of the nodes, drawn anew each round, so that
+neighbours do not move at once for ever (`proposals`). The proposals are made in the order of what they gain, under all
+limits. Then the parts are counted again: a round that has made them worse is undone, and of the next round's proposals
+only half as many are made.
+
+The result depends on the ranges and on the seed, not on the number of threads.
+
+Letters: X nodes of a level, P parts, W words of 64 bits for a bit a part, C limits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.graph import Csr
+from graphprep.partition.multilevel import proposals as kernels
+from graphprep.partition.multilevel import standing
+from graphprep.partition.refine_kernels import Limits, Links
+from graphprep.side_by_side import side_by_side
+
+Ranges = Sequence[tuple[int, int]]
+Proposals = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
+"""nodes, where they are to go, and what that gains"""
+
+ROUNDS = 16
+"""at most, for each steepness of the norm; each visits half of the nodes"""
+SETTLED = 0.0005
+"""rounds end when two together move fewer than this part of the nodes"""
+LEAST_SHARE = 1 / 16
+"""rounds end when fewer than this share of the proposals may be made"""
+WORTH = 0.002
+"""rounds end when two together lower the slowest link's seconds by less than this part"""
+
+
+class View(Protocol):
+    """How a level's edges say what moves change."""
+
+    def count(self, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
+        """int64 [P, P]: what each part sends to each; `propose` is about these parts then."""
+
+    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ByWeight:
+    """Edges by their weight: right for edges, and a stand-in for rows on coarse levels."""
+
+    graph: Csr
+    """symmetric"""
+    ranges: Ranges
+    workers: int
+
+    def count(self, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
+        """See `View`."""
+        graph, data = self.graph, _data(self.graph)
+
+        def counted(start: int, stop: int) -> NDArray[np.int64]:
+            units_PP = np.zeros((num_parts, num_parts), np.int64)
+            kernels.count_weights(start, stop, graph.indptr, graph.indices, data, part_X, units_PP)
+            return units_PP
+
+        return _summed(counted, self.ranges, num_parts, self.workers)
+
+    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals:
+        """See `View`."""
+        arrays = (self.graph.indptr, self.graph.indices, _data(self.graph), part_X)
+        return _proposed(
+            kernels.propose_by_weight, arrays, self.graph.indptr, self.ranges, links, limits, salt, self.workers
+        )
+
+
+class ByRows:
+    """Rows, exactly, by masks: 16 bytes a node for each 64 parts."""
+
+    def __init__(self, out: Csr, into: Csr, *, out_ranges: Ranges, in_ranges: Ranges, workers: int) -> None:
+        """Nothing is read yet.
+
+        Args:
+            out: row u lists the nodes that u has an edge to, each once and not u itself.
+            into: row v lists the nodes that have an edge to v, likewise; the same object where all edges are mutual.
+            out_ranges, in_ranges: of their rows.
+            workers: ranges at the same time.
+        """
+        self.out, self.into, self.out_ranges, self.in_ranges = out, into, out_ranges, in_ranges
+        self.workers = workers
+        self._masks_X2W = np.zeros((0, 2, 1), np.uint64)
+
+    def count(self, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
+        """See `View`."""
+        shape = (self.out.num_rows, 2, -(-num_parts // kernels.WORD_BITS))
+        if self._masks_X2W.shape != shape:
+            self._masks_X2W = np.zeros(shape, np.uint64)
+        masks_X2W = self._masks_X2W
+
+        def counted(start: int, stop: int) -> NDArray[np.int64]:
+            units_PP = np.zeros((num_parts, num_parts), np.int64)
+            kernels.find_masks(start, stop, self.out.indptr, self.out.indices, part_X, masks_X2W)
+            kernels.count_rows(start, stop, part_X, masks_X2W, units_PP)
+            return units_PP
+
+        return _summed(counted, self.out_ranges, num_parts, self.workers)
+
+    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals:
+        """See `View`."""
+        arrays = (self.into.indptr, self.into.indices, self._masks_X2W, self.out is self.into, part_X)
+        return _proposed(
+            kernels.propose_by_rows, arrays, self.into.indptr, self.in_ranges, links, limits, salt, self.workers
+        )
+
+
+def improve(
+    view: View,
+    part_X: NDArray[np.int32],
+    weight_XC: NDArray[np.integer],
+    most_PC: NDArray[np.float64],
+    links: Links,
+    *,
+    steps: Sequence[int],
+    seed: int,
+    rounds: int = ROUNDS,
+    advance: Callable[[int], None] = lambda _: None,
+) -> NDArray[np.int32]:
+    """Better parts, int32 [X]; `part_X` is left as it is.
+
+    Args:
+        view: of the level's edges.
+        part_X: the parts to begin with.
+        weight_XC: what each node weighs.
+        most_PC: what each part may hold.
+        links: of the ranks; what is on them is overwritten.
+        steps: binary logarithms of the norm's power, one after another; see `refine_kernels`.
+        seed: of the halves.
+        rounds: at most so many, for each of the steps.
+        advance: is told 1 a round.
+    """
+    num_parts = len(most_PC)
+    limits = standing.limits_of(part_X, weight_XC, most_PC)
+    units_PP = view.count(part_X, num_parts)
+    for step in steps:
+        share, moved, worth = 1.0, [len(part_X)], [1.0]
+        for number in range(rounds):
+            standing.lay(links, units_PP)
+            before = standing.slowest(links)
+            standing.scale(links, before, step)
+            rank = standing.rank(links, limits)
+            found = view.propose(part_X, links, limits, seed + number)
+            tried_X, held_PC = part_X.copy(), limits.held_PC.copy()
+            tried = limits._replace(held_PC=held_PC)
+            made = _made(found, tried_X, tried, share)
+            advance(1)
+            if made:
+                units_PP = view.count(tried_X, num_parts)
+                standing.lay(links, units_PP)
+                if standing.rank(links, tried) < rank:
+                    part_X, limits = tried_X, tried
+                    worth.append(1 - standing.slowest(links) / max(before, 1e-30) if step else 1.0)
+                    share = min(1.0, 1.5 * share)
+                    if rank[0]:
+                        worth[-1] = 1.0
+                else:
+                    units_PP = view.count(part_X, num_parts)
+                    share /= 2
+                    made = len(part_X)
+                    worth.append(1.0)
+            else:
+                worth.append(0.0)
+            moved.append(made)
+            if sum(moved[-2:]) <= SETTLED * len(part_X) or share < LEAST_SHARE or sum(worth[-2:]) < WORTH:
+                break
+    return part_X
+
+
+def _made(found: Proposals, part_X: NDArray[np.int32], limits: Limits, share: float) -> int:
+    """Make a share of the proposals, the best first and before them those that relieve a part; how many were made."""
+    nodes, targets, gains = found
+    order = np.argsort(np.where(gains <= 0, -np.inf, -gains), kind="stable")
+    most = math.ceil(share * len(nodes))
+    return int(kernels.make(order, nodes, targets, gains, part_X, limits, most))
+
+
+def _proposed(
+    propose: Callable[..., int],
+    arrays: tuple[object, ...],
+    indptr: NDArray[np.int64],
+    ranges: Ranges,
+    links: Links,
+    limits: Limits,
+    salt: int,
+    workers: int,
+) -> Proposals:
+    """The proposals of all ranges, in the order of the nodes."""
+    num_edges = int(indptr[-1])
+
+    def of_range(start: int, stop: int) -> Proposals:
+        own_links = links._replace(
+            rows_PP=links.rows_PP.copy(), load_D=links.load_D.copy(), price_PP=links.price_PP.copy()
+        )
+        own_limits = limits._replace(held_PC=limits.held_PC.copy())
+        edges = int(indptr[stop] - indptr[start])
+        times = max(1, min(len(ranges), round(num_edges / max(1, edges))))
+        room = stop - start
+        nodes, targets, gains = np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room)
+        count = propose(start, stop, *arrays, own_links, own_limits, times, salt, nodes, targets, gains)
+        return nodes[:count].copy(), targets[:count].copy(), gains[:count].copy()
+
+    found = side_by_side([partial(of_range, start, stop) for start, stop in ranges], workers=workers)
+    nodes, targets, gains = zip(*found, strict=True) if found else ((), (), ())
+    return (
+        np.concatenate([np.empty(0, np.int64), *nodes]),
+        np.concatenate([np.empty(0, np.int32), *targets]),
+        np.concatenate([np.empty(0), *gains]),
+    )
+
+
+def _summed(
+    counted: Callable[[int, int], NDArray[np.int64]], ranges: Ranges, num_parts: int, workers: int
+) -> NDArray[np.int64]:
+    pieces = side_by_side([partial(counted, start, stop) for start, stop in ranges], workers=workers)
+    return sum(pieces, start=np.zeros((num_parts, num_parts), np.int64))
+
+
+def _data(graph: Csr) -> NDArray[np.float32]:
+    return np.empty(0, np.float32) if graph.data is None else graph.data
