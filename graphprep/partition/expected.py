@@ -29,7 +29,7 @@ PASSES_BYTES, PASSES_BYTES_PER_NODE = 700_000_000, 120
 """Memory of a run by passes: of pieces of edges, contraction and METIS on the coarsest level, and of what is kept for
 each node beside its masks."""
 PASSES_SECONDS_PER_EDGE = {"none": 4e-7, "fast": 8e-7, "default": 8e-7, "best": 8e-7}
-"""Time of a run by passes on two cores; see docs/scale.md."""
+"""Time of a run by passes on two cores: a guess from the number of passes, not measured; see docs/scale.md."""
 DIRECTED = 1.5
 """times as long where edges have to be turned around"""
 SPILLED_BYTES_PER_EDGE = 13
@@ -79,7 +79,7 @@ def expected_past_memory(
     return Expected(
         memory_bytes=PASSES_BYTES + num_nodes * (PASSES_BYTES_PER_NODE + 16 * words),
         seconds=seconds,
-        scratch_bytes=SPILLED_BYTES_PER_EDGE * both_ways + num_edges * (4 + (12 if directed else 0)),
+        scratch_bytes=SPILLED_BYTES_PER_EDGE * both_ways + num_edges * (4 + (20 if directed else 0)),
     )
 
 

@@ -317,7 +317,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def test_edges_stay_out_of_memory(tmp_path: Path) -> None:
-    """Guards against arrays of all edges in memory: 34 MB of edges are partitioned where to sort them has no room."""
+    """Guards against arrays of all edges in memory: 34 MB of edges, where what sorts them all at once has no room."""
     script = f"""
 import resource
 from pathlib import Path

@@ -159,7 +159,7 @@ def _edges(matrix: Csr, dtype: type[np.int32] | type[np.int64]) -> Iterator[tupl
     """Sources and destinations, a range of rows at a time; new arrays."""
     for start, stop in row_ranges(matrix.indptr, EDGES_AT_A_TIME):
         offsets = np.asarray(matrix.indptr[start : stop + 1])
-        rows = np.repeat(np.arange(start, stop, dtype=dtype), np.diff(offsets))
+        rows: Ids = np.repeat(np.arange(start, stop, dtype=dtype), np.diff(offsets))
         yield matrix.indices[offsets[0] : offsets[-1]].astype(dtype), rows
 
 

@@ -21,8 +21,9 @@ Letters: X nodes of a level, E directed edges, C limits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,9 +82,9 @@ def propagate(
     size_X = np.empty_like(label_X)
     kernels.sizes(label_X, size_X)
     if np.count_nonzero(size_X == 1) > LEFT_ALONE * num_nodes:
-        favourite_X = new_X
-        arrays = (graph.indptr, graph.indices, weight_E, groups, label_X, size_X, favourite_X)
-        side_by_side([partial(kernels.favourites, start, stop, *arrays) for start, stop in ranges], workers=workers)
+        favourite_X, favourites = new_X, cast(Callable[..., None], kernels.favourites)
+        known = (graph.indptr, graph.indices, weight_E, groups, label_X, size_X, favourite_X)
+        side_by_side([partial(favourites, start, stop, *known) for start, stop in ranges], workers=workers)
         kernels.pack(favourite_X, label_X, weight_XC, held_XC, most_C, np.empty(num_nodes + 1, label_X.dtype))
     count = kernels.number(label_X, size_X, new_X)
     return new_X, int(count)
