@@ -41,14 +41,14 @@ def command(*words: str) -> str:
     return done.stdout
 
 
-def cache_of(dataset: str, parts: int, mirror: str | None) -> Path:
-    """Fetch or generate the dataset and partition it, or find that both is done."""
+def cache_of(dataset: str, parts: int, mirror: str | None, *options: str) -> Path:
+    """Fetch or generate the dataset and partition it with `options`, or find that both is done."""
     if dataset == "sbm":
         command("generate", "sbm", "--name", "sbm-100k", *SBM, "-q")
         dataset = "sbm-100k"
     else:
         command("fetch", dataset, "-q", *(["--mirror", mirror] if mirror else []))
-    return Path(json.loads(command("partition", dataset, "--parts", str(parts), "-q", "--json"))["cache"])
+    return Path(json.loads(command("partition", dataset, "--parts", str(parts), "-q", "--json", *options))["cache"])
 
 
 def options_of(setting: str, seed: int, common: dict[str, Any]) -> dict[str, Any]:

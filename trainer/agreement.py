@@ -72,6 +72,7 @@ def sizes_of(part: Part, cache: Cache, objective: Objective, ranks: Ranks) -> Si
     return Sizes(
         rows=part.num_rows,
         halo=counted["num_halo"],
+        largest_halo=max((block.num_columns for block in part.remote.values()), default=0),
         sent=counted["num_sent"],
         others=cache.num_nodes - part.num_rows if ranks.world > 1 else 0,
         edges=sum(block.num_edges for block in blocks),

@@ -36,6 +36,7 @@ def check_together(options: Options) -> None:
             "--attention-dropout",
             "gat or gatv2",
         ),
+        (options.output_heads is not None and options.model not in _ATTENDING, "--output-heads", "gat or gatv2"),
         (options.aggregator != "mean" and options.model != "sage", "--aggregator", "sage"),
     ):
         if is_given and not is_own_model(options.model):

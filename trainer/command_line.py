@@ -85,7 +85,7 @@ examples:
   torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4
   torchrun --nproc-per-node 4 -m trainer caches/arxiv/flat-4 --model sage --layers 3 --hidden 256 --norm batch
   torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --staleness adaptive --staleness-grad adaptive --wire int8
-  torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --model gat --heads 8 --hidden 8 --dropout 0.6 --lr 0.005
+  torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --model gat --heads 8 --hidden 8 --output-heads 1
   torchrun --nproc-per-node 4 --max-restarts 3 -m trainer caches/cora/flat-4 --checkpoint runs/cora
   python -m trainer.launch caches/cora/flat-4 --json > run.jsonl     (starts the right number of ranks itself)
   python -m trainer.launch --config run.toml --output runs/1         (options from a file; those given here win)
@@ -137,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--hidden", "width of the layers between, or of each head", type=_whole(1), metavar="WIDTH")
     add("--aggregator", "what sage makes of the in-neighbours", choices=AGGREGATORS)
     add("--heads", "attention heads of gat and gatv2", type=_whole(1), metavar="K")
+    add("--output-heads", "those of the last layer", type=_whole(1), metavar="K", shown="as --heads")
     add("--residual", "add each layer's input to what it gives")
     add("--jumping", "make the scores of all layers' outputs, side by side or of the greatest", choices=JUMPING)
     add("--norm", "normalisation after each layer but the last; batch counts all ranks' nodes", choices=NORMS)

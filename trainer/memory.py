@@ -1,7 +1,8 @@
 """How much memory a rank will need, by what for, before it takes any of it; docs/training.md has the same arithmetic.
 
-Letters: n own rows, H halo rows, R rows sent (a row that two peers need counts twice), E in-edges, w_0 .. w_L the
-widths of features, layers and scores, b bytes of a stored value (`--precision`), i bytes of an index.
+Letters: n own rows, H halo rows (under a sequential exchange those of one peer), R rows sent (a row that two peers need
+counts twice), E in-edges, w_0 .. w_L the widths of features, layers and scores, b bytes of a stored value
+(`--precision`), i bytes of an index.
 
 What is there before (the interpreter, torch, what the driver holds) is not in the sums: they are compared with what is
 still to be had. Caches may lie in memory as pages of their files, which the system takes back when it needs them.
@@ -24,8 +25,11 @@ _FULL = 4
 _COPIES_OF_WEIGHTS = 9
 """Weights, their decay, two vectors of the optimiser, gradients by parameter, as one, and summed, and the best weights
 with a copy on their way there."""
-_INPUTS = {"gcn": 1, "sage": 2}
+_INPUTS = {"gcn": 1, "sage": 2, "gat": 1, "gatv2": 2, "gin": 2}
 """Copies of a layer's input that its backward pass needs: after dropout, for each product with a weight."""
+_ATTENDING = ("gat", "gatv2")
+_BLOCK = 1 << 20
+"""Scores in a block of edges, at least, and of those some five at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ class Sizes:
     """n"""
     halo: int
     """H"""
+    largest_halo: int
+    """The most rows that one peer sends"""
     sent: int
     """R"""
     others: int
@@ -52,15 +58,19 @@ class Sizes:
 
 def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     """The bytes that training takes at its fullest, by what for."""
-    n, halo, sent, b = sizes.rows, sizes.halo, sizes.sent, _STORED[options.precision]
-    widths = [sizes.features, *[options.hidden] * (options.layers - 1), sizes.outputs]
+    n, sent, b = sizes.rows, sizes.sent, _STORED[options.precision]
+    is_sequential, attends = options.exchange == "sequential", options.model in _ATTENDING
+    halo = sizes.largest_halo if is_sequential else sizes.halo
+    between = options.hidden * (options.heads if attends else 1)
+    # Jumping connections come to one more layer, whose input is as wide as all outputs together.
+    widths = [sizes.features, *[between] * (options.layers - (options.jumping == "none")), sizes.outputs]
     pairs = list(pairwise(widths))
-    inputs = _INPUTS.get(options.model, max(_INPUTS.values()))
+    inputs = _INPUTS.get(options.model, max(_INPUTS.values())) + options.residual
     weights = inputs * sum(one * other for one, other in pairs) + sum(widths[1:])
 
     edges = sizes.edges + (n if options.model == "gcn" else 0)
-    matrices = 2 * (edges * (sizes.index_bytes + _FULL) + (n + halo) * sizes.index_bytes)
-    features = (n + halo) * widths[0] * b
+    matrices = 2 * (edges * (sizes.index_bytes + _FULL) + (n + sizes.halo) * sizes.index_bytes)
+    features = (n + (0 if is_sequential else halo)) * widths[0] * b
     if options.first_dropout:
         # Dropped anew in each epoch; where the layer narrows, the halo's too.
         features += n * widths[0] * b * inputs + (halo * widths[0] * b if widths[1] < widths[0] else n * widths[0] * b)
@@ -68,8 +78,8 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
         features += n * widths[0] * b
 
     outputs = sum(n * width * (_FULL + (b if b != _FULL else 0)) for width in widths[1:])
-    between = n * sum(widths[1:-1])
-    norms = {"none": 0, "layer": between * _FULL, "batch": 3 * between * _FULL}[options.norm]
+    hidden = n * sum(widths[1:-1])
+    norms = {"none": 0, "layer": hidden * _FULL, "batch": 3 * hidden * _FULL}[options.norm]
     saved = inputs * n * sum(widths[1:-1]) * b
     widest = max(min(pair) for pair in pairs[1:]) if len(pairs) > 1 else widths[1]
     # Gradient in and out of a layer, and the products between them; and what batch norm makes of them.
@@ -79,6 +89,11 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
 
     arriving = sizes.others if options.exchange == "broadcast" else halo
     travelling = [min(pair) for pair in pairs[1:]]
+    projected = [between] * (options.layers - 1) + [
+        between if options.jumping != "none" else options.last_heads * sizes.outputs
+    ]
+    if attends:
+        travelling = projected if is_sequential else projected[1:]
     buffers = (2 * arriving + halo + 2 * sent) * max(travelling, default=0) * _FULL
     kept = (
         sum(travelling)
@@ -92,6 +107,12 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
         "activations": outputs + norms + saved + moving,
         "exchange": buffers + kept,
     }
+    if attends:
+        # A layer's rows after their product and those of the halo are kept for the backward pass, which has their
+        # gradients in fp32 beside them; a sequential exchange makes one layer at a time again.
+        kept_rows = (n + halo) * (max(projected) if is_sequential else sum(projected)) * b
+        scores = 5 * max(_BLOCK, options.heads * max(n, halo)) * _FULL
+        total["attention"] = kept_rows + (3 * n + 2 * halo) * max(projected) * _FULL + scores
     # While the matrices are made, their edges are sorted: order, keys and both again as scratch. Nothing else is there.
     sorting = edges * 2 * (8 + sizes.index_bytes) - total["activations"] - total["exchange"] - total["features"]
     total["sorting"] = max(0, sorting)

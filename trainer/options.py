@@ -39,6 +39,8 @@ class Options:
     """What `sage` makes of the in-neighbours: `mean`, or `max`, feature by feature."""
     heads: int = 4
     """Attention heads of `gat` and `gatv2`, at least 1; each is `hidden` wide."""
+    output_heads: int | None = None
+    """Heads of their last layer, whose scores are averaged; None means as `heads`."""
     attention_dropout: float | None = None
     """Share of the attention coefficients that is zeroed; None means as `dropout`."""
     residual: bool = False
@@ -147,6 +149,11 @@ class Options:
     def first_dropout(self) -> float:
         """The share of the features that is zeroed before layer 1."""
         return self.dropout if self.input_dropout is None else self.input_dropout
+
+    @property
+    def last_heads(self) -> int:
+        """The heads of the last layer."""
+        return self.heads if self.output_heads is None else self.output_heads
 
     @property
     def coefficient_dropout(self) -> float:

@@ -71,12 +71,13 @@ def dense_maximum(matrix: Tensor, rows: Tensor) -> Tensor:
 
 def dense_attention(options: Options, of: Weights, counts: Tensor, rows: Tensor) -> Tensor:
     """The attention of all nodes to all others: [N, heads, F]."""
-    values = (rows @ of["weight_FG"]).unflatten(1, (options.heads, -1))
+    num_heads = len(of["source_hF"])
+    values = (rows @ of["weight_FG"]).unflatten(1, (num_heads, -1))
     if options.model == "gat":
         from_source, to_destination = (values * of["source_hF"]).sum(2), (values * of["destination_hF"]).sum(2)
         scores = functional.leaky_relu(to_destination.unsqueeze(1) + from_source.unsqueeze(0), 0.2)
     else:
-        terms = (rows @ of["destination_FG"]).unflatten(1, (options.heads, -1))
+        terms = (rows @ of["destination_FG"]).unflatten(1, (num_heads, -1))
         sums = functional.leaky_relu(terms.unsqueeze(1) + values.unsqueeze(0), 0.2)
         scores = (sums * of["source_hF"]).sum(3)
     shares = (scores + counts.log().unsqueeze(2)).softmax(1)

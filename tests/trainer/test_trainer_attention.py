@@ -94,7 +94,10 @@ def both_gradients(
         )
 
 
-@pytest.mark.parametrize("options", [GAT, GATV2, {"model": "sage", "aggregator": "max"}, {"model": "gin"}])
+ONE_OUTPUT = {"model": "gatv2", "heads": 3, "output_heads": 1}
+
+
+@pytest.mark.parametrize("options", [GAT, GATV2, ONE_OUTPUT, {"model": "sage", "aggregator": "max"}, {"model": "gin"}])
 def test_gradients_are_those_of_dense_matrices(odd: tuple[HandmadeGraph, Path], options: dict[str, Any]) -> None:
     """A gradient that misses what the softmax or the attention vector adds trains nearly as well as the right one."""
     both_gradients(odd, **options)

@@ -81,11 +81,11 @@ def test_every_option_arrives() -> None:
         anyway=True,
     )
     assert parse(["c", "--dropout", "0", "--validate-from", "training"]).validate_from == "training"
-    attention = parse(
-        ["c", "--model", "gatv2", "--heads", "3", "--attention-dropout", "0.2", "--boundary-sampling", "0.5"]
-    )
-    assert (attention.heads, attention.attention_dropout, attention.boundary_sampling) == (3, 0.2, 0.5)
-    apart = {"heads", "attention_dropout", "boundary_sampling"}
+    line = "c --model gatv2 --heads 3 --output-heads 2 --attention-dropout 0.2 --boundary-sampling 0.5"
+    attention = parse(line.split())
+    assert (attention.heads, attention.last_heads) == (3, 2)
+    assert (attention.attention_dropout, attention.boundary_sampling) == (0.2, 0.5)
+    apart = {"heads", "output_heads", "attention_dropout", "boundary_sampling"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
     assert set(same) == {"cache", "config", "validate_from"} | apart, "an option is not tried"

@@ -25,8 +25,12 @@ FACTOR = 2.0
 MODELS: dict[str, dict[str, Any]] = {
     "gcn": {"hidden": 192, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
     "sage": {"model": "sage", "hidden": 96, "layers": 3, "dropout": 0.5, "norm": "batch"},
+    "gat": {"model": "gat", "heads": 2, "hidden": 48, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
+    "gat, sequential": {"model": "gat", "heads": 2, "hidden": 48, "layers": 3, "exchange": "sequential"},
 }
-SIZES = Sizes(rows=1000, halo=200, sent=150, others=3000, edges=20_000, index_bytes=4, features=64, outputs=7)
+SIZES = Sizes(
+    rows=1000, halo=200, largest_halo=80, sent=150, others=3000, edges=20_000, index_bytes=4, features=64, outputs=7
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +80,10 @@ def test_what_grows_grows_and_what_saves_saves() -> None:
     assert total() < total(exchange="broadcast")
     assert total() < total(inductive=True)
     assert total() < total(model="sage")
+    assert total() < total(model="gat", heads=1) < total(model="gat", heads=4)
+    assert total(model="gat", exchange="sequential") < total(model="gat")
+    assert total() < total(jumping="cat")
+    assert total() < total(residual=True)
     assert total(replace(SIZES, halo=2000)) > total()
     assert total(replace(SIZES, index_bytes=8)) > total()
 

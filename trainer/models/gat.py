@@ -24,7 +24,7 @@ class GatLayer(nn.Module):
 
     def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:
         super().__init__()
-        self.num_heads, self.is_last = plan.options.heads, is_last
+        self.num_heads, self.is_last = plan.options.last_heads if is_last else plan.options.heads, is_last
         self.width_out = width_out if is_last else self.num_heads * width_out
         self.share = plan.options.coefficient_dropout
         self.weight_FG = plan.weight(width_in, self.num_heads * width_out)
