@@ -1,9 +1,9 @@
 """Test accuracies beside published ones: Cora with GCN, GraphSAGE and GAT; co-author and co-purchase graphs with GCN.
 
-4 ranks, exact, the public split or the registry's (20 nodes a class to train on, 30 to validate); on Cora each node's
-features are scaled to the sum 1, as in the papers. Published: Kipf and Welling 2017 (GCN on Cora), Velickovic et al. 2018
-(GAT on Cora), Shchur et al. 2018 (GCN on the others, over random splits, where ours has one). GraphSAGE on Cora is held
-to 80 %.
+4 ranks, exact, the public split or the registry's (20 nodes a class to train on, 30 to validate); on Cora each row
+of features is scaled to the sum 1, as in the papers. Published: Kipf and Welling 2017 (GCN on Cora), Velickovic et al.
+2018 (GAT on Cora), Shchur et al. 2018 (GCN on the others, over random splits, where ours has one). GraphSAGE on Cora is
+held to 80 %.
 
 Prints a table, writes JSON with --out. Needs --mirror (or the network).
 """

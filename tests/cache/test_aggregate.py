@@ -129,12 +129,15 @@ def folded_at_start(parts: list[Any], how: str) -> list[Any]:
         factor_N[part.ids_n] = column_n
         return factor_N[halo_ids(part)]
 
+    def dense(matrix: Any) -> Any:
+        size = (matrix.num_rows, matrix.num_columns)
+        weights = torch.ones(matrix.num_edges) if matrix.weights is None else matrix.weights
+        return torch.sparse_csr_tensor(matrix.indptr, matrix.indices, weights, size=size).to_dense()
+
     def sums(part: Any) -> Any:
-        matrices = normalise.mean(part) if how == "mean" else normalise.gcn(part, partial(halo_column, part))
-        return sum(
-            torch.sparse_csr_tensor(m.indptr, m.indices, m.weights, size=(m.num_rows, m.num_columns)).to_dense() @ x
-            for m, x in zip(matrices, (x_NF[part.ids_n], x_NF[halo_ids(part)]), strict=True)
-        )
+        local, remote = normalise.weighted(how, part, partial(halo_column, part))
+        of_peers = (dense(block) @ x_NF[part.halo_ids[peer]] for peer, block in remote.items())
+        return sum(of_peers, start=dense(local) @ x_NF[part.ids_n])
 
     for part in parts:  # the first time each owner tells its factors
         sums(part)
