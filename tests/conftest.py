@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from graphprep import progress
+
 # In CI every run draws the same cases, so that a failure is the change's own; elsewhere each run draws new ones.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
@@ -34,6 +36,12 @@ def graphprep_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest
     folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("GRAPHPREP_HOME", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def progress_that_speaks() -> None:
+    """A command with -q silences this process, and so the tests after it."""
+    progress.configure(quiet=False)
 
 
 @pytest.fixture

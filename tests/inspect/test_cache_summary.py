@@ -20,7 +20,7 @@ from graphprep.topology import Topology, resolve
 from graphprep.traffic import assess
 from pipelines.metis_reference import metis_reference
 from tests.graphs import labelled_graph, typed_graph
-from tests.stores import make_cache, make_store, make_typed_cache
+from tests.stores import make_cache, make_store
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def test_components_are_those_of_the_graph(store: GraphStore, cache: PartitionCa
     number, _ = csgraph.connected_components(store.to_scipy(), directed=False)
     assert count_components(cache) == number > 1
     typed = make_store(typed_graph(np.random.default_rng(3), num_edges=30), name="typed")
-    whole = make_typed_cache(typed, 1, tmp_path / "whole")
-    assert count_components(make_typed_cache(typed, 3, tmp_path / "three")) == count_components(whole) > 1
+    whole = make_cache(typed, Topology.flat(1), tmp_path / "whole")
+    assert count_components(make_cache(typed, Topology.flat(3), tmp_path / "three")) == count_components(whole) > 1
 
 
 def test_no_assignment_is_below_the_bounds(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def _row(matrix: object, row: int) -> list[int]:
 def test_nodes_of_several_types(tmp_path: Path) -> None:
     """Guards against a number that is taken for a node of the first type."""
     store = make_store(typed_graph(np.random.default_rng(3)))
-    cache = make_typed_cache(store, 3, tmp_path / "typed")
+    cache = make_cache(store, Topology.flat(3), tmp_path / "typed")
     found = node_summary(cache, "paper:7")
     assert found["node_type"] == "paper"
     assert all(":" in node for row in found["neighbours"] for node in row["first"])

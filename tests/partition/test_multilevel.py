@@ -349,9 +349,9 @@ class Ring:
 mapped_graph.EDGES_AT_A_TIME = 1 << 17
 held = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines()
             if line.startswith("VmData")) * 1024
-limit = held + 140_000_000
+limit = held + 260_000_000
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-room = memory.held() + 110_000_000
+room = memory.held() + 220_000_000
 graph = mapped_graph.MappedGraph.of(Ring(), folder, memory_limit=room)
 assert isinstance(graph.clean.indices, np.memmap)
 result = partition_past_memory(graph, Topology.flat(4), PartitionRequest(method="multilevel"), scratch=folder,
