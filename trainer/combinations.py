@@ -8,8 +8,6 @@ from trainer.errors import OptionError
 from trainer.options import Options, is_own_model
 from trainer.policies import policy
 
-_ATTENDING = ("gat", "gatv2")
-
 
 def check_together(options: Options) -> None:
     """Refuse options that do not go with each other.
@@ -30,13 +28,13 @@ def check_together(options: Options) -> None:
         )
     heads = next(field.default for field in fields(Options) if field.name == "heads")
     for is_given, flag, needed in (
-        (options.heads != heads and options.model not in _ATTENDING, "--heads", "gat or gatv2"),
+        (options.heads != heads and not options.attends, "--heads", "gat or gatv2"),
         (
-            options.attention_dropout is not None and options.model not in _ATTENDING,
+            options.attention_dropout is not None and not options.attends,
             "--attention-dropout",
             "gat or gatv2",
         ),
-        (options.output_heads is not None and options.model not in _ATTENDING, "--output-heads", "gat or gatv2"),
+        (options.output_heads is not None and not options.attends, "--output-heads", "gat or gatv2"),
         (options.aggregator != "mean" and options.model != "sage", "--aggregator", "sage"),
     ):
         if is_given and not is_own_model(options.model):
@@ -73,7 +71,7 @@ def _check_sequential(options: Options, *, keeps: bool) -> None:
             f"--exchange sequential frees a peer's rows before it fetches the next one's, and {what} something of all "
             "peers' rows; use --exchange boundary, or leave it out"
         )
-    if options.wire == "int8" and (options.model in _ATTENDING or is_own_model(options.model)):
+    if options.wire == "int8" and (options.attends or is_own_model(options.model)):
         raise OptionError(
             "--exchange sequential fetches attention's rows again for the backward pass, and --wire int8 would round "
             "them another way then; use --wire bf16, or --exchange boundary"

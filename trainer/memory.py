@@ -27,7 +27,6 @@ _COPIES_OF_WEIGHTS = 9
 with a copy on their way there."""
 _INPUTS = {"gcn": 1, "sage": 2, "gat": 1, "gatv2": 2, "gin": 2}
 """Copies of a layer's input that its backward pass needs: after dropout, for each product with a weight."""
-_ATTENDING = ("gat", "gatv2")
 _BLOCK = 1 << 20
 """Scores in a block of edges, at least, and of those some five at a time."""
 
@@ -59,9 +58,9 @@ class Sizes:
 def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     """The bytes that training takes at its fullest, by what for."""
     n, sent, b = sizes.rows, sizes.sent, _STORED[options.precision]
-    is_sequential, attends = options.exchange == "sequential", options.model in _ATTENDING
+    is_sequential = options.exchange == "sequential"
     halo = sizes.largest_halo if is_sequential else sizes.halo
-    between = options.hidden * (options.heads if attends else 1)
+    between = options.hidden * (options.heads if options.attends else 1)
     # Jumping connections come to one more layer, whose input is as wide as all outputs together.
     widths = [sizes.features, *[between] * (options.layers - (options.jumping == "none")), sizes.outputs]
     pairs = list(pairwise(widths))
@@ -92,7 +91,7 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     projected = [between] * (options.layers - 1) + [
         between if options.jumping != "none" else options.last_heads * sizes.outputs
     ]
-    if attends:
+    if options.attends:
         travelling = projected if is_sequential else projected[1:]
     buffers = (2 * arriving + halo + 2 * sent) * max(travelling, default=0) * _FULL
     kept = (
@@ -107,7 +106,7 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
         "activations": outputs + norms + saved + moving,
         "exchange": buffers + kept,
     }
-    if attends:
+    if options.attends:
         # A layer's rows after their product and those of the halo are kept for the backward pass, which has their
         # gradients in fp32 beside them; a sequential exchange makes one layer at a time again.
         kept_rows = (n + halo) * (max(projected) if is_sequential else sum(projected)) * b

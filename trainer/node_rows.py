@@ -20,14 +20,12 @@ from trainer.errors import TrainingError
 from trainer.ranks import Ranks
 from trainer.whole_file import partial_of, publish
 
-SUFFIXES = (".npy", ".pt")
-
 
 def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Ranks) -> None:
     """Write the rows of all ranks to `file`; every rank has to call it.
 
     Args:
-        file: ends in one of `SUFFIXES`.
+        file: ends in .npy or .pt.
         rows_nF: this rank's rows.
         ids_n: int64 [n], the number of each row's node.
         num_nodes: N.

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 MODELS = ("gcn", "sage", "gat", "gatv2", "gin")
+_ATTENDING = ("gat", "gatv2")
 AGGREGATORS = ("mean", "max")
 JUMPING = ("none", "cat", "max")
 NORMS = ("none", "batch", "layer")
@@ -149,6 +150,11 @@ class Options:
     def first_dropout(self) -> float:
         """The share of the features that is zeroed before layer 1."""
         return self.dropout if self.input_dropout is None else self.input_dropout
+
+    @property
+    def attends(self) -> bool:
+        """Whether the model is one of those with attention."""
+        return self.model in _ATTENDING
 
     @property
     def last_heads(self) -> int:

@@ -196,7 +196,7 @@ def _load(options: Options, cache: Cache, ranks: Ranks) -> Part:
 
 
 def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreement) -> None:
-    if options.boundary_sampling < 1 and options.model in ("gat", "gatv2"):
+    if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
     for remark in (agreement.remark, remark_on_sums(options, cache)):
         if remark:

@@ -165,17 +165,19 @@ def _link_parts(cited: Cited, word: str) -> list[Html]:
     return [*parts, _links(quality["links"], cited["bottleneck"])]
 
 
-def _link_types(link_types: Cited) -> Html:
-    rows: list[list[Text | Cell]] = [
-        [
-            name(row["type"].value),
-            row["seconds_max"].shown(duration),
-            row["imbalance"].shown(three),
-            row["rows"].shown(count),
-            row["edges"].shown(count),
-        ]
-        for row in link_types
+def link_type_cells(row: Cited) -> list[Text | Cell]:
+    """Name, slowest direction, that over the mean, rows and edges of one type of links."""
+    return [
+        name(row["type"].value),
+        row["seconds_max"].shown(duration),
+        row["imbalance"].shown(three),
+        row["rows"].shown(count),
+        row["edges"].shown(count),
     ]
+
+
+def _link_types(link_types: Cited) -> Html:
+    rows = [link_type_cells(row) for row in link_types]
     return table("Types of links", ["type", "slowest", "over mean", "rows", "edges"], rows)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import IO, Any
 
 from graphprep.inspect import plots
+from graphprep.inspect.cache_page import link_type_cells
 from graphprep.inspect.cited import Cited, Html, count, three
 from graphprep.inspect.html import Cell, Text, cards, figure, figures, header, joined, name, page, section, table, tag
 from graphprep.inspect.svg import drawn
@@ -104,15 +105,6 @@ def _table(caches: Cited) -> Html:
 
 def _types(caches: Cited) -> Html:
     rows: list[list[Text | Cell]] = [
-        [
-            name(row["cache"].value),
-            name(kind["type"].value),
-            kind["seconds_max"].shown(duration),
-            kind["imbalance"].shown(three),
-            kind["rows"].shown(count),
-            kind["edges"].shown(count),
-        ]
-        for row in caches
-        for kind in row["link_types"]
+        [name(row["cache"].value), *link_type_cells(kind)] for row in caches for kind in row["link_types"]
     ]
     return table("Types of links", ["cache", "type", "slowest", "over mean", "rows", "edges"], rows)

@@ -39,7 +39,7 @@ class Stacked(nn.Module):
         super().__init__()
         options = plan.options
         make = layer_type(options)
-        self._attends, self._jumping = options.model in ("gat", "gatv2"), options.jumping
+        self._attends, self._jumping = options.attends, options.jumping
         self.layers, self.norms, self.skips = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         width, widths = plan.num_features, []
         for number in range(1, options.layers + 1):

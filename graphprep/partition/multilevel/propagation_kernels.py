@@ -143,6 +143,15 @@ def visit(
 
 
 @njit(cache=True, nogil=True)
+def _has_room(label: Any, node: Any, weight_XC: Any, held_XC: Any, most_C: Any) -> Any:
+    """Whether a label can hold a node beside what it holds."""
+    for c in range(len(most_C)):
+        if weight_XC[node, c] > 0 and held_XC[label, c] + weight_XC[node, c] > most_C[c]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
 def settle(label_X: Any, new_X: Any, weight_XC: Any, held_XC: Any, most_C: Any) -> Any:
     """Take the new labels over, in the order of the nodes, as far as they have room; how many nodes moved.
 
@@ -154,11 +163,7 @@ def settle(label_X: Any, new_X: Any, weight_XC: Any, held_XC: Any, most_C: Any) 
         label = new_X[node]
         if label == label_X[node]:
             continue
-        has_room = True
-        for c in range(num_limits):
-            if weight_XC[node, c] > 0 and held_XC[label, c] + weight_XC[node, c] > most_C[c]:
-                has_room = False
-        if not has_room:
+        if not _has_room(label, node, weight_XC, held_XC, most_C):
             new_X[node] = label_X[node]
             continue
         moved += 1
@@ -231,12 +236,7 @@ def pack(favourite_X: Any, label_X: Any, weight_XC: Any, held_XC: Any, most_C: A
             continue
         favourite = nobody if favourite_X[node] < 0 else favourite_X[node]
         label = open_X[favourite]
-        has_room = label != NONE
-        if has_room:
-            for c in range(num_limits):
-                if weight_XC[node, c] > 0 and held_XC[label, c] + weight_XC[node, c] > most_C[c]:
-                    has_room = False
-        if not has_room:
+        if label == NONE or not _has_room(label, node, weight_XC, held_XC, most_C):
             open_X[favourite] = label_X[node]
             continue
         for c in range(num_limits):
