@@ -54,6 +54,8 @@ def _check_outputs(options: Options) -> None:
     if options.validate_from == "training":
         for reason, applies in {
             "dropout (give --dropout 0)": options.dropout or options.first_dropout,
+            "--attention-dropout": options.coefficient_dropout,
+            "--boundary-sampling below 1": options.boundary_sampling < 1,
             "--norm batch": options.norm == "batch",
             "--inductive": options.inductive,
         }.items():

@@ -194,6 +194,16 @@ def test_validating_from_the_training_pass_is_one_epoch_late(
         ("numbers", "", "give --task regression"),
         ("classes", "--validate-from training", "--validate-from training cannot be with dropout"),
         ("classes", "--validate-from training --dropout 0 --inductive", "cannot be with --inductive"),
+        (
+            "classes",
+            "--validate-from training --dropout 0 --boundary-sampling 0.5",
+            "cannot be with --boundary-sampling",
+        ),
+        (
+            "classes",
+            "--validate-from training --dropout 0 --model gat --attention-dropout 0.3",
+            "cannot be with --attention-dropout",
+        ),
         ("classes", "--save-predictions p.csv", "ends in neither .npy nor .pt"),
         ("classes", "--save-predictions no/such/folder/p.npy", "give another path"),
         ("classes", "--save-embeddings e.pt --layers 1", "at least --layers 2"),
