@@ -116,10 +116,9 @@ def size_of(folder: Path) -> int:
 
 
 def run(script: str, folder: Path, *words: object) -> dict[str, Any]:
-    seconds, peak, output = measured([*python(script), str(folder), *map(str, words)], {"GRAPHPREP_HOME": str(folder)})
-    del seconds
-    told = json.loads(output.splitlines()[-1]) if output.strip() else {}
-    return {**told, "peak": peak}
+    ran = measured([*python(script), str(folder), *map(str, words)], {"GRAPHPREP_HOME": str(folder)})
+    told = json.loads(ran.output.splitlines()[-1]) if ran.output.strip() else {}
+    return {**told, "peak": ran.peak_bytes}
 
 
 def prepare(folder: Path, nodes: int, edges: int, features: int, parts: int, *options: str) -> None:

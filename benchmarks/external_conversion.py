@@ -20,8 +20,8 @@ from benchmarks.measured import measured
 def generate(home: str, name: str, memory: str, *options: str) -> dict[str, float]:
     """Generate one graph; returns seconds and peak gigabytes."""
     command = [sys.executable, "-m", "cli", "generate", "sbm", "--name", name, "--memory", memory, "-q", *options]
-    seconds, peak, _ = measured(command, {"GRAPHPREP_HOME": home})
-    return {"seconds": seconds, "peak_gb": peak / 1e9}
+    ran = measured(command, {"GRAPHPREP_HOME": home})
+    return {"seconds": ran.seconds, "peak_gb": ran.peak_bytes / 1e9}
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,9 @@ def quality(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             for topology_name in arguments.topologies:
                 topology = topology_of(topology_name, folder)
                 case = Case(graph=graph, matrix=matrix, clean=clean, topology=topology)
-                runs = [
-                    timed(lambda seed=seed, case=case: baseline(case, "metis", seed, folder)) for seed in range(SEEDS)
-                ]
+                runs = [timed(partial(baseline, case, "metis", seed, folder)) for seed in range(SEEDS)]
                 plain = sorted((case.figures(*run) for run in runs), key=lambda row: row["bottleneck_ms"])[SEEDS // 2]
-                parts, seconds = timed(
-                    lambda case=case, topology=topology: by_passes(case, topology, arguments.coarsest, folder)
-                )
+                parts, seconds = timed(partial(by_passes, case, topology, arguments.coarsest, folder))
                 mine = case.figures(parts, seconds)
                 flat = Topology.flat(topology.num_ranks)
                 cut = case.figures(

@@ -19,8 +19,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from graphprep.partition.whole_graph import WholeGraph
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel
 
+Made = TypeVar("Made")
 TOPOLOGIES = {
     "2x2x2": "name: 2x2x2\nmachines:\n  - {count: 2, gpus: 4, nvlink: {gbytes_per_s: 50, pairs: [[0, 1], [2, 3]]}, "
     "pcie: {gbytes_per_s: 16, gpus_per_switch: 2}, network: {gbytes_per_s: 12.5, latency_us: 10}}\n",
@@ -118,7 +120,8 @@ def mapped(case: Case, assignment: np.ndarray) -> np.ndarray:
     rows_PP = judge(assignment, case.whole, case.topology, request).traffic.rows_PP
     num_parts = case.topology.num_ranks
     links = links_of(LinkModel.of(case.topology), ROW_BYTES)
-    return best_mapping(rows_PP, links, np.full(num_parts, 1 / num_parts), seed=0)[assignment]
+    placed: np.ndarray = best_mapping(rows_PP, links, np.full(num_parts, 1 / num_parts), seed=0)[assignment]
+    return placed
 
 
 def baseline(case: Case, name: str, seed: int, scratch: Path) -> np.ndarray:
@@ -129,7 +132,7 @@ def baseline(case: Case, name: str, seed: int, scratch: Path) -> np.ndarray:
     """
     if name == "scotch":
         return scotch_mapping.map_onto(case.clean, case.topology, imbalance=IMBALANCE, time_limit_s=case.patience_s)
-    return assign(
+    parts_N: np.ndarray = assign(
         name,
         case.clean,
         shares_P=np.full(case.topology.num_ranks, 1 / case.topology.num_ranks),
@@ -139,16 +142,17 @@ def baseline(case: Case, name: str, seed: int, scratch: Path) -> np.ndarray:
         topology=case.topology,
         time_limit_s=case.patience_s,
     )
+    return parts_N
 
 
-def timed(make: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:
+def timed(make: Callable[[], Made]) -> tuple[Made, float]:
     started = time.perf_counter()
     return make(), time.perf_counter() - started
 
 
 def measured(case: Case, baselines: list[str], ours: list[str], scratch: Path) -> dict[str, Any]:
     """The figures of every way; a string where there are none."""
-    runs = [timed(lambda seed=seed: baseline(case, "metis", seed, scratch)) for seed in range(SEEDS)]
+    runs = [timed(partial(baseline, case, "metis", seed, scratch)) for seed in range(SEEDS)]
     plain = sorted((case.figures(*run) for run in runs), key=lambda row: row["bottleneck_ms"])
     found: dict[str, Any] = {"metis k-way": {**plain[SEEDS // 2], "seconds": statistics.median(r[1] for r in runs)}}
     for name in baselines:
@@ -156,7 +160,7 @@ def measured(case: Case, baselines: list[str], ours: list[str], scratch: Path) -
         try:
             if reason is not None:
                 raise PartitionError(reason)
-            assignment, seconds = timed(lambda name=name: baseline(case, name, 0, scratch))
+            assignment, seconds = timed(partial(baseline, case, name, 0, scratch))
         except PartitionError as problem:
             found[name] = str(problem)
             continue
@@ -164,10 +168,8 @@ def measured(case: Case, baselines: list[str], ours: list[str], scratch: Path) -
         found[name] = case.figures(assignment if own_order else mapped(case, assignment), seconds)
     for effort in ours:
         request = PartitionRequest(effort=effort, imbalance=IMBALANCE, row_bytes=ROW_BYTES)
-        result, seconds = timed(
-            lambda request=request: partition(case.whole, case.topology, request, scratch=scratch)[0].assignment
-        )
-        found[f"ours, {effort}"] = case.figures(result, seconds)
+        result, seconds = timed(partial(partition, case.whole, case.topology, request, scratch=scratch))
+        found[f"ours, {effort}"] = case.figures(result[0].assignment, seconds)
     return found
 
 

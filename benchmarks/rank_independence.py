@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -86,7 +87,7 @@ def main() -> int:
                     alone = alone or found
                     worst = max(abs(a - b) / abs(b) for a, b in zip(found, alone, strict=True))
                     cache = json.loads(command("inspect", str(folder / f"{dataset}-{topology.stem}"), "--json", "-q"))
-                    row = {
+                    row: dict[str, Any] = {
                         "dataset": dataset,
                         "model": model,
                         "parts": parts,

@@ -26,7 +26,7 @@ TRAINING: dict[str, Any] = {"input_dropout": 0.0, "device": "cpu", "patience": 0
 def backward_share(results: list[dict[str, Any]]) -> float:
     """Gradients sent as a share of what the exact exchange takes; training passes alone send them."""
     rows = [row for result in results for row in result["exchanges"] if row["direction"] == "backward"]
-    return sum(row["bytes_sent"] for row in rows) / sum(row["bytes_exact_boundary"] for row in rows)
+    return float(sum(row["bytes_sent"] for row in rows) / sum(row["bytes_exact_boundary"] for row in rows))
 
 
 def main() -> int:

@@ -63,7 +63,7 @@ def options_of(setting: str, seed: int, common: dict[str, Any]) -> dict[str, Any
 def share(results: list[dict[str, Any]], of: str, *, first_layer: int) -> float:
     """Bytes sent as a share of what `of` would have taken, over all runs and the layers from the first that counts."""
     rows = [row for result in results for row in result["exchanges"] if row["layer"] >= first_layer]
-    return sum(row["bytes_sent"] for row in rows) / sum(row[of] for row in rows)
+    return float(sum(row["bytes_sent"] for row in rows) / sum(row[of] for row in rows))
 
 
 def interval(differences: list[float]) -> tuple[float, float]:

@@ -85,8 +85,8 @@ def main() -> int:
         limit = ["--memory", arguments.memory] if arguments.memory else []
         command = [sys.executable, "-m", "cli", "import", str(text), "--name", "edges", "--replace", "-q", *limit]
         for repeat in range(arguments.repeats):
-            ours = measured(command, {"GRAPHPREP_HOME": f"{name}/home-{repeat}"})
-            found.setdefault("graphprep", []).append(ours)
+            run = measured(command, {"GRAPHPREP_HOME": f"{name}/home-{repeat}"})
+            found.setdefault("graphprep", []).append(run)
             for reader in arguments.readers:
                 script = READERS[reader].format(path=os.fspath(text)) + SCIPY
                 found.setdefault(reader, []).append(measured(python(script)))
