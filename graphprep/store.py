@@ -282,7 +282,7 @@ class GraphStore:
                     f"{self.location}: {path} is {found.dtype} {list(found.shape)}, but {written['dtype']} "
                     f"{written['shape']} was written; {AGAIN}"
                 )
-            files = -(-found.shape[0] // (found.shards or found.chunks)[0])
+            files = -(-found.shape[0] // (found.shards or found.chunks)[0]) if found.size else 0
             chunks_a_file = found.shards[0] // found.chunks[0] if found.shards else 1
             absent = files - found.nchunks_initialized // chunks_a_file
             if absent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from graphprep import store as store_room
 from graphprep.errors import DatasetError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.store import GraphStore
+from graphprep.topology import Topology
 from pipelines.ingest import graph_to_store
 from tests.graphs import csr_of, edge_counter, labelled_graph
-from tests.stores import make_store
+from tests.stores import make_cache, make_store
 
 
 @pytest.fixture
@@ -54,6 +56,17 @@ def test_row_ranges_across_chunks_and_shards(rng: np.random.Generator, monkeypat
     pieces = [rows for _, rows in store.rows(HOMOGENEOUS_NODE, "x", 37)]
     np.testing.assert_array_equal(np.concatenate(pieces), raw.nodes[HOMOGENEOUS_NODE].x)
     assert store.node_array(HOMOGENEOUS_NODE, "x").shards is not None  # type: ignore[union-attr]
+
+
+def test_features_of_no_column_are_read(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Guards against a store that is written and then said to lack the chunk that an empty array never has."""
+    raw = labelled_graph(rng, 20, 60)
+    table = dataclasses.replace(raw.nodes[HOMOGENEOUS_NODE], x=np.zeros((20, 0), np.float32))
+    store = make_store(dataclasses.replace(raw, nodes={HOMOGENEOUS_NODE: table}))
+    assert store.node_table(HOMOGENEOUS_NODE).x.shape == (20, 0)  # type: ignore[union-attr]
+    store.check()
+    cache = make_cache(store, Topology.flat(2), tmp_path / "cache")
+    assert sum(cache.node_array(part, HOMOGENEOUS_NODE, "x").shape[0] for part in range(2)) == 20
 
 
 def test_unweighted_edges_store_no_weights(rng: np.random.Generator) -> None:
