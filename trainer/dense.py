@@ -2,7 +2,8 @@
 
 On a CPU, bf16 products are up to five times faster than fp32 ones and fp16 products fifteen times slower (50,000 x 128
 by 128 x 256 on one core: 19 ms, 91 ms, 1,350 ms), so fp16 rows are multiplied as fp32 there. The weight's gradient is
-handed on in fp32.
+handed on in fp32. It is the product of two tall matrices, for which the library is up to seventeen times faster if a
+width that is not a multiple of its registers' comes first (64,000 rows on one core: 128 x 8 in 57 ms, 8 x 128 in 4.5).
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import torch
 from torch import Tensor
 
 from trainer.accounting import Clock
+
+REGISTER_WIDTH = 16
+"""fp32 values in a CPU's widest register"""
 
 
 def dense(rows_nF: Tensor, weight_FG: Tensor, clock: Clock) -> Tensor:
@@ -37,8 +41,16 @@ class _Dense(torch.autograd.Function):
             if ctx.needs_input_grad[0]:
                 rows_grad = _product(grad_nG, weight_FG.to(rows_nF.dtype).T)
             if ctx.needs_input_grad[1]:
-                weight_grad = _product(rows_nF.T, grad_nG).to(weight_FG.dtype)
+                weight_grad = _weight_gradient(rows_nF, grad_nG).to(weight_FG.dtype)
         return rows_grad, weight_grad, None
+
+
+def _weight_gradient(rows_nF: Tensor, grad_nG: Tensor) -> Tensor:
+    """rows^T grad: [F, G]."""
+    width_in, width_out = rows_nF.shape[1], grad_nG.shape[1]
+    if width_out < width_in and width_out % REGISTER_WIDTH:
+        return _product(grad_nG.T, rows_nF).T.contiguous()
+    return _product(rows_nF.T, grad_nG)
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:

@@ -21,6 +21,8 @@ from graphprep.side_by_side import cores
 
 SECONDS = 600.0
 MOST_SAMPLED_EDGES = 2_000_000
+KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
+"""The trainer has the C library keep what is freed, so that large tensors are not cleared by the kernel each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class Rates:
 
     edges: Mapping[str, float]
     products: Mapping[str, float]
+    gradients: Mapping[str, float]
     masked: Mapping[str, float]
     passed: Mapping[str, float]
     device: str
@@ -38,7 +41,8 @@ class Rates:
         """What a rank's work takes, by what it is."""
         return {
             "sums over edges": sum(self.edges[str(width)] * amount for width, amount in work.edges.items()),
-            "dense products": sum(self.products[f"{a},{b}"] * amount for (a, b), amount in work.products.items()),
+            "dense products": sum(self.products[f"{a},{b}"] * amount for (a, b), amount in work.products.items())
+            + sum(self.gradients[f"{a},{b}"] * amount for (a, b), amount in work.gradients.items()),
             "masks": sum(self.masked[str(width)] * amount for width, amount in work.masked.items()),
             "other passes": sum(self.passed[str(width)] * amount for width, amount in work.passed.items()),
         }
@@ -74,11 +78,12 @@ def measured_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
             num_columns=sample.num_sources,
             widths=sorted(work.edges),
             products=np.array(sorted(work.products), np.int64).reshape(-1, 2),
+            gradients=np.array(sorted(work.gradients), np.int64).reshape(-1, 2),
             masked=sorted(work.masked),
             passed=sorted(work.passed),
         )
         command = [sys.executable, "-m", "graphprep.plan.rates_process", str(path)]
-        environment = {**os.environ, "OMP_NUM_THREADS": threads}
+        environment = {**os.environ, **KEEP_FREED_MEMORY, "OMP_NUM_THREADS": threads}
         running = [
             stack.enter_context(
                 subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -104,6 +109,7 @@ def measured_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
     return Rates(
         edges=slowest("edges"),
         products=slowest("products"),
+        gradients=slowest("gradients"),
         masked=slowest("masked"),
         passed=slowest("passed"),
         device=answers[0]["device"],

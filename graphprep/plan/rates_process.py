@@ -3,9 +3,9 @@
     python -m graphprep.plan.rates_process SAMPLE.npz
 
 The sample holds `indptr`, `indices` and `num_columns` of a part of the graph, `widths` to sum over edges at, `products`
-[., 2] of matrices to multiply rows by, and `masked` and `passed`, the widths of rows. A line of JSON with the seconds
-of one edge, row, ... by width is printed: the mean of several repeats after one that warms up.
-A mean, since training on a busy machine is interrupted as these repeats are.
+[., 2] of matrices to multiply rows by, `gradients` [., 2] of those to make the gradients of, and `masked` and `passed`,
+the widths of rows. A line of JSON with the seconds of one edge, row, ... by width is printed: the mean of several
+repeats after one that warms up. A mean, since training on a busy machine is interrupted as these repeats are.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import torch
 
 WIDE = 64
 """Columns, from which the trainer sums by another kernel of torch's."""
+REGISTER_WIDTH = 16
 SECONDS_EACH, LEAST_REPEATS = 0.4, 5
 TABLE = 1 << 20
 GATHERED = 1 << 21
@@ -45,6 +46,7 @@ def measure(sample: dict[str, Any]) -> dict[str, Any]:
     found["edges"] = {str(w): _sum_over_edges(matrix, int(w), device) / max(1, num_edges) for w in sample["widths"]}
     rows = max(1, min(num_rows, 100_000))
     found["products"] = {f"{a},{b}": _product(rows, int(a), int(b), device) / rows for a, b in sample["products"]}
+    found["gradients"] = {f"{a},{b}": _gradient(rows, int(a), int(b), device) / rows for a, b in sample["gradients"]}
     found["masked"] = {str(w): _mask(rows, int(w), device) / rows for w in sample["masked"]}
     found["passed"] = {str(w): _pass(rows, int(w), device) / rows for w in sample["passed"]}
     return found
@@ -60,6 +62,14 @@ def _sum_over_edges(matrix: torch.Tensor, width: int, device: torch.device) -> f
 def _product(rows: int, a: int, b: int, device: torch.device) -> float:
     left, right = torch.rand(rows, a, device=device), torch.rand(a, b, device=device)
     return _seconds(lambda: left @ right, device)
+
+
+def _gradient(rows: int, a: int, b: int, device: torch.device) -> float:
+    """As the trainer multiplies: a narrow side that fills no register of a CPU comes first."""
+    left, right = torch.rand(rows, a, device=device), torch.rand(rows, b, device=device)
+    if b < a and b % REGISTER_WIDTH:
+        left, right = right, left
+    return _seconds(lambda: left.T @ right, device)
 
 
 def _mask(rows: int, width: int, device: torch.device) -> float:

@@ -66,6 +66,8 @@ class Work:
     """in-edges summed over, by width"""
     products: Counter[tuple[int, int]] = field(default_factory=Counter)
     """rows multiplied by a matrix [a, b]"""
+    gradients: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """rows whose products [a] x [b] are added up to the gradient of a matrix"""
     masked: Counter[int] = field(default_factory=Counter)
     """rows that masks were drawn for and multiplied by"""
     passed: Counter[int] = field(default_factory=Counter)
@@ -124,12 +126,12 @@ def _backward(
     a, b = pair
     first, narrows = number == 0, b < a
     own_paths = 2 if plan.model == "sage" else 1
-    _add(work.products, pair, rows * own_paths)
+    _add(work.gradients, pair, rows * own_paths)
     _add(work.passed, b, rows * ROW_PASSES["backward"])
     if first:
         if plan.input_dropout and narrows:
             _add(work.edges, b, edges)
-            _add(work.products, pair, halo)
+            _add(work.gradients, pair, halo)
         return
     _add(work.products, (b, a), rows * own_paths)
     _add(work.edges, min(pair), edges)

@@ -39,7 +39,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def known(sample: Csr, work: Work, *, processes: int) -> Rates:
         assert sample.num_rows >= 1
-        return Rates(edges=Any1(), products=Any1(), masked=Any1(), passed=Any1(), device="cpu", threads=processes)
+        return Rates(
+            edges=Any1(),
+            products=Any1(),
+            gradients=Any1(),
+            masked=Any1(),
+            passed=Any1(),
+            device="cpu",
+            threads=processes,
+        )
 
     monkeypatch.setattr(plan_pipeline, "measured_rates", known)
 
@@ -66,7 +74,8 @@ def test_a_plan_is_the_sum_of_its_parts(folder: Path, quick: None) -> None:
     for row, rank in zip(found["ranks"], cache.quality["ranks"], strict=True):
         assert (row["rows"], row["edges"], row["halo"]) == (rank["nodes"], rank["edges"], rank["halo_rows"])
         work = epoch_work(TRAINING, TRAINING.widths(5, 3), rows=row["rows"], halo=row["halo"], edges=row["edges"])
-        whole = sum(sum(amounts.values()) for amounts in (work.edges, work.products, work.masked, work.passed))
+        amounts = (work.edges, work.products, work.gradients, work.masked, work.passed)
+        whole = sum(sum(amount.values()) for amount in amounts)
         assert row["compute_seconds"] == pytest.approx(1e-4 * whole)
     assert not found["is_sketch"]
     shown = io.StringIO()

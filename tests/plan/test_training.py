@@ -20,12 +20,12 @@ def test_gcn_with_and_without_input_dropout() -> None:
     work = epoch_work(folded, pairs, **RANK)
     assert work.edges[3] == pytest.approx(2 * 1100, rel=1e-6)  # layer 2 sums at 3 columns, there and back, with loops
     assert work.edges[8] == pytest.approx(0, abs=1e-3)
-    assert work.products[20, 8] == pytest.approx(2 * 100)  # forward, the weight's gradient
-    assert work.products[8, 3] + work.products[3, 8] == pytest.approx(3 * 100)
+    assert (work.products[20, 8], work.gradients[20, 8]) == pytest.approx((100, 100))
+    assert work.products[8, 3] + work.products[3, 8] + work.gradients[8, 3] == pytest.approx(3 * 100)
     assert work.masked == {8: pytest.approx(200)}
     dropped = epoch_work(TrainingPlan(hidden=8, eval_every=NEVER), pairs, **RANK)
     assert dropped.edges[8] == pytest.approx(2 * 1100)  # narrows: product first, so gradients come back
-    assert dropped.products[20, 8] == pytest.approx(2 * 110)
+    assert (dropped.products[20, 8], dropped.gradients[20, 8]) == pytest.approx((110, 110))
     assert dropped.masked[20] == pytest.approx(110)
     widening = epoch_work(TrainingPlan(hidden=40, eval_every=NEVER), [(20, 40), (40, 3)], **RANK)
     assert widening.edges[20] == pytest.approx(1100)  # sums first: the features need no gradient
@@ -36,7 +36,7 @@ def test_sage_has_two_products_and_no_loops() -> None:
     plan = TrainingPlan(model="sage", hidden=8, input_dropout=0.0, dropout=0.0, eval_every=NEVER)
     work = epoch_work(plan, plan.widths(20, 3), **RANK)
     assert work.edges[3] == pytest.approx(2 * 1000)
-    assert work.products[20, 8] == pytest.approx(4 * 100)
+    assert (work.products[20, 8], work.gradients[20, 8]) == pytest.approx((2 * 100, 2 * 100))
     assert not work.masked
 
 

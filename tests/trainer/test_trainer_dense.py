@@ -11,15 +11,16 @@ from trainer.dense import dense
 CLOCK = Clock(torch.device("cpu"))
 
 
+@pytest.mark.parametrize("width", [4, 16, 20])
 @pytest.mark.parametrize(
     ("stored", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 2e-2), (torch.float16, 3e-3)]
 )
-def test_product_and_both_gradients(stored: torch.dtype, tolerance: float) -> None:
-    """A gradient that is transposed, or of another type than Adam's, fails late or not at all."""
+def test_product_and_both_gradients(stored: torch.dtype, tolerance: float, width: int) -> None:
+    """A gradient that is transposed, on either way to it, or of another type than Adam's, fails late or not at all."""
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(50, 6, generator=generator).to(stored).requires_grad_()
-    weight = torch.randn(6, 4, generator=generator).requires_grad_()
-    direction = torch.randn(50, 4, generator=generator)
+    rows = torch.randn(50, 18, generator=generator).to(stored).requires_grad_()
+    weight = torch.randn(18, width, generator=generator).requires_grad_()
+    direction = torch.randn(50, width, generator=generator)
     found = dense(rows, weight, CLOCK)
     assert found.dtype == stored
     (found.float() * direction).sum().backward()
