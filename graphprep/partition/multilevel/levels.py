@@ -35,8 +35,10 @@ COMMUNITIES = 4
 """communities that a part's share has at least"""
 PARTS_OF_A_SHARE = 32
 """no coarse node weighs more than this part of what a part may hold"""
-GROWTH = 8
-"""nodes of a level that come together on average, at most"""
+GROWTHS = (2.0, 8.0)
+"""Nodes of a level that come together on average, at most. Few make smooth borders; many are taken from the level on
+that hardly shrinks by few, and on levels of more than FINE_EDGES, where each pass takes its time."""
+FINE_EDGES = 1 << 25
 SHRINKS = 0.9
 """a level that has more than this part of the finer one's nodes is not worth its while, and the last"""
 COARSEST_NODES = 1 << 17
@@ -115,6 +117,7 @@ class Multilevel:
         weight_XC = np.stack([_narrow(load.amount_N) for load in limited(self.loads)], axis=1)
         settings, num_nodes = self.settings, graph.num_rows
         levels: list[Level] = []
+        growths = list(GROWTHS)
         while True:
             ranges = even_ranges(graph.indptr, settings.edges_a_range, settings.rows_a_range)
             levels.append(Level(graph=graph, ranges=ranges, weight_XC=weight_XC))
@@ -123,10 +126,8 @@ class Multilevel:
             number = len(levels)
             with progress.task(f"level {number}: finding communities of {graph.num_rows:,} nodes"):
                 group_X, communities = self._clusters(levels[-1], most_PC.min(axis=0) / COMMUNITIES, None)
-            most_C = most_PC.min(axis=0) / PARTS_OF_A_SHARE
-            most_C[0] = min(most_C[0], max(2.0, GROWTH * num_nodes / graph.num_rows))
             with progress.task(f"level {number}: drawing {graph.num_rows:,} nodes together"):
-                coarse_X, count = self._clusters(levels[-1], most_C, group_X)
+                coarse_X, count = self._drawn_together(levels[-1], most_PC, group_X, num_nodes, growths)
             if count > SHRINKS * graph.num_rows:
                 progress.warn(f"level {number}: {graph.num_rows:,} nodes hardly come together any more")
                 return levels
@@ -150,6 +151,27 @@ class Multilevel:
                 f"level {number}: {graph.num_rows:,} nodes, {graph.num_edges:,} directed edges "
                 f"({communities:,} communities before)"
             )
+
+    def _drawn_together(
+        self, level: Level, most_PC: NDArray[np.float64], group_X: Ids, num_nodes: int, growths: list[float]
+    ) -> tuple[Ids, int]:
+        """The cluster of each node, and how many there are; of `growths` those by which nodes hardly come together go.
+
+        Args:
+            level: the coarsest so far.
+            most_PC: what the parts may hold.
+            group_X: communities, across which no cluster reaches.
+            num_nodes: of the finest level.
+            growths: the rest of GROWTHS.
+        """
+        while True:
+            growth = growths[0] if level.graph.num_edges <= FINE_EDGES else GROWTHS[-1]
+            most_C = most_PC.min(axis=0) / PARTS_OF_A_SHARE
+            most_C[0] = min(most_C[0], max(2.0, growth * num_nodes / level.graph.num_rows))
+            coarse_X, count = self._clusters(level, most_C, group_X)
+            if count <= SHRINKS * level.graph.num_rows or growth == GROWTHS[-1]:
+                return coarse_X, count
+            growths.pop(0)
 
     def _clusters(self, level: Level, most_C: NDArray[np.float64], group_X: Ids | None) -> tuple[Ids, int]:
         return propagate(
