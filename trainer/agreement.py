@@ -54,6 +54,7 @@ def facts_of(
     return {
         "host": socket.gethostname(),
         "device": str(ranks.device),
+        "through_host": ranks.through_host,
         "cache": cache.manifest.key,
         "options": hashlib.sha256(choices.encode()).hexdigest(),
         "rows": part.num_rows,
@@ -121,7 +122,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         if fact["options"] != facts[0]["options"]:
             raise TrainingError(f"rank {rank} was started with other options than rank 0; start all ranks alike")
     remark = check_hosts(places(cache), hosts)
-    check_devices([fact["device"] for fact in facts], hosts)
+    check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
     check_boundaries([fact["boundaries"] for fact in facts])
     sizes = [Sizes.of(fact["sizes"]) for fact in facts]
     check_memory(facts, options, sizes)

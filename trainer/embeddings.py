@@ -45,6 +45,9 @@ class Embedding(nn.Module):
         chances_kF = drawn(numbers_kF, key_of(seed, 0, number, EMBEDDING), _FINEST).double() / _FINEST
         self.rows_kF = nn.Parameter(((2 * chances_kF - 1) * bound).float())
 
+    def forward(self) -> Tensor:
+        return self.rows_kF
+
 
 class OwnedRows:
     """The embeddings of this rank in training."""

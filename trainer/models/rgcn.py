@@ -96,9 +96,8 @@ class TypedInput(nn.Module):
                 self.learnt.append(types.embedding(number))
 
     def forward(self, features: TypedFeatures) -> Tensor:
-        biases, learnt = iter(self.biases), (one.rows_kF for one in self.learnt)
-        rows: list[Tensor] = [
-            next(learnt) if product_kG is None else product_kG + next(biases)
-            for product_kG in features.products(list(self.weights))
-        ]
+        biases, learnt = iter(self.biases), iter(self.learnt)
+        rows: list[Tensor] = []
+        for product_kG in features.products(list(self.weights)):
+            rows.append(next(learnt)() if product_kG is None else product_kG + next(biases))
         return torch.cat(rows)
