@@ -61,7 +61,7 @@ def check_backend(device: str, folder: Path) -> list[Row]:
     import torch.distributed as dist
 
     backend, place = ("nccl", torch.device("cuda", 0)) if device == "cuda" else ("gloo", torch.device("cpu"))
-    store = dist.FileStore(str(folder / "backend-store"), 1)
+    store = dist.FileStore(str(folder / "backend-store"), 1)  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=store, rank=0, world_size=1, device_id=place if device == "cuda" else None)
     values = torch.arange(1 << 20, dtype=torch.float32, device=place)
     expected = values.clone()

@@ -129,9 +129,9 @@ class Ranks:
         """
         unpacked: list[tuple[Tensor, Tensor]] = []
         if self.through_host:
-            outgoing = {peer: self._on_host(rows) for peer, rows in outgoing.items()}
+            outgoing = {peer: _host_memory(rows).copy_(rows) for peer, rows in outgoing.items()}
             places = incoming
-            incoming = {peer: torch.empty_like(place, device="cpu") for peer, place in places.items()}
+            incoming = {peer: _host_memory(place) for peer, place in places.items()}
             unpacked = [(place, incoming[peer]) for peer, place in places.items()]
         operations = []
         for step in range(1, self.world):
@@ -191,14 +191,9 @@ class Ranks:
         if not self.through_host:
             operation(values)
             return
-        on_host = self._on_host(values)
+        on_host = _host_memory(values).copy_(values)
         operation(on_host)
         values.copy_(on_host)
-
-    def _on_host(self, values: Tensor) -> Tensor:
-        """A copy in the host's memory, which a GPU reads and writes without a further copy."""
-        on_host = torch.empty_like(values, device="cpu", pin_memory=values.is_cuda)
-        return on_host.copy_(values)
 
     def __enter__(self) -> Self:
         return self
@@ -223,3 +218,8 @@ class Ranks:
                 f"could not {purpose} with the other ranks ({said}); if one failed, it says why, "
                 "and if one is only slow, give a longer --timeout"
             ) from error
+
+
+def _host_memory(values: Tensor) -> Tensor:
+    """Room for `values` in the host's memory, where a GPU reads and writes without a further copy."""
+    return torch.empty_like(values, device="cpu", pin_memory=values.is_cuda)

@@ -97,7 +97,9 @@ class TypedInput(nn.Module):
 
     def forward(self, features: TypedFeatures) -> Tensor:
         biases, learnt = iter(self.biases), iter(self.learnt)
-        rows: list[Tensor] = []
-        for product_kG in features.products(list(self.weights)):
-            rows.append(next(learnt)() if product_kG is None else product_kG + next(biases))
-        return torch.cat(rows)
+        return torch.cat(
+            [
+                next(learnt)() if product_kG is None else product_kG + next(biases)
+                for product_kG in features.products(list(self.weights))
+            ]
+        )
