@@ -154,7 +154,9 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
     n, b, width = sizes.rows, _STORED[options.precision], options.hidden
     as_sage = replace(options, model="sage", layers=options.layers + 1)
     # One layer more, which makes layer 1's input and exchanges and sums nothing.
-    total = expected_bytes(as_sage, replace(sizes, features=0, edges=0, typed=None))
+    # Rows travel before their products, so the last layer's are no narrower.
+    outputs = max(sizes.outputs, width)
+    total = expected_bytes(as_sage, replace(sizes, features=0, edges=0, outputs=outputs, typed=None))
     more_weights = typed.feature_weights * width + (options.bases or typed.relations) * width * width * options.layers
     total["weights"] += more_weights * _FULL * _COPIES_OF_WEIGHTS
     halo = sizes.largest_halo if options.exchange == "sequential" else sizes.halo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typed_cache import (
     typed_graph,
 )
 
+from trainer.__main__ import main
 from trainer.accounting import Clock
 from trainer.aggregate import Aggregation
 from trainer.cache import open_cache
@@ -434,3 +436,27 @@ def test_halo_lists_that_do_not_fit_their_blocks_are_damage(tmp_path: Path) -> N
     seal(folder)
     with pytest.raises(CacheError, match="shape"):
         load_typed_part(open_cache(str(folder)), 0, split=0)
+
+
+def test_the_command_line(caches: dict[Any, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Options that reach no model, or a traceback where a sentence belongs."""
+    cache = str(caches["three types", 1])
+    quick = [cache, "--epochs", "2", "--hidden", "4", "-q", "--json"]
+    counts = {}
+    for bases in ("0", "2"):
+        assert main([*quick, "--model", "rgcn", "--bases", bases, "--target", "paper"]) == 0
+        counts[bases] = json.loads(capsys.readouterr().out.splitlines()[-1])["parameters"]
+    # Features of papers and authors with biases, 7 subjects; 6 relations, 3 of them into papers; W_self and biases.
+    assert counts["0"] == 8 * 4 + 2 * 4 + 7 * 4 + (6 + 1) * 16 + 4 + (3 + 1) * 12 + 3
+    assert counts["2"] == 8 * 4 + 2 * 4 + 7 * 4 + (2 + 1) * 16 + 6 * 2 + 4 + (2 + 1) * 12 + 3 * 2 + 3
+    for wrong, status, sentence in (
+        (["--model", "sage"], 7, "trained with --model rgcn"),
+        (["--model", "gcn", "--bases", "2"], 2, "--bases does nothing for --model gcn; it is for rgcn"),
+        (["--model", "rgcn", "--bases", "-1"], 2, "--bases"),
+        (["--model", "rgcn", "--heads", "8"], 2, "--heads"),
+        (["--model", "rgcn", "--target", "subject"], 2, "paper has"),
+    ):
+        assert main([*quick, *wrong]) == status
+        said = capsys.readouterr().err
+        assert sentence in said
+        assert "Traceback" not in said
