@@ -85,7 +85,7 @@ def test_every_option_arrives() -> None:
     attention = parse(line.split())
     assert (attention.heads, attention.last_heads) == (3, 2)
     assert (attention.attention_dropout, attention.boundary_sampling) == (0.2, 0.5)
-    assert parse("c --model rgcn --bases 3 --target paper".split()) == Options(
+    assert parse(["c", "--model", "rgcn", "--bases", "3", "--target", "paper"]) == Options(
         cache="c", model="rgcn", bases=3, target="paper"
     )
     apart = {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target"}
