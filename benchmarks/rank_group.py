@@ -14,7 +14,7 @@ Options = dict[str, Any]
 
 
 def train_all(
-    cache: Path, world: int, runs: list[Options], *, threads: int = 1, device: str = "cpu"
+    cache: Path, world: int, runs: list[Options], *, threads: int = 1, device: str = "cpu", through_host: bool = False
 ) -> list[dict[str, Any]]:
     """Train on `cache` among `world` processes, once for each set of options.
 
@@ -23,7 +23,8 @@ def train_all(
         world: how many ranks.
         runs: options.
         threads: of each rank.
-        device: of all of them; on a GPU they talk through the host's memory.
+        device: of all of them.
+        through_host: whether they talk through the host's memory, as ranks have to that share a GPU.
 
     Returns:
         the result of each run, with its `losses`.
@@ -37,12 +38,14 @@ def train_all(
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.json")
         spawn: Any = torch.multiprocessing.spawn  # type: ignore[attr-defined] # it declares no types
-        spawn(_rank, args=(world, threads, device, str(cache), runs, results), nprocs=world)
+        spawn(_rank, args=(world, threads, (device, through_host), str(cache), runs, results), nprocs=world)
         found: list[dict[str, Any]] = json.loads(results.read_text())
     return found
 
 
-def _rank(rank: int, world: int, threads: int, device: str, folder: str, runs: list[Options], results: Path) -> None:
+def _rank(
+    rank: int, world: int, threads: int, place: tuple[str, bool], folder: str, runs: list[Options], results: Path
+) -> None:
     import torch
 
     from trainer.accounting import Clock
@@ -54,9 +57,9 @@ def _rank(rank: int, world: int, threads: int, device: str, folder: str, runs: l
     from trainer.seat import Seat
 
     torch.set_num_threads(threads)
-    seat, place = Seat(rank=rank, world=world, local_rank=rank, local_world=world), torch.device(device)
+    seat, device = Seat(rank=rank, world=world, local_rank=rank, local_world=world), torch.device(place[0])
     found = []
-    with Ranks(seat, place, timeout=600.0, clock=Clock(place), through_host=place.type == "cuda") as ranks:
+    with Ranks(seat, device, timeout=600.0, clock=Clock(device), through_host=place[1]) as ranks:
         for changes in runs:
             lines = io.StringIO()
             report = Report(speaks=ranks.speaks, as_json=True, output=lines)
