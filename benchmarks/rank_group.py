@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -12,11 +13,21 @@ from typing import Any
 Options = dict[str, Any]
 
 
-def train_all(cache: Path, world: int, runs: list[Options], *, threads: int = 1) -> list[dict[str, Any]]:
+def train_all(
+    cache: Path, world: int, runs: list[Options], *, threads: int = 1, device: str = "cpu", through_host: bool = False
+) -> list[dict[str, Any]]:
     """Train on `cache` among `world` processes, once for each set of options.
 
+    Args:
+        cache: of `world` parts.
+        world: how many ranks.
+        runs: options.
+        threads: of each rank.
+        device: of all of them.
+        through_host: whether they talk through the host's memory, as ranks have to that share a GPU.
+
     Returns:
-        the result of each run.
+        the result of each run, with its `losses`.
     """
     import torch
 
@@ -27,12 +38,14 @@ def train_all(cache: Path, world: int, runs: list[Options], *, threads: int = 1)
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.json")
         spawn: Any = torch.multiprocessing.spawn  # type: ignore[attr-defined] # it declares no types
-        spawn(_rank, args=(world, threads, str(cache), runs, results), nprocs=world)
+        spawn(_rank, args=(world, threads, (device, through_host), str(cache), runs, results), nprocs=world)
         found: list[dict[str, Any]] = json.loads(results.read_text())
     return found
 
 
-def _rank(rank: int, world: int, threads: int, folder: str, runs: list[Options], results: Path) -> None:
+def _rank(
+    rank: int, world: int, threads: int, place: tuple[str, bool], folder: str, runs: list[Options], results: Path
+) -> None:
     import torch
 
     from trainer.accounting import Clock
@@ -44,13 +57,15 @@ def _rank(rank: int, world: int, threads: int, folder: str, runs: list[Options],
     from trainer.seat import Seat
 
     torch.set_num_threads(threads)
-    seat, cpu = Seat(rank=rank, world=world, local_rank=rank, local_world=world), torch.device("cpu")
+    seat, device = Seat(rank=rank, world=world, local_rank=rank, local_world=world), torch.device(place[0])
     found = []
-    with Ranks(seat, cpu, timeout=600.0, clock=Clock(cpu)) as ranks, Path(os.devnull).open("w") as nowhere:
+    with Ranks(seat, device, timeout=600.0, clock=Clock(device), through_host=place[1]) as ranks:
         for changes in runs:
-            report = Report(speaks=False, as_json=True, output=nowhere)
+            lines = io.StringIO()
+            report = Report(speaks=ranks.speaks, as_json=True, output=lines)
             result = train(Options(cache=folder, **changes), open_cache(folder), ranks, report)
-            found.append(result)
+            epochs = [json.loads(line) for line in lines.getvalue().splitlines()[:-1]]
+            found.append({**result, "losses": [line["loss"] for line in epochs]})
             if rank == 0:
                 print(f"  {len(found)} of {len(runs)}", end="\r", flush=True)
     if rank == 0:

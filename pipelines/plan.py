@@ -31,6 +31,7 @@ from pipelines.partition import chosen_topology, whole_graph
 
 SKETCH_BYTES_AN_EDGE = 180
 """Memory that METIS and the clean graph take, roughly."""
+SEVERAL_TYPES = "graphs of several node or edge types, which are trained with --model rgcn, cannot be planned"
 WORTH_SENDING_LESS = 0.1
 """Share of communication in an epoch, from which sending less is advised."""
 UNEVEN, FULL = 1.1, 0.9
@@ -124,7 +125,7 @@ def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> 
     if parts is not None:
         raise UsageError("a cache has its parts already; leave out --parts, or plan the store")
     if len(cache.node_types) > 1 or len(cache.edge_types) > 1:
-        raise UsageError("graphs of several node or edge types cannot be planned")
+        raise UsageError(SEVERAL_TYPES)
     chosen = Topology.from_long_form(attributes["topology"]) if topology is None else resolve(topology)
     if chosen.num_ranks != cache.num_parts:
         raise UsageError(f"{chosen.name} has {chosen.num_ranks} ranks and the cache {cache.num_parts} parts")
@@ -147,7 +148,7 @@ def _of_store(location: Path | str, parts: int | None, topology: str | None) -> 
     store = GraphStore(location)
     chosen = chosen_topology(parts, topology)
     if len(store.num_nodes) > 1 or len(store.num_edges) > 1:
-        raise UsageError("graphs of several node or edge types cannot be planned")
+        raise UsageError(SEVERAL_TYPES)
     ((node_type, num_nodes),) = store.num_nodes.items()
     require_enough_nodes(chosen.num_ranks, num_nodes)
     x, y = store.node_array(node_type, "x"), store.node_array(node_type, "y")

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = parse(arguments)
             debug = options.debug
             log.setLevel(logging.DEBUG if debug else logging.WARNING if options.quiet else logging.INFO)
-            cache = open_cache(options.cache)
+            cache = open_cache(options.cache, options.target)
             check_world(cache, seat)
             check_task(cache, options)
         before_torch()

@@ -149,7 +149,7 @@ def transposed(csr: Csr) -> Csr:
     """The transpose; within a row, columns ascend if they are in order of edges here."""
     order = csr.indices.argsort(stable=True)
     return Csr(
-        indptr=_indptr(csr.indices.bincount(minlength=csr.num_columns), csr.indptr.dtype),
+        indptr=indptr_of(csr.indices.bincount(minlength=csr.num_columns), csr.indptr.dtype),
         indices=rows_of(csr)[order],
         weights=None if csr.weights is None else csr.weights[order],
         num_columns=csr.num_rows,
@@ -167,7 +167,7 @@ def _merged(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_co
     counts_n = torch.zeros(num_rows, dtype=torch.int64)
     for block in blocks:
         counts_n += block.indptr.diff()
-    indptr = _indptr(counts_n, index_type)
+    indptr = indptr_of(counts_n, index_type)
     weighted = any(block.weights is not None for block in blocks)
     indices = torch.empty(num_edges, dtype=index_type)
     weights = torch.ones(num_edges) if weighted else None
@@ -182,7 +182,7 @@ def _merged(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_co
     return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
 
 
-def _indptr(counts: Tensor, data_type: torch.dtype) -> Tensor:
+def indptr_of(counts: Tensor, data_type: torch.dtype) -> Tensor:
     indptr = torch.zeros(len(counts) + 1, dtype=data_type)
     indptr[1:] = counts.cumsum(0)
     return indptr

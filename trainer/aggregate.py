@@ -14,7 +14,8 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -31,6 +32,7 @@ from trainer.normalise import weighted
 from trainer.part import Part
 from trainer.passes import Pass
 from trainer.ranks import Ranks
+from trainer.typed import RelationSums
 
 Watched = Callable[[], Tensor]
 """Makes what the change of rows is measured on: those that some peer needs, without dropout."""
@@ -51,6 +53,12 @@ class Aggregation:
         self.exchange, self.clock, self.num_rows = exchange, ranks.clock, part.num_rows
         self.sums = sums
         self._part, self._device = part, ranks.device
+        self.relations: Sequence[RelationSums] | None = None
+        """What each sum is of, where relations are told apart."""
+        if part.typed is not None:
+            self.relations = [
+                replace(relation, rows_m=relation.rows_m.to(ranks.device)) for relation in part.typed.relations
+            ]
         self._edges: dict[bool, Edges] = {}
         if sums is not None:
 
@@ -76,7 +84,7 @@ class Aggregation:
         mask: Mask | None = None,
         before_dropout_RF: Watched | None = None,
     ) -> Tensor:
-        """Sum over in-neighbours on all ranks: [n, F] to [n, F].
+        """Sum over in-neighbours on all ranks: [n, F] to [n, F], or [M, F] where relations are told apart.
 
         Args:
             rows_nF: this part's rows.

@@ -19,7 +19,7 @@ from trainer.cache import Cache
 from trainer.errors import CacheError, TrainingError
 from trainer.exchange import boundary_counts, check_boundaries, exchanged
 from trainer.labels import LabelCounts, Labels
-from trainer.memory import Sizes, announcement, available_bytes, check_memory
+from trainer.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory
 from trainer.objective import Objective
 from trainer.options import Options
 from trainer.part import Part
@@ -54,6 +54,7 @@ def facts_of(
     return {
         "host": socket.gethostname(),
         "device": str(ranks.device),
+        "through_host": ranks.through_host,
         "cache": cache.manifest.key,
         "options": hashlib.sha256(choices.encode()).hexdigest(),
         "rows": part.num_rows,
@@ -79,6 +80,23 @@ def sizes_of(part: Part, cache: Cache, objective: Objective, ranks: Ranks) -> Si
         index_bytes=part.local.indptr.element_size(),
         features=cache.num_features,
         outputs=objective.num_outputs,
+        typed=_typed_sizes(part, cache, ranks),
+    )
+
+
+def _typed_sizes(part: Part, cache: Cache, ranks: Ranks) -> TypedSizes | None:
+    if part.typed is None:
+        return None
+    kinds = list(zip(cache.node_types, part.typed.types, strict=True))
+    with_features = [(kind, rows) for kind, rows in kinds if kind.num_features]
+    without = [(kind, rows.rows.stop - rows.rows.start) for kind, rows in kinds if not kind.num_features]
+    return TypedSizes(
+        sums=part.local.num_rows,
+        relations=len(cache.relations),
+        feature_weights=sum(kind.num_features for kind, _ in with_features),
+        features=sum(rows.x_kF.numel() for _, rows in with_features if rows.x_kF is not None),
+        learnt=sum(number for _, number in without),
+        gathered=sum(kind.num_nodes for kind, _ in without) if ranks.speaks else 0,
     )
 
 
@@ -104,9 +122,9 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         if fact["options"] != facts[0]["options"]:
             raise TrainingError(f"rank {rank} was started with other options than rank 0; start all ranks alike")
     remark = check_hosts(places(cache), hosts)
-    check_devices([fact["device"] for fact in facts], hosts)
+    check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
     check_boundaries([fact["boundaries"] for fact in facts])
-    sizes = [Sizes(**fact["sizes"]) for fact in facts]
+    sizes = [Sizes.of(fact["sizes"]) for fact in facts]
     check_memory(facts, options, sizes)
     num_rows = sum(fact["rows"] for fact in facts)
     if num_rows != cache.num_nodes:

@@ -6,13 +6,13 @@ module reads JSON only, so that a wrong path or a wrong number of ranks is refus
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from trainer.errors import CacheError, TrainingError
+from trainer.errors import CacheError, OptionError
 from trainer.manifest import Manifest, read_unlisted_json
 
 FORMAT = 2
@@ -43,18 +43,41 @@ class StoredArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeType:
+    """Nodes of one type."""
+
+    name: str
+    num_nodes: int
+    num_features: int
+    """0 where it has none"""
+    first_id: int
+    """What is added to a node's number to count the nodes of all types, type after type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationType:
+    """Directed edges of one type."""
+
+    key: str
+    """`<source>__<relation>__<destination>`"""
+    source: str
+    destination: str
+    num_edges: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """A finished cache of a homogeneous graph."""
+    """A finished cache."""
 
     folder: Path
     manifest: Manifest
     dataset: str
     num_parts: int
+    node_types: Sequence[NodeType]
+    """In name order, at least one."""
+    relations: Sequence[RelationType]
     node_type: str
-    edge_type: str
-    num_nodes: int
-    num_edges: int
-    """Directed edges."""
+    """The type that is learnt, to which the three counts below belong."""
     num_features: int
     num_classes: int
     num_splits: int
@@ -70,6 +93,30 @@ class Cache:
     """Long form: `ranks`, `switches`, `links`."""
     slowest_links: Sequence[Sequence[str]]
     """The type of the slowest link from rank p (row) to rank q (column); empty where p is q."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Of all types."""
+        return sum(kind.num_nodes for kind in self.node_types)
+
+    @property
+    def num_edges(self) -> int:
+        """Directed edges, of all types."""
+        return sum(relation.num_edges for relation in self.relations)
+
+    @property
+    def target(self) -> NodeType:
+        """The type that is learnt."""
+        return next(kind for kind in self.node_types if kind.name == self.node_type)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is one node type and one edge type."""
+        return len(self.node_types) == 1 and len(self.relations) == 1
+
+    def is_typed_for(self, model: str) -> bool:
+        """Whether `model` tells types apart here, and learns rows for nodes without features."""
+        return model == "rgcn" and not (self.is_plain and self.num_features)
 
     @property
     def has_features(self) -> bool:
@@ -120,12 +167,16 @@ class Cache:
         return StoredArray(name=name, path=path, shape=shape, data_type=data_type)
 
 
-def open_cache(location: str) -> Cache:
+def open_cache(location: str, target: str | None = None) -> Cache:
     """Open the finished cache in the local folder `location`.
+
+    Args:
+        location: the folder.
+        target: the node type to learn; None for the one that has labels.
 
     Raises:
         CacheError: there is none, or it is unfinished, damaged, or of another format.
-        TrainingError: it is whole, and of a kind that this trainer does not train.
+        OptionError: it has no such node type, or that type has no labels; or several have, and none was chosen.
     """
     if "://" in location:
         raise CacheError(f"{location} is not a local folder; copy the cache here first, since its files are mapped")
@@ -145,29 +196,24 @@ def open_cache(location: str) -> Cache:
             "train with the release that wrote it, or partition again with this one"
         )
     manifest = Manifest.load(folder)
-    return _homogeneous(folder, manifest, _attributes(manifest, "zarr.json"))
+    return _opened(folder, manifest, _attributes(manifest, "zarr.json"), target)
 
 
-def _homogeneous(folder: Path, manifest: Manifest, root: dict[str, Any]) -> Cache:
+def _opened(folder: Path, manifest: Manifest, root: dict[str, Any], target: str | None) -> Cache:
     try:
-        nodes, edges = dict(root["node_types"]), dict(root["edge_types"])
-        if len(nodes) != 1 or len(edges) != 1:
-            raise TrainingError(
-                f"{folder} has the node types {', '.join(nodes)} and the edge types {', '.join(edges)}; "
-                "this trainer trains graphs with one node type and one edge type"
-            )
-        [(node_type, num_nodes)], [(edge_type, num_edges)] = nodes.items(), edges.items()
+        node_types = _node_types(root)
+        classes = {kind.name: int(root["num_classes"][kind.name]) for kind in node_types}
+        node_type = _chosen(folder, classes, target)
         return Cache(
             folder=folder,
             manifest=manifest,
             dataset=str(root["dataset"]),
             num_parts=int(root["num_parts"]),
+            node_types=node_types,
+            relations=_relations(root["edge_types"], classes),
             node_type=node_type,
-            edge_type=edge_type,
-            num_nodes=int(num_nodes),
-            num_edges=int(num_edges),
             num_features=int(root["num_features"][node_type]),
-            num_classes=int(root["num_classes"][node_type]),
+            num_classes=classes[node_type],
             num_splits=int(root["num_splits"][node_type]),
             task=str(root["task"]),
             aggregated=str(root["aggregated"].get(node_type, "none")),
@@ -176,8 +222,54 @@ def _homogeneous(folder: Path, manifest: Manifest, root: dict[str, Any]) -> Cach
             topology=dict(root["topology"]),
             slowest_links=_slowest_links(root["slowest_links"], int(root["num_parts"])),
         )
+    except OptionError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise manifest.damaged("zarr.json", f"lacks an attribute or has one of the wrong form ({error!r})") from error
+
+
+def _node_types(root: Mapping[str, Any]) -> list[NodeType]:
+    found = [
+        NodeType(
+            name=name,
+            num_nodes=int(number),
+            num_features=int(root["num_features"][name]),
+            first_id=int(root["node_offsets"][name]),
+        )
+        for name, number in dict(root["node_types"]).items()
+    ]
+    if not found:
+        raise ValueError("no node type")
+    return found
+
+
+def _relations(edge_types: Mapping[str, Any], names: Collection[str]) -> list[RelationType]:
+    found = []
+    for key, number in dict(edge_types).items():
+        source, _, destination = key.split("__")
+        if source not in names or destination not in names:
+            raise ValueError(f"no node type for an end of {key}")
+        found.append(RelationType(key=key, source=source, destination=destination, num_edges=int(number)))
+    return found
+
+
+def _chosen(folder: Path, classes: Mapping[str, int], target: str | None) -> str:
+    """The type to learn; without any labels the first, which is refused later."""
+    labelled = [name for name, number in classes.items() if number]
+    if target is None:
+        if len(labelled) > 1:
+            raise OptionError(
+                f"the node types {', '.join(labelled)} of {folder} all have labels; choose one with --target"
+            )
+        return (labelled or list(classes))[0]
+    if target not in classes:
+        raise OptionError(f"--target {target}, but {folder} has the node types {', '.join(classes)}; choose one")
+    if target not in labelled:
+        raise OptionError(
+            f"--target {target}, but these nodes of {folder} have no labels; "
+            f"{', '.join(labelled) or 'no other type'} has"
+        )
+    return target
 
 
 def _data_type(metadata: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ written under another name, flushed and renamed; the two newest are kept. A file
 never loaded: it is named in a warning, and the one before is taken.
 
 Weights and the optimiser's memory are the same on every rank, so one rank writes, and a checkpoint suits any number of
-ranks. Kept copies of peers' rows are not in it: in the first epoch after a resumption every rank sends everything.
+ranks. Learnt rows of nodes, which are not, come to that rank first and are written in the dataset's order. Kept copies
+of peers' rows are not in it: in the first epoch after a resumption every rank sends everything.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _NAME = re.compile(r"epoch-(\d{8,})-([0-9a-f]{16})\.pt")
 _KEPT = 2
 
 _OF_THE_STEPS = {"epochs", "lr", "lr_warmup", "schedule", "weight_decay", "momentum", "clip_norm"}
-_OF_THE_LINKS = {"exchange", "staleness", "staleness_grad", "warmup", "settle", "precision", "wire", "error_feedback"}
-_MAY_CHANGE = _OF_THE_STEPS | _OF_THE_LINKS | {"patience", "eval_every", "validate_from"}
+_OF_THE_COPIES = {"staleness", "staleness_grad", "warmup", "settle"}
+_OF_THE_LINKS = _OF_THE_COPIES | {"exchange", "boundary_sampling", "precision", "wire", "error_feedback"}
+_MAY_CHANGE = _OF_THE_STEPS | _OF_THE_LINKS | {"patience", "eval_every", "validate_from", "target"}
 """Options that a resumed run may have otherwise than the run that it goes on from."""
 
 Content = dict[str, Any]
@@ -79,7 +81,7 @@ class Checkpoints:
                 ) from error
 
     def is_due(self, epoch: int) -> bool:
-        """Whether one is wanted after `epoch`; on ranks that do not write, never."""
+        """Whether one is wanted after `epoch`; on ranks that do not write, never: they are told."""
         if not self._writes or epoch == self.newest_epoch:
             return False
         by_epochs = bool(self._every) and epoch % self._every == 0
@@ -166,6 +168,17 @@ def identity(cache: Cache) -> dict[str, Any]:
         "splits": cache.num_splits,
         "task": cache.task,
         "source": hashlib.sha256(source.encode()).hexdigest(),
+    } | _types(cache)
+
+
+def _types(cache: Cache) -> dict[str, Any]:
+    """What is more to say of a graph of several types."""
+    if cache.is_plain:
+        return {}
+    return {
+        "target": cache.node_type,
+        "types": {kind.name: [kind.num_nodes, kind.num_features] for kind in cache.node_types},
+        "relations": {relation.key: relation.num_edges for relation in cache.relations},
     }
 
 

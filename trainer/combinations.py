@@ -35,6 +35,7 @@ def check_together(options: Options) -> None:
             "gat or gatv2",
         ),
         (options.output_heads is not None and not options.attends, "--output-heads", "gat or gatv2"),
+        (options.bases > 0 and options.model != "rgcn", "--bases", "rgcn"),
         (options.aggregator != "mean" and options.model != "sage", "--aggregator", "sage"),
     ):
         if is_given and not is_own_model(options.model):

@@ -138,6 +138,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--aggregator", "what sage makes of the in-neighbours", choices=AGGREGATORS)
     add("--heads", "attention heads of gat and gatv2", type=_whole(1), metavar="K")
     add("--output-heads", "those of the last layer", type=_whole(1), metavar="K", shown="as --heads")
+    add(
+        "--bases",
+        "matrices of which rgcn makes the weights of all relations; 0: a weight for each",
+        type=_whole(0),
+        metavar="B",
+    )
     add("--residual", "add each layer's input to what it gives")
     add("--jumping", "make the scores of all layers' outputs, side by side or of the greatest", choices=JUMPING)
     add("--norm", "normalisation after each layer but the last; batch counts all ranks' nodes", choices=NORMS)
@@ -157,6 +163,7 @@ def _parser() -> argparse.ArgumentParser:
         shown="as --dropout",
     )
     add = group("task")
+    add("--target", "node type to learn, where several have labels", metavar="TYPE", shown="the one with labels")
     add("--task", "auto: the cache's; a matrix of numbers is learnt with regression", choices=TASKS)
     add("--metric", "auto: accuracy, for several labels roc-auc, for a regression mse", choices=METRICS)
     add("--class-weights", "none, balanced, or a weight for each class: 1,2.5,1", metavar="WEIGHTS")

@@ -11,7 +11,7 @@ from torch import Tensor
 _MIX_1, _MIX_2 = 0x369DEA0F31A53F85, 0x27BB2EE687B0B0FD
 """Odd 63-bit factors; products wrap around."""
 _FINEST = 1 << 31
-DROPOUT, ATTENTION_DROPOUT, SAMPLING = range(3)
+DROPOUT, ATTENTION_DROPOUT, SAMPLING, EMBEDDING = range(4)
 """Purposes."""
 
 

@@ -3,8 +3,8 @@
 The loss is the sum over all ranks' training nodes divided by their global number (or weight). So each rank's gradient
 is its share of the whole gradient, and the shares are added, never averaged: the result does not depend on how the
 training nodes are spread, and a rank without any takes part like the others. One all-reduce an epoch carries all
-gradients, the loss, and whether a rank was asked to stop, in one buffer. Every decision (stop, keep these weights) is
-made from sums that are the same on every rank.
+gradients, the loss, and whether a rank was asked to stop or wants a checkpoint, in one buffer. Every decision (stop,
+keep these weights) is made from sums that are the same on every rank.
 
 The validation is a pass of its own after the step, without dropout and without kept copies. Its result decides which
 weights are kept: those with the best metric on the validation nodes, the earliest of equals. `--validate-from training`
@@ -32,8 +32,8 @@ from torch import Tensor
 from trainer.accounting import Account, Totals
 from trainer.agreement import Agreement
 from trainer.checkpoint import Checkpoints
+from trainer.embeddings import OwnedRows
 from trainer.errors import StoppedError, TrainingError, found_by_every_rank
-from trainer.inputs import Features
 from trainer.labels import Labels
 from trainer.losses import Loss
 from trainer.metrics import measure
@@ -47,6 +47,7 @@ from trainer.ranks import Ranks
 from trainer.report import EpochLine, Report
 from trainer.schedule import schedule
 from trainer.stop import StopRequest
+from trainer.typed_features import FirstInput
 
 log = logging.getLogger("trainer")
 
@@ -58,7 +59,7 @@ class Sight:
     """A network on a graph, and the labels of its rows: what is trained, or what is evaluated."""
 
     network: Network
-    features: Features
+    features: FirstInput
     """The first layer's input."""
     labels: Labels
 
@@ -103,6 +104,16 @@ class _Best:
     weights: dict[str, Tensor]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wishes:
+    """What is to be done after an epoch, the same on every rank."""
+
+    stop: bool
+    """Some rank was asked to."""
+    checkpoint: bool
+    """The rank that writes them wants one."""
+
+
 class Fit:
     """One network in training on one part."""
 
@@ -136,8 +147,15 @@ class Fit:
         self._objective, self._agreement = objective, agreement
         self._ranks, self._account, self._report, self._checkpoints = ranks, account, report, checkpoints
         self._loss = Loss(objective, options.class_weights, agreement.label_counts, ranks.device)
+        network = training.network
+        embeddings, decays = network.embeddings_by_name, network.decays(options.weight_decay)
         self._optimiser = optimiser(
-            options.optimiser, training.network.decays(options.weight_decay), momentum=options.momentum
+            options.optimiser,
+            [(parameter, decay) for name, parameter, decay in decays if name not in embeddings],
+            momentum=options.momentum,
+        )
+        self._owned = OwnedRows(
+            {name: (embeddings[name], decay) for name, _, decay in decays if name in embeddings}, options, ranks
         )
         self._factor = schedule(options.schedule, warmup=options.lr_warmup, epochs=options.epochs)
         self._scale = LossScale(num_train=agreement.num_train, is_needed="fp16" in (options.precision, options.wire))
@@ -171,15 +189,25 @@ class Fit:
             bytes_by_all=totals,
         )
 
+    @property
+    def num_parameters(self) -> int:
+        """Of the model; learnt rows of all ranks count."""
+        return len(self._optimiser.weights_W) + self._owned.num_values
+
     def state(self) -> State:
-        """All that the epochs to come depend on, as tensors, numbers, words and dictionaries."""
+        """All that the epochs to come depend on, as tensors, numbers, words and dictionaries.
+
+        Complete on the rank that writes checkpoints; every rank has to call it, since learnt rows come from all.
+        """
+        best = self._best
         return {
             "epoch": self._epoch,
-            "weights": self._weights(),
+            "weights": self._shared(self._weights()),
             "optimiser": {"steps": self._optimiser.steps, **self._optimiser.state()},
             "loss_scale": self._scale.factor,
-            "best": {"value": self._best.value, "epoch": self._best.epoch, "weights": self._best.weights},
+            "best": {"value": best.value, "epoch": best.epoch, "weights": self._shared(best.weights)},
             "last_epoch": self._last_epoch,
+            "embeddings": self._owned.state(best.weights),
         }
 
     def go_on_from(self, state: Mapping[str, Any]) -> None:
@@ -188,24 +216,25 @@ class Fit:
         Raises:
             TrainingError: its weights have other names or shapes.
         """
-        mine = {name: value.shape for name, value in self._weights().items()}
-        if {name: value.shape for name, value in state["weights"].items()} != mine:
+        mine = {name: value.shape for name, value in self._shared(self._weights()).items()}
+        learnt = state.get("embeddings", {})
+        if {name: value.shape for name, value in state["weights"].items()} != mine or not self._owned.fits(learnt):
             with found_by_every_rank():
                 raise TrainingError(
                     "the checkpoint has other weights than this model; give the options that it was made with"
                 )
         device = self._ranks.device
         # Copied in place, so the parameters stay views of the optimiser's vector.
-        self._training.network.load_state_dict(state["weights"])
+        self._training.network.load_state_dict(self._weights() | state["weights"])
         remembered = {name: value.to(device) for name, value in state["optimiser"].items() if name != "steps"}
         self._optimiser.go_on_from(state["optimiser"]["steps"], remembered)
         if self._scale.can_shrink():
             self._scale.factor = max(state["loss_scale"], 1.0)
-        best = state["best"]
+        best, best_rows = state["best"], self._owned.go_on_from(state["optimiser"]["steps"], learnt)
         self._best = _Best(
             value=best["value"],
             epoch=best["epoch"],
-            weights={name: value.to(device) for name, value in best["weights"].items()},
+            weights={name: value.to(device) for name, value in best["weights"].items()} | best_rows,
         )
         self._epoch = state["epoch"]
         if self._checkpoints is not None:
@@ -220,7 +249,7 @@ class Fit:
             self._epoch += 1
             is_last = self._epoch == self._last_epoch
             wants_line = self._epoch % options.eval_every == 0 or is_last
-            loss, val, is_stopping = self._step(request, judges=wants_line and options.validate_from == "training")
+            loss, val, wishes = self._step(request, judges=wants_line and options.validate_from == "training")
             if wants_line:
                 if options.validate_from == "exact" or is_last:
                     [val], _, totals = self._validate(self._whole.labels.val)
@@ -241,22 +270,22 @@ class Fit:
                 line_started, booked = now, totals
                 if self._is_hopeless():
                     self._last_epoch = min(self._last_epoch, self._epoch + options.settle)
-            self._save(is_stopping)
+            self._save(wishes)
         if self._checkpoints is not None and self._checkpoints.newest_epoch != self._epoch:
             self._checkpoints.save(self.state())
 
-    def _save(self, is_stopping: bool) -> None:
+    def _save(self, wishes: _Wishes) -> None:
         checkpoints = self._checkpoints
         if checkpoints is None:
             return
-        if is_stopping:
+        if wishes.stop:
             checkpoints.save(self.state(), must=True)
             with found_by_every_rank():
                 raise StoppedError(
                     f"stopped by SIGTERM after epoch {self._epoch}; its checkpoint is in {self._options.checkpoint}, "
                     "and --resume goes on from there"
                 )
-        if checkpoints.is_due(self._epoch):
+        if wishes.checkpoint:
             checkpoints.save(self.state())
 
     def _is_hopeless(self) -> bool:
@@ -268,7 +297,7 @@ class Fit:
         if self._objective.is_better(val, self._best.value) or self._best.value is None:
             self._best = _Best(value=val, epoch=epoch, weights=self._weights())
 
-    def _step(self, request: StopRequest, *, judges: bool) -> tuple[float, float | None, bool]:
+    def _step(self, request: StopRequest, *, judges: bool) -> tuple[float, float | None, _Wishes]:
         """One gradient step.
 
         Args:
@@ -277,7 +306,7 @@ class Fit:
 
         Returns:
             the loss before the step, the mean over all ranks' training nodes; the metric of the validation nodes, if it
-            judges; and whether any rank was asked to stop.
+            judges; and what some rank wishes after this epoch.
         """
         labels, epoch = self._training.labels, self._epoch
         may_skip = self._options.warmup < epoch <= self._last_epoch - self._options.settle
@@ -288,9 +317,14 @@ class Fit:
             self._keep_if_better(val, epoch - 1)
         loss = self._loss.sum(scores_nC[labels.train], labels.y[labels.train]) / self._loss.divisor
         (loss * self._scale.factor).backward()  # type: ignore[no-untyped-call]
-        asked = loss.new_tensor([float(request.asked)])
-        sums = self._ranks.add_up(torch.cat([self._optimiser.take_gradients(), loss.detach().reshape(1), asked]))
-        gradient_W, (total, stops) = sums[:-2], sums[-2:].tolist()
+        is_due = self._checkpoints is not None and self._checkpoints.is_due(epoch)
+        more = [loss.detach().reshape(1), loss.new_tensor([float(request.asked), float(is_due)])]
+        own_gradient_V = self._owned.take_gradients()
+        if own_gradient_V is not None:
+            more.insert(0, own_gradient_V.square().sum().reshape(1))
+        sums = self._ranks.add_up(torch.cat([self._optimiser.take_gradients(), *more]))
+        # With the square of all embeddings' gradient at its end, which is finite where they are.
+        gradient_W, (total, stop, checkpoint) = sums[:-3], sums[-3:].tolist()
         if not math.isfinite(total):
             with found_by_every_rank():
                 raise TrainingError(
@@ -299,9 +333,17 @@ class Fit:
         if self._scale.can_shrink() and not bool(gradient_W.isfinite().all()):
             self._scale.shrink()
         else:
-            gradient_W = clipped(gradient_W / self._scale.factor, self._options.clip_norm)
-            self._optimiser.step(gradient_W, self._options.lr * self._factor(epoch))
-        return total, val, bool(stops)
+            self._take_step(gradient_W / self._scale.factor, own_gradient_V, self._options.lr * self._factor(epoch))
+        return total, val, _Wishes(stop=bool(stop), checkpoint=bool(checkpoint))
+
+    def _take_step(self, gradient_W: Tensor, own_gradient_V: Tensor | None, lr: float) -> None:
+        limit, length = self._options.clip_norm, None
+        if own_gradient_V is not None:
+            gradient_W, square = gradient_W[:-1], gradient_W[-1] / self._scale.factor
+            if limit:
+                length = (gradient_W.square().sum() + square).sqrt()
+            self._owned.step(clipped(own_gradient_V / self._scale.factor, limit, length), lr)
+        self._optimiser.step(clipped(gradient_W, limit, length), lr)
 
     @torch.no_grad()
     def _validate(self, *groups: Tensor) -> tuple[list[float | None], Tensor, Totals]:
@@ -318,6 +360,10 @@ class Fit:
     def _totals(self) -> Totals:
         amounts = torch.tensor(self._account.amounts(), device=self._ranks.device)
         return Totals.of(self._ranks.add_up(amounts).tolist())
+
+    def _shared(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Those that are the same on every rank."""
+        return {name: value for name, value in weights.items() if name not in self._owned.names}
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self._training.network.state_dict().items()}

@@ -1,7 +1,8 @@
 """The graph as a model sees it in one pass: the features, and rows of its own making, each with the neighbours' behind.
 
-Layers are counted as a model asks for their input: `features` is layer 1's, the first `rows` layer 2's, and so on. The
-number decides dropout masks and names the kept copies, so a model has to ask in the same order in every pass.
+Layers are counted as a model asks for their input: `features` is layer 1's, the first `rows` layer 2's, and so on;
+where types are told apart, the first `rows` are layer 1's. The number decides dropout masks and names the kept copies,
+so a model has to ask in the same order in every pass.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from trainer.aggregate import Aggregation
 from trainer.dropout import Dropout
-from trainer.inputs import Features, Hidden, LayerInput
+from trainer.inputs import Hidden, LayerInput
 from trainer.passes import Pass
+from trainer.typed_features import FirstInput, TypedFeatures
 
 
 class Graph:
@@ -23,11 +25,12 @@ class Graph:
 
     def __init__(
         self,
-        features: Features,
+        features: FirstInput,
         aggregation: Aggregation,
         dropout: Dropout,
         step: Pass,
         *,
+        first_share: float,
         share: float,
         stored_type: torch.dtype,
     ) -> None:
@@ -38,18 +41,24 @@ class Graph:
             aggregation: its in-edges.
             dropout: the masks of the run.
             step: the pass.
-            share: of the entries of rows that is zeroed in training.
+            first_share: of the entries of layer 1's input that is zeroed in training.
+            share: of those of the rows after that.
             stored_type: what rows are kept and multiplied in.
         """
         self._aggregation, self._dropout, self._step = aggregation, dropout, step
-        self._share, self._stored_type = share, stored_type
-        self._layer, self._features = 1, features
-        self.features: LayerInput = features.of_pass(step)
-        """The first layer's input: `own`, `aggregate`, `maximum` and `project` of `trainer.inputs`."""
+        self._first_share, self._share, self._stored_type = first_share, share, stored_type
+        self.by_type: TypedFeatures | None = None
+        """The features of each type, of which the model makes layer 1's rows; None where `features` are its input."""
+        if isinstance(features, TypedFeatures):
+            self._layer, self.by_type = 0, features
+        else:
+            self._layer, self._features = 1, features
+            self.features: LayerInput = features.of_pass(step)
+            """The first layer's input: `own`, `aggregate`, `maximum` and `project` of `trainer.inputs`."""
         self.last_rows_nF: Tensor | None = None
         """What the last of the layers so far reads of this rank's own rows; None if that is the features."""
 
-    def rows(self, rows_nF: Tensor) -> LayerInput:
+    def rows(self, rows_nF: Tensor) -> Hidden:
         """The next layer's input: what the layer before gave, one row a node of this rank."""
         self._layer += 1
         self.last_rows_nF = rows_nF
@@ -77,5 +86,6 @@ class Graph:
 
     def _hidden(self, rows_nF: Tensor, layer: int, *, again: bool = False) -> Hidden:
         rows_nF = rows_nF.to(self._stored_type)
-        mask = self._dropout.mask(self._share, layer, rows_nF.shape[1], self._step)
+        share = self._share if layer > 1 else self._first_share
+        mask = self._dropout.mask(share, layer, rows_nF.shape[1], self._step)
         return Hidden(rows_nF, self._aggregation, mask, self._dropout, layer=layer, step=self._step, again=again)

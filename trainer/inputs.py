@@ -13,9 +13,10 @@ keeps no halo, so there the features travel like any other rows, unless A X is a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from trainer.accounting import Clock
@@ -252,6 +253,25 @@ class Hidden:
             return aggregation(product_nG, self._layer, self._step, before_dropout_RF=watched)
         sums_nF = aggregation(self._rows_nF, self._layer, self._step, mask=self._mask)
         return sums_nF if weight_FG is None else dense(sums_nF, weight_FG, clock)
+
+    def aggregate_by_relation(self, weights: Sequence[Tensor | None]) -> Tensor:
+        """The sum over relations r of A_r D(H) W_r: float32 [n, G]. The rows travel once for all of them.
+
+        Args:
+            weights: W_r [F, G] for each relation of the graph; None for one that is left out, though not for all.
+        """
+        aggregation, clock = self._aggregation, self._aggregation.clock
+        self._travel()
+        assert aggregation.relations is not None
+        sums_MF = aggregation(self._rows_nF, self._layer, self._step, mask=self._mask)
+        each = torch.split(sums_MF, [len(relation.rows_m) for relation in aggregation.relations])
+        width = next((weight.shape[1] for weight in weights if weight is not None), 0)
+        out_nG = torch.zeros(len(self._rows_nF), width, device=sums_MF.device)
+        for relation, sums_mF, weight_FG in zip(aggregation.relations, each, weights, strict=True):
+            # Also where there is no sum, so that the backward pass comes by here on every rank.
+            if weight_FG is not None:
+                out_nG.index_add_(0, relation.rows_m, dense(sums_mF, weight_FG, clock).float())
+        return out_nG
 
     def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
         self._travel()

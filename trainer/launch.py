@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     try:
         options = parse(arguments)
-        cache = open_cache(options.cache)
+        cache = open_cache(options.cache, options.target)
         check_task(cache, options)
     except TrainerError as error:
         if debug:

@@ -25,10 +25,27 @@ _FULL = 4
 _COPIES_OF_WEIGHTS = 9
 """Weights, their decay, two vectors of the optimiser, gradients by parameter, as one, and summed, and the best weights
 with a copy on their way there."""
-_INPUTS = {"gcn": 1, "sage": 2, "gat": 1, "gatv2": 2, "gin": 2}
+_INPUTS = {"gcn": 1, "sage": 2, "gat": 1, "gatv2": 2, "gin": 2, "rgcn": 2}
 """Copies of a layer's input that its backward pass needs: after dropout, for each product with a weight."""
 _BLOCK = 1 << 20
 """Scores in a block of edges, at least, and of those some five at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedSizes:
+    """What they are made of beside, where node types and relations are told apart."""
+
+    sums: int
+    """M: neighbour sums of all relations, one a node and relation with in-edges"""
+    relations: int
+    feature_weights: int
+    """Features of all types together"""
+    features: int
+    """Values of the features of this rank's rows"""
+    learnt: int
+    """Rows that are learnt"""
+    gathered: int
+    """Learnt rows of all ranks, on the rank that writes checkpoints; elsewhere 0"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +70,19 @@ class Sizes:
     """w_0"""
     outputs: int
     """w_L"""
+    typed: TypedSizes | None = None
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Sizes:
+        """From the values that dataclasses.asdict gave."""
+        typed = plain["typed"]
+        return cls(**{**plain, "typed": None if typed is None else TypedSizes(**typed)})
 
 
 def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     """The bytes that training takes at its fullest, by what for."""
+    if sizes.typed is not None:
+        return _of_types(options, sizes, sizes.typed)
     n, sent, b = sizes.rows, sizes.sent, _STORED[options.precision]
     is_sequential = options.exchange == "sequential"
     halo = sizes.largest_halo if is_sequential else sizes.halo
@@ -117,6 +143,34 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     total["sorting"] = max(0, sorting)
     if options.inductive:
         return {name: value * (2 if name in ("adjacency", "features") else 1) for name, value in total.items()}
+    return total
+
+
+def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, int]:
+    """The same where node types and relations are told apart.
+
+    Every layer reads rows that are `hidden` wide, and beside what GraphSAGE keeps, its M sums and their gradients.
+    """
+    n, b, width = sizes.rows, _STORED[options.precision], options.hidden
+    as_sage = replace(options, model="sage", layers=options.layers + 1)
+    # One layer more, which makes layer 1's input and exchanges and sums nothing.
+    # Rows travel before their products, so the last layer's are no narrower.
+    outputs = max(sizes.outputs, width)
+    total = expected_bytes(as_sage, replace(sizes, features=0, edges=0, outputs=outputs, typed=None))
+    more_weights = typed.feature_weights * width + (options.bases or typed.relations) * width * width * options.layers
+    total["weights"] += more_weights * _FULL * _COPIES_OF_WEIGHTS
+    halo = sizes.largest_halo if options.exchange == "sequential" else sizes.halo
+    total["adjacency"] = (
+        2 * sizes.edges * (sizes.index_bytes + _FULL) + (2 * typed.sums + n + sizes.halo) * sizes.index_bytes
+    )
+    total["features"] = typed.features * b
+    # Sums are kept for their weights' gradients, and are in fp32 beside their own gradients while they are made.
+    total["activations"] += typed.sums * width * (options.layers * b + 2 * _FULL) + halo * width * _FULL
+    total["embeddings"] = typed.learnt * width * _FULL * _COPIES_OF_WEIGHTS + (
+        typed.gathered * width * _FULL * 8 if options.checkpoint is not None else 0
+    )
+    sorting = sizes.edges * 2 * (8 + sizes.index_bytes) - total["activations"] - total["exchange"] - total["features"]
+    total["sorting"] = max(0, sorting)
     return total
 
 

@@ -34,23 +34,14 @@ def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int,
     Raises:
         TrainingError: it cannot be written.
     """
-    rows_nF, ids_n = rows_nF.detach().float().contiguous(), ids_n.to(ranks.device).contiguous()
-    counts = [rank["rows"] for rank in ranks.compare({"rows": len(ids_n)})]
     path, width = Path(file), rows_nF.shape[1]
     if not ranks.speaks:
-        ranks.swap({0: ids_n}, {}).wait()
-        ranks.swap({0: rows_nF}, {}).wait()
+        _collect(None, rows_nF, ids_n, ranks)
         return
     partial, header = partial_of(path), _npy_header(num_nodes, width) if path.suffix == ".npy" else b""
     try:
         all_rows_NF = _mapped(partial, num_nodes, width, header)
-        all_rows_NF.index_copy_(0, ids_n.cpu(), rows_nF.cpu())
-        for peer in ranks.peers:
-            ids = torch.empty(counts[peer], dtype=torch.int64, device=ranks.device)
-            rows = torch.empty(counts[peer], width, device=ranks.device)
-            ranks.swap({}, {peer: ids}).wait()
-            ranks.swap({}, {peer: rows}).wait()
-            all_rows_NF.index_copy_(0, ids.cpu(), rows.cpu())
+        _collect(all_rows_NF, rows_nF, ids_n, ranks)
         if path.suffix == ".pt":
             saved = partial_of(partial)
             torch.save(all_rows_NF, saved)
@@ -61,6 +52,33 @@ def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int,
         raise TrainingError(f"{path} cannot be written ({error.strerror}); give another path") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def collected(rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Ranks) -> Tensor:
+    """The rows of all ranks: float32 [N, F] in rank 0's memory, and [0, F] elsewhere; every rank has to call it."""
+    if not ranks.speaks:
+        _collect(None, rows_nF, ids_n, ranks)
+        return torch.empty(0, rows_nF.shape[1])
+    all_rows_NF = torch.zeros(num_nodes, rows_nF.shape[1])
+    _collect(all_rows_NF, rows_nF, ids_n, ranks)
+    return all_rows_NF
+
+
+def _collect(all_rows_NF: Tensor | None, rows_nF: Tensor, ids_n: Tensor, ranks: Ranks) -> None:
+    """Put the rows of all ranks into their places, one rank after the other; rank 0 alone has places."""
+    rows_nF, ids_n = rows_nF.detach().float().contiguous(), ids_n.to(ranks.device).contiguous()
+    counts = [rank["rows"] for rank in ranks.compare({"rows": len(ids_n)})]
+    if all_rows_NF is None:
+        ranks.swap({0: ids_n}, {}).wait()
+        ranks.swap({0: rows_nF}, {}).wait()
+        return
+    all_rows_NF.index_copy_(0, ids_n.cpu(), rows_nF.cpu())
+    for peer in ranks.peers:
+        ids = torch.empty(counts[peer], dtype=torch.int64, device=ranks.device)
+        rows = torch.empty(counts[peer], rows_nF.shape[1], device=ranks.device)
+        ranks.swap({}, {peer: ids}).wait()
+        ranks.swap({}, {peer: rows}).wait()
+        all_rows_NF.index_copy_(0, ids.cpu(), rows.cpu())
 
 
 def _mapped(file: Path, num_nodes: int, width: int, header: bytes) -> Tensor:

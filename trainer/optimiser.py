@@ -110,10 +110,17 @@ def optimiser(kind: str, decays: Sequence[tuple[nn.Parameter, float]], *, moment
     return Adam(decays, decoupled=kind == "adamw")
 
 
-def clipped(gradient_W: Tensor, limit: float) -> Tensor:
-    """The gradient [W], shortened to the length `limit` if it is longer; 0 means no limit."""
+def clipped(gradient_W: Tensor, limit: float, length: Tensor | None = None) -> Tensor:
+    """The gradient [W], shortened to the length `limit` if it is longer.
+
+    Args:
+        gradient_W: all of it, or a piece.
+        limit: 0 means none.
+        length: of all of it; None if that is what `gradient_W` is.
+    """
     if not limit:
         return gradient_W
-    length = torch.linalg.vector_norm(gradient_W)
+    if length is None:
+        length = torch.linalg.vector_norm(gradient_W)
     shorter_W: Tensor = gradient_W * (limit / length.clamp(min=limit))
     return shorter_W

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-MODELS = ("gcn", "sage", "gat", "gatv2", "gin")
+MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn")
 _ATTENDING = ("gat", "gatv2")
 AGGREGATORS = ("mean", "max")
 JUMPING = ("none", "cat", "max")
@@ -35,7 +35,8 @@ class Options:
     config: str | None = None
     """TOML file with options; what the command line gives wins."""
     model: str = "gcn"
-    """`gcn`, `sage` (GraphSAGE), `gat`, `gatv2`, `gin`, or `FILE.py:Class` of the user's own, which is executed."""
+    """`gcn`, `sage` (GraphSAGE), `gat`, `gatv2`, `gin`, `rgcn` (the one for several node and edge types), or
+    `FILE.py:Class` of the user's own, which is executed."""
     aggregator: str = "mean"
     """What `sage` makes of the in-neighbours: `mean`, or `max`, feature by feature."""
     heads: int = 4
@@ -44,6 +45,8 @@ class Options:
     """Heads of their last layer, whose scores are averaged; None means as `heads`."""
     attention_dropout: float | None = None
     """Share of the attention coefficients that is zeroed; None means as `dropout`."""
+    bases: int = 0
+    """Matrices of which `rgcn` makes the weights of all relations; 0 means that each has a weight of its own."""
     residual: bool = False
     """Add each layer's input to what it gives, through a learnt matrix where the widths differ."""
     jumping: str = "none"
@@ -58,6 +61,8 @@ class Options:
     """Share of the entries that is zeroed before layers 2 .. L, 0 <= share < 1."""
     input_dropout: float | None = None
     """The same before layer 1; None means as `dropout`. At 0 the first layer's sums are made once."""
+    target: str | None = None
+    """The node type to learn; None means the one that has labels."""
     task: str = "auto"
     """`classes`, `multilabel` or `regression`; `auto` takes the cache's, which is never regression."""
     metric: str = "auto"

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from trainer.cache import Cache, StoredArray
+from trainer.typed import Typed
 
 _TYPES = {
     "bool": torch.bool,
@@ -70,13 +71,26 @@ class Part:
     val_n: Tensor
     test_n: Tensor
     degree_n: Tensor
-    """float32 [n]: weighted in-degree in the whole graph, of the dataset's own edges"""
+    """float32 [n], or as many as `local` has rows: weighted in-degree in the whole graph, of the dataset's own edges"""
     local: Csr
-    """Edges between rows of this part."""
+    """Edges between rows of this part; a row a node, or where relations are told apart a row a sum."""
     remote: dict[int, Csr]
     """Edges from each peer's rows; columns count the rows that the peer sends."""
     send_rows: dict[int, Tensor]
     """[V[p,q]] for each peer q: the local rows that q needs, ascending"""
+    typed: Typed | None = None
+    """Node types and relations, where they are told apart."""
+
+    @property
+    def target(self) -> slice:
+        """The rows of the type that is learnt."""
+        return slice(0, self.num_rows) if self.typed is None else self.typed.target.rows
+
+    @property
+    def target_ids(self) -> Tensor:
+        """The number of each of their nodes among those of its type: int64."""
+        ids_k = self.ids_n[self.target]
+        return ids_k if self.typed is None else ids_k - self.typed.target.first_id
 
     @property
     def num_rows(self) -> int:
@@ -99,53 +113,66 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
         CacheError: a file is missing, too short, of another type, or points outside what it indexes.
     """
     folder = f"parts/{number}"
-    attributes = cache.attributes(folder)
-    index_type = attributes.get("index_dtype")
-    if index_type not in _INDEX_TYPES:
-        raise cache.manifest.damaged(f"{folder}/zarr.json", f"gives the index_dtype {index_type!r}")
+    index_type = index_type_of(cache, folder)
     nodes = f"{folder}/nodes/{cache.node_type}"
-    edges = f"{folder}/edges/{cache.edge_type}"
+    [relation] = cache.relations
+    edges = f"{folder}/edges/{relation.key}"
 
     def mask(name: str) -> Tensor:
-        return _mapped(cache, f"{nodes}/{name}", ("bool",), (num_rows, cache.num_splits))[:, split]
+        return mapped(cache, f"{nodes}/{name}", ("bool",), (num_rows, cache.num_splits))[:, split]
 
     def features(name: str) -> Tensor:
-        return _mapped(cache, f"{nodes}/{name}", tuple(_TYPES), (num_rows, cache.num_features))
+        return read_features(cache, f"{nodes}/{name}", num_rows, cache.num_features)
 
     ids = cache.array(f"{nodes}/global_ids", data_types=("int64",), dimensions=1)
     [num_rows] = ids.shape
     peers = [peer for peer in range(cache.num_parts) if peer != number]
-    remote = {peer: _csr(cache, f"{edges}/from_{peer}", index_type, num_rows, None) for peer in peers}
+    remote = {peer: read_csr(cache, f"{edges}/from_{peer}", index_type, num_rows, None) for peer in peers}
     return Part(
         number=number,
-        ids_n=_map(cache, ids),
+        ids_n=map_array(cache, ids),
         halo_ids={
-            peer: _mapped(cache, f"{nodes}/recv_{peer}", ("int64",), (block.num_columns,))
+            peer: mapped(cache, f"{nodes}/recv_{peer}", ("int64",), (block.num_columns,))
             for peer, block in remote.items()
         },
         x_nF=features("x") if cache.has_features else None,
         aggregated_nF=features("x_aggregated") if cache.aggregated != "none" else None,
-        y=_labels(cache, f"{nodes}/y", num_rows),
+        y=read_labels(cache, f"{nodes}/y", num_rows),
         train_n=mask("train_mask"),
         val_n=mask("val_mask"),
         test_n=mask("test_mask"),
-        degree_n=_mapped(cache, f"{nodes}/degree", ("float32",), (num_rows,)),
-        local=_csr(cache, f"{edges}/local", index_type, num_rows, num_rows),
+        degree_n=mapped(cache, f"{nodes}/degree", ("float32",), (num_rows,)),
+        local=read_csr(cache, f"{edges}/local", index_type, num_rows, num_rows),
         remote=remote,
-        send_rows={peer: _send_rows(cache, f"{nodes}/send_{peer}", index_type, num_rows) for peer in peers},
+        send_rows={peer: read_send_rows(cache, f"{nodes}/send_{peer}", index_type, num_rows) for peer in peers},
     )
 
 
-def _labels(cache: Cache, name: str, num_rows: int) -> Tensor:
+def index_type_of(cache: Cache, folder: str) -> str:
+    """The type of all indices of the part in `folder`: `int32` or `int64`."""
+    index_type = cache.attributes(folder).get("index_dtype")
+    if index_type not in _INDEX_TYPES:
+        raise cache.manifest.damaged(f"{folder}/zarr.json", f"gives the index_dtype {index_type!r}")
+    return str(index_type)
+
+
+def read_features(cache: Cache, name: str, num_rows: int, num_features: int) -> Tensor:
+    """The features of `num_rows` nodes, in the cache's own type."""
+    return mapped(cache, name, tuple(_TYPES), (num_rows, num_features))
+
+
+def read_labels(cache: Cache, name: str, num_rows: int) -> Tensor:
+    """The labels of `num_rows` nodes of the type that is learnt."""
     if cache.task != "classes":
-        return _mapped(cache, name, _LABEL_TYPES, (num_rows, cache.num_classes))
-    y_n = _mapped(cache, name, ("int64",), (num_rows,))
+        return mapped(cache, name, _LABEL_TYPES, (num_rows, cache.num_classes))
+    y_n = mapped(cache, name, ("int64",), (num_rows,))
     if num_rows and int(y_n.max()) >= cache.num_classes:
         raise cache.manifest.damaged(name, f"names class {int(y_n.max())} of {cache.num_classes}")
     return y_n
 
 
-def _csr(cache: Cache, name: str, index_type: str, num_rows: int, num_columns: int | None) -> Csr:
+def read_csr(cache: Cache, name: str, index_type: str, num_rows: int, num_columns: int | None) -> Csr:
+    """A block of edges; any number of columns suits None."""
     attributes = cache.attributes(name)
     shape = attributes.get("shape")
     if not isinstance(shape, list) or len(shape) != 2 or shape[0] != num_rows or num_columns not in (None, shape[1]):
@@ -154,10 +181,10 @@ def _csr(cache: Cache, name: str, index_type: str, num_rows: int, num_columns: i
     [num_edges] = indices.shape
     weights = None
     if attributes.get("weighted", True):
-        weights = _mapped(cache, f"{name}/data", ("float32",), (num_edges,))
+        weights = mapped(cache, f"{name}/data", ("float32",), (num_edges,))
     block = Csr(
-        indptr=_mapped(cache, f"{name}/indptr", (index_type,), (num_rows + 1,)),
-        indices=_map(cache, indices),
+        indptr=mapped(cache, f"{name}/indptr", (index_type,), (num_rows + 1,)),
+        indices=map_array(cache, indices),
         weights=weights,
         num_columns=int(shape[1]),
     )
@@ -168,8 +195,9 @@ def _csr(cache: Cache, name: str, index_type: str, num_rows: int, num_columns: i
     return block
 
 
-def _send_rows(cache: Cache, name: str, index_type: str, num_rows: int) -> Tensor:
-    rows = _map(cache, cache.array(name, data_types=(index_type,), dimensions=1))
+def read_send_rows(cache: Cache, name: str, index_type: str, num_rows: int) -> Tensor:
+    """Which of `num_rows` rows a peer needs."""
+    rows = map_array(cache, cache.array(name, data_types=(index_type,), dimensions=1))
     _check_range(cache, name, rows, num_rows)
     return rows
 
@@ -179,14 +207,16 @@ def _check_range(cache: Cache, name: str, indices: Tensor, end: int) -> None:
         raise cache.manifest.damaged(name, f"points outside 0 .. {end - 1}")
 
 
-def _mapped(cache: Cache, name: str, data_types: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
+def mapped(cache: Cache, name: str, data_types: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
+    """Array `name`, which has one of these types and this shape."""
     stored = cache.array(name, data_types=data_types, dimensions=len(shape))
     if stored.shape != shape:
         raise cache.manifest.damaged(f"{name}/zarr.json", f"gives the shape {list(stored.shape)}, not {list(shape)}")
-    return _map(cache, stored)
+    return map_array(cache, stored)
 
 
-def _map(cache: Cache, stored: StoredArray) -> Tensor:
+def map_array(cache: Cache, stored: StoredArray) -> Tensor:
+    """The content of an array that was located."""
     data_type = _TYPES[stored.data_type]
     if stored.path is None:
         return torch.empty(stored.shape, dtype=data_type)

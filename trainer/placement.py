@@ -128,12 +128,13 @@ def choose_device(options: Options, seat: Seat, gpu: int | None) -> torch.device
     return torch.device("cuda", number) if enough else torch.device("cpu")
 
 
-def check_devices(devices: Sequence[str], hosts: Sequence[str]) -> None:
+def check_devices(devices: Sequence[str], hosts: Sequence[str], *, may_share: bool = False) -> None:
     """Refuse ranks that cannot talk to each other.
 
     Args:
         devices: each rank's device as text, `cpu` or `cuda:0`.
         hosts: the name of each rank's host.
+        may_share: whether the ranks talk in a way that works also on one GPU.
 
     Raises:
         TrainingError: some ranks have a GPU and some have none, or two share one.
@@ -148,7 +149,7 @@ def check_devices(devices: Sequence[str], hosts: Sequence[str]) -> None:
     seen: dict[tuple[str, str], int] = {}
     for rank, (kind, seat) in enumerate(zip(kinds, zip(hosts, devices, strict=True), strict=True)):
         other = seen.setdefault(seat, rank)
-        if kind == "cuda" and other != rank:
+        if kind == "cuda" and other != rank and not may_share:
             raise TrainingError(
                 f"rank {other} and rank {rank} share GPU {devices[rank]} of host {hosts[rank]}; "
                 "correct `device` in the topology, or use --device cpu"

@@ -30,20 +30,42 @@ def check_task(cache: Cache, options: Options) -> None:
     """Refuse a cache that has nothing to learn from, or not the split that was asked for.
 
     Raises:
-        TrainingError: there are no labels, no features or no masks, or sums of features that the model cannot use.
-        OptionError: there is no such split, or the task, metric or class weights do not suit the labels.
+        TrainingError: there are no labels, no features or no masks, sums of features that the model cannot use, or
+            several node or edge types that it cannot tell apart.
+        OptionError: there is no such split, the task, metric or class weights do not suit the labels, or the training
+            graph cannot be cut out.
     """
+    is_typed = cache.is_typed_for(options.model)
+    if not cache.is_plain:
+        _check_types(cache, options)
     Objective.of(cache, options)
-    if cache.num_features < 1:
-        raise TrainingError(f"{cache.folder} has no node features to learn from; partition a dataset with features")
+    if cache.num_features < 1 and not is_typed:
+        raise TrainingError(
+            f"{cache.folder} has no node features to learn from; partition a dataset with features, or learn some with "
+            "--model rgcn"
+        )
     check_sums(options, cache)
     if cache.num_splits < 1:
         raise TrainingError(
             f"{cache.folder} has no training, validation and test masks; partition a dataset with a split"
         )
+    if is_typed and options.inductive:
+        raise OptionError(
+            "--inductive trains on the graph of the training nodes, and nodes of other types, or with learnt rows, are "
+            "in no such graph; leave it out"
+        )
     if options.split >= cache.num_splits:
         raise OptionError(
             f"--split {options.split}, but {cache.folder} has {_count(cache.num_splits, 'split')}, counted from 0"
+        )
+
+
+def _check_types(cache: Cache, options: Options) -> None:
+    if options.model != "rgcn":
+        raise TrainingError(
+            f"{cache.folder} has the node types {', '.join(kind.name for kind in cache.node_types)} and the edge types "
+            f"{', '.join(relation.key for relation in cache.relations) or '(none)'}; graphs of several types are "
+            "trained with --model rgcn"
         )
 
 

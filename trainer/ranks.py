@@ -11,8 +11,9 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,8 +32,10 @@ from trainer.seat import Seat
 class Swap:
     """Rows on their way, out and in."""
 
-    def __init__(self, ranks: Ranks, works: list[dist.Work], outgoing: list[Tensor]) -> None:
-        self._ranks, self._works = ranks, works
+    def __init__(
+        self, ranks: Ranks, works: list[dist.Work], outgoing: list[Tensor], unpacked: Sequence[tuple[Tensor, Tensor]]
+    ) -> None:
+        self._ranks, self._works, self._unpacked = ranks, works, unpacked
         self._outgoing = outgoing  # kept alive until they have left
 
     def wait(self) -> None:
@@ -40,13 +43,17 @@ class Swap:
         with self._ranks.talking("exchange rows"), self._ranks.clock("waiting"):
             for work in self._works:
                 work.wait()
-        self._outgoing = []
+        for place, arrived in self._unpacked:
+            place.copy_(arrived)
+        self._outgoing, self._unpacked = [], []
 
 
 class Ranks:
     """All ranks, seen from one of them."""
 
-    def __init__(self, seat: Seat, device: torch.device, *, timeout: float, clock: Clock) -> None:
+    def __init__(
+        self, seat: Seat, device: torch.device, *, timeout: float, clock: Clock, through_host: bool = False
+    ) -> None:
         """Meet the other ranks' store.
 
         Args:
@@ -54,12 +61,14 @@ class Ranks:
             device: where its tensors are.
             timeout: seconds to wait for another rank, here and later.
             clock: what measures the waiting.
+            through_host: talk by gloo, with all that travels copied to the host's memory first: for several ranks that
+                share a GPU, which NCCL does not serve.
 
         Raises:
             LostPeerError: the store does not answer.
         """
         self.rank, self.world, self.device, self.clock = seat.rank, seat.world, device, clock
-        self.restarts = seat.restarts
+        self.restarts, self.through_host = seat.restarts, through_host
         self._timeout = datetime.timedelta(seconds=timeout)
         self._store: Store | None = None
         self._comparisons = 0
@@ -98,7 +107,7 @@ class Ranks:
         """Start the process group: gloo between CPUs, NCCL between GPUs."""
         if self._store is None or dist.is_initialized():
             return
-        on_gpu = self.device.type == "cuda"
+        on_gpu = self.device.type == "cuda" and not self.through_host
         with self.talking("connect"):
             dist.init_process_group(
                 "nccl" if on_gpu else "gloo",
@@ -109,7 +118,7 @@ class Ranks:
                 device_id=self.device if on_gpu else None,
             )
             # NCCL wants a step of all ranks before the first one of pairs.
-            dist.all_reduce(torch.zeros(1, device=self.device))
+            dist.all_reduce(torch.zeros(1, device=self.device if on_gpu else "cpu"))
 
     def swap(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Swap:
         """Start to send to and receive from peers; both ends have to name the same rows.
@@ -118,6 +127,12 @@ class Ranks:
             outgoing: contiguous tensors by destination, at most one a peer.
             incoming: contiguous tensors to fill, by source.
         """
+        unpacked: list[tuple[Tensor, Tensor]] = []
+        if self.through_host:
+            outgoing = {peer: _host_memory(rows).copy_(rows) for peer, rows in outgoing.items()}
+            places = incoming
+            incoming = {peer: _host_memory(place) for peer, place in places.items()}
+            unpacked = [(place, incoming[peer]) for peer, place in places.items()]
         operations = []
         for step in range(1, self.world):
             # All ranks walk the ring at once, so that no rank is everybody's first destination.
@@ -128,7 +143,7 @@ class Ranks:
                 operations.append(dist.P2POp(dist.isend, outgoing[destination], destination))
         with self.talking("exchange rows"):
             works = dist.batch_isend_irecv(operations) if operations else []
-        return Swap(self, works, list(outgoing.values()))
+        return Swap(self, works, list(outgoing.values()), unpacked)
 
     def add_up(self, values: Tensor) -> Tensor:
         """Sum `values` over all ranks, in place, the same to the last bit everywhere.
@@ -138,7 +153,7 @@ class Ranks:
         """
         if self.world > 1:
             with self.talking("add up"), self.clock("all-reduce"):
-                dist.all_reduce(values)
+                self._for_all(values, dist.all_reduce)
         return values
 
     def gather_flag(self, flag: bool) -> list[bool]:
@@ -147,29 +162,38 @@ class Ranks:
         flags[self.rank] = flag
         if self.world > 1:
             with self.talking("agree on what to send"), self.clock("agreeing"):
-                dist.all_reduce(flags)
+                self._for_all(flags, dist.all_reduce)
         return [bool(flag) for flag in flags.tolist()]
 
     def spread(self, values: Tensor) -> Tensor:
         """Replace `values` by rank 0's, in place."""
         if self.world > 1:
             with self.talking("share the first weights"):
-                dist.broadcast(values, src=0)
+                self._for_all(values, partial(dist.broadcast, src=0))
         return values
 
     def spread_bytes(self, content: bytes, *, source: int) -> bytes:
         """The bytes that rank `source` gives, to all; what the others give is ignored."""
         if self.world == 1:
             return content
-        size = torch.tensor([len(content)], device=self.device)
+        size, spread = torch.tensor([len(content)], device=self.device), partial(dist.broadcast, src=source)
         with self.talking("share a checkpoint"):
-            dist.broadcast(size, src=source)
+            self._for_all(size, spread)
             mine = bytearray(content) if self.rank == source else bytearray(int(size))
             values = torch.frombuffer(mine, dtype=torch.uint8)
             travelling = values.to(self.device)
-            dist.broadcast(travelling, src=source)
+            self._for_all(travelling, spread)
             values.copy_(travelling)
         return bytes(mine)
+
+    def _for_all(self, values: Tensor, operation: Callable[[Tensor], object]) -> None:
+        """Make an operation of all ranks on `values`, in place."""
+        if not self.through_host:
+            operation(values)
+            return
+        on_host = _host_memory(values).copy_(values)
+        operation(on_host)
+        values.copy_(on_host)
 
     def __enter__(self) -> Self:
         return self
@@ -194,3 +218,8 @@ class Ranks:
                 f"could not {purpose} with the other ranks ({said}); if one failed, it says why, "
                 "and if one is only slow, give a longer --timeout"
             ) from error
+
+
+def _host_memory(values: Tensor) -> Tensor:
+    """Room for `values` in the host's memory, where a GPU reads and writes without a further copy."""
+    return torch.empty_like(values, device="cpu", pin_memory=values.is_cuda)

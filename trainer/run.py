@@ -38,6 +38,8 @@ from trainer.report import Report
 from trainer.seat import Seat
 from trainer.sums import remark_on_sums
 from trainer.trace import prepare_traces, write_trace
+from trainer.typed_model import remark_on_types, types_of
+from trainer.typed_part import load_typed_part
 
 log = logging.getLogger("trainer")
 
@@ -124,7 +126,6 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     seconds_by_rank = [facts["seconds"] for facts in ranks.compare({"seconds": clock.seconds})]
     if options.trace is not None:
         write_trace(options.trace, ranks.rank, clock.spans, start=connected)
-    parameters = sum(parameter.numel() for parameter in whole.network.parameters())
     result = {
         f"test_{objective.name}": outcome.test,
         f"val_{objective.name}": outcome.val,
@@ -153,7 +154,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         "staleness_grad": options.staleness_grad,
         "precision": options.precision,
         "wire": options.wire,
-        "parameters": parameters,
+        "parameters": fit.num_parameters,
         "seed": options.seed,
     }
     _save_rows(options, cache, ranks, whole, part, outcome.scores_nC)
@@ -164,12 +165,12 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
 
 
 def _save_rows(options: Options, cache: Cache, ranks: Ranks, whole: Sight, part: Part, scores_nC: torch.Tensor) -> None:
-    """Write what was asked for of every node; every rank has to call it, with the best weights in place."""
-    save = partial(save_node_rows, ids_n=part.ids_n, num_nodes=cache.num_nodes, ranks=ranks)
+    """Write what was asked for of the nodes that are learnt; every rank has to call it, with the best weights."""
+    save = partial(save_node_rows, ids_n=part.target_ids, num_nodes=cache.target.num_nodes, ranks=ranks)
     if options.save_predictions is not None:
-        save(options.save_predictions, scores_nC)
+        save(options.save_predictions, scores_nC[part.target])
     if options.save_embeddings is not None:
-        save(options.save_embeddings, whole.embeddings(Pass.evaluation(options.epochs)))
+        save(options.save_embeddings, whole.embeddings(Pass.evaluation(options.epochs))[part.target])
 
 
 @contextmanager
@@ -190,7 +191,8 @@ def _load(options: Options, cache: Cache, ranks: Ranks) -> Part:
     if options.verify:
         size = cache.manifest.verify(f"parts/{ranks.rank}/")
         log.debug("%d bytes of part %d are what the manifest says", size, ranks.rank)
-    part = load_part(cache, ranks.rank, split=options.split)
+    load = load_typed_part if cache.is_typed_for(options.model) else load_part
+    part = load(cache, ranks.rank, split=options.split)
     log.debug("part %d: %d rows, %d local edges", part.number, part.num_rows, part.local.num_edges)
     return part
 
@@ -198,7 +200,7 @@ def _load(options: Options, cache: Cache, ranks: Ranks) -> Part:
 def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreement) -> None:
     if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
-    for remark in (agreement.remark, remark_on_sums(options, cache)):
+    for remark in (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache)):
         if remark:
             log.info("%s", remark)
     log.info("%s", agreement.memory)
@@ -245,5 +247,6 @@ def _sight(
         num_classes=objective.num_outputs,
         num_nodes=num_nodes,
         ranks=ranks,
+        types=types_of(options, cache, part),
     ).to(ranks.device)
     return Sight(network=network, features=features, labels=labels)

@@ -42,7 +42,7 @@ def check_sums(options: Options, cache: Cache) -> None:
 
 def _obstacle(options: Options, cache: Cache) -> str | None:
     """Why the sums are not the first layer's own, or None."""
-    rules = {"gcn": "gcn", "sage": options.aggregator}  # in the words of the cache format
+    rules = {"gcn": "gcn", "sage": options.aggregator, "rgcn": "mean"}  # in the words of the cache format
     if rules.get(options.model) != cache.aggregated:
         flag = f"--model {options.model}" if options.aggregator == "mean" else f"--aggregator {options.aggregator}"
         return f"the cache's sums are by the rule {cache.aggregated}, which is not that of {flag}"

@@ -115,7 +115,9 @@ def flat_topology(num_parts: int) -> dict[str, Any]:
     }
 
 
-class _Writer:
+class Writer:
+    """Groups and arrays of a cache in `folder`."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True)
@@ -192,7 +194,7 @@ def make_cache(
     Sums of features are given with the name of their rule, a row a node of the graph; features of type uint16 are the
     bits of bfloat16.
     """
-    writer = _Writer(folder)
+    writer = Writer(folder)
     num_nodes = graph.num_nodes
     weight = np.ones(len(graph.src), np.float32) if graph.weight is None else graph.weight
     degree = np.bincount(graph.dst, weight, num_nodes).astype(np.float32)

@@ -156,8 +156,9 @@ def test_a_flipped_bit_is_found_on_request(cache: Path, capsys: pytest.CaptureFi
         ({"task": "none", "num_classes": {"node": 0}}, 7, "no labels"),
         ({"num_features": {"node": 0}}, 7, "no node features"),
         ({"num_splits": {"node": 0}}, 7, "masks"),
-        ({"node_types": {"author": 5, "paper": 55}}, 7, "one node type"),
-        ({"edge_types": {"a__to__b": 1, "b__to__a": 1}}, 7, "one edge type"),
+        ({"edge_types": {"node__to__node": 1, "node__of__node": 1}}, 7, "are trained with --model rgcn"),
+        ({"edge_types": {"a__to__b": 1}}, 6, "no node type for an end of a__to__b"),
+        ({"node_types": {}}, 6, "no node type"),
         (
             {"num_parts": 4, "slowest_links": [[""] * 4] * 4},
             7,

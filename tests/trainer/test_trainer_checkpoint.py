@@ -201,8 +201,8 @@ def test_runs_do_not_mix(
 
 
 def test_what_may_change_may_change(cache: Path, tmp_path: Path) -> None:
-    """A lower step size is a common reason to go on."""
-    fitted(cache, epochs=3, checkpoint=str(tmp_path))
+    """A lower step size is a common reason to go on, and so is an exact end of a run that sampled."""
+    fitted(cache, epochs=3, boundary_sampling=0.5, checkpoint=str(tmp_path))
     assert len(fitted(cache, epochs=5, lr=0.001, patience=9, checkpoint=str(tmp_path), resume=True).losses) == 2
 
 

@@ -85,7 +85,10 @@ def test_every_option_arrives() -> None:
     attention = parse(line.split())
     assert (attention.heads, attention.last_heads) == (3, 2)
     assert (attention.attention_dropout, attention.boundary_sampling) == (0.2, 0.5)
-    apart = {"heads", "output_heads", "attention_dropout", "boundary_sampling"}
+    assert parse(["c", "--model", "rgcn", "--bases", "3", "--target", "paper"]) == Options(
+        cache="c", model="rgcn", bases=3, target="paper"
+    )
+    apart = {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
     assert set(same) == {"cache", "config", "validate_from"} | apart, "an option is not tried"

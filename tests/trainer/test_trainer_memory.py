@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 from handmade_cache import make_cache, random_graph
 from rank_group import among_ranks, run_options, train_once
+from typed_cache import Relation, TypedGraph, make_typed_cache
 
 from trainer.agreement import sizes_of
 from trainer.cache import open_cache
 from trainer.errors import TrainingError
-from trainer.memory import Sizes, announcement, available_bytes, check_memory, expected_bytes
+from trainer.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory, expected_bytes
 from trainer.objective import Objective
 from trainer.part import load_part
 from trainer.ranks import Ranks
+from trainer.typed_part import load_typed_part
 
 FACTOR = 2.0
 """How far the measured peak may be from what was expected, either way; docs/training.md says so."""
@@ -49,7 +51,8 @@ def status(name: str) -> int:
 def peak_of(ranks: Ranks, *, cache: str, **changes: Any) -> tuple[dict[str, int], int]:
     """What rank 0 was expected to take, by what for, and what it took at its fullest."""
     options, opened = run_options(cache, **changes), open_cache(cache)
-    part = load_part(opened, ranks.rank, split=0)
+    load = load_typed_part if opened.is_typed_for(options.model) else load_part
+    part = load(opened, ranks.rank, split=0)
     expected = expected_bytes(options, sizes_of(part, opened, Objective.of(opened, options), ranks))
     del part
     before = status("VmRSS")
@@ -64,6 +67,52 @@ def test_the_expected_peak_is_near_the_measured_one(cache: Path, model: str) -> 
     total = sum(expected.values())
     assert measured > 100e6, "too small a case: the interpreter's own needs are not counted"
     assert total / FACTOR < measured < total * FACTOR, (expected, measured)
+
+
+def test_the_expected_peak_of_several_types_is_near_the_measured_one(tmp_path: Path) -> None:
+    """Sums of relations and learnt rows are the most that R-GCN takes, and no other model has them."""
+    rng, numbers = np.random.default_rng(0), {"author": 40_000, "paper": 30_000}
+    ends = [("author", "writes", "paper"), ("paper", "by", "author"), ("paper", "cites", "paper")]
+    graph = TypedGraph(
+        x={"author": np.empty((40_000, 0), np.float32), "paper": rng.normal(size=(30_000, 64)).astype(np.float32)},
+        relations=[
+            Relation(
+                source=source,
+                name=name,
+                destination=destination,
+                src=rng.integers(0, numbers[source], 120_000),
+                dst=rng.integers(0, numbers[destination], 120_000),
+            )
+            for source, name, destination in ends
+        ],
+        target="paper",
+        y=rng.integers(0, 3, 30_000),
+        role=rng.permutation(30_000) * 4 // 30_000,
+    )
+    assignment = {name: np.arange(number) % 2 for name, number in numbers.items()}
+    folder = make_typed_cache(tmp_path / "cache", graph, assignment, 2)
+    changes: dict[str, Any] = {"model": "rgcn", "hidden": 96, "layers": 2, "dropout": 0.5}
+    [(expected, measured)] = among_ranks(2, [partial(peak_of, cache=str(folder), **changes)])
+    total = sum(expected.values())
+    assert expected["embeddings"] == 20_000 * 96 * 36
+    assert measured > 100e6
+    assert total / FACTOR < measured < total * FACTOR, (expected, measured)
+
+
+def test_several_types_grow_with_what_is_theirs() -> None:
+    """A term that is forgotten for R-GCN makes the advice wrong."""
+    typed = TypedSizes(sums=1500, relations=3, feature_weights=90, features=64_000, learnt=300, gathered=900)
+    plain = run_options("c", model="rgcn", hidden=64)
+
+    def total(changed: TypedSizes = typed, **changes: Any) -> int:
+        return sum(expected_bytes(replace(plain, **changes), replace(SIZES, typed=changed)).values())
+
+    for name in TypedSizes.__slots__:
+        grows = {"checkpoint": "c"} if name == "gathered" else {}
+        assert total(replace(typed, **{name: 10 * getattr(typed, name)}), **grows) > total(**grows), name
+    assert total(bases=2) < total() < total(checkpoint="c")
+    assert total(precision="bf16") < total()
+    assert total(exchange="sequential") < total() < total(exchange="broadcast")
 
 
 def test_what_grows_grows_and_what_saves_saves() -> None:

@@ -74,3 +74,4 @@ def test_ranks_on_different_kinds_of_devices_are_refused() -> None:
         check_devices(["cuda:0", "cpu"], ["h0", "h1"])
     with pytest.raises(TrainingError, match="rank 0 and rank 1 share GPU"):
         check_devices(["cuda:0", "cuda:0"], ["h0", "h0"])
+    check_devices(["cuda:0", "cuda:0"], ["h0", "h0"], may_share=True)

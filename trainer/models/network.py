@@ -7,17 +7,18 @@ from torch import Tensor, nn
 
 from trainer.aggregate import Aggregation
 from trainer.dropout import Dropout
+from trainer.embeddings import Embedding
 from trainer.errors import TrainingError, found_by_every_rank
 from trainer.graph import Graph
-from trainer.inputs import Features
 from trainer.models import own
-from trainer.models.plan import Plan
+from trainer.models.plan import Plan, Types
 from trainer.models.stacked import Stacked, layer_type
 from trainer.norms import norm
 from trainer.options import Options, is_own_model
 from trainer.passes import Pass
 from trainer.precision import TYPES
 from trainer.ranks import Ranks
+from trainer.typed_features import FirstInput
 
 
 def model_type(options: Options, ranks: Ranks) -> type[nn.Module]:
@@ -48,6 +49,7 @@ class Network(nn.Module):
         num_classes: int,
         num_nodes: int,
         ranks: Ranks,
+        types: Types | None = None,
     ) -> None:
         """Draw the first weights.
 
@@ -60,6 +62,7 @@ class Network(nn.Module):
             num_classes: scores a node.
             num_nodes: N, of all ranks.
             ranks: all of them.
+            types: node types and relations, where the model tells them apart.
         """
         super().__init__()
         plan = Plan(
@@ -68,6 +71,7 @@ class Network(nn.Module):
             options=options,
             generator=torch.Generator().manual_seed(options.seed),
             norm=lambda width: norm(options.norm, width, num_nodes=num_nodes, ranks=ranks),
+            types=types,
         )
         self._is_own, self._num_classes = model is not Stacked, num_classes
         self._aggregation, self._dropout, self._options = aggregation, dropout, options
@@ -82,11 +86,11 @@ class Network(nn.Module):
                 if not any(True for _ in self.model.parameters()):
                     raise TrainingError(f"--model {options.model} has no parameters to train")
 
-    def forward(self, features: Features, step: Pass) -> Tensor:
+    def forward(self, features: FirstInput, step: Pass) -> Tensor:
         """The scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
         return self._passed(features, step)[0]
 
-    def embeddings(self, features: Features, step: Pass) -> Tensor:
+    def embeddings(self, features: FirstInput, step: Pass) -> Tensor:
         """What the last layer reads of this rank's own rows in one pass, [n, F].
 
         Raises:
@@ -98,13 +102,14 @@ class Network(nn.Module):
                 raise TrainingError("--save-embeddings: the model has no layer that reads another one's rows")
         return rows_nF
 
-    def _passed(self, features: Features, step: Pass) -> tuple[Tensor, Graph]:
+    def _passed(self, features: FirstInput, step: Pass) -> tuple[Tensor, Graph]:
         """The scores, and the graph as the model has seen it."""
         graph = Graph(
             features,
             self._aggregation,
             self._dropout,
             step,
+            first_share=self._options.first_dropout,
             share=self._options.dropout,
             stored_type=TYPES[self._options.precision],
         )
@@ -115,11 +120,23 @@ class Network(nn.Module):
             scores = self.model(graph)
         return own.check_scores(self._options.model, scores, self._aggregation.num_rows, self._num_classes), graph
 
-    def decays(self, weight_decay: float) -> list[tuple[nn.Parameter, float]]:
-        """Every parameter with its L2 coefficient: `weight_decay` or 0, as the model's `decayed` says; without one, 0
-        for parameters of one dimension."""
+    @property
+    def embeddings_by_name(self) -> dict[str, Embedding]:
+        """What belongs to this rank's nodes alone, by the name of its rows in the network's state."""
+        found = {}
+        for name, module in self.named_modules():
+            if isinstance(module, Embedding):
+                found[f"{name}.rows_kF"] = module
+        return found
+
+    def decays(self, weight_decay: float) -> list[tuple[str, nn.Parameter, float]]:
+        """Every parameter with its name and L2 coefficient: `weight_decay` or 0, as the model's `decayed` says; without
+        one, 0 for parameters of one dimension."""
         if hasattr(self.model, "decayed"):
             decayed = set(self.model.decayed())  # type: ignore[operator]
         else:
             decayed = {parameter for parameter in self.parameters() if parameter.dim() > 1}
-        return [(parameter, weight_decay if parameter in decayed else 0.0) for parameter in self.parameters()]
+        return [
+            (name, parameter, weight_decay if parameter in decayed else 0.0)
+            for name, parameter in self.named_parameters()
+        ]

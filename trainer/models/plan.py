@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from trainer.embeddings import Embedding
 from trainer.options import Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Types:
+    """The node types and relations of a graph, as far as a model's weights depend on them."""
+
+    num_features: Sequence[int]
+    """By type; 0 for one without features."""
+    destinations: Sequence[str]
+    """The type that the edges of each relation end at."""
+    target: str
+    """The type that is learnt."""
+    embedding: Callable[[int], Embedding]
+    """Makes the learnt rows of a type, by its number, for this rank's nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +37,8 @@ class Plan:
     """On the CPU, from the run's seed: the same draws on every rank."""
     norm: Callable[[int], nn.Module]
     """The normalisation that the options ask for, of that many features."""
+    types: Types | None = None
+    """Node types and relations, where the model tells them apart."""
 
     @property
     def hidden(self) -> int:
@@ -32,6 +49,10 @@ class Plan:
         """A first weight [in, out] (Glorot and Bengio 2010)."""
         bound = (6.0 / (width_in + width_out)) ** 0.5
         return nn.Parameter(torch.empty(width_in, width_out).uniform_(-bound, bound, generator=self.generator))
+
+    def weights(self, number: int, width_in: int, width_out: int) -> nn.Parameter:
+        """So many first weights [number, in, out], each drawn likewise."""
+        return nn.Parameter(torch.stack([self.weight(width_in, width_out).detach() for _ in range(number)]))
 
     def vector(self, num_heads: int, width: int) -> nn.Parameter:
         """First attention vectors [heads, width], likewise."""

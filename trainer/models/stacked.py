@@ -18,14 +18,22 @@ from trainer.models.gat import GatLayer, Gatv2Layer
 from trainer.models.gcn import GcnLayer
 from trainer.models.gin import GinLayer
 from trainer.models.plan import Plan, zeros
+from trainer.models.rgcn import RgcnLayer, TypedInput, TypedRgcnLayer
 from trainer.models.sage import SageLayer, SageMaxLayer
 from trainer.options import Options
 
-LayerType = type[GcnLayer] | type[SageLayer] | type[GatLayer] | type[GinLayer]
+LayerType = type[GcnLayer] | type[SageLayer] | type[GatLayer] | type[GinLayer] | type[RgcnLayer] | type[TypedRgcnLayer]
 
 
-def layer_type(options: Options) -> LayerType:
-    """The class of layers [F] -> [G] that the options name; what one gives is `width_out` wide."""
+def layer_type(options: Options, *, is_typed: bool = False) -> LayerType:
+    """The class of layers [F] -> [G] that the options name; what one gives is `width_out` wide.
+
+    Args:
+        options: of the run.
+        is_typed: whether node types and relations are told apart.
+    """
+    if options.model == "rgcn":
+        return TypedRgcnLayer if is_typed else RgcnLayer
     if options.model == "sage":
         return SageMaxLayer if options.aggregator == "max" else SageLayer
     found: dict[str, LayerType] = {"gcn": GcnLayer, "gat": GatLayer, "gatv2": Gatv2Layer, "gin": GinLayer}
@@ -38,10 +46,11 @@ class Stacked(nn.Module):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         options = plan.options
-        make = layer_type(options)
+        make = layer_type(options, is_typed=plan.types is not None)
+        self.inputs = None if plan.types is None else TypedInput(plan, plan.types)
         self._attends, self._jumping = options.attends, options.jumping
         self.layers, self.norms, self.skips = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
-        width, widths = plan.num_features, []
+        width, widths = plan.num_features if self.inputs is None else plan.hidden, []
         for number in range(1, options.layers + 1):
             is_last = number == options.layers and options.jumping == "none"
             layer = make(plan, width, plan.num_classes if is_last else plan.hidden, is_last=is_last)
@@ -56,7 +65,7 @@ class Stacked(nn.Module):
         self.jump = None if options.jumping == "none" else Jump(plan, widths, options.jumping)
 
     def forward(self, graph: Graph) -> Tensor:
-        rows_nF: Tensor | None = None
+        rows_nF: Tensor | None = None if self.inputs is None else self.inputs(graph.by_type)
         outputs: list[Tensor] = []
         for number in range(len(self.layers)):
             out_nG = self._made(number, graph, rows_nF)
@@ -83,11 +92,12 @@ class Stacked(nn.Module):
         return layer(graph.features if rows_nF is None else graph.rows(rows_nF))
 
     def decayed(self) -> list[nn.Parameter]:
-        """What L2 regularisation is for: the first layer's parameters, as in GCN's paper; for attention, as in GAT's,
-        all weights and no bias."""
+        """What L2 regularisation is for: the first layer's parameters, as in GCN's paper, and what makes its input; for
+        attention, as in GAT's, all weights and no bias."""
         if self._attends:
             return [parameter for name, parameter in self.named_parameters() if "bias" not in name]
-        return list(self.layers[0].parameters())
+        of_inputs = [] if self.inputs is None else list(self.inputs.parameters())
+        return [*of_inputs, *self.layers[0].parameters()]
 
 
 class Skip(nn.Module):

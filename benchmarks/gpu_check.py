@@ -1,0 +1,463 @@
+"""What a GPU does with the trainer: one command, under 4 minutes on one GPU, a table and (with --out) JSON.
+
+    python -m benchmarks.gpu_check                       the GPU
+    python -m benchmarks.gpu_check --device cpu          a rehearsal of the same code on the CPU, small
+
+    backend     NCCL (on a CPU gloo) with one rank: a sum over all, and rank 0's values to all
+    spmm        sums over edges of fp32, fp16 and bf16 rows against float64, with a node of 70,000 in-edges
+    attention   GAT and GATv2, scores and gradients in each precision, against dense matrices in float64 on the CPU
+    ranks       2 and 3 ranks that share the device and talk by gloo, through the host's memory: losses of GCN,
+                GraphSAGE, GAT and R-GCN against one rank's on the device, and one rank's on the CPU
+    epochs      seconds an epoch and peak memory of GCN, 128 to 256 features, in fp32 and bf16, against PyG on the same
+                device where torch_geometric is installed
+
+Each of them is a process of its own with a time limit, so one that fails leaves the others. Returns 1 if a figure is
+outside its limit or a check did not end, 2 if there is no GPU. Seconds and memory have no limits: they are to be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+PRECISIONS = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2}
+"""The greatest error against float64, over the greatest value."""
+RANKS_ERROR = 1e-3
+"""Relative, of losses on several ranks or on another device."""
+LIMIT_SECONDS = {"backend": 40, "spmm": 40, "attention": 60, "ranks": 100, "epochs": 100}
+SIZES: dict[str, dict[str, int]] = {
+    "cuda": {"hub": 70_000, "width": 128, "nodes": 100_000, "edges": 1_000_000, "epochs": 20},
+    "cpu": {"hub": 7_000, "width": 16, "nodes": 2_000, "edges": 8_000, "epochs": 3},
+}
+COMMON: dict[str, Any] = {"dropout": 0.0, "patience": 0, "epochs": 8, "hidden": 16}
+MODELS: dict[str, dict[str, Any]] = {
+    "gcn": {"model": "gcn", "dropout": 0.5},
+    "sage, broadcast": {"model": "sage", "exchange": "broadcast"},
+    "gat, sequential": {"model": "gat", "heads": 2, "hidden": 8, "exchange": "sequential"},
+    "rgcn": {"model": "rgcn"},
+}
+
+
+def row(case: str, value: float, unit: str, limit: float | None = None) -> Row:
+    """One line of the table; with a limit it is right or wrong."""
+    return {"case": case, "value": value, "unit": unit, "limit": limit, "ok": None if limit is None else value <= limit}
+
+
+def check_backend(device: str, folder: Path) -> list[Row]:
+    """Collectives of one rank, by the backend that several would use."""
+    import torch
+    import torch.distributed as dist
+
+    backend, place = ("nccl", torch.device("cuda", 0)) if device == "cuda" else ("gloo", torch.device("cpu"))
+    store = dist.FileStore(str(folder / "backend-store"), 1)  # type: ignore[attr-defined]
+    dist.init_process_group(backend, store=store, rank=0, world_size=1, device_id=place if device == "cuda" else None)
+    values = torch.arange(1 << 20, dtype=torch.float32, device=place)
+    expected = values.clone()
+    dist.all_reduce(values)
+    dist.broadcast(values, src=0)
+    wrong = float((values != expected).sum())
+    seconds = [_timed(lambda: dist.all_reduce(values), place) for _ in range(5)]
+    dist.destroy_process_group()
+    return [
+        row(f"{backend}, 1 rank: values that changed", wrong, "values", 0.0),
+        row(f"{backend}, 1 rank: all-reduce of 4 MB", 1e3 * statistics.median(seconds), "ms"),
+    ]
+
+
+def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
+    """Products of the trainer's matrices, one of whose rows has a great many entries."""
+    import torch
+
+    from trainer.adjacency import Block
+    from trainer.part import Csr
+    from trainer.precision import TYPES
+
+    sizes, place, random = SIZES[device], torch.device(device), torch.Generator().manual_seed(0)
+    counts = torch.randint(0, 30, (sizes["hub"],), generator=random)
+    counts[7] = sizes["hub"]
+    indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
+    num_edges = int(indptr[-1])
+    indices = torch.randint(0, sizes["hub"], (num_edges,), generator=random).int()
+    row_E = torch.arange(len(counts)).repeat_interleave(counts)
+    mean_E = (1 / counts.clamp(min=1))[row_E].float()
+    block = Block.of(Csr(indptr=indptr, indices=indices, weights=mean_E, num_columns=len(counts)), place)
+    rows = []
+    for width in (sizes["width"], 7):
+        exact = torch.randn(len(counts), width, generator=random)
+        for name in PRECISIONS:
+            stored = exact.to(TYPES[name])
+            wide = stored.double()
+            for way, matrix, to, source in (
+                ("A", block.forward, row_E, indices),
+                ("A^T", block.backward, indices.long(), row_E),
+            ):
+                expected = torch.zeros_like(wide).index_add_(0, to, mean_E.double().unsqueeze(1) * wide[source.long()])
+                mine = (matrix @ stored.to(place)).double().cpu()
+                # What is summed is exact in fp32, so all precisions have the limit of fp32.
+                rows.append(row(f"{way} x, {name}, {width} wide", _error(mine, expected), "of the greatest", 1e-4))
+    ones = torch.ones(len(counts), 4, dtype=torch.float16, device=place)
+    hub = float((block.forward @ ones)[7].float().cpu()[0])
+    rows.append(row(f"a mean of {sizes['hub']:,} fp16 ones, less 1", abs(hub - 1), "", 1e-3))
+    x = torch.randn(len(counts), sizes["width"], device=place)
+    seconds = [_timed(lambda: block.forward @ x, place) for _ in range(7)]
+    rows.append(row(f"A x, fp32, {num_edges:,} edges", 1e3 * statistics.median(seconds), "ms"))
+    return rows
+
+
+def check_attention(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
+    """Two layers of attention on a random graph, against dense matrices."""
+    import torch
+
+    place = torch.device(device)
+    rows = []
+    for model in ("gat", "gatv2"):
+        for precision, limit in PRECISIONS.items():
+            mine, gradients, weights, part = _attended(model, precision, place)
+            leaves = {name: value.double().requires_grad_() for name, value in weights.items()}
+            expected = _dense_attended(model, leaves, part)
+            (expected * _direction(expected)).sum().backward()
+            scores = _error(mine, expected.detach())
+            rows.append(row(f"{model}, {precision}: scores", scores, "of the greatest", limit))
+            exact = {name: leaf.grad for name, leaf in leaves.items()}
+            far = torch.cat([(gradients[name] - value).flatten() for name, value in exact.items()]).norm()
+            long = torch.cat([value.flatten() for value in exact.values()]).norm()
+            rows.append(row(f"{model}, {precision}: gradients", float(far / long), "of the length", 3 * limit))
+    return rows
+
+
+def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, Any], dict[str, Any], Any]:
+    """The trainer's scores, its gradients and its weights, on the CPU; and the part that it ran on."""
+    import torch
+
+    from trainer.accounting import Account, Clock
+    from trainer.adjacency import indptr_of
+    from trainer.aggregate import Aggregation
+    from trainer.dropout import Dropout
+    from trainer.exchange import Exchange
+    from trainer.inputs import Features
+    from trainer.models import Network, model_type
+    from trainer.options import Options
+    from trainer.part import Csr, Part, halo_ids
+    from trainer.passes import Pass
+    from trainer.precision import TYPES
+    from trainer.ranks import Ranks
+    from trainer.seat import Seat
+
+    n, random = 300, torch.Generator().manual_seed(1)
+    destinations, order = torch.randint(0, n, (2_000,), generator=random).sort()
+    sources = torch.randint(0, n, (2_000,), generator=random)[order]
+    nothing = torch.zeros(n, dtype=torch.bool)
+    csr = Csr(
+        indptr=indptr_of(destinations.bincount(minlength=n), torch.int32),
+        indices=sources.int(),
+        weights=None,
+        num_columns=n,
+    )
+    part = Part(
+        number=0,
+        ids_n=torch.arange(n),
+        halo_ids={},
+        x_nF=torch.randn(n, 24, generator=random),
+        aggregated_nF=None,
+        y=torch.zeros(n, dtype=torch.int64),
+        train_n=nothing,
+        val_n=nothing,
+        test_n=nothing,
+        degree_n=destinations.bincount(minlength=n).float(),
+        local=csr,
+        remote={},
+        send_rows={},
+    )
+    options = Options(cache="-", model=model, heads=4, hidden=16, dropout=0.0, precision=precision)
+    ranks = Ranks(Seat(), place, timeout=10.0, clock=Clock(place))
+    account = Account(num_rows=n, num_sent=0, num_halo=0, rank=0, world=1)
+    aggregation = Aggregation(part, Exchange(options, part, ranks, account), ranks, sums=None)
+    dropout = Dropout(part.ids_n.to(place), halo_ids(part).to(place), num_nodes=n, seed=0)
+    assert part.x_nF is not None
+    # Rounded once, and then the same for the reference.
+    rounded = replace(part, x_nF=part.x_nF.to(TYPES[precision]))
+    assert rounded.x_nF is not None
+    features = Features(rounded.x_nF.to(place), aggregation, dropout, share=0.0)
+    network = Network(
+        model_type(options, ranks),
+        options,
+        aggregation,
+        dropout,
+        num_features=24,
+        num_classes=5,
+        num_nodes=n,
+        ranks=ranks,
+    ).to(place)
+    scores = network(features, Pass(epoch=1, training=True))
+    (scores * _direction(scores)).sum().backward()
+    parameters = dict(network.named_parameters())
+    gradients = {name: of.grad.cpu().double() for name, of in parameters.items() if of.grad is not None}
+    return (
+        scores.detach().cpu().double(),
+        gradients,
+        {name: of.detach().cpu() for name, of in parameters.items()},
+        rounded,
+    )
+
+
+def _direction(scores: Any) -> Any:
+    """What scores are multiplied by before they are summed: other numbers in each row and column, as large as a loss
+    that is scaled for fp16 has them."""
+    import torch
+
+    n, width = scores.shape
+    return torch.sin(torch.arange(n * width, dtype=scores.dtype, device=scores.device)).view(n, width) * 64
+
+
+def _dense_attended(model: str, weights: dict[str, Any], part: Any) -> Any:
+    """Two layers by dense matrices in the type of the weights."""
+    import torch
+    from torch.nn import functional
+
+    n, rows = part.num_rows, part.x_nF.double()
+    counts = torch.zeros(n, n, dtype=torch.float64)
+    row_E = torch.arange(n).repeat_interleave(part.local.indptr.diff().long())
+    counts.index_put_((row_E, part.local.indices.long()), torch.ones(len(row_E), dtype=torch.float64), accumulate=True)
+    counts += torch.diag((counts.diagonal() == 0).double())
+    for layer in range(2):
+        of = {name.rsplit(".", 1)[1]: value for name, value in weights.items() if f".layers.{layer}." in name}
+        heads = len(of["source_hF"])
+        values = (rows @ of["weight_FG"]).unflatten(1, (heads, -1))
+        if model == "gat":
+            ends = (values * of["destination_hF"]).sum(2).unsqueeze(1) + (values * of["source_hF"]).sum(2).unsqueeze(0)
+            scores = functional.leaky_relu(ends, 0.2)
+        else:
+            ends = (rows @ of["destination_FG"]).unflatten(1, (heads, -1)).unsqueeze(1) + values.unsqueeze(0)
+            scores = (functional.leaky_relu(ends, 0.2) * of["source_hF"]).sum(3)
+        shares = (scores + counts.log().unsqueeze(2)).softmax(1)
+        out = torch.einsum("ijh,jhf->ihf", shares, values)
+        rows = (out.mean(1) if layer else out.flatten(1)) + of["bias_G"]
+        if not layer:
+            rows = functional.elu(rows)
+    return rows
+
+
+def check_ranks(device: str, folder: Path) -> list[Row]:
+    """Several ranks on one device."""
+    from benchmarks.rank_group import train_all
+
+    place = "cuda:0" if device == "cuda" else "cpu"
+    runs = [{**COMMON, **of} for of in MODELS.values()]
+    places = {"one": (1, place), "on the CPU": (1, "cpu"), "2 ranks": (2, place), "3 ranks": (3, place)}
+    losses = {}
+    for name, (world, where) in places.items():
+        cache = _cache(folder, "check-small", ["--nodes", "600", "--edges", "3000", "--features", "24"], world)
+        losses[name] = [
+            result["losses"] for result in train_all(cache, world, runs, device=where, through_host=world > 1)
+        ]
+    rows = []
+    for number, model in enumerate(MODELS):
+        for name in ("on the CPU", "2 ranks", "3 ranks"):
+            pairs = zip(losses[name][number], losses["one"][number], strict=True)
+            worst = max(abs(mine - one) / abs(one) for mine, one in pairs)
+            rows.append(row(f"{model}: losses {name}, to one rank's on {place}", worst, "relative", RANKS_ERROR))
+    return rows
+
+
+def check_epochs(device: str, folder: Path) -> list[Row]:
+    """Seconds and memory of full-graph training, beside PyG's."""
+    sizes = SIZES[device]
+    graph = ["--nodes", str(sizes["nodes"]), "--edges", str(sizes["edges"]), "--features", "128", "--classes", "16"]
+    cache = _cache(folder, "check-large", graph, 1)
+    store = folder / "home" / "stores" / "check-large.zarr"
+    commands = {
+        f"trainer, {precision}": [sys.executable, "-c", _TRAINER, str(cache), device, str(sizes["epochs"]), precision]
+        for precision in ("fp32", "bf16")
+    }
+    rows = []
+    if importlib.util.find_spec("torch_geometric") is not None:
+        commands["PyG, fp32"] = [sys.executable, "-c", _PYG, str(store), device, str(sizes["epochs"])]
+    else:
+        rows.append(row("PyG is not installed here, so there is nothing beside the trainer", 0.0, ""))
+    for name, words in commands.items():
+        found = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+        rows.append(row(f"{name}: an epoch", 1e3 * found["seconds"], "ms"))
+        rows.append(row(f"{name}: peak memory", found["peak_bytes"] / 1e6, "MB"))
+    return rows
+
+
+_PEAK = """
+import json, resource, torch
+def peak(device):
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def wait(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+"""
+_TRAINER = (
+    _PEAK
+    + """
+import io, sys, time
+from trainer.accounting import Clock
+from trainer.cache import open_cache
+from trainer.options import Options
+from trainer.ranks import Ranks
+from trainer.report import Report
+from trainer.run import train
+from trainer.seat import Seat
+
+cache, device, epochs, precision = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+place, seconds = torch.device(device), []
+with Ranks(Seat(), place, timeout=60.0, clock=Clock(place)) as ranks:
+    for number in (2, 2 + epochs):
+        options = Options(cache=cache, hidden=256, patience=0, eval_every=1000, epochs=number, precision=precision)
+        result = train(options, open_cache(cache), ranks, Report(speaks=False, as_json=True, output=io.StringIO()))
+        wait(device)
+        seconds.append(result["seconds"])
+print(json.dumps({"seconds": (seconds[1] - seconds[0]) / epochs, "peak_bytes": peak(device)}))
+"""
+)
+_PYG = (
+    _PEAK
+    + """
+import sys, time, warnings
+warnings.filterwarnings("ignore")
+from torch.nn import functional
+from torch_geometric.nn import GCNConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from graphprep.store import GraphStore
+
+location, device, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+store = GraphStore(location)
+[edge_type], [node_type] = store.num_edges, store.num_nodes
+csr = store.csr(edge_type)
+n = len(csr.indptr) - 1
+dst = torch.arange(n).repeat_interleave(torch.from_numpy(csr.indptr).diff())
+edges, weights = gcn_norm(torch.stack([torch.from_numpy(csr.indices).long(), dst]), num_nodes=n)
+adjacency = torch.sparse_coo_tensor(edges.flip(0), weights, (n, n)).coalesce().to_sparse_csr().to(device)
+x, y = (torch.from_numpy(store.node_array(node_type, name)[:]).to(device) for name in ("x", "y"))
+train = torch.from_numpy(store.node_array(node_type, "train_mask")[:, 0]).to(device)
+one = GCNConv(128, 256, normalize=False).to(device)
+two = GCNConv(256, 16, normalize=False).to(device)
+adam = torch.optim.Adam([*one.parameters(), *two.parameters()], lr=0.01)
+for epoch in range(2 + epochs):
+    if epoch == 2:
+        wait(device)
+        started = time.perf_counter()
+    adam.zero_grad()
+    hidden = one(functional.dropout(x, 0.5), adjacency).relu()
+    scores = two(functional.dropout(hidden, 0.5), adjacency)
+    functional.cross_entropy(scores[train], y[train]).backward()
+    adam.step()
+wait(device)
+print(json.dumps({"seconds": (time.perf_counter() - started) / epochs, "peak_bytes": peak(device)}))
+"""
+)
+
+
+def _cache(folder: Path, name: str, graph: list[str], parts: int) -> Path:
+    """The cache of a block model, made where there is none."""
+    environment = {**os.environ, "GRAPHPREP_HOME": str(folder / "home")}
+
+    def command(*words: str) -> str:
+        words = ("graphprep", *words, "-q", "--json")
+        return subprocess.run(words, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout
+
+    if not (folder / "home" / "stores" / f"{name}.zarr").exists():
+        command("generate", "sbm", "--name", name, *graph)
+    return Path(json.loads(command("partition", name, "--parts", str(parts)))["cache"])
+
+
+def _error(mine: Any, expected: Any) -> float:
+    """The greatest difference, over the greatest value."""
+    return float((mine - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
+
+
+def _timed(work: Callable[[], object], place: Any) -> float:
+    import torch
+
+    def wait() -> None:
+        if place.type == "cuda":
+            torch.cuda.synchronize(place)
+
+    wait()
+    started = time.perf_counter()
+    work()
+    wait()
+    return time.perf_counter() - started
+
+
+CHECKS: dict[str, Callable[[str, Path], list[Row]]] = {
+    "backend": check_backend,
+    "spmm": check_spmm,
+    "attention": check_attention,
+    "ranks": check_ranks,
+    "epochs": check_epochs,
+}
+
+
+def run_check(name: str, device: str, folder: Path) -> list[Row]:
+    """The rows of one check, made in a process of its own."""
+    words = [sys.executable, "-m", "benchmarks.gpu_check", "--device", device, "--only", name, "--folder", str(folder)]
+    scale = 1 if device == "cuda" else 5
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=scale * LIMIT_SECONDS[name])
+    except subprocess.TimeoutExpired:
+        return [{**row(f"{name} took too long", float("nan"), "", 0.0), "ok": False}]
+    if done.returncode:
+        return [{**row(f"{name} failed, see above", float("nan"), "", 0.0), "ok": False}]
+    found: list[Row] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> int:
+    """Returns 0 if all is within its limits."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    parser.add_argument("--only", choices=tuple(CHECKS), help="make one check here, and print its rows as JSON")
+    parser.add_argument("--folder", type=Path, help="where the graphs are kept, for --only")
+    arguments = parser.parse_args()
+    import torch
+
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        print(
+            f"gpu_check: torch {torch.__version__} sees no GPU here; give --device cpu to rehearse on the CPU",
+            file=sys.stderr,
+        )
+        return 2
+    if arguments.only:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = arguments.folder or Path(scratch)
+            print(json.dumps(CHECKS[arguments.only](arguments.device, folder)))
+        return 0
+    started, document = time.perf_counter(), dict[str, Any]()
+    name = torch.cuda.get_device_name(0) if arguments.device == "cuda" else "CPU, a rehearsal"
+    document |= {"device": name, "torch": torch.__version__, "cuda": torch.version.cuda, "checks": {}}
+    print(f"{name}, torch {torch.__version__}")
+    with tempfile.TemporaryDirectory() as folder:
+        for check in CHECKS:
+            rows = document["checks"][check] = run_check(check, arguments.device, Path(folder))
+            for one in rows:
+                verdict = {True: "ok", False: "WRONG", None: ""}[one["ok"]]
+                limit = "" if one["limit"] is None else f"(at most {one['limit']:g})"
+                print(f"{check:10} {one['case']:58} {one['value']:10.3g} {one['unit']} {limit} {verdict}", flush=True)
+    document["seconds"] = time.perf_counter() - started
+    wrong = [one for rows in document["checks"].values() for one in rows if one["ok"] is False]
+    print(f"{len(wrong)} figure(s) outside their limits, {document['seconds']:.0f} s")
+    if arguments.out:
+        arguments.out.write_text(json.dumps(document, indent=1))
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

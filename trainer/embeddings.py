@@ -1,0 +1,131 @@
+"""Learnt rows of nodes that have no features: they live, with what the optimiser remembers, where the node does.
+
+Every other weight is the same on all ranks, and its gradients are added up over them. The gradient of a node's own row
+is complete at its owner as it is, since those of its copies come back there; so nothing of these rows is ever sent but
+what any layer sends. The first values are drawn from (seed, type, node, column), so they do not depend on the parts.
+Checkpoints hold the rows of all ranks in the dataset's order, and so suit any number of ranks.
+
+Letters: k rows of one type on this rank, K of that type in the graph, F values a row, V values of all of these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainer.draws import EMBEDDING, drawn, key_of
+from trainer.node_rows import collected
+from trainer.optimiser import Optimiser, optimiser
+from trainer.options import Options
+from trainer.ranks import Ranks
+
+_FINEST = 1 << 31
+
+
+class Embedding(nn.Module):
+    """The learnt rows of one type's nodes that this rank owns."""
+
+    def __init__(self, ids_k: Tensor, *, num_nodes: int, width: int, seed: int, number: int) -> None:
+        """Draw them, uniformly as attention vectors are (Glorot and Bengio 2010).
+
+        Args:
+            ids_k: int64, the numbers of the nodes within their type.
+            num_nodes: K.
+            width: F.
+            seed: of the run.
+            number: of the type, so that no two types have the same rows.
+        """
+        super().__init__()
+        self.ids_k, self.num_nodes = ids_k, num_nodes
+        bound = (6.0 / (1 + width)) ** 0.5
+        numbers_kF = ids_k.unsqueeze(1) * width + torch.arange(width)
+        chances_kF = drawn(numbers_kF, key_of(seed, 0, number, EMBEDDING), _FINEST).double() / _FINEST
+        self.rows_kF = nn.Parameter(((2 * chances_kF - 1) * bound).float())
+
+    def forward(self) -> Tensor:
+        return self.rows_kF
+
+
+class OwnedRows:
+    """The embeddings of this rank in training."""
+
+    def __init__(self, embeddings: Mapping[str, tuple[Embedding, float]], options: Options, ranks: Ranks) -> None:
+        """Make them views of an optimiser's vector.
+
+        Args:
+            embeddings: by the name of their rows in the network's state, each with its L2 coefficient; the same names
+                on every rank.
+            options: of the run.
+            ranks: all of them.
+        """
+        self._embeddings = {name: embedding for name, (embedding, _) in embeddings.items()}
+        self._ranks = ranks
+        self._optimiser: Optimiser | None = None
+        if embeddings:
+            decays = [(embedding.rows_kF, decay) for embedding, decay in embeddings.values()]
+            self._optimiser = optimiser(options.optimiser, decays, momentum=options.momentum)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of their rows in the network's state."""
+        return list(self._embeddings)
+
+    @property
+    def num_values(self) -> int:
+        """How many values they have on all ranks."""
+        return sum(one.num_nodes * one.rows_kF.shape[1] for one in self._embeddings.values())
+
+    def take_gradients(self) -> Tensor | None:
+        """Their gradients, float32 [V], of which they are left without; None where no rank has embeddings."""
+        return None if self._optimiser is None else self._optimiser.take_gradients()
+
+    def step(self, gradient_V: Tensor, lr: float) -> None:
+        """Change them by the gradient of the whole loss, with step size `lr`."""
+        assert self._optimiser is not None
+        self._optimiser.step(gradient_V, lr)
+
+    def state(self, best: Mapping[str, Tensor]) -> dict[str, Any]:
+        """All ranks' rows, as they are and as they were `best`, and what the optimiser remembers, by name and in the
+        dataset's order, on rank 0; every rank has to call it."""
+        if self._optimiser is None:
+            return {}
+        remembered = {name: self._by_name(values_V) for name, values_V in self._optimiser.state().items()}
+        found: dict[str, Any] = {}
+        for name, embedding in self._embeddings.items():
+            mine = {"rows": embedding.rows_kF.detach(), "best": best[name]}
+            mine |= {what: of[name] for what, of in remembered.items()}
+            found[name] = {
+                what: collected(rows_kF, embedding.ids_k, num_nodes=embedding.num_nodes, ranks=self._ranks)
+                for what, rows_kF in mine.items()
+            }
+        return found
+
+    def fits(self, state: Mapping[str, Any]) -> bool:
+        """Whether the state is of embeddings of the same names, numbers and width."""
+        shapes = {name: (one.num_nodes, one.rows_kF.shape[1]) for name, one in self._embeddings.items()}
+        return {name: tuple(of["rows"].shape) for name, of in state.items()} == shapes
+
+    @torch.no_grad()
+    def go_on_from(self, steps: int, state: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Take over this rank's rows of a state that fits; returns the best rows, by name."""
+        if self._optimiser is None:
+            return {}
+        mine = {
+            name: {what: rows_KF[one.ids_k].to(self._ranks.device) for what, rows_KF in state[name].items()}
+            for name, one in self._embeddings.items()
+        }
+        for name, embedding in self._embeddings.items():
+            embedding.rows_kF.copy_(mine[name]["rows"])
+        remembered = {
+            what: torch.cat([of[what].reshape(-1) for of in mine.values()]) for what in self._optimiser.state()
+        }
+        self._optimiser.go_on_from(steps, remembered)
+        return {name: of["best"] for name, of in mine.items()}
+
+    def _by_name(self, values_V: Tensor) -> dict[str, Tensor]:
+        rows = [embedding.rows_kF for embedding in self._embeddings.values()]
+        pieces = torch.split(values_V, [of.numel() for of in rows])
+        return {name: piece.view_as(of) for name, piece, of in zip(self._embeddings, pieces, rows, strict=True)}

@@ -1,0 +1,43 @@
+"""What a model that tells node types and relations apart has to know of them, from a cache and this rank's part."""
+
+from __future__ import annotations
+
+from trainer.cache import Cache
+from trainer.embeddings import Embedding
+from trainer.models.plan import Types
+from trainer.options import Options
+from trainer.part import Part
+
+
+def types_of(options: Options, cache: Cache, part: Part) -> Types | None:
+    """Node types and relations as weights depend on them; None where they are not told apart."""
+    if part.typed is None:
+        return None
+    of_type = part.typed.types
+
+    def embedding(number: int) -> Embedding:
+        rows = of_type[number]
+        return Embedding(
+            part.ids_n[rows.rows] - rows.first_id,
+            num_nodes=rows.num_nodes,
+            width=options.hidden,
+            seed=options.seed,
+            number=number,
+        )
+
+    return Types(
+        num_features=[kind.num_features for kind in cache.node_types],
+        destinations=[relation.destination for relation in cache.relations],
+        target=cache.node_type,
+        embedding=embedding,
+    )
+
+
+def remark_on_types(options: Options, cache: Cache) -> str | None:
+    """A sentence for the log about types that are told apart, else None."""
+    if not cache.is_typed_for(options.model):
+        return None
+    without = [kind.name for kind in cache.node_types if not kind.num_features]
+    said = f"; rows are learnt for {', '.join(without)}, without features" if without else ""
+    types, relations = len(cache.node_types), len(cache.relations)
+    return f"learning {cache.node_type}, among {types} node type(s) and {relations} relation(s){said}"
