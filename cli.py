@@ -31,6 +31,7 @@ from commands.generate import generate
 from commands.look import compare, inspect, verify
 from commands.look import plan as plan_training
 from commands.machine import completion, doctor
+from commands.run import run
 from commands.topology import topology
 from graphprep import __version__
 from graphprep.errors import GraphprepError
@@ -53,7 +54,7 @@ def main() -> None:
     """
 
 
-for command in (compare, completion, doctor, generate, inspect, plan_training, topology, verify):
+for command in (compare, completion, doctor, generate, inspect, plan_training, run, topology, verify):
     main.add_command(command)
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from graphprep import progress
-from graphprep.errors import GraphprepError
+from graphprep.errors import GraphprepError, operating_system_sentence
 
 HELP_OPTIONS = ["-h", "--help"]
 
@@ -63,18 +63,6 @@ def fail(sentence: str, status: int) -> None:
     """Print one sentence to standard error and exit."""
     click.echo(f"graphprep: error: {sentence}", err=True)
     click.get_current_context().exit(status)
-
-
-def operating_system_sentence(error: OSError) -> str:
-    """What the operating system refused, where, and what to do."""
-    where = f" at {error.filename}" if error.filename else ""
-    if error.errno == errno.ENOSPC or "Not enough free space" in str(error):
-        return f"the disk is full{where}; free some space and run the same command again"
-    if error.errno in (errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG):
-        return f"{error.strerror}{where}; check GRAPHPREP_HOME and the paths that were given"
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"no permission{where}; set GRAPHPREP_HOME or --out to a folder that you may write to"
-    return f"the operating system says: {error.strerror or error}{where}"
 
 
 def print_json(document: Any) -> None:

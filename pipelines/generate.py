@@ -11,6 +11,7 @@ from graphprep import home, progress
 from graphprep.errors import UsageError
 from graphprep.publish import locked
 from graphprep.target import checked_target
+from pipelines.expectation import Expectation, GraphSize
 from pipelines.ingest import StoreOutcome, graph_to_store, scratch_of, store_key, up_to_date
 
 if TYPE_CHECKING:
@@ -42,11 +43,11 @@ def generate_graph(
     """
     import importlib
 
-    kind = type(request).__name__.removesuffix("Request").lower()
+    kind = _kind(request)
     generator = importlib.import_module(f"graphprep.generators.{kind}")
     home.checked_name(name, "--name")
     target = checked_target(out or home.store_path(name))
-    key = store_key({"name": name, "generator": kind, **asdict(request)})
+    key = generated_key(request, name)
     with locked(target, f"the dataset {name}"):
         found = up_to_date(target, key, replace=replace)
         if found is not None:
@@ -61,6 +62,32 @@ def generate_graph(
     return StoreOutcome(store=store, reused=False)
 
 
+def generated_key(request: Request, name: str) -> str:
+    """The key of the store that a generator makes."""
+    return store_key({"name": name, "generator": _kind(request), **asdict(request)})
+
+
+def _kind(request: Request) -> str:
+    """The generator's name."""
+    return type(request).__name__.removesuffix("Request").lower()
+
+
+def generated_size(request: Request) -> GraphSize:
+    """What comes out, but for repetitions among the edges that are drawn."""
+    nodes, edges = request.size
+    features = nodes * request.features * (2 if request.dtype == "float16" else 4)
+    return GraphSize(nodes=nodes, edges=2 * edges, directed=False, node_bytes=features + nodes * 11)
+
+
+def expected_of_generator(request: Request) -> Expectation:
+    """Estimate a run; the memory is that beside the edges that fit."""
+    nodes, edges = request.size
+    features = generated_size(request).node_bytes - nodes * 11
+    # Features pass through a file of their own, and edges through ranges on disk where memory is short.
+    disk = 2 * features + nodes * 20 + edges * 2 * (BYTES_SPILLED + BYTES_STORED)
+    return Expectation(memory_bytes=nodes * 40, disk_bytes=disk, seconds=2 + edges / 2e6)
+
+
 def announce(request: Request, target: Path) -> None:
     """Say what the run will need before it starts.
 
@@ -68,13 +95,11 @@ def announce(request: Request, target: Path) -> None:
         UsageError: the disk has not that much room.
     """
     nodes, edges = request.size
-    itemsize = 2 if request.dtype == "float16" else 4
-    features = nodes * request.features * itemsize
-    # Features pass through a file of their own, and edges through ranges on disk where memory is short.
-    disk = 2 * features + nodes * 20 + edges * 2 * (BYTES_SPILLED + BYTES_STORED)
+    needs = expected_of_generator(request)
+    disk = needs.disk_bytes
     progress.say(
         f"generating {nodes:,} nodes and {edges:,} edges: expect up to {progress.format_bytes(disk)} of disk, "
-        f"{progress.format_bytes(nodes * 40)} of memory beside the edges that fit, and {2 + edges / 2e6:.0f} s"
+        f"{progress.format_bytes(needs.memory_bytes)} of memory beside the edges that fit, and {needs.seconds:.0f} s"
     )
     folder = next(parent for parent in target.parents if parent.exists())
     free = shutil.disk_usage(folder).free

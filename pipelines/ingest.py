@@ -23,6 +23,7 @@ from graphprep.publish import PARTIAL_PREFIX, locked, sweep
 from graphprep.sorted_edges import BYTES_PER_EDGE, SortedEdges, sort_table
 from graphprep.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
 from graphprep.target import checked_target, kind_of, may_replace
+from pipelines.expectation import Expectation, GraphSize
 
 if TYPE_CHECKING:
     from graphprep.registry import DatasetEntry, Expected
@@ -87,8 +88,7 @@ def fetch_dataset(
 
     entry = registry.entry(name)
     target = home.store_path(entry.name)
-    definition = entry.model_dump(mode="json", exclude={"title", "licence", "citation", "homepage", "aliases"})
-    key = store_key(definition)
+    key = fetched_key(entry)
     with locked(target, f"the dataset {entry.name}"):
         found = None if replace else _fetched(target, entry, key)
         if found is not None:
@@ -119,6 +119,20 @@ def fetch_dataset(
             anyway=anyway,
         )
     return StoreOutcome(store=store, reused=False)
+
+
+def fetched_key(entry: DatasetEntry) -> str:
+    """The key of the store that a dataset of the registry becomes."""
+    return store_key(entry.model_dump(mode="json", exclude={"title", "licence", "citation", "homepage", "aliases"}))
+
+
+def imported_key(request: ImportRequest, name: str, inputs: Sequence[Mapping[str, object]]) -> str:
+    """The key of the store that a user's own files become.
+
+    Args:
+        inputs: the checksums of all files, as `InputDigests` gives them.
+    """
+    return store_key({"name": name, "options": request.to_json(), "files": [entry["sha256"] for entry in inputs]})
 
 
 def _fetched(target: Path, entry: DatasetEntry, key: str) -> GraphStore | None:
@@ -171,20 +185,16 @@ def import_files(
 
     home.checked_name(name, "--name")
     target = checked_target(out or home.store_path(name))
-
-    def key_of(inputs: Sequence[Mapping[str, object]]) -> str:
-        return store_key({"name": name, "options": request.to_json(), "files": [entry["sha256"] for entry in inputs]})
-
     with locked(target, f"the dataset {name}"), InputDigests(request.files()) as digests:
         if target.exists():
-            key = "" if replace else key_of(digests.result())
+            key = "" if replace else imported_key(request, name, digests.result())
             found = up_to_date(target, key, replace=replace)
             if found is not None:
                 return StoreOutcome(store=found, reused=True)
         _announce_import(request, name)
         raw = read_files(request, memory_limit=memory_limit)
         inputs = digests.result()
-        key = key_of(inputs)
+        key = imported_key(request, name, inputs)
         source = {"reader": "user_files", "options": request.to_json(), "files": inputs}
         store = graph_to_store(
             raw,
@@ -320,18 +330,37 @@ def store_key(definition: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
+def expected_of_import(request: ImportRequest) -> Expectation:
+    """Estimate an import from the sizes of its files."""
+    num_edges, node_bytes = _likely_count(request), _node_bytes(request)
+    return Expectation(
+        memory_bytes=int(BASE_BYTES + num_edges * BYTES_PER_EDGE),
+        disk_bytes=int(node_bytes + num_edges * 8),
+        seconds=2 + num_edges / EDGES_PER_SECOND,
+    )
+
+
 def _announce_import(request: ImportRequest, name: str) -> None:
     """Expectations from the sizes of the files, said before anything is read."""
     edge_bytes = sum(path.stat().st_size for part in request.edges for path in part.paths)
-    num_edges = sum(_likely_edges(path) for part in request.edges for path in part.paths)
-    of_edges = {path for part in request.edges for path in part.paths}
-    node_bytes = sum(path.stat().st_size for _, path in request.files() if path not in of_edges)
+    needs = expected_of_import(request)
     progress.say(
-        f"{name}: {progress.format_bytes(edge_bytes)} of edges, some {float(f'{num_edges:.1g}'):,.0f} of them, and "
-        f"{progress.format_bytes(node_bytes)} of the nodes'; expect about "
-        f"{progress.format_bytes(BASE_BYTES + num_edges * BYTES_PER_EDGE)} of memory (--memory takes less), "
-        f"{progress.format_bytes(node_bytes + num_edges * 8)} of disk and {2 + num_edges / EDGES_PER_SECOND:.0f} s"
+        f"{name}: {progress.format_bytes(edge_bytes)} of edges, some {float(f'{_likely_count(request):.1g}'):,.0f} of "
+        f"them, and {progress.format_bytes(_node_bytes(request))} of the nodes'; expect about "
+        f"{progress.format_bytes(needs.memory_bytes)} of memory (--memory takes less), "
+        f"{progress.format_bytes(needs.disk_bytes)} of disk and {needs.seconds:.0f} s"
     )
+
+
+def _likely_count(request: ImportRequest) -> float:
+    """Of the edges in all files."""
+    return sum(_likely_edges(path) for part in request.edges for path in part.paths)
+
+
+def _node_bytes(request: ImportRequest) -> int:
+    """Of the nodes' files."""
+    of_edges = {path for part in request.edges for path in part.paths}
+    return sum(path.stat().st_size for _, path in request.files() if path not in of_edges)
 
 
 def _likely_edges(path: Path) -> float:
@@ -349,11 +378,32 @@ def _announce_download(entry: DatasetEntry) -> None:
         if not entry.files
         else f"{len(entry.files)} files, " + (progress.format_bytes(size) if size is not None else "size unknown")
     )
-    counts = entry.expected
-    num_edges = counts.total("edges") or 0
-    memory, disk = counts.feature_values * 8 + num_edges * BYTES_PER_EDGE, counts.feature_values * 4 + num_edges * 8
+    needs = expected_of_conversion(entry)
     progress.say(
-        f"{entry.name}: {entry.title}; {what}; expect about {progress.format_bytes(memory)} of memory (--memory takes "
-        f"less), {progress.format_bytes(disk)} of disk and {2 + num_edges / EDGES_PER_SECOND:.0f} s to convert; "
-        f"licence: {entry.licence}"
+        f"{entry.name}: {entry.title}; {what}; expect about {progress.format_bytes(needs.memory_bytes)} of memory "
+        f"(--memory takes less), {progress.format_bytes(needs.disk_bytes)} of disk and {needs.seconds:.0f} s to "
+        f"convert; licence: {entry.licence}"
+    )
+
+
+def expected_of_conversion(entry: DatasetEntry) -> Expectation:
+    """Estimate the conversion of a dataset of the registry, without its download."""
+    values, num_edges = entry.expected.feature_values, entry.expected.total("edges") or 0
+    return Expectation(
+        memory_bytes=values * 8 + num_edges * BYTES_PER_EDGE,
+        disk_bytes=values * 4 + num_edges * 8,
+        seconds=2 + num_edges / EDGES_PER_SECOND,
+    )
+
+
+def fetched_size(entry: DatasetEntry) -> GraphSize | None:
+    """What a dataset of the registry will have, None where the registry does not say it."""
+    nodes, edges = entry.expected.total("nodes"), entry.expected.total("edges")
+    if nodes is None or edges is None:
+        return None
+    return GraphSize(
+        nodes=nodes,
+        edges=edges,
+        directed=not entry.treatment.undirected,
+        node_bytes=entry.expected.feature_values * 4 + nodes * 11,
     )
