@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import names
+from commands.clean import clean
 from commands.common import (
     HELP_OPTIONS,
     PATH,
@@ -54,7 +55,7 @@ def main() -> None:
     """
 
 
-for command in (compare, completion, doctor, generate, inspect, plan_training, run, topology, verify):
+for command in (clean, compare, completion, doctor, generate, inspect, plan_training, run, topology, verify):
     main.add_command(command)
 
 
