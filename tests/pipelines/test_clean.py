@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,17 +24,31 @@ from tests.stores import make_cache
 from tests.test_cli import refused, run
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Two stores, one of them with two caches, and downloads; tests copy it."""
+    folder = tmp_path_factory.mktemp("prepared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHPREP_HOME", str(folder))
+        fill(folder)
+        yield folder
+
+
 @pytest.fixture
-def full_home(graphprep_home: Path) -> Path:
-    """Two stores, one of them with two caches, and downloads."""
+def full_home(prepared: Path, graphprep_home: Path) -> Path:
+    """GRAPHPREP_HOME with all of that."""
+    return Path(shutil.copytree(prepared, graphprep_home, dirs_exist_ok=True))
+
+
+def fill(folder: Path) -> None:
+    """Make what `prepared` says."""
     for name in ("a", "b"):
         request = SbmRequest(nodes=60, edges=200, classes=4, branching=2)
         store = generate_graph(request, name=name, out=None, replace=False, memory_limit=None).store
     for parts in (2, 3):
         make_cache(store, Topology.flat(parts), home.cache_path("b", f"flat-{parts}"))
-    (graphprep_home / "raw/b").mkdir(parents=True)
-    (graphprep_home / "raw/b/x.gz").write_bytes(b"12345")
-    return graphprep_home
+    (folder / "raw/b").mkdir(parents=True)
+    (folder / "raw/b/x.gz").write_bytes(b"12345")
 
 
 def fates(found: list[Found]) -> dict[str, str]:
@@ -158,7 +173,7 @@ def test_what_a_process_works_on_stays(full_home: Path) -> None:
 
 def test_a_cache_that_is_mapped_stays(full_home: Path) -> None:
     """Guards against removing the cache of a training run, which holds no lock."""
-    array = next(path for path in home.cache_path("b", "flat-2").rglob("c/0") if path.stat().st_size)
+    array = next(path for path in home.cache_path("b", "flat-2").rglob("c/0") if path.is_file())
     with another_process(f"import numpy\nmapped = numpy.memmap({str(array)!r}, 'u1', 'r')"):
         done = run("clean", "--caches", "b", "--json")
         assert done.returncode == 2
@@ -173,14 +188,8 @@ def test_nothing_outside_and_nothing_foreign_goes(full_home: Path, tmp_path: Pat
     outside = tmp_path / "outside"
     (outside / "x").mkdir(parents=True)
     (outside / "x/precious").write_text("mine")
-    for name in (
-        "raw/linked",
-        "stores/.partial-linked",
-        "caches/linked",
-        "caches/b/.partial-linked",
-        "raw/b/.partial-l",
-    ):
-        os.symlink(outside, full_home / name)
+    for folder in ("raw/linked", "stores/.partial-linked", "caches/linked", "caches/b/.partial-l", "raw/b/.partial-l"):
+        os.symlink(outside, full_home / folder)
     (full_home / "caches/b/notes").mkdir()
     (full_home / "stores/mine.zarr").mkdir()
     (full_home / "precious").write_text("mine")
@@ -194,7 +203,7 @@ def test_nothing_outside_and_nothing_foreign_goes(full_home: Path, tmp_path: Pat
 
 
 def test_a_home_that_is_not_there_or_a_link(tmp_path: Path, full_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guards against a traceback in a fresh installation, and against a home that is itself a link being passed over."""
+    """Guards against a traceback in a fresh installation, and against passing over a home that is a link."""
     os.symlink(full_home, tmp_path / "link")
     monkeypatch.setenv("GRAPHPREP_HOME", str(tmp_path / "link"))
     assert fates(clean(caches=["b/flat-2"]))["cache b/flat-2"] == "removed"
