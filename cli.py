@@ -23,6 +23,7 @@ from commands.common import (
     anyway_option,
     as_json,
     common,
+    dask_option,
     fail,
     memory_option,
     print_json,
@@ -266,6 +267,7 @@ def import_files(
     help="Sum the neighbours' features beforehand, for the first layer of GCN (gcn) or GraphSAGE (mean).",
 )
 @memory_option
+@dask_option
 @click.option("--dry-run", is_flag=True, help="Say what memory, disk and time to expect, and stop.")
 @as_json
 @common
@@ -278,6 +280,7 @@ def partition(
     out: Path | None,
     replace: bool,
     memory_limit: int | None,
+    dask: str | None,
     features: str,
     scale_features: str,
     aggregate_features: str,
@@ -295,6 +298,7 @@ def partition(
       graphprep partition cora --parts 4 --assignment cora.graph.part.4
     """
     from graphprep.cache.features import FeatureOptions
+    from graphprep.executor import open_executor
     from graphprep.partition.request import PartitionRequest
     from pipelines.partition import announce, plan_partition, run_partition
 
@@ -317,7 +321,9 @@ def partition(
         else:
             announce(plan)
         return
-    _print_partition(run_partition(plan, replace_other=replace), json_output)
+    with open_executor(dask, memory_limit=memory_limit) as executor:
+        outcome = run_partition(plan, replace_other=replace, executor=executor)
+    _print_partition(outcome, json_output)
 
 
 def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:

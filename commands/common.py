@@ -91,6 +91,11 @@ memory_option = click.option(
     help="Memory that the whole run may use, e.g. 2GB; by default half of what is free. What does not fit goes through "
     "the disk, or is done in smaller pieces.",
 )
+dask_option = click.option(
+    "--dask",
+    metavar="ADDRESS|local:N",
+    help="Work over ranges of rows and parts on a Dask cluster: a scheduler's address, or N workers started here.",
+)
 anyway_option = click.option("--anyway", is_flag=True, help="Only warn about counts and values that look wrong.")
 as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from commands.common import PATH, as_json, common, fail, memory_option, print_json
+from commands.common import PATH, as_json, common, dask_option, fail, memory_option, print_json
 
 
 @click.command()
@@ -15,9 +15,12 @@ from commands.common import PATH, as_json, common, fail, memory_option, print_js
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would be run, why, and what it takes; do nothing.")
 @click.option("--replace", is_flag=True, help="Replace results that were made from something else.")
 @memory_option
+@dask_option
 @as_json
 @common
-def run(pipeline: Path, dry: bool, replace: bool, memory_limit: int | None, json_output: bool) -> None:
+def run(
+    pipeline: Path, dry: bool, replace: bool, memory_limit: int | None, dask: str | None, json_output: bool
+) -> None:
     """Run what the YAML file PIPELINE says: datasets, topologies, options, and every combination of them.
 
     What is up to date is skipped, and what was cut short goes on. If a stage fails, those that do not need it are run
@@ -29,9 +32,11 @@ def run(pipeline: Path, dry: bool, replace: bool, memory_limit: int | None, json
       graphprep run pipeline.yaml
       graphprep run pipeline.yaml --memory 8GB --json
     """
+    from graphprep.executor import open_executor
     from pipelines.run.whole_run import run_pipeline
 
-    report = run_pipeline(pipeline, dry=dry, replace=replace, memory_limit=memory_limit)
+    with open_executor(None if dry else dask, memory_limit=memory_limit) as executor:
+        report = run_pipeline(pipeline, dry=dry, replace=replace, memory_limit=memory_limit, executor=executor)
     if json_output:
         print_json(report.to_json())
     else:

@@ -98,6 +98,10 @@ class GraphStore:
         if absent:
             raise DatasetError(f"{location} is damaged: its zarr.json has no {absent[0]}; {AGAIN}")
 
+    def __reduce__(self) -> tuple[type[GraphStore], tuple[str]]:
+        """Another process opens the store by itself."""
+        return GraphStore, (self.location if is_url(self.location) else str(Path(self.location).absolute()),)
+
     @property
     def name(self) -> str:
         """The dataset's name."""

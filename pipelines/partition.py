@@ -29,6 +29,7 @@ from graphprep.cache.read import OF_THE_CACHE, PartitionCache
 from graphprep.cache.source import GraphSource
 from graphprep.cache.write import CacheContent, write_cache
 from graphprep.errors import CacheError, UsageError
+from graphprep.executor import Executor
 from graphprep.graph import Csr, EdgeType
 from graphprep.partition.choose import partition, require_enough_nodes
 from graphprep.partition.expected import expected, expected_past_memory, is_past_memory
@@ -43,7 +44,8 @@ from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_
 from graphprep.store import GraphStore
 from graphprep.target import checked_target, may_replace
 from graphprep.topology import Topology, resolve
-from graphprep.traffic import count_in_order
+from graphprep.traffic import Assignments, Count, Matrices, Traffic, count_in_order
+from graphprep.traffic.by_ranges import count_by_ranges
 from pipelines.expectation import GraphSize
 
 ASSIGNMENT_FILE = "assignment.npz"
@@ -307,11 +309,15 @@ def target_of(out: Path | None, name: str, topology: Topology) -> Path:
     return checked_target(out)
 
 
-def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> PartitionOutcome:
+def run_partition(
+    plan: PartitionPlan, *, replace_other: bool = False, executor: Executor | None = None
+) -> PartitionOutcome:
     """Make the cache of a plan, or find that it is there.
 
     Args:
         replace_other: replace a cache that other options made, and make a damaged one again.
+        executor: counts traffic over ranges of the store's rows and writes the cache by parts; None for threads. The
+            cache does not depend on it.
 
     Raises:
         CacheError: another cache, or something that is no cache, lies at the target.
@@ -329,7 +335,7 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
         if plan.memory_limit is not None:
             memory.return_freed_blocks()
         work.mkdir(parents=True, exist_ok=True)
-        way = _ByPasses.of(plan, work) if plan.is_past_memory else _InMemory(whole_graph(plan.store))
+        way = _ByPasses.of(plan, work, executor) if plan.is_past_memory else _InMemory(whole_graph(plan.store))
         result, nodes_P = _assignment(plan, way, work)
         layouts = _layouts(way.graph, result.assignment, nodes_P)
         del way, nodes_P
@@ -358,6 +364,7 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
             ),
             scratch=work,
             memory_limit=plan.memory_limit,
+            executor=executor,
         )
         with progress.task("flushing to disk"):
             publish_folder(work / "cache", plan.target)
@@ -496,22 +503,32 @@ class _ByPasses:
     """With the edges in files."""
 
     mapped: MappedGraph
+    count: Count
 
     @classmethod
-    def of(cls, plan: PartitionPlan, work: Path) -> _ByPasses:
+    def of(cls, plan: PartitionPlan, work: Path, executor: Executor | None) -> _ByPasses:
         progress.say("the graph is partitioned by passes over its edges, which do not fit in memory with all they need")
-        return cls(MappedGraph.of(plan.store, work, memory_limit=plan.memory_limit))
+        mapped = MappedGraph.of(plan.store, work, memory_limit=plan.memory_limit)
+        if executor is None or not executor.is_elsewhere:
+            return cls(mapped, count_in_order)
+
+        def count(_: Matrices, assignments: Assignments, num_parts: int) -> Traffic:
+            return count_by_ranges(plan.store, assignments, num_parts, executor)
+
+        return cls(mapped, count)
 
     @property
     def graph(self) -> WholeGraph:
         return self.mapped.whole
 
     def judged(self, plan: PartitionPlan, assignment_N: NDArray[np.int32]) -> PartitionResult:
-        return judge(assignment_N, self.graph, plan.topology, plan.request, count=count_in_order)
+        return judge(assignment_N, self.graph, plan.topology, plan.request, count=self.count)
 
     def partitioned(self, plan: PartitionPlan, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
         limit = plan.memory_limit
-        result = partition_past_memory(self.mapped, plan.topology, plan.request, scratch=work, memory_limit=limit)
+        result = partition_past_memory(
+            self.mapped, plan.topology, plan.request, scratch=work, memory_limit=limit, count=self.count
+        )
         num_parts = plan.topology.num_ranks
         return result, order_past_memory(self.mapped, result.assignment, num_parts, scratch=work, memory_limit=limit)
 

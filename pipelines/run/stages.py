@@ -20,6 +20,7 @@ from typing import Protocol
 from graphprep import __version__, home
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError, UsageError
+from graphprep.executor import Executor
 from graphprep.export.formats import export_format
 from graphprep.export.marker import marker_of
 from graphprep.partition.choose import require_enough_nodes
@@ -114,6 +115,7 @@ class PartitionStage:
     cell: Cell
     replace: bool
     memory_limit: int | None
+    executor: Executor | None
     needs: tuple[str, ...]
     foresees: bool = True
 
@@ -185,7 +187,7 @@ class PartitionStage:
         return "it was made with other options or is damaged, and is replaced"
 
     def run(self) -> None:
-        run_partition(self._plan(), replace_other=self.replace)
+        run_partition(self._plan(), replace_other=self.replace, executor=self.executor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +230,7 @@ class ReportStage:
     key: Callable[[], str]
     """of the store or cache that is shown"""
     replace: bool
+    executor: Executor | None
     needs: tuple[str, ...]
     expected: None = None
     foresees: bool = True
@@ -256,7 +259,7 @@ class ReportStage:
 
     def run(self) -> None:
         self.page.parent.mkdir(parents=True, exist_ok=True)
-        kind, summary = summarise(self.location)
+        kind, summary = summarise(self.location, executor=self.executor)
         write_report(kind, summary, report_target(self.page))
         notes.note("report", self.page, key=self._key(), state=notes.file_state(self.page))
 
@@ -299,12 +302,15 @@ class ExportStage:
         export_cache(str(self.cache), self.folder, format_name=self.format, replace=self.replace)
 
 
-def stages_of(pipeline: Pipeline, *, replace: bool, memory_limit: int | None) -> Iterator[Stage]:
+def stages_of(
+    pipeline: Pipeline, *, replace: bool, memory_limit: int | None, executor: Executor | None = None
+) -> Iterator[Stage]:
     """All stages, each after those that it needs.
 
     Args:
         replace: whether results that were made from something else may be replaced.
         memory_limit: bytes that the process may hold.
+        executor: of the work over ranges of rows and parts; None for threads.
     """
     for name, dataset in pipeline.datasets.items():
         store = StoreStage(dataset=dataset, replace=replace, memory_limit=memory_limit)
@@ -316,17 +322,23 @@ def stages_of(pipeline: Pipeline, *, replace: bool, memory_limit: int | None) ->
                 page=pipeline.reports / f"{name}.html",
                 key=lambda dataset=dataset: dataset.key,  # type: ignore[misc]
                 replace=replace,
+                executor=executor,
                 needs=(store.name,),
             )
         for cell in pipeline.cells:
             if cell.dataset == name:
-                yield from _stages_of_cell(pipeline, store, cell)
+                yield from _stages_of_cell(pipeline, store, cell, executor)
 
 
-def _stages_of_cell(pipeline: Pipeline, store: StoreStage, cell: Cell) -> Iterator[Stage]:
+def _stages_of_cell(pipeline: Pipeline, store: StoreStage, cell: Cell, executor: Executor | None) -> Iterator[Stage]:
     replace, what = store.replace, f"{cell.dataset}/{cell.label}"
     cache = PartitionStage(
-        dataset=store.dataset, cell=cell, replace=replace, memory_limit=store.memory_limit, needs=(store.name,)
+        dataset=store.dataset,
+        cell=cell,
+        replace=replace,
+        memory_limit=store.memory_limit,
+        executor=executor,
+        needs=(store.name,),
     )
     yield cache
     if pipeline.verify:
@@ -338,6 +350,7 @@ def _stages_of_cell(pipeline: Pipeline, store: StoreStage, cell: Cell) -> Iterat
             page=pipeline.reports / cell.dataset / f"{cell.label}.html",
             key=cache.key,
             replace=replace,
+            executor=executor,
             needs=(cache.name,),
         )
     for name, folder in pipeline.exports.items():

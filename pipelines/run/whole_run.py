@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from graphprep import memory, progress
 from graphprep.errors import GraphprepError, operating_system_sentence
+from graphprep.executor import Executor
 from pipelines.expectation import Expectation
 from pipelines.run.stages import Stage, stages_of
 from pipelines.run.written import read_pipeline
@@ -92,7 +93,14 @@ def _without_status(step: Step) -> dict[str, Any]:
     return {name: value for name, value in asdict(step).items() if name != "exit_status"}
 
 
-def run_pipeline(path: Path, *, dry: bool = False, replace: bool = False, memory_limit: int | None = None) -> RunReport:
+def run_pipeline(
+    path: Path,
+    *,
+    dry: bool = False,
+    replace: bool = False,
+    memory_limit: int | None = None,
+    executor: Executor | None = None,
+) -> RunReport:
     """Run a pipeline, or find out what there is to do.
 
     Args:
@@ -100,6 +108,7 @@ def run_pipeline(path: Path, *, dry: bool = False, replace: bool = False, memory
         dry: do nothing; the report says what would be done, and what that takes.
         replace: whether results that were made from something else may be replaced.
         memory_limit: bytes that the process may hold, instead of what the file says.
+        executor: of the work over ranges of rows and parts; None for threads.
 
     Raises:
         PipelineError: the file is wrong. What goes wrong in a stage is in the report instead.
@@ -108,7 +117,7 @@ def run_pipeline(path: Path, *, dry: bool = False, replace: bool = False, memory
     limit = pipeline.memory_limit if memory_limit is None else memory_limit
     if limit is not None:
         memory.room(limit)
-    stages = list(stages_of(pipeline, replace=replace, memory_limit=limit))
+    stages = list(stages_of(pipeline, replace=replace, memory_limit=limit, executor=executor))
     report = RunReport(pipeline=path, dry=dry)
     for number, stage in enumerate(stages, 1):
         step = _foreseen(stage, report.steps) if dry else _run(stage, report.steps, f"[{number} of {len(stages)}]")
