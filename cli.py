@@ -26,6 +26,7 @@ from commands.common import (
     dask_option,
     fail,
     memory_option,
+    out_option,
     print_json,
     print_store_outcome,
 )
@@ -84,13 +85,20 @@ def list_datasets(json_output: bool) -> None:
 @main.command()
 @click.argument("name", shell_complete=names.datasets)
 @click.option("--mirror", metavar="URL_OR_FOLDER", help="Take https://HOST/PATH from MIRROR/HOST/PATH instead.")
+@out_option
 @click.option("--replace", is_flag=True, help="Convert again even if the store is here, or replace an imported one.")
 @memory_option
 @anyway_option
 @as_json
 @common
 def fetch(
-    name: str, mirror: str | None, replace: bool, memory_limit: int | None, anyway: bool, json_output: bool
+    name: str,
+    mirror: str | None,
+    out: str | None,
+    replace: bool,
+    memory_limit: int | None,
+    anyway: bool,
+    json_output: bool,
 ) -> None:
     """Download dataset NAME, verify it, and convert it to a graph store.
 
@@ -102,7 +110,7 @@ def fetch(
     """
     from pipelines.ingest import fetch_dataset
 
-    outcome = fetch_dataset(name, mirror=mirror, replace=replace, memory_limit=memory_limit, anyway=anyway)
+    outcome = fetch_dataset(name, mirror=mirror, out=out, replace=replace, memory_limit=memory_limit, anyway=anyway)
     print_store_outcome(outcome, json_output)
 
 
@@ -141,7 +149,7 @@ def fetch(
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the split drawn without masks."
 )
-@click.option("--out", type=PATH, help="The store itself; by default stores/NAME.zarr in GRAPHPREP_HOME.")
+@out_option
 @click.option("--replace", is_flag=True, help="Replace a store of this name that was made from something else.")
 @memory_option
 @anyway_option
@@ -151,7 +159,7 @@ def import_files(
     paths: tuple[Path, ...],
     name: str,
     schema: Path | None,
-    out: Path | None,
+    out: str | None,
     replace: bool,
     memory_limit: int | None,
     anyway: bool,

@@ -91,6 +91,11 @@ memory_option = click.option(
     help="Memory that the whole run may use, e.g. 2GB; by default half of what is free. What does not fit goes through "
     "the disk, or is done in smaller pieces.",
 )
+out_option = click.option(
+    "--out",
+    metavar="PATH_OR_URL",
+    help="The store itself, also as a URL, e.g. s3://BUCKET/NAME; by default stores/NAME.zarr in GRAPHPREP_HOME.",
+)
 dask_option = click.option(
     "--dask",
     metavar="ADDRESS|local:N",

@@ -77,7 +77,7 @@ class DaskExecutor:
         """What came of a piece, which is begun again if its workers are lost."""
         from concurrent.futures import CancelledError
 
-        from distributed import CommClosedError  # type: ignore[attr-defined]
+        from distributed.comm.core import CommClosedError
         from distributed.scheduler import KilledWorker
 
         for _ in range(TIMES):

@@ -34,6 +34,7 @@ from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, ch
 from graphprep.home import is_url
 from graphprep.publish import PARTIAL_PREFIX, publish_folder
 from graphprep.sorted_edges import SortedEdges
+from graphprep.store_place import reached
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -58,6 +59,8 @@ ATTRIBUTES = (
 )
 """What a reader relies on."""
 BYTES_AT_A_TIME = 64_000_000
+EXPLAINED = (OSError, ImportError, ValueError, TypeError, KeyError, RuntimeError)
+"""What a reader of a store has words of its own for."""
 ANNDATA_CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
 
@@ -72,8 +75,9 @@ class GraphStore:
         """
         self.location = str(location)
         try:
-            self._root = zarr.open_group(self.location, mode="r", zarr_format=3)
-            self.attributes: dict[str, Any] = dict(self._root.attrs)
+            with reached(self.location, but=EXPLAINED):
+                self._root = zarr.open_group(self.location, mode="r", zarr_format=3)
+                self.attributes: dict[str, Any] = dict(self._root.attrs)
         except (FileNotFoundError, zarr.errors.GroupNotFoundError, zarr.errors.NodeTypeValidationError) as error:
             raise DatasetError(f"{location} is not a graph store; run `graphprep fetch` or `import`") from error
         except ImportError as error:
@@ -275,7 +279,8 @@ class GraphStore:
         """The array at `path`, as it was written and with all its chunks, which Zarr would take for zeros if absent."""
         if path not in self._arrays:
             try:
-                found = self._root.get(path)
+                with reached(self.location, but=EXPLAINED):
+                    found = self._root.get(path)
             except (ValueError, TypeError, KeyError, OSError, ImportError) as error:
                 raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
             written = self.attributes["arrays"].get(path)
@@ -297,7 +302,8 @@ class GraphStore:
     def _read(self, path: str, rows: slice = slice(None)) -> NDArray[Any]:
         found = self._array(path)
         try:
-            return np.asarray(found[rows])
+            with reached(self.location, but=EXPLAINED):
+                return np.asarray(found[rows])
         except (ValueError, RuntimeError, OSError, KeyError) as error:
             raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
 
@@ -335,33 +341,34 @@ def write_store(
         partial.parent.mkdir(parents=True, exist_ok=True)
         if partial.exists():
             shutil.rmtree(partial)
-    root = zarr.open_group(str(partial), mode="w", zarr_format=3)
-    edges = sorted(edges, key=lambda table: table.type)
-    written: Written = {}
-    with progress.task(f"writing store {name}", total=_num_bytes(nodes, edges), unit="B") as task:
-        root.create_group("nodes")
-        root.create_group("edges")
-        for node_type, node_table in sorted(nodes.items()):
-            _write_nodes(root, node_type, node_table, task, written)
-        for table in edges:
-            _write_edges(root.create_group(f"edges/{table.type.key}"), table, task, written)
-    root.attrs.update(
-        {
-            "graphprep_format": STORE_FORMAT,
-            "graphprep_kind": STORE_KIND,
-            "tool_version": __version__,
-            "dataset": name,
-            "key": key,
-            "source": dict(source),
-            "directed": any(not table.symmetric for table in edges),
-            "treatment": asdict(treatment),
-            "node_types": {node_type: node_table.num_nodes for node_type, node_table in sorted(nodes.items())},
-            "edge_types": {table.type.key: table.counts.edges for table in edges},
-            "edge_counts": {table.type.key: asdict(table.counts) for table in edges},
-            "arrays": dict(sorted(written.items())),
-            "notes": dict(notes),
-        }
-    )
+    with reached(target):
+        root = zarr.open_group(str(partial), mode="w", zarr_format=3)
+        edges = sorted(edges, key=lambda table: table.type)
+        written: Written = {}
+        with progress.task(f"writing store {name}", total=_num_bytes(nodes, edges), unit="B") as task:
+            root.create_group("nodes")
+            root.create_group("edges")
+            for node_type, node_table in sorted(nodes.items()):
+                _write_nodes(root, node_type, node_table, task, written)
+            for table in edges:
+                _write_edges(root.create_group(f"edges/{table.type.key}"), table, task, written)
+        root.attrs.update(
+            {
+                "graphprep_format": STORE_FORMAT,
+                "graphprep_kind": STORE_KIND,
+                "tool_version": __version__,
+                "dataset": name,
+                "key": key,
+                "source": dict(source),
+                "directed": any(not table.symmetric for table in edges),
+                "treatment": asdict(treatment),
+                "node_types": {node_type: node_table.num_nodes for node_type, node_table in sorted(nodes.items())},
+                "edge_types": {table.type.key: table.counts.edges for table in edges},
+                "edge_counts": {table.type.key: asdict(table.counts) for table in edges},
+                "arrays": dict(sorted(written.items())),
+                "notes": dict(notes),
+            }
+        )
     if isinstance(partial, Path):
         publish_folder(partial, Path(target))
     return GraphStore(target)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from graphprep import home, progress
 from graphprep.errors import UsageError
 from graphprep.publish import locked
-from graphprep.target import checked_target
+from graphprep.store_place import store_place, work_beside
 from pipelines.expectation import Expectation, GraphSize
 from pipelines.ingest import StoreOutcome, graph_to_store, scratch_of, store_key, up_to_date
 
@@ -27,14 +27,14 @@ BYTES_SPILLED, BYTES_STORED = 16, 4
 
 
 def generate_graph(
-    request: Request, *, name: str, out: Path | None, replace: bool, memory_limit: int | None
+    request: Request, *, name: str, out: Path | str | None, replace: bool, memory_limit: int | None
 ) -> StoreOutcome:
     """Generate a graph and convert it to a store.
 
     Args:
         request: the generator's parameters; their type says which generator.
         name: what to call the dataset.
-        out: the store itself; by default HOME/stores/NAME.zarr.
+        out: path or URL of the store itself; by default HOME/stores/NAME.zarr.
         replace: replace a store that was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
 
@@ -46,14 +46,15 @@ def generate_graph(
     kind = _kind(request)
     generator = importlib.import_module(f"graphprep.generators.{kind}")
     home.checked_name(name, "--name")
-    target = checked_target(out or home.store_path(name))
+    target = store_place(out, name)
+    work = work_beside(target, name)
     key = generated_key(request, name)
-    with locked(target, f"the dataset {name}"):
-        found = up_to_date(target, key, replace=replace)
+    with locked(work, f"the dataset {name}"):
+        found = up_to_date(target, key, name=name, replace=replace)
         if found is not None:
             return StoreOutcome(store=found, reused=True)
-        announce(request, target)
-        _, scratch = scratch_of(target)
+        announce(request, work)
+        _, scratch = scratch_of(work)
         raw = generator.generate(request, folder=scratch)
         source = {"reader": f"generator {kind}", "options": asdict(request), "files": []}
         store = graph_to_store(raw, target, name=name, key=key, source=source, expected=None, memory_limit=memory_limit)

@@ -22,7 +22,8 @@ from graphprep.graph_check import check_nodes
 from graphprep.publish import PARTIAL_PREFIX, locked, sweep
 from graphprep.sorted_edges import BYTES_PER_EDGE, SortedEdges, sort_table
 from graphprep.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
-from graphprep.target import checked_target, kind_of, may_replace
+from graphprep.store_place import standing_of, store_place, work_beside
+from graphprep.target import kind_of
 from pipelines.expectation import Expectation, GraphSize
 
 if TYPE_CHECKING:
@@ -67,13 +68,20 @@ def known_datasets() -> list[dict[str, Any]]:
 
 
 def fetch_dataset(
-    name: str, *, mirror: str | None, replace: bool = False, memory_limit: int | None = None, anyway: bool = False
+    name: str,
+    *,
+    mirror: str | None,
+    out: Path | str | None = None,
+    replace: bool = False,
+    memory_limit: int | None = None,
+    anyway: bool = False,
 ) -> StoreOutcome:
     """Download, verify and convert a dataset of the registry.
 
     Args:
         name: of the dataset.
         mirror: a URL or folder that holds https://HOST/PATH as MIRROR/HOST/PATH.
+        out: path or URL of the store; by default HOME/stores/NAME.zarr.
         replace: convert again even if the store is there, also where it was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
         anyway: only warn about counts and values that are not what they should be.
@@ -87,9 +95,9 @@ def fetch_dataset(
     from graphprep.download import download
 
     entry = registry.entry(name)
-    target = home.store_path(entry.name)
+    target = store_place(out, entry.name)
     key = fetched_key(entry)
-    with locked(target, f"the dataset {entry.name}"):
+    with locked(work_beside(target, entry.name), f"the dataset {entry.name}"):
         found = None if replace else _fetched(target, entry, key)
         if found is not None:
             return StoreOutcome(store=found, reused=True)
@@ -135,13 +143,16 @@ def imported_key(request: ImportRequest, name: str, inputs: Sequence[Mapping[str
     return store_key({"name": name, "options": request.to_json(), "files": [entry["sha256"] for entry in inputs]})
 
 
-def _fetched(target: Path, entry: DatasetEntry, key: str) -> GraphStore | None:
+def _fetched(target: Path | str, entry: DatasetEntry, key: str) -> GraphStore | None:
     """The store at `target` if it is this dataset's; None if it is absent, damaged, or of an older entry.
 
     Raises:
         DatasetError: it was made from the user's own files or by a generator.
     """
-    if not target.exists():
+    standing = standing_of(target)
+    if standing == "other" and target != home.store_path(entry.name).absolute():
+        raise DatasetError(f"{target} is no graph store; it is left as it is: remove it, or give another --out")
+    if standing == "nothing":
         return None
     try:
         found = GraphStore(target)
@@ -149,7 +160,7 @@ def _fetched(target: Path, entry: DatasetEntry, key: str) -> GraphStore | None:
         progress.warn(f"{error}; it is made again")
         return None
     if found.key == key:
-        sweep(target, *scratch_of(target))
+        _sweep(target, entry.name)
         progress.say(f"{target} is up to date")
         return found
     if found.attributes["source"].get("reader") == entry.source:
@@ -162,7 +173,7 @@ def import_files(
     request: ImportRequest,
     *,
     name: str,
-    out: Path | None,
+    out: Path | str | None,
     replace: bool,
     memory_limit: int | None = None,
     anyway: bool = False,
@@ -172,7 +183,7 @@ def import_files(
     Args:
         request: the files and how to read them.
         name: what to call the dataset.
-        out: the store itself; by default HOME/stores/NAME.zarr.
+        out: path or URL of the store itself; by default HOME/stores/NAME.zarr.
         replace: replace a store that was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
         anyway: only warn about values that are not what they should be.
@@ -184,11 +195,12 @@ def import_files(
     from graphprep.sources.user_files import read_files
 
     home.checked_name(name, "--name")
-    target = checked_target(out or home.store_path(name))
-    with locked(target, f"the dataset {name}"), InputDigests(request.files()) as digests:
-        if target.exists():
+    target = store_place(out, name)
+    lock = work_beside(target, name)
+    with locked(lock, f"the dataset {name}"), InputDigests(request.files()) as digests:
+        if standing_of(target) != "nothing":
             key = "" if replace else imported_key(request, name, digests.result())
-            found = up_to_date(target, key, replace=replace)
+            found = up_to_date(target, key, name=name, replace=replace)
             if found is not None:
                 return StoreOutcome(store=found, reused=True)
         _announce_import(request, name)
@@ -233,7 +245,7 @@ def graph_to_store(
     Raises:
         DatasetError: ids out of range; values or counts that are wrong, unless `anyway`.
     """
-    scratch, _ = scratch_of(home.home() / name if home.is_url(str(target)) else Path(target))
+    scratch, _ = scratch_of(work_beside(target if home.is_url(str(target)) else Path(target), name))
     for other in scratch.glob("*"):
         if other.name != key:
             shutil.rmtree(other)
@@ -304,21 +316,28 @@ def _counts(raw: RawGraph, edges: Sequence[SortedEdges]) -> dict[str, dict[str, 
     return found
 
 
-def up_to_date(target: Path, key: str, *, replace: bool) -> GraphStore | None:
+def _sweep(target: Path | str, name: str) -> None:
+    """Remove what is left of the work that led to a store."""
+    for folder in scratch_of(work_beside(target, name)):
+        shutil.rmtree(folder, ignore_errors=True)
+    if isinstance(target, Path):
+        sweep(target)
+
+
+def up_to_date(target: Path | str, key: str, *, name: str, replace: bool) -> GraphStore | None:
     """The store at `target` if it has this key; None if there is none or it is to be replaced.
 
     Raises:
         DatasetError: there is a store that was made from something else, and `replace` does not say that it may go.
     """
-    if not target.exists():
-        return None
-    if not may_replace(target, STORE_KIND):
+    standing = standing_of(target)
+    if standing == "other":
         raise DatasetError(f"{target} is no graph store; it is left as it is: remove it, or give another --out")
-    if replace or not any(target.iterdir()):
+    if replace or standing == "nothing":
         return None
     found = GraphStore(target)
     if found.key == key:
-        sweep(target, *scratch_of(target))
+        _sweep(target, name)
         progress.say(f"{target} is up to date")
         return found
     raise DatasetError(f"{target} was made from other files or options; give --replace to replace it or another --name")

@@ -7,10 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from graphprep import home
 from graphprep.errors import DatasetError
-from graphprep.store import STORE_KIND, GraphStore
-from graphprep.target import may_replace
+from graphprep.store import GraphStore
+from graphprep.store_place import standing_of, store_place, work_beside
 from pipelines.expectation import Expectation, GraphSize
 from pipelines.generate import expected_of_generator, generate_graph, generated_key, generated_size
 from pipelines.ingest import (
@@ -67,12 +66,13 @@ class Dataset(Protocol):
         """Make it."""
 
 
-def _standing(target: Path, key: str, *, replace: bool) -> str | None:
+def _standing(target: Path | str, key: str, name: str, *, replace: bool) -> str | None:
     """`Dataset.reason` of a store that only the user may replace."""
-    if not target.exists() or not any(target.iterdir()):
-        begun = any(folder.exists() for folder in scratch_of(target))
+    standing = standing_of(target)
+    if standing == "nothing":
+        begun = any(folder.exists() for folder in scratch_of(work_beside(target, name)))
         return "an earlier run was cut short" if begun else "it is not there"
-    if not may_replace(target, STORE_KIND):
+    if standing == "other":
         raise DatasetError(f"{target} is no graph store; it is left as it is: remove it")
     try:
         if GraphStore(target).key == key:
@@ -92,6 +92,7 @@ class Fetched:
     entry: DatasetEntry
     mirror: str | None
     anyway: bool
+    out: str | None = None
     verb = "fetch"
 
     @property
@@ -100,7 +101,7 @@ class Fetched:
 
     @property
     def location(self) -> str:
-        return str(home.store_path(self.name))
+        return str(store_place(self.out, self.name))
 
     @cached_property
     def key(self) -> str:
@@ -115,17 +116,19 @@ class Fetched:
         return expected_of_conversion(self.entry)
 
     def reason(self, *, replace: bool) -> str | None:
-        target = home.store_path(self.name)
+        target = store_place(self.out, self.name)
         try:
-            if not target.exists() or GraphStore(target).attributes["source"].get("reader") != self.entry.source:
-                return _standing(target, self.key, replace=replace)
-            is_current = GraphStore(target).key == self.key
+            found = GraphStore(target) if standing_of(target) == "store" else None
         except DatasetError as error:
             return f"{error}"
-        return None if is_current else "it was made from an older description of the dataset"
+        if found is None or found.attributes["source"].get("reader") != self.entry.source:
+            return _standing(target, self.key, self.name, replace=replace)
+        return None if found.key == self.key else "it was made from an older description of the dataset"
 
     def make(self, *, replace: bool, memory_limit: int | None) -> None:
-        fetch_dataset(self.name, mirror=self.mirror, replace=replace, memory_limit=memory_limit, anyway=self.anyway)
+        fetch_dataset(
+            self.name, mirror=self.mirror, out=self.out, replace=replace, memory_limit=memory_limit, anyway=self.anyway
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,11 +138,12 @@ class Imported:
     name: str
     request: ImportRequest
     anyway: bool
+    out: str | None = None
     verb = "import"
 
     @property
     def location(self) -> str:
-        return str(home.store_path(self.name))
+        return str(store_place(self.out, self.name))
 
     @cached_property
     def key(self) -> str:
@@ -158,11 +162,11 @@ class Imported:
         return expected_of_import(self.request)
 
     def reason(self, *, replace: bool) -> str | None:
-        return _standing(home.store_path(self.name), self.key, replace=replace)
+        return _standing(store_place(self.out, self.name), self.key, self.name, replace=replace)
 
     def make(self, *, replace: bool, memory_limit: int | None) -> None:
         import_files(
-            self.request, name=self.name, out=None, replace=replace, memory_limit=memory_limit, anyway=self.anyway
+            self.request, name=self.name, out=self.out, replace=replace, memory_limit=memory_limit, anyway=self.anyway
         )
 
 
@@ -172,11 +176,12 @@ class Generated:
 
     name: str
     request: Request
+    out: str | None = None
     verb = "generate"
 
     @property
     def location(self) -> str:
-        return str(home.store_path(self.name))
+        return str(store_place(self.out, self.name))
 
     @property
     def key(self) -> str:
@@ -191,10 +196,10 @@ class Generated:
         return expected_of_generator(self.request)
 
     def reason(self, *, replace: bool) -> str | None:
-        return _standing(home.store_path(self.name), self.key, replace=replace)
+        return _standing(store_place(self.out, self.name), self.key, self.name, replace=replace)
 
     def make(self, *, replace: bool, memory_limit: int | None) -> None:
-        generate_graph(self.request, name=self.name, out=None, replace=replace, memory_limit=memory_limit)
+        generate_graph(self.request, name=self.name, out=self.out, replace=replace, memory_limit=memory_limit)
 
 
 @dataclass(frozen=True, kw_only=True)

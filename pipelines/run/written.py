@@ -34,7 +34,7 @@ from graphprep.cache.features import FeatureOptions
 from graphprep.errors import GraphprepError, PipelineError, UsageError
 from graphprep.export.formats import export_format
 from graphprep.graph import Duplicates, SelfLoops
-from graphprep.home import checked_name
+from graphprep.home import checked_name, is_url
 from graphprep.partition.request import PartitionRequest
 from graphprep.sources.edge_file import Format, IdKind
 from graphprep.topology import Topology, resolve
@@ -148,6 +148,7 @@ class DatasetForm(_Form):
     import_: ImportForm | None = Field(default=None, alias="import")
     generate: GenerateForm | None = None
     store: StrictStr | None = None
+    out: StrictStr | None = None
     mirror: StrictStr | None = None
     anyway: StrictBool = False
 
@@ -268,20 +269,28 @@ class _Reader:
             if not ways:
                 from graphprep.registry import entry
 
-                return Fetched(entry=entry(name), mirror=self._mirror(wanted.mirror), anyway=wanted.anyway)
+                return Fetched(
+                    entry=entry(name),
+                    mirror=self._place(wanted.mirror),
+                    anyway=wanted.anyway,
+                    out=self._place(wanted.out),
+                )
+            if wanted.out is not None and ways == ["store"]:
+                raise UsageError("'out' means nothing beside 'store'; leave it away")
             checked_name(name, "the name")
         if wanted.store is not None:
-            location = wanted.store if "://" in wanted.store else str(self._folder / wanted.store)
-            return Existing(name=name, location=location)
+            return Existing(name=name, location=str(self._place(wanted.store)))
+        out = self._place(wanted.out)
         if wanted.generate is not None:
             with self._at(*where, "generate"):
-                return Generated(name=name, request=_generator(wanted.generate))
+                return Generated(name=name, request=_generator(wanted.generate), out=out)
         assert wanted.import_ is not None
         with self._at(*where, "import"):
-            return Imported(name=name, request=self._import(wanted.import_), anyway=wanted.anyway)
+            return Imported(name=name, request=self._import(wanted.import_), anyway=wanted.anyway, out=out)
 
-    def _mirror(self, mirror: str | None) -> str | None:
-        return mirror if mirror is None or "://" in mirror else str(self._folder / mirror)
+    def _place(self, text: str | None) -> str | None:
+        """A URL as it is, and a path from the pipeline's folder on."""
+        return text if text is None or is_url(text) else str(self._folder / text)
 
     def _import(self, form: ImportForm) -> Any:
         from graphprep.sources.user_files import request_of

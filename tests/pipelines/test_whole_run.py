@@ -202,6 +202,22 @@ def test_imports_follow_their_files(tmp_path: Path) -> None:
     assert states(run_pipeline(path, replace=True)) == {"import mine": "done"}
 
 
+def test_a_store_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
+    """Guards against a dataset's name, or `out`, that costs a store or folder made from something else."""
+    edges = tmp_path / "edges.csv"
+    edges.write_text("0,1\n1,2\n")
+    path = tmp_path / "p.yaml"
+    path.write_text("datasets: {karate: {import: {edges: [edges.csv]}}}\n")
+    assert states(run_pipeline(path)) == {"import karate": "done"}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/precious").write_text("mine")
+    path.write_text("datasets:\n  karate:\n  digits: {out: mine}\n")
+    for dry in (True, False):
+        report = run_pipeline(path, dry=dry, replace=False)
+        assert states(report) == {"fetch karate": "failed", "fetch digits": "failed"}, report.to_json()
+    assert (tmp_path / "mine/precious").read_text() == "mine"
+
+
 def test_a_store_that_is_there(small: Path, tmp_path: Path) -> None:
     """Guards against a pipeline that can only use stores that it has made."""
     path = tmp_path / "other.yaml"
