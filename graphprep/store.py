@@ -33,6 +33,7 @@ from graphprep.errors import DatasetError
 from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type, row_bytes
 from graphprep.home import is_url
 from graphprep.publish import PARTIAL_PREFIX, publish_folder
+from graphprep.row_ranges import row_ranges
 from graphprep.sorted_edges import SortedEdges
 from graphprep.store_place import reached
 
@@ -59,6 +60,7 @@ ATTRIBUTES = (
 )
 """What a reader relies on."""
 BYTES_AT_A_TIME = 64_000_000
+EDGES_AT_A_TIME = 1 << 22
 EXPLAINED = (OSError, ImportError, ValueError, TypeError, KeyError, RuntimeError)
 """What a reader of a store has words of its own for."""
 ANNDATA_CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
@@ -261,15 +263,26 @@ class GraphStore:
                 if found != count:
                     raise DatasetError(f"{self.location}: {name} has {found} rows for {count} {node_type}s; {AGAIN}")
         for edge_type, count in self.num_edges.items():
-            matrix = self.csr(edge_type)
             for name in self.edge_arrays(edge_type):
                 if self.edge_array(edge_type, name).shape[0] != count:
                     raise DatasetError(f"{self.location}: edges/{edge_type.key}/{name} has not {count} rows; {AGAIN}")
-            problem = csr.fault(matrix)
-            if problem is None and matrix.num_edges != count:
-                problem = f"it holds {matrix.num_edges} edges, its attributes say {count}"
+            problem = self._fault(edge_type, count)
             if problem:
                 raise DatasetError(f"{self.location}: edges/{edge_type.key} is damaged: {problem}; {AGAIN}")
+
+    def _fault(self, edge_type: EdgeType, count: int) -> str | None:
+        """What makes the edges of a type invalid, in words, or None; they are read by ranges of rows."""
+        indptr = self.indptr(edge_type)
+        if indptr[0] != 0 or indptr[-1] != count:
+            return f"row offsets run from {indptr[0]} to {indptr[-1]}, its attributes say {count} edges"
+        fall = np.flatnonzero(indptr[1:] < indptr[:-1])
+        if len(fall):
+            return f"row offsets fall at row {fall[0]}"
+        for start, stop in row_ranges(indptr, EDGES_AT_A_TIME):
+            problem = csr.fault(self.csr_rows(edge_type, start, stop))
+            if problem is not None:
+                return f"{problem}, counted from row {start} on"
+        return None
 
     def _names(self, prefix: str) -> tuple[str, ...]:
         """The arrays that were written below a path, in name order."""

@@ -49,6 +49,7 @@ from graphprep.traffic.by_ranges import count_by_ranges
 from pipelines.expectation import GraphSize
 
 ASSIGNMENT_FILE = "assignment.npz"
+MEMORY = "memory"
 LIBRARIES = ("pymetis", "scipy", "mtkahypar", "kaminpar")
 """Their versions may change an assignment or the order inside parts; some need not be installed."""
 BLOCK_BYTES = 4096
@@ -77,14 +78,22 @@ class PartitionWish:
     memory_limit: int | None = None
     features: FeatureOptions = field(default_factory=FeatureOptions)
 
-    def determinants(self, store_key: str) -> dict[str, Any]:
-        """All that determines the cache's content, by the name that an error can use."""
+    def determinants(self, store_key: str, *, by_passes: bool) -> dict[str, Any]:
+        """All that determines the cache's content, by the name that an error can use.
+
+        Args:
+            store_key: of the graph's store.
+            by_passes: whether the graph is partitioned by passes over files. What `--memory` says then decides on how
+                many levels there are. Without it that is the free memory, which no two runs have alike, so that a cache
+                which is there is taken.
+        """
         found = {
             "store": store_key,
             "topology": self.topology.to_long_form(),
             **asdict(self.request),
             **asdict(self.features),
             **({} if self.given is None else {ASSIGNMENT: self.given.sha256}),
+            **({MEMORY: self.memory_limit} if by_passes and self.memory_limit is not None else {}),
             "cache format": CACHE_FORMAT,
             "graphprep version": __version__,
             **{f"{library} version": _version(library) for library in LIBRARIES},
@@ -161,7 +170,7 @@ class PartitionPlan:
     @property
     def determinants(self) -> dict[str, Any]:
         """All that determines the cache's content, by the name that an error can use."""
-        return self.wish.determinants(self.store.key)
+        return self.wish.determinants(self.store.key, by_passes=self.is_past_memory)
 
     @property
     def key(self) -> str:
@@ -323,11 +332,14 @@ def run_partition(
         CacheError: another cache, or something that is no cache, lies at the target.
         PartitionError: there are more parts than nodes.
     """
+    by_passes = plan.is_past_memory  # asked once, since it depends on what this process holds
+    determinants = plan.wish.determinants(plan.store.key, by_passes=by_passes)
+    key = key_of(determinants)
     with ExitStack() as stack:
         stack.enter_context(locked(plan.target, f"the cache {plan.target}"))
-        work = partial_folder(plan.target, plan.key)
+        work = partial_folder(plan.target, key)
         stack.enter_context(locked(work, f"a cache of the same key as {plan.target}"))
-        if plan.target.exists() and not must_replace(plan.target, plan.determinants, replace_other=replace_other):
+        if plan.target.exists() and not must_replace(plan.target, determinants, replace_other=replace_other):
             sweep(plan.target, work)
             progress.say(f"{plan.target} is up to date")
             return PartitionOutcome(cache=PartitionCache(plan.target), reused=True)
@@ -335,7 +347,7 @@ def run_partition(
         if plan.memory_limit is not None:
             memory.return_freed_blocks()
         work.mkdir(parents=True, exist_ok=True)
-        way = _ByPasses.of(plan, work, executor) if plan.is_past_memory else _InMemory(whole_graph(plan.store))
+        way = _ByPasses.of(plan, work, executor) if by_passes else _InMemory(whole_graph(plan.store))
         result, nodes_P = _assignment(plan, way, work)
         layouts = _layouts(way.graph, result.assignment, nodes_P)
         del way, nodes_P
@@ -348,7 +360,7 @@ def run_partition(
             work / "cache",
             plan.store,
             CacheContent(
-                key=plan.key,
+                key=key,
                 layouts=layouts,
                 traffic=result.traffic,
                 quality=result.quality,
@@ -359,7 +371,7 @@ def run_partition(
                     **asdict(plan.features),
                     "method_chosen": result.method,
                     "tried": list(result.tried),
-                    "determinants": plan.determinants,
+                    "determinants": determinants,
                 },
             ),
             scratch=work,

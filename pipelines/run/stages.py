@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from graphprep import __version__, home
 from graphprep.cache.read import PartitionCache
@@ -171,10 +171,15 @@ class PartitionStage:
 
     def key(self) -> str:
         """That the cache will have."""
-        return key_of(self.wish.determinants(self.dataset.key))
+        return key_of(self._determinants())
+
+    def _determinants(self) -> dict[str, Any]:
+        size = self._size()
+        by_passes = size is not None and self.wish.is_past_memory(size)
+        return self.wish.determinants(self.dataset.key, by_passes=by_passes)
 
     def reason(self) -> str | None:
-        wanted = self.wish.determinants(self.dataset.key)
+        wanted = self._determinants()
         if not self.target.exists():
             begun = partial_folder(self.target, key_of(wanted)).exists()
             return "an earlier run was cut short; what it has finished is kept" if begun else ABSENT
