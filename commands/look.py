@@ -57,11 +57,13 @@ def inspect(
       graphprep inspect digits/2x2 --node 17 --json
     """
     from graphprep.executor import open_executor
-    from pipelines.look import report_target, summarise, write_report
+    from pipelines.look import report_target, require_store, summarise, write_report
 
     if html is not None and asked["node"] is not None:
         raise UsageError("--html shows a whole store or cache; leave out --node")
     target = None if html is None else report_target(html)
+    given = {"--dask": dask, "--memory": memory_limit}
+    require_store(store_or_cache, [option for option, value in given.items() if value is not None])
     with open_executor(dask, memory_limit=memory_limit) as executor:
         kind, summary = summarise(store_or_cache, executor=executor, **asked)
     if target is not None:

@@ -56,22 +56,28 @@ class DaskExecutor:
     ) -> Iterator[Result]:
         """See `Executor.map`."""
         running: deque[tuple[Piece, Any]] = deque()
+        held = [self._submit(_same, each) for each in shared]
+
+        def start(piece: Piece) -> Any:
+            for number, each in enumerate(shared):
+                if held[number].status in ("error", "cancelled", "lost"):
+                    held[number] = self._submit(_same, each)
+            return self._submit(function, piece, *held)
+
+        try:
+            for piece in pieces:
+                if len(running) >= AHEAD * max(1, len(self.client.nthreads())):
+                    yield self._result(*running.popleft(), start)
+                running.append((piece, start(piece)))
+            while running:
+                yield self._result(*running.popleft(), start)
+        finally:
+            self.client.cancel([future for _, future in running] + held)
+
+    def _submit(self, function: Callable[..., Any], *arguments: object) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
-            held = [self.client.submit(_same, each, pure=False) for each in shared]
-
-            def start(piece: Piece) -> Any:
-                return self.client.submit(function, piece, *held, pure=False)
-
-            try:
-                for piece in pieces:
-                    if len(running) >= AHEAD * max(1, len(self.client.nthreads())):
-                        yield self._result(*running.popleft(), start)
-                    running.append((piece, start(piece)))
-                while running:
-                    yield self._result(*running.popleft(), start)
-            finally:
-                self.client.cancel([future for _, future in running] + held)
+            return self.client.submit(function, *arguments, pure=False)
 
     def _result(self, piece: Piece, future: Any, start: Callable[[Piece], Any]) -> Any:
         """What came of a piece, which is begun again if its workers are lost."""

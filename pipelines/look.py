@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,6 +62,20 @@ def summarise(
     from graphprep.store import GraphStore
 
     return kind, store_summary(GraphStore(location), executor=executor)
+
+
+def require_store(store_or_cache: str, options: Sequence[str]) -> None:
+    """Refuse options that are about reading a store's edges where a cache is meant.
+
+    Args:
+        options: those that were given.
+
+    Raises:
+        UsageError: there are some, and it is a cache.
+        DatasetError, CacheError: it is neither.
+    """
+    if options and find(store_or_cache)[0] == "cache":
+        raise UsageError(f"{options[0]} is about the edges of a store, and {store_or_cache} is a cache; leave it away")
 
 
 def report_target(target: Path) -> Path:

@@ -253,6 +253,13 @@ except ValueError as error:
     assert "pip install 'graphprep[dask]'" in done.stdout
 
 
+def test_a_cache_has_no_edges_to_look_at(tmp_path: Path) -> None:
+    """Guards against options that do nothing."""
+    partitioned(make_store(labelled_graph(np.random.default_rng(1), num_nodes=20, num_edges=40)), tmp_path / "c", None)
+    for words in (("--dask", "local:2"), ("--memory", "2GB")):
+        assert f"{words[0]} is about the edges of a store" in refused(2, "inspect", tmp_path / "c", *words)
+
+
 def test_one_sentence_on_the_command_line() -> None:
     """Guards against a wrong word that is found out after the work."""
     make_store(labelled_graph(np.random.default_rng(1), num_nodes=10, num_edges=40), "graph")
