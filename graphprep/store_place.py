@@ -7,6 +7,7 @@ one: a group without any attributes.
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,7 +90,8 @@ def reached(place: Path | str, *, but: tuple[type[Exception], ...] = ()) -> Iter
     except but:
         raise
     except Exception as problem:
-        if not home.is_url(str(place)):
+        is_of_this_machine = isinstance(problem, MemoryError) or getattr(problem, "errno", None) == errno.ENOSPC
+        if is_of_this_machine or not home.is_url(str(place)):
             raise
         reason = f"{type(problem).__name__}: {problem}".strip(": ")
         raise DatasetError(
