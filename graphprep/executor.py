@@ -69,7 +69,7 @@ class Threads:
         try:
             running: deque[Future[Result]] = deque()
             for piece in pieces:
-                if len(running) == workers:
+                if len(running) > workers:  # one more, so that nobody waits while the oldest is taken
                     yield running.popleft().result()
                 running.append(threads.submit(function, piece, *shared))
             while running:
