@@ -137,6 +137,22 @@ def test_caches_are_the_same(executor: Executor, tmp_path: Path) -> None:
         assert sums(found) == sums(expected), name
 
 
+def test_passes_over_files_are_the_same(
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards against traffic that workers count otherwise, where the edges are partitioned in files."""
+    small_ranges(monkeypatch)
+    monkeypatch.setattr("pipelines.partition.is_past_memory", lambda *_, **__: True)
+    store = make_store(labelled_graph(np.random.default_rng(8), num_nodes=400, num_edges=3000))
+    caches = []
+    for name, chosen in (("one", None), ("other", executor)):
+        request = PartitionRequest(method="multilevel", effort="fast")
+        plan = PartitionPlan(store=store, topology=Topology.flat(3), request=request, target=tmp_path / name)
+        caches.append(run_partition(plan, executor=chosen).cache)
+    assert ("counting traffic" in capsys.readouterr().err) == executor.is_elsewhere
+    assert sums(caches[0]) == sums(caches[1])
+
+
 @dask
 @pytest.mark.soak
 def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +214,7 @@ def killing(executor: Any, random_: random.Random) -> Iterator[list[int]]:
 @dask
 @pytest.mark.parametrize("workers", [1, 4])
 def test_the_number_of_workers_changes_nothing(workers: int, tmp_path: Path) -> None:
-    """Guards against an assignment that depends on how many work on it: edges in files, the multilevel method."""
+    """Guards against an assignment that depends on how many work on it, from the command line."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     assert run("generate", "sbm", "--name", "blocks", "--nodes", "3000", "--edges", "20000").returncode == 0
     command = ("partition", "blocks", "--parts", "3", "--method", "multilevel", "--seed", "3", "-q")
