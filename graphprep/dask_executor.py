@@ -142,7 +142,7 @@ def open_dask(where: str) -> Iterator[DaskExecutor]:
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",  # any free port, as there may be other clusters
                 memory_limit=0,
                 silence_logs=50,
             ) as cluster,
