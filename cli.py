@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import names
+from commands.clean import clean
 from commands.common import (
     HELP_OPTIONS,
     PATH,
@@ -22,8 +23,10 @@ from commands.common import (
     anyway_option,
     as_json,
     common,
+    dask_option,
     fail,
     memory_option,
+    out_option,
     print_json,
     print_store_outcome,
 )
@@ -31,6 +34,7 @@ from commands.generate import generate
 from commands.look import compare, inspect, verify
 from commands.look import plan as plan_training
 from commands.machine import completion, doctor
+from commands.run import run
 from commands.topology import topology
 from graphprep import __version__
 from graphprep.errors import GraphprepError
@@ -53,7 +57,7 @@ def main() -> None:
     """
 
 
-for command in (compare, completion, doctor, generate, inspect, plan_training, topology, verify):
+for command in (clean, compare, completion, doctor, generate, inspect, plan_training, run, topology, verify):
     main.add_command(command)
 
 
@@ -81,13 +85,20 @@ def list_datasets(json_output: bool) -> None:
 @main.command()
 @click.argument("name", shell_complete=names.datasets)
 @click.option("--mirror", metavar="URL_OR_FOLDER", help="Take https://HOST/PATH from MIRROR/HOST/PATH instead.")
+@out_option
 @click.option("--replace", is_flag=True, help="Convert again even if the store is here, or replace an imported one.")
 @memory_option
 @anyway_option
 @as_json
 @common
 def fetch(
-    name: str, mirror: str | None, replace: bool, memory_limit: int | None, anyway: bool, json_output: bool
+    name: str,
+    mirror: str | None,
+    out: str | None,
+    replace: bool,
+    memory_limit: int | None,
+    anyway: bool,
+    json_output: bool,
 ) -> None:
     """Download dataset NAME, verify it, and convert it to a graph store.
 
@@ -99,7 +110,7 @@ def fetch(
     """
     from pipelines.ingest import fetch_dataset
 
-    outcome = fetch_dataset(name, mirror=mirror, replace=replace, memory_limit=memory_limit, anyway=anyway)
+    outcome = fetch_dataset(name, mirror=mirror, out=out, replace=replace, memory_limit=memory_limit, anyway=anyway)
     print_store_outcome(outcome, json_output)
 
 
@@ -138,7 +149,7 @@ def fetch(
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the split drawn without masks."
 )
-@click.option("--out", type=PATH, help="The store itself; by default stores/NAME.zarr in GRAPHPREP_HOME.")
+@out_option
 @click.option("--replace", is_flag=True, help="Replace a store of this name that was made from something else.")
 @memory_option
 @anyway_option
@@ -148,7 +159,7 @@ def import_files(
     paths: tuple[Path, ...],
     name: str,
     schema: Path | None,
-    out: Path | None,
+    out: str | None,
     replace: bool,
     memory_limit: int | None,
     anyway: bool,
@@ -264,6 +275,7 @@ def import_files(
     help="Sum the neighbours' features beforehand, for the first layer of GCN (gcn) or GraphSAGE (mean).",
 )
 @memory_option
+@dask_option
 @click.option("--dry-run", is_flag=True, help="Say what memory, disk and time to expect, and stop.")
 @as_json
 @common
@@ -276,6 +288,7 @@ def partition(
     out: Path | None,
     replace: bool,
     memory_limit: int | None,
+    dask: str | None,
     features: str,
     scale_features: str,
     aggregate_features: str,
@@ -293,6 +306,7 @@ def partition(
       graphprep partition cora --parts 4 --assignment cora.graph.part.4
     """
     from graphprep.cache.features import FeatureOptions
+    from graphprep.executor import open_executor
     from graphprep.partition.request import PartitionRequest
     from pipelines.partition import announce, plan_partition, run_partition
 
@@ -315,7 +329,9 @@ def partition(
         else:
             announce(plan)
         return
-    _print_partition(run_partition(plan, replace_other=replace), json_output)
+    with open_executor(dask, memory_limit=memory_limit) as executor:
+        outcome = run_partition(plan, replace_other=replace, executor=executor)
+    _print_partition(outcome, json_output)
 
 
 def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:

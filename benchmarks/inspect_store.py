@@ -25,12 +25,13 @@ GRAPHS = {
 }
 READ = """
 import sys, resource
-from graphprep.inspect.edge_scan import ranges_of
+from graphprep.inspect.edge_scan import EDGES_AT_A_TIME, ROWS_AT_A_TIME
+from graphprep.row_ranges import row_ranges
 from graphprep.store import GraphStore
 store = GraphStore(sys.argv[1])
 for kind in store.num_edges:
-    for _ in ranges_of(store, kind):
-        pass
+    for start, stop in row_ranges(store.indptr(kind), EDGES_AT_A_TIME, ROWS_AT_A_TIME):
+        store.csr_rows(kind, start, stop)
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(used.ru_utime + used.ru_stime)
 """

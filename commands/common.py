@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from graphprep import progress
-from graphprep.errors import GraphprepError
+from graphprep.errors import GraphprepError, operating_system_sentence
 
 HELP_OPTIONS = ["-h", "--help"]
 
@@ -65,18 +65,6 @@ def fail(sentence: str, status: int) -> None:
     click.get_current_context().exit(status)
 
 
-def operating_system_sentence(error: OSError) -> str:
-    """What the operating system refused, where, and what to do."""
-    where = f" at {error.filename}" if error.filename else ""
-    if error.errno == errno.ENOSPC or "Not enough free space" in str(error):
-        return f"the disk is full{where}; free some space and run the same command again"
-    if error.errno in (errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG):
-        return f"{error.strerror}{where}; check GRAPHPREP_HOME and the paths that were given"
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"no permission{where}; set GRAPHPREP_HOME or --out to a folder that you may write to"
-    return f"the operating system says: {error.strerror or error}{where}"
-
-
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(document, indent=1, allow_nan=False))
@@ -102,6 +90,16 @@ memory_option = click.option(
     callback=amount_of_memory,
     help="Memory that the whole run may use, e.g. 2GB; by default half of what is free. What does not fit goes through "
     "the disk, or is done in smaller pieces.",
+)
+out_option = click.option(
+    "--out",
+    metavar="PATH_OR_URL",
+    help="The store itself, also as a URL, e.g. s3://BUCKET/NAME; by default stores/NAME.zarr in GRAPHPREP_HOME.",
+)
+dask_option = click.option(
+    "--dask",
+    metavar="ADDRESS|local:N",
+    help="Work over ranges of rows and parts on a Dask cluster: a scheduler's address, or N workers started here.",
 )
 anyway_option = click.option("--anyway", is_flag=True, help="Only warn about counts and values that look wrong.")
 as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")

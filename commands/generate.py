@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from commands.common import PATH, Command, as_json, common, memory_option, print_store_outcome
+from commands.common import Command, as_json, common, memory_option, out_option, print_store_outcome
 from graphprep.errors import UsageError
 
 
@@ -31,7 +30,7 @@ def generator_options(command: Command) -> Command:
             click.option("--dtype", type=click.Choice(["float16", "float32"]), default="float32", show_default=True),
             click.option("--signal", type=float, default=2.0, show_default=True, help="How far classes lie apart."),
             click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
-            click.option("--out", type=PATH, help="The store itself; by default stores/NAME.zarr in GRAPHPREP_HOME."),
+            out_option,
             click.option("--replace", is_flag=True, help="Replace a store that was made from something else."),
             memory_option,
             as_json,
@@ -43,7 +42,7 @@ def generator_options(command: Command) -> Command:
 
 
 def run_generator(
-    request: Any, name: str, out: Path | None, replace: bool, memory_limit: int | None, json_output: bool
+    request: Any, name: str, out: str | None, replace: bool, memory_limit: int | None, json_output: bool
 ) -> None:
     """The end of every generator."""
     from pipelines.generate import generate_graph

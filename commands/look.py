@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from commands import names
-from commands.common import as_json, common, print_json
+from commands.common import as_json, common, dask_option, memory_option, print_json
 from graphprep.errors import UsageError
 
 
@@ -29,9 +29,18 @@ from graphprep.errors import UsageError
     help="Partition a cache's graph by METIS as it is, and show both.",
 )
 @click.option("--node", metavar="[TYPE:]NUMBER", help="Where one node of a cache lies, and its neighbours by part.")
+@memory_option
+@dask_option
 @as_json
 @common
-def inspect(store_or_cache: str, html: Path | None, json_output: bool, **asked: Any) -> None:
+def inspect(
+    store_or_cache: str,
+    html: Path | None,
+    memory_limit: int | None,
+    dask: str | None,
+    json_output: bool,
+    **asked: Any,
+) -> None:
     """Show what a store or a cache holds: a path, a dataset's name, or NAME/LABEL.
 
     Of a store: counts, degrees, components, homophily, labels, splits, features, provenance, and warnings. Of a cache:
@@ -47,12 +56,16 @@ def inspect(store_or_cache: str, html: Path | None, json_output: bool, **asked: 
       graphprep inspect digits/2x2 --compare-metis
       graphprep inspect digits/2x2 --node 17 --json
     """
-    from pipelines.look import report_target, summarise, write_report
+    from graphprep.executor import open_executor
+    from pipelines.look import report_target, require_store, summarise, write_report
 
     if html is not None and asked["node"] is not None:
         raise UsageError("--html shows a whole store or cache; leave out --node")
     target = None if html is None else report_target(html)
-    kind, summary = summarise(store_or_cache, **asked)
+    given = {"--dask": dask, "--memory": memory_limit}
+    require_store(store_or_cache, [option for option, value in given.items() if value is not None])
+    with open_executor(dask, memory_limit=memory_limit) as executor:
+        kind, summary = summarise(store_or_cache, executor=executor, **asked)
     if target is not None:
         write_report(kind, summary, target)
         click.echo(f"wrote {target}", err=True)

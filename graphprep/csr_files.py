@@ -16,7 +16,14 @@ Pieces = Callable[[], Iterator[Csr]]
 
 
 def in_files(
-    pieces: Iterator[Csr], *, num_rows: int, num_sources: int, num_edges: int, folder: Path, memory_bytes: int
+    pieces: Iterator[Csr],
+    *,
+    num_rows: int,
+    num_sources: int,
+    num_edges: int,
+    folder: Path,
+    memory_bytes: int,
+    stage: str,
 ) -> Csr:
     """Row ranges in order, joined; an array of up to `memory_bytes` stays in memory.
 
@@ -25,13 +32,14 @@ def in_files(
         num_rows, num_sources, num_edges: of the whole.
         folder: for files without a name, which are gone with the arrays.
         memory_bytes: what an array may take in memory.
+        stage: what is going on, for the error.
 
     Raises:
         NoRoomError: the disk is full.
     """
 
     def sink(length: int, dtype: type[np.generic]) -> RowSink:
-        return RowSink((length,), np.dtype(dtype), folder, memory_bytes=memory_bytes)
+        return RowSink((length,), np.dtype(dtype), folder, memory_bytes=memory_bytes, stage=stage)
 
     offsets, columns = sink(num_rows + 1, np.int64), sink(num_edges, csr.index_dtype(num_sources))
     weights: RowSink | None = None

@@ -23,6 +23,7 @@ NEEDED = ("numpy", "scipy", "numba", "zarr", "pyarrow", "pymetis", "torch", "tor
 OPTIONAL = {
     "mtkahypar": ("mtkahypar", "starts by Mt-KaHyPar: pip install 'graphprep[mtkahypar]'"),
     "kaminpar": ("kaminpar", "starts by KaMinPar, which takes less memory: pip install 'graphprep[kaminpar]'"),
+    "dask": ("distributed", "work on a cluster, --dask: pip install 'graphprep[dask]'"),
     "pandas": ("pandas", "tables of cache.quality: pip install pandas"),
     "networkx": ("networkx", "to_networkx: pip install networkx"),
     "s3fs": ("s3fs", "stores at s3:// URLs: pip install s3fs"),

@@ -6,6 +6,8 @@ A message says what is wrong, where, and what to do about it.
 
 from __future__ import annotations
 
+import errno
+
 
 class GraphprepError(Exception):
     """Base of all errors that this package raises on purpose."""
@@ -43,6 +45,12 @@ class TopologyError(GraphprepError, ValueError):
     exit_status = 4
 
 
+class PipelineError(GraphprepError, ValueError):
+    """A pipeline's file is wrong."""
+
+    exit_status = 4
+
+
 class PartitionError(GraphprepError, RuntimeError):
     """A graph cannot be partitioned as asked."""
 
@@ -59,3 +67,15 @@ class TrainingError(GraphprepError, RuntimeError):
     """Training could not start or did not finish."""
 
     exit_status = 7
+
+
+def operating_system_sentence(error: OSError) -> str:
+    """What the operating system refused, where, and what to do."""
+    where = f" at {error.filename}" if error.filename else ""
+    if error.errno == errno.ENOSPC or "Not enough free space" in str(error):
+        return f"the disk is full{where}; free some space and run the same command again"
+    if error.errno in (errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG):
+        return f"{error.strerror}{where}; check GRAPHPREP_HOME and the paths that were given"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"no permission{where}; set GRAPHPREP_HOME or --out to a folder that you may write to"
+    return f"the operating system says: {error.strerror or error}{where}"

@@ -52,6 +52,11 @@ def cache_path(name: str, label: str) -> Path:
     return home() / "caches" / checked_name(name, "dataset") / checked_name(label, "topology")
 
 
+def notes_folder() -> Path:
+    """Where it is kept what finished stages of whole runs were made from."""
+    return home() / "notes"
+
+
 def is_url(text: str) -> bool:
     """Whether `text` is an fsspec URL rather than a path."""
     return "://" in text

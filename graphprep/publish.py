@@ -20,6 +20,7 @@ from graphprep import progress
 
 PARTIAL_PREFIX = ".partial-"
 REPLACED_PREFIX = ".replaced-"
+LOCK_SUFFIX = ".lock"
 FLUSHES_AT_ONCE = 16
 
 
@@ -111,8 +112,9 @@ def locked(path: Path, what: str) -> Iterator[None]:
     holder; whoever waited for it meanwhile holds the lock of a file that is gone, and takes that of the next one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.with_name(f".{path.name}.lock")
+    file = lock_file(path)
     descriptor = _lock(file, what)
+    assert descriptor is not None
     try:
         yield
     finally:
@@ -120,14 +122,54 @@ def locked(path: Path, what: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _lock(file: Path, what: str) -> int:
-    """The descriptor of a file that is there under its name, locked."""
+@contextmanager
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock of `path` unless another process does; says whether it is held. Its folder has to be there."""
+    file = lock_file(path)
+    descriptor = _lock(file, None)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            file.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether some process holds the lock of `path`; nothing is written."""
+    try:
+        descriptor = os.open(lock_file(path), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def lock_file(path: Path) -> Path:
+    """The file whose lock is that of `path`."""
+    return path.with_name(f".{path.name}{LOCK_SUFFIX}")
+
+
+def _lock(file: Path, what: str | None) -> int | None:
+    """The descriptor of a file that is there under its name, locked.
+
+    Args:
+        what: said to people who have to wait; None not to wait, and to give None if another process holds the lock.
+    """
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                if what is None:
+                    os.close(descriptor)
+                    return None
                 progress.say(f"waiting for another process that works on {what}")
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError):

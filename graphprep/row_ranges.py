@@ -24,6 +24,12 @@ def row_ranges(indptr: NDArray[np.int64], edges_a_range: int, rows_a_range: int 
     return ranges
 
 
+def grouped(ranges: list[tuple[int, int]], most: int) -> list[tuple[tuple[int, int], ...]]:
+    """Ranges that follow each other, put together in at most so many groups of about as many each."""
+    each = max(1, -(-len(ranges) // most))
+    return [tuple(ranges[first : first + each]) for first in range(0, len(ranges), each)]
+
+
 def even_ranges(indptr: NDArray[np.int64], edges_a_range: int, rows_a_range: int) -> list[tuple[int, int]]:
     """The same with ranges as even as rows allow, so that none is a small rest."""
     num_rows, num_edges = len(indptr) - 1, int(indptr[-1])

@@ -33,7 +33,9 @@ from graphprep.errors import DatasetError
 from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type, row_bytes
 from graphprep.home import is_url
 from graphprep.publish import PARTIAL_PREFIX, publish_folder
+from graphprep.row_ranges import row_ranges
 from graphprep.sorted_edges import SortedEdges
+from graphprep.store_place import reached
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -58,6 +60,9 @@ ATTRIBUTES = (
 )
 """What a reader relies on."""
 BYTES_AT_A_TIME = 64_000_000
+EDGES_AT_A_TIME = 1 << 22
+EXPLAINED = (OSError, ImportError, ValueError, TypeError, KeyError, RuntimeError)
+"""What a reader of a store has words of its own for."""
 ANNDATA_CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
 
@@ -72,8 +77,9 @@ class GraphStore:
         """
         self.location = str(location)
         try:
-            self._root = zarr.open_group(self.location, mode="r", zarr_format=3)
-            self.attributes: dict[str, Any] = dict(self._root.attrs)
+            with reached(self.location, but=EXPLAINED):
+                self._root = zarr.open_group(self.location, mode="r", zarr_format=3)
+                self.attributes: dict[str, Any] = dict(self._root.attrs)
         except (FileNotFoundError, zarr.errors.GroupNotFoundError, zarr.errors.NodeTypeValidationError) as error:
             raise DatasetError(f"{location} is not a graph store; run `graphprep fetch` or `import`") from error
         except ImportError as error:
@@ -97,6 +103,10 @@ class GraphStore:
         absent = [name for name in ATTRIBUTES if name not in self.attributes]
         if absent:
             raise DatasetError(f"{location} is damaged: its zarr.json has no {absent[0]}; {AGAIN}")
+
+    def __reduce__(self) -> tuple[type[GraphStore], tuple[str]]:
+        """Another process opens the store by itself."""
+        return GraphStore, (self.location if is_url(self.location) else str(Path(self.location).absolute()),)
 
     @property
     def name(self) -> str:
@@ -253,15 +263,26 @@ class GraphStore:
                 if found != count:
                     raise DatasetError(f"{self.location}: {name} has {found} rows for {count} {node_type}s; {AGAIN}")
         for edge_type, count in self.num_edges.items():
-            matrix = self.csr(edge_type)
             for name in self.edge_arrays(edge_type):
                 if self.edge_array(edge_type, name).shape[0] != count:
                     raise DatasetError(f"{self.location}: edges/{edge_type.key}/{name} has not {count} rows; {AGAIN}")
-            problem = csr.fault(matrix)
-            if problem is None and matrix.num_edges != count:
-                problem = f"it holds {matrix.num_edges} edges, its attributes say {count}"
+            problem = self._fault(edge_type, count)
             if problem:
                 raise DatasetError(f"{self.location}: edges/{edge_type.key} is damaged: {problem}; {AGAIN}")
+
+    def _fault(self, edge_type: EdgeType, count: int) -> str | None:
+        """What makes the edges of a type invalid, in words, or None; they are read by ranges of rows."""
+        indptr = self.indptr(edge_type)
+        if indptr[0] != 0 or indptr[-1] != count:
+            return f"row offsets run from {indptr[0]} to {indptr[-1]}, its attributes say {count} edges"
+        fall = np.flatnonzero(indptr[1:] < indptr[:-1])
+        if len(fall):
+            return f"row offsets fall at row {fall[0]}"
+        for start, stop in row_ranges(indptr, EDGES_AT_A_TIME):
+            problem = csr.fault(self.csr_rows(edge_type, start, stop))
+            if problem is not None:
+                return f"{problem}, counted from row {start} on"
+        return None
 
     def _names(self, prefix: str) -> tuple[str, ...]:
         """The arrays that were written below a path, in name order."""
@@ -271,7 +292,8 @@ class GraphStore:
         """The array at `path`, as it was written and with all its chunks, which Zarr would take for zeros if absent."""
         if path not in self._arrays:
             try:
-                found = self._root.get(path)
+                with reached(self.location, but=EXPLAINED):
+                    found = self._root.get(path)
             except (ValueError, TypeError, KeyError, OSError, ImportError) as error:
                 raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
             written = self.attributes["arrays"].get(path)
@@ -293,7 +315,8 @@ class GraphStore:
     def _read(self, path: str, rows: slice = slice(None)) -> NDArray[Any]:
         found = self._array(path)
         try:
-            return np.asarray(found[rows])
+            with reached(self.location, but=EXPLAINED):
+                return np.asarray(found[rows])
         except (ValueError, RuntimeError, OSError, KeyError) as error:
             raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
 
@@ -331,33 +354,34 @@ def write_store(
         partial.parent.mkdir(parents=True, exist_ok=True)
         if partial.exists():
             shutil.rmtree(partial)
-    root = zarr.open_group(str(partial), mode="w", zarr_format=3)
-    edges = sorted(edges, key=lambda table: table.type)
-    written: Written = {}
-    with progress.task(f"writing store {name}", total=_num_bytes(nodes, edges), unit="B") as task:
-        root.create_group("nodes")
-        root.create_group("edges")
-        for node_type, node_table in sorted(nodes.items()):
-            _write_nodes(root, node_type, node_table, task, written)
-        for table in edges:
-            _write_edges(root.create_group(f"edges/{table.type.key}"), table, task, written)
-    root.attrs.update(
-        {
-            "graphprep_format": STORE_FORMAT,
-            "graphprep_kind": STORE_KIND,
-            "tool_version": __version__,
-            "dataset": name,
-            "key": key,
-            "source": dict(source),
-            "directed": any(not table.symmetric for table in edges),
-            "treatment": asdict(treatment),
-            "node_types": {node_type: node_table.num_nodes for node_type, node_table in sorted(nodes.items())},
-            "edge_types": {table.type.key: table.counts.edges for table in edges},
-            "edge_counts": {table.type.key: asdict(table.counts) for table in edges},
-            "arrays": dict(sorted(written.items())),
-            "notes": dict(notes),
-        }
-    )
+    with reached(target):
+        root = zarr.open_group(str(partial), mode="w", zarr_format=3)
+        edges = sorted(edges, key=lambda table: table.type)
+        written: Written = {}
+        with progress.task(f"writing store {name}", total=_num_bytes(nodes, edges), unit="B") as task:
+            root.create_group("nodes")
+            root.create_group("edges")
+            for node_type, node_table in sorted(nodes.items()):
+                _write_nodes(root, node_type, node_table, task, written)
+            for table in edges:
+                _write_edges(root.create_group(f"edges/{table.type.key}"), table, task, written)
+        root.attrs.update(
+            {
+                "graphprep_format": STORE_FORMAT,
+                "graphprep_kind": STORE_KIND,
+                "tool_version": __version__,
+                "dataset": name,
+                "key": key,
+                "source": dict(source),
+                "directed": any(not table.symmetric for table in edges),
+                "treatment": asdict(treatment),
+                "node_types": {node_type: node_table.num_nodes for node_type, node_table in sorted(nodes.items())},
+                "edge_types": {table.type.key: table.counts.edges for table in edges},
+                "edge_counts": {table.type.key: asdict(table.counts) for table in edges},
+                "arrays": dict(sorted(written.items())),
+                "notes": dict(notes),
+            }
+        )
     if isinstance(partial, Path):
         publish_folder(partial, Path(target))
     return GraphStore(target)

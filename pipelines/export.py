@@ -44,13 +44,11 @@ def export_cache(cache: str, out: Path, *, format_name: str, replace: bool = Fal
     found_format = export_format(format_name)
     found = PartitionCache(home.require_cache(cache))
     found.check_sizes()
-    if home.is_url(str(out).replace(":/", "://", 1)):
-        raise UsageError(f"OUT {out} is a URL; give a folder on a local disk, and copy it from there")
-    target = checked_target(out, called="OUT")
+    target = export_target(out)
     marker = marker_of(found, format_name)
     with locked(target, f"the export {target}"):
         work = target.with_name(PARTIAL_PREFIX + target.name)
-        if not _must_write(target, marker, replace):
+        if not must_write(target, marker, replace):
             sweep(target, work)
             progress.say(f"{target} is up to date")
             return _outcome(target, format_name, reused=True)
@@ -66,17 +64,37 @@ def export_cache(cache: str, out: Path, *, format_name: str, replace: bool = Fal
     return _outcome(target, format_name, reused=False)
 
 
+def expected_bytes(cache: PartitionCache, chosen: ExportFormat) -> int:
+    """Disk that an export takes."""
+    return chosen.expected_bytes(ExportSizes.of(cache, bfloat16_bytes=chosen.bfloat16_bytes))
+
+
 def _announce(cache: PartitionCache, chosen: ExportFormat, target: Path) -> None:
     """Say what the export will need before it starts."""
-    expected = chosen.expected_bytes(ExportSizes.of(cache, bfloat16_bytes=chosen.bfloat16_bytes))
+    expected = expected_bytes(cache, chosen)
     progress.say(
         f"exporting {cache.folder} ({cache.num_parts} parts) as {chosen.name}: expect about "
         f"{progress.format_bytes(expected)} of disk at {target}"
     )
 
 
-def _must_write(target: Path, marker: dict[str, Any], replace: bool) -> bool:
-    """Whether the export has to be made; raises where only the user may say so."""
+def export_target(out: Path) -> Path:
+    """Where an export goes.
+
+    Raises:
+        UsageError: nothing may be written there.
+    """
+    if home.is_url(str(out).replace(":/", "://", 1)):
+        raise UsageError(f"OUT {out} is a URL; give a folder on a local disk, and copy it from there")
+    return checked_target(out, called="OUT")
+
+
+def must_write(target: Path, marker: dict[str, Any], replace: bool) -> bool:
+    """Whether the export has to be made.
+
+    Raises:
+        UsageError: something else lies there, and only the user may say that it may go.
+    """
     if not target.exists() or not any(target.iterdir()):
         return True
     there = read_marker(target)

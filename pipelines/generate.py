@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from graphprep import home, progress
 from graphprep.errors import UsageError
 from graphprep.publish import locked
-from graphprep.target import checked_target
+from graphprep.store_place import store_place, work_beside
+from pipelines.expectation import Expectation, GraphSize
 from pipelines.ingest import StoreOutcome, graph_to_store, scratch_of, store_key, up_to_date
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ BYTES_SPILLED, BYTES_STORED = 16, 4
 
 
 def generate_graph(
-    request: Request, *, name: str, out: Path | None, replace: bool, memory_limit: int | None
+    request: Request, *, name: str, out: Path | str | None, replace: bool, memory_limit: int | None
 ) -> StoreOutcome:
     """Generate a graph and convert it to a store.
 
     Args:
         request: the generator's parameters; their type says which generator.
         name: what to call the dataset.
-        out: the store itself; by default HOME/stores/NAME.zarr.
+        out: path or URL of the store itself; by default HOME/stores/NAME.zarr.
         replace: replace a store that was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
 
@@ -42,23 +43,50 @@ def generate_graph(
     """
     import importlib
 
-    kind = type(request).__name__.removesuffix("Request").lower()
+    kind = _kind(request)
     generator = importlib.import_module(f"graphprep.generators.{kind}")
     home.checked_name(name, "--name")
-    target = checked_target(out or home.store_path(name))
-    key = store_key({"name": name, "generator": kind, **asdict(request)})
-    with locked(target, f"the dataset {name}"):
-        found = up_to_date(target, key, replace=replace)
+    target = store_place(out, name)
+    work = work_beside(target, name)
+    key = generated_key(request, name)
+    with locked(work, f"the dataset {name}"):
+        found = up_to_date(target, key, name=name, replace=replace)
         if found is not None:
             return StoreOutcome(store=found, reused=True)
-        announce(request, target)
-        _, scratch = scratch_of(target)
+        announce(request, work)
+        _, scratch = scratch_of(work)
         raw = generator.generate(request, folder=scratch)
         source = {"reader": f"generator {kind}", "options": asdict(request), "files": []}
         store = graph_to_store(raw, target, name=name, key=key, source=source, expected=None, memory_limit=memory_limit)
         if scratch.exists():
             shutil.rmtree(scratch)
     return StoreOutcome(store=store, reused=False)
+
+
+def generated_key(request: Request, name: str) -> str:
+    """The key of the store that a generator makes."""
+    return store_key({"name": name, "generator": _kind(request), **asdict(request)})
+
+
+def _kind(request: Request) -> str:
+    """The generator's name."""
+    return type(request).__name__.removesuffix("Request").lower()
+
+
+def generated_size(request: Request) -> GraphSize:
+    """What comes out, but for repetitions among the edges that are drawn."""
+    nodes, edges = request.size
+    features = nodes * request.features * (2 if request.dtype == "float16" else 4)
+    return GraphSize(nodes=nodes, edges=2 * edges, directed=False, node_bytes=features + nodes * 11)
+
+
+def expected_of_generator(request: Request) -> Expectation:
+    """Estimate a run; the memory is that beside the edges that fit."""
+    nodes, edges = request.size
+    features = generated_size(request).node_bytes - nodes * 11
+    # Features pass through a file of their own, and edges through ranges on disk where memory is short.
+    disk = 2 * features + nodes * 20 + edges * 2 * (BYTES_SPILLED + BYTES_STORED)
+    return Expectation(memory_bytes=nodes * 40, disk_bytes=disk, seconds=2 + edges / 2e6)
 
 
 def announce(request: Request, target: Path) -> None:
@@ -68,13 +96,11 @@ def announce(request: Request, target: Path) -> None:
         UsageError: the disk has not that much room.
     """
     nodes, edges = request.size
-    itemsize = 2 if request.dtype == "float16" else 4
-    features = nodes * request.features * itemsize
-    # Features pass through a file of their own, and edges through ranges on disk where memory is short.
-    disk = 2 * features + nodes * 20 + edges * 2 * (BYTES_SPILLED + BYTES_STORED)
+    needs = expected_of_generator(request)
+    disk = needs.disk_bytes
     progress.say(
         f"generating {nodes:,} nodes and {edges:,} edges: expect up to {progress.format_bytes(disk)} of disk, "
-        f"{progress.format_bytes(nodes * 40)} of memory beside the edges that fit, and {2 + edges / 2e6:.0f} s"
+        f"{progress.format_bytes(needs.memory_bytes)} of memory beside the edges that fit, and {needs.seconds:.0f} s"
     )
     folder = next(parent for parent in target.parents if parent.exists())
     free = shutil.disk_usage(folder).free

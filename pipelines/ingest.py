@@ -22,7 +22,9 @@ from graphprep.graph_check import check_nodes
 from graphprep.publish import PARTIAL_PREFIX, locked, sweep
 from graphprep.sorted_edges import BYTES_PER_EDGE, SortedEdges, sort_table
 from graphprep.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
-from graphprep.target import checked_target, kind_of, may_replace
+from graphprep.store_place import standing_of, store_place, work_beside
+from graphprep.target import kind_of
+from pipelines.expectation import Expectation, GraphSize
 
 if TYPE_CHECKING:
     from graphprep.registry import DatasetEntry, Expected
@@ -66,13 +68,20 @@ def known_datasets() -> list[dict[str, Any]]:
 
 
 def fetch_dataset(
-    name: str, *, mirror: str | None, replace: bool = False, memory_limit: int | None = None, anyway: bool = False
+    name: str,
+    *,
+    mirror: str | None,
+    out: Path | str | None = None,
+    replace: bool = False,
+    memory_limit: int | None = None,
+    anyway: bool = False,
 ) -> StoreOutcome:
     """Download, verify and convert a dataset of the registry.
 
     Args:
         name: of the dataset.
         mirror: a URL or folder that holds https://HOST/PATH as MIRROR/HOST/PATH.
+        out: path or URL of the store; by default HOME/stores/NAME.zarr.
         replace: convert again even if the store is there, also where it was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
         anyway: only warn about counts and values that are not what they should be.
@@ -86,10 +95,9 @@ def fetch_dataset(
     from graphprep.download import download
 
     entry = registry.entry(name)
-    target = home.store_path(entry.name)
-    definition = entry.model_dump(mode="json", exclude={"title", "licence", "citation", "homepage", "aliases"})
-    key = store_key(definition)
-    with locked(target, f"the dataset {entry.name}"):
+    target = store_place(out, entry.name)
+    key = fetched_key(entry)
+    with locked(work_beside(target, entry.name), f"the dataset {entry.name}"):
         found = None if replace else _fetched(target, entry, key)
         if found is not None:
             return StoreOutcome(store=found, reused=True)
@@ -121,13 +129,30 @@ def fetch_dataset(
     return StoreOutcome(store=store, reused=False)
 
 
-def _fetched(target: Path, entry: DatasetEntry, key: str) -> GraphStore | None:
+def fetched_key(entry: DatasetEntry) -> str:
+    """The key of the store that a dataset of the registry becomes."""
+    return store_key(entry.model_dump(mode="json", exclude={"title", "licence", "citation", "homepage", "aliases"}))
+
+
+def imported_key(request: ImportRequest, name: str, inputs: Sequence[Mapping[str, object]]) -> str:
+    """The key of the store that a user's own files become.
+
+    Args:
+        inputs: the checksums of all files, as `InputDigests` gives them.
+    """
+    return store_key({"name": name, "options": request.to_json(), "files": [entry["sha256"] for entry in inputs]})
+
+
+def _fetched(target: Path | str, entry: DatasetEntry, key: str) -> GraphStore | None:
     """The store at `target` if it is this dataset's; None if it is absent, damaged, or of an older entry.
 
     Raises:
         DatasetError: it was made from the user's own files or by a generator.
     """
-    if not target.exists():
+    standing = standing_of(target)
+    if standing == "other" and target != home.store_path(entry.name).absolute():
+        raise DatasetError(f"{target} is no graph store; it is left as it is: remove it, or give another --out")
+    if standing == "nothing":
         return None
     try:
         found = GraphStore(target)
@@ -135,7 +160,7 @@ def _fetched(target: Path, entry: DatasetEntry, key: str) -> GraphStore | None:
         progress.warn(f"{error}; it is made again")
         return None
     if found.key == key:
-        sweep(target, *scratch_of(target))
+        _sweep(target, entry.name)
         progress.say(f"{target} is up to date")
         return found
     if found.attributes["source"].get("reader") == entry.source:
@@ -148,7 +173,7 @@ def import_files(
     request: ImportRequest,
     *,
     name: str,
-    out: Path | None,
+    out: Path | str | None,
     replace: bool,
     memory_limit: int | None = None,
     anyway: bool = False,
@@ -158,7 +183,7 @@ def import_files(
     Args:
         request: the files and how to read them.
         name: what to call the dataset.
-        out: the store itself; by default HOME/stores/NAME.zarr.
+        out: path or URL of the store itself; by default HOME/stores/NAME.zarr.
         replace: replace a store that was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
         anyway: only warn about values that are not what they should be.
@@ -170,21 +195,18 @@ def import_files(
     from graphprep.sources.user_files import read_files
 
     home.checked_name(name, "--name")
-    target = checked_target(out or home.store_path(name))
-
-    def key_of(inputs: Sequence[Mapping[str, object]]) -> str:
-        return store_key({"name": name, "options": request.to_json(), "files": [entry["sha256"] for entry in inputs]})
-
-    with locked(target, f"the dataset {name}"), InputDigests(request.files()) as digests:
-        if target.exists():
-            key = "" if replace else key_of(digests.result())
-            found = up_to_date(target, key, replace=replace)
+    target = store_place(out, name)
+    lock = work_beside(target, name)
+    with locked(lock, f"the dataset {name}"), InputDigests(request.files()) as digests:
+        if standing_of(target) != "nothing":
+            key = "" if replace else imported_key(request, name, digests.result())
+            found = up_to_date(target, key, name=name, replace=replace)
             if found is not None:
                 return StoreOutcome(store=found, reused=True)
         _announce_import(request, name)
         raw = read_files(request, memory_limit=memory_limit)
         inputs = digests.result()
-        key = key_of(inputs)
+        key = imported_key(request, name, inputs)
         source = {"reader": "user_files", "options": request.to_json(), "files": inputs}
         store = graph_to_store(
             raw,
@@ -223,7 +245,7 @@ def graph_to_store(
     Raises:
         DatasetError: ids out of range; values or counts that are wrong, unless `anyway`.
     """
-    scratch, _ = scratch_of(home.home() / name if home.is_url(str(target)) else Path(target))
+    scratch, _ = scratch_of(work_beside(target if home.is_url(str(target)) else Path(target), name))
     for other in scratch.glob("*"):
         if other.name != key:
             shutil.rmtree(other)
@@ -294,21 +316,28 @@ def _counts(raw: RawGraph, edges: Sequence[SortedEdges]) -> dict[str, dict[str, 
     return found
 
 
-def up_to_date(target: Path, key: str, *, replace: bool) -> GraphStore | None:
+def _sweep(target: Path | str, name: str) -> None:
+    """Remove what is left of the work that led to a store."""
+    for folder in scratch_of(work_beside(target, name)):
+        shutil.rmtree(folder, ignore_errors=True)
+    if isinstance(target, Path):
+        sweep(target)
+
+
+def up_to_date(target: Path | str, key: str, *, name: str, replace: bool) -> GraphStore | None:
     """The store at `target` if it has this key; None if there is none or it is to be replaced.
 
     Raises:
         DatasetError: there is a store that was made from something else, and `replace` does not say that it may go.
     """
-    if not target.exists():
-        return None
-    if not may_replace(target, STORE_KIND):
+    standing = standing_of(target)
+    if standing == "other":
         raise DatasetError(f"{target} is no graph store; it is left as it is: remove it, or give another --out")
-    if replace or not any(target.iterdir()):
+    if replace or standing == "nothing":
         return None
     found = GraphStore(target)
     if found.key == key:
-        sweep(target, *scratch_of(target))
+        _sweep(target, name)
         progress.say(f"{target} is up to date")
         return found
     raise DatasetError(f"{target} was made from other files or options; give --replace to replace it or another --name")
@@ -320,18 +349,37 @@ def store_key(definition: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
+def expected_of_import(request: ImportRequest) -> Expectation:
+    """Estimate an import from the sizes of its files."""
+    num_edges, node_bytes = _likely_count(request), _node_bytes(request)
+    return Expectation(
+        memory_bytes=int(BASE_BYTES + num_edges * BYTES_PER_EDGE),
+        disk_bytes=int(node_bytes + num_edges * 8),
+        seconds=2 + num_edges / EDGES_PER_SECOND,
+    )
+
+
 def _announce_import(request: ImportRequest, name: str) -> None:
     """Expectations from the sizes of the files, said before anything is read."""
     edge_bytes = sum(path.stat().st_size for part in request.edges for path in part.paths)
-    num_edges = sum(_likely_edges(path) for part in request.edges for path in part.paths)
-    of_edges = {path for part in request.edges for path in part.paths}
-    node_bytes = sum(path.stat().st_size for _, path in request.files() if path not in of_edges)
+    needs = expected_of_import(request)
     progress.say(
-        f"{name}: {progress.format_bytes(edge_bytes)} of edges, some {float(f'{num_edges:.1g}'):,.0f} of them, and "
-        f"{progress.format_bytes(node_bytes)} of the nodes'; expect about "
-        f"{progress.format_bytes(BASE_BYTES + num_edges * BYTES_PER_EDGE)} of memory (--memory takes less), "
-        f"{progress.format_bytes(node_bytes + num_edges * 8)} of disk and {2 + num_edges / EDGES_PER_SECOND:.0f} s"
+        f"{name}: {progress.format_bytes(edge_bytes)} of edges, some {float(f'{_likely_count(request):.1g}'):,.0f} of "
+        f"them, and {progress.format_bytes(_node_bytes(request))} of the nodes'; expect about "
+        f"{progress.format_bytes(needs.memory_bytes)} of memory (--memory takes less), "
+        f"{progress.format_bytes(needs.disk_bytes)} of disk and {needs.seconds:.0f} s"
     )
+
+
+def _likely_count(request: ImportRequest) -> float:
+    """Of the edges in all files."""
+    return sum(_likely_edges(path) for part in request.edges for path in part.paths)
+
+
+def _node_bytes(request: ImportRequest) -> int:
+    """Of the nodes' files."""
+    of_edges = {path for part in request.edges for path in part.paths}
+    return sum(path.stat().st_size for _, path in request.files() if path not in of_edges)
 
 
 def _likely_edges(path: Path) -> float:
@@ -349,11 +397,32 @@ def _announce_download(entry: DatasetEntry) -> None:
         if not entry.files
         else f"{len(entry.files)} files, " + (progress.format_bytes(size) if size is not None else "size unknown")
     )
-    counts = entry.expected
-    num_edges = counts.total("edges") or 0
-    memory, disk = counts.feature_values * 8 + num_edges * BYTES_PER_EDGE, counts.feature_values * 4 + num_edges * 8
+    needs = expected_of_conversion(entry)
     progress.say(
-        f"{entry.name}: {entry.title}; {what}; expect about {progress.format_bytes(memory)} of memory (--memory takes "
-        f"less), {progress.format_bytes(disk)} of disk and {2 + num_edges / EDGES_PER_SECOND:.0f} s to convert; "
-        f"licence: {entry.licence}"
+        f"{entry.name}: {entry.title}; {what}; expect about {progress.format_bytes(needs.memory_bytes)} of memory "
+        f"(--memory takes less), {progress.format_bytes(needs.disk_bytes)} of disk and {needs.seconds:.0f} s to "
+        f"convert; licence: {entry.licence}"
+    )
+
+
+def expected_of_conversion(entry: DatasetEntry) -> Expectation:
+    """Estimate the conversion of a dataset of the registry, without its download."""
+    values, num_edges = entry.expected.feature_values, entry.expected.total("edges") or 0
+    return Expectation(
+        memory_bytes=values * 8 + num_edges * BYTES_PER_EDGE,
+        disk_bytes=values * 4 + num_edges * 8,
+        seconds=2 + num_edges / EDGES_PER_SECOND,
+    )
+
+
+def fetched_size(entry: DatasetEntry) -> GraphSize | None:
+    """What a dataset of the registry will have, None where the registry does not say it."""
+    nodes, edges = entry.expected.total("nodes"), entry.expected.total("edges")
+    if nodes is None or edges is None:
+        return None
+    return GraphSize(
+        nodes=nodes,
+        edges=edges,
+        directed=not entry.treatment.undirected,
+        node_bytes=entry.expected.feature_values * 4 + nodes * 11,
     )

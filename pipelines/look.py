@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from graphprep import home, progress
 from graphprep.cache.format import CACHE_KIND, MANIFEST, ZARR_JSON
 from graphprep.errors import CacheError, UsageError
+from graphprep.executor import Executor
 
 Kind = Literal["store", "cache", "node"]
 
@@ -19,6 +21,7 @@ def summarise(
     row_bytes: int | None = None,
     compare_metis: bool = False,
     node: str | None = None,
+    executor: Executor | None = None,
 ) -> tuple[Kind, dict[str, Any]]:
     """The figures of a store, of a cache, or of one node of a cache.
 
@@ -27,6 +30,7 @@ def summarise(
         topology, row_bytes: judge a cache's parts for these too.
         compare_metis: partition a cache's graph by METIS and set that beside.
         node: a node of a cache, NUMBER or TYPE:NUMBER.
+        executor: looks at the edges of a store; threads do without one.
 
     Raises:
         DatasetError, CacheError: there is none, or it is damaged or unfinished.
@@ -57,7 +61,21 @@ def summarise(
     from graphprep.inspect.store_summary import store_summary
     from graphprep.store import GraphStore
 
-    return kind, store_summary(GraphStore(location))
+    return kind, store_summary(GraphStore(location), executor=executor)
+
+
+def require_store(store_or_cache: str, options: Sequence[str]) -> None:
+    """Refuse options that are about reading a store's edges where a cache is meant.
+
+    Args:
+        options: those that were given.
+
+    Raises:
+        UsageError: there are some, and it is a cache.
+        DatasetError, CacheError: it is neither.
+    """
+    if options and find(store_or_cache)[0] == "cache":
+        raise UsageError(f"{options[0]} is about the edges of a store, and {store_or_cache} is a cache; leave it away")
 
 
 def report_target(target: Path) -> Path:

@@ -29,6 +29,7 @@ from graphprep.cache.read import OF_THE_CACHE, PartitionCache
 from graphprep.cache.source import GraphSource
 from graphprep.cache.write import CacheContent, write_cache
 from graphprep.errors import CacheError, UsageError
+from graphprep.executor import Executor
 from graphprep.graph import Csr, EdgeType
 from graphprep.partition.choose import partition, require_enough_nodes
 from graphprep.partition.expected import expected, expected_past_memory, is_past_memory
@@ -43,9 +44,12 @@ from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_
 from graphprep.store import GraphStore
 from graphprep.target import checked_target, may_replace
 from graphprep.topology import Topology, resolve
-from graphprep.traffic import count_in_order
+from graphprep.traffic import Assignments, Count, Matrices, Traffic, count_in_order
+from graphprep.traffic.by_ranges import count_by_ranges
+from pipelines.expectation import GraphSize
 
 ASSIGNMENT_FILE = "assignment.npz"
+MEMORY = "memory"
 LIBRARIES = ("pymetis", "scipy", "mtkahypar", "kaminpar")
 """Their versions may change an assignment or the order inside parts; some need not be installed."""
 BLOCK_BYTES = 4096
@@ -65,6 +69,79 @@ class PartitionSource(GraphSource, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWish:
+    """What is asked of a partitioning run, apart from the graph, which need not be there yet."""
+
+    topology: Topology
+    request: PartitionRequest
+    given: GivenAssignment | None = None
+    memory_limit: int | None = None
+    features: FeatureOptions = field(default_factory=FeatureOptions)
+
+    def determinants(self, store_key: str, *, by_passes: bool) -> dict[str, Any]:
+        """All that determines the cache's content, by the name that an error can use.
+
+        Args:
+            store_key: of the graph's store.
+            by_passes: whether the graph is partitioned by passes over files. What `--memory` says then decides on how
+                many levels there are. Without it that is the free memory, which no two runs have alike, so that a cache
+                which is there is taken.
+        """
+        found = {
+            "store": store_key,
+            "topology": self.topology.to_long_form(),
+            **asdict(self.request),
+            **asdict(self.features),
+            **({} if self.given is None else {ASSIGNMENT: self.given.sha256}),
+            **({MEMORY: self.memory_limit} if by_passes and self.memory_limit is not None else {}),
+            "cache format": CACHE_FORMAT,
+            "graphprep version": __version__,
+            **{f"{library} version": _version(library) for library in LIBRARIES},
+        }
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+    def is_past_memory(self, size: GraphSize) -> bool:
+        """Whether a graph of this size is partitioned by passes over files."""
+        return self.given is None and is_past_memory(self.request, memory_limit=self.memory_limit, **self._counts(size))
+
+    def _counts(self, size: GraphSize) -> dict[str, Any]:
+        return {
+            "num_nodes": size.nodes,
+            "num_edges": size.edges,
+            "directed": size.directed,
+            "topology": self.topology,
+        }
+
+    def expectations(self, size: GraphSize) -> dict[str, Any]:
+        """Memory, disk and time that a run on a graph of this size will take, estimated."""
+        passes = self.is_past_memory(size)
+        if passes:
+            asked = expected_past_memory(self.request, **self._counts(size))
+        else:
+            asked = expected(
+                self.request, memory_limit=self.memory_limit, is_given=self.given is not None, **self._counts(size)
+            )
+        parts = self.topology.num_ranks
+        files = 20 + parts * (40 + 18 * (parts - 1))
+        disk_bytes = size.edges * 8 + size.nodes * 40 + files * BLOCK_BYTES + size.node_bytes + asked.scratch_bytes
+        return {
+            "nodes": size.nodes,
+            "edges": size.edges,
+            "parts": self.topology.num_ranks,
+            "method": ASSIGNMENT if self.given is not None else METHOD if passes else self.request.method,
+            "memory_bytes": asked.memory_bytes,
+            "disk_bytes": disk_bytes,
+            "files": files,
+            "seconds": round(2 + asked.seconds + files * SECONDS_PER_FILE, 1),
+        }
+
+
+def key_of(determinants: dict[str, Any]) -> str:
+    """64 hex digits over the determinants of a cache."""
+    return hashlib.sha256(json.dumps(determinants, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
     """One partitioning run, decided but not started."""
 
@@ -80,60 +157,44 @@ class PartitionPlan:
     """what is done to the nodes' features"""
 
     @property
+    def wish(self) -> PartitionWish:
+        """What is asked for, apart from the graph."""
+        return PartitionWish(
+            topology=self.topology,
+            request=self.request,
+            given=self.given,
+            memory_limit=self.memory_limit,
+            features=self.features,
+        )
+
+    @property
     def determinants(self) -> dict[str, Any]:
         """All that determines the cache's content, by the name that an error can use."""
-        found = {
-            "store": self.store.key,
-            "topology": self.topology.to_long_form(),
-            **asdict(self.request),
-            **asdict(self.features),
-            **({} if self.given is None else {ASSIGNMENT: self.given.sha256}),
-            "cache format": CACHE_FORMAT,
-            "graphprep version": __version__,
-            **{f"{library} version": _version(library) for library in LIBRARIES},
-        }
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+        return self.wish.determinants(self.store.key, by_passes=self.is_past_memory)
 
     @property
     def key(self) -> str:
         """64 hex digits over the determinants."""
-        return hashlib.sha256(json.dumps(self.determinants, sort_keys=True).encode()).hexdigest()
+        return key_of(self.determinants)
 
     @property
     def is_past_memory(self) -> bool:
         """Whether the graph is partitioned by passes over files."""
-        return self.given is None and is_past_memory(self.request, memory_limit=self.memory_limit, **self._size())
+        return self.wish.is_past_memory(self.size)
 
-    def _size(self) -> dict[str, Any]:
-        return {
-            "num_nodes": sum(self.store.num_nodes.values()),
-            "num_edges": sum(self.store.num_edges.values()),
-            "directed": self.store.directed,
-            "topology": self.topology,
-        }
+    @property
+    def size(self) -> GraphSize:
+        """What the graph has."""
+        return GraphSize(
+            nodes=sum(self.store.num_nodes.values()),
+            edges=sum(self.store.num_edges.values()),
+            directed=self.store.directed,
+            node_bytes=self._bytes_of_nodes(),
+        )
 
     def expectations(self) -> dict[str, Any]:
         """Memory, disk and time that the run will take, estimated."""
-        nodes, edges = sum(self.store.num_nodes.values()), sum(self.store.num_edges.values())
-        passes = self.is_past_memory
-        if passes:
-            asked = expected_past_memory(self.request, **self._size())
-        else:
-            asked = expected(
-                self.request, memory_limit=self.memory_limit, is_given=self.given is not None, **self._size()
-            )
-        parts = self.topology.num_ranks
-        files = 20 + parts * (40 + 18 * (parts - 1))
-        return {
-            "nodes": nodes,
-            "edges": edges,
-            "parts": self.topology.num_ranks,
-            "method": ASSIGNMENT if self.given is not None else METHOD if passes else self.request.method,
-            "memory_bytes": asked.memory_bytes,
-            "disk_bytes": edges * 8 + nodes * 40 + files * BLOCK_BYTES + self._bytes_of_nodes() + asked.scratch_bytes,
-            "files": files,
-            "seconds": round(2 + asked.seconds + files * SECONDS_PER_FILE, 1),
-        }
+        return self.wish.expectations(self.size)
 
     def _bytes_of_nodes(self) -> int:
         """Of the nodes' arrays, and of what is needed beside them for a time."""
@@ -195,8 +256,7 @@ def plan_partition(
     chosen = chosen_topology(parts, topology)
     store = GraphStore(home.find_store(name_or_store))
     features = features or FeatureOptions()
-    features.require_aggregatable(store)
-    _check_names(store)
+    check_source(store, features)
     if parts is not None:
         require_enough_nodes(parts, sum(store.num_nodes.values()))
     target = target_of(out, store.name, chosen)
@@ -216,12 +276,13 @@ def plan_partition(
     )
 
 
-def _check_names(store: GraphStore) -> None:
-    """Refuse arrays that would get a name which the cache needs for its own.
+def check_source(store: GraphStore, features: FeatureOptions) -> None:
+    """Refuse features that cannot be summed, and arrays that would get a name which the cache needs for its own.
 
     Raises:
-        UsageError: there is one.
+        UsageError: there are some.
     """
+    features.require_aggregatable(store)
     for node_type in store.num_nodes:
         for name in filter(OF_THE_CACHE.fullmatch, store.node_arrays(node_type)):
             raise UsageError(
@@ -257,21 +318,28 @@ def target_of(out: Path | None, name: str, topology: Topology) -> Path:
     return checked_target(out)
 
 
-def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> PartitionOutcome:
+def run_partition(
+    plan: PartitionPlan, *, replace_other: bool = False, executor: Executor | None = None
+) -> PartitionOutcome:
     """Make the cache of a plan, or find that it is there.
 
     Args:
         replace_other: replace a cache that other options made, and make a damaged one again.
+        executor: counts traffic over ranges of the store's rows and writes the cache by parts; None for threads. The
+            cache does not depend on it.
 
     Raises:
         CacheError: another cache, or something that is no cache, lies at the target.
         PartitionError: there are more parts than nodes.
     """
+    by_passes = plan.is_past_memory  # asked once, since it depends on what this process holds
+    determinants = plan.wish.determinants(plan.store.key, by_passes=by_passes)
+    key = key_of(determinants)
     with ExitStack() as stack:
         stack.enter_context(locked(plan.target, f"the cache {plan.target}"))
-        work = plan.target.with_name(PARTIAL_PREFIX + plan.key)
+        work = partial_folder(plan.target, key)
         stack.enter_context(locked(work, f"a cache of the same key as {plan.target}"))
-        if plan.target.exists() and not _must_replace(plan, replace_other):
+        if plan.target.exists() and not must_replace(plan.target, determinants, replace_other=replace_other):
             sweep(plan.target, work)
             progress.say(f"{plan.target} is up to date")
             return PartitionOutcome(cache=PartitionCache(plan.target), reused=True)
@@ -279,7 +347,7 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
         if plan.memory_limit is not None:
             memory.return_freed_blocks()
         work.mkdir(parents=True, exist_ok=True)
-        way = _ByPasses.of(plan, work) if plan.is_past_memory else _InMemory(whole_graph(plan.store))
+        way = _ByPasses.of(plan, work, executor) if by_passes else _InMemory(whole_graph(plan.store))
         result, nodes_P = _assignment(plan, way, work)
         layouts = _layouts(way.graph, result.assignment, nodes_P)
         del way, nodes_P
@@ -292,7 +360,7 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
             work / "cache",
             plan.store,
             CacheContent(
-                key=plan.key,
+                key=key,
                 layouts=layouts,
                 traffic=result.traffic,
                 quality=result.quality,
@@ -303,11 +371,12 @@ def run_partition(plan: PartitionPlan, *, replace_other: bool = False) -> Partit
                     **asdict(plan.features),
                     "method_chosen": result.method,
                     "tried": list(result.tried),
-                    "determinants": plan.determinants,
+                    "determinants": determinants,
                 },
             ),
             scratch=work,
             memory_limit=plan.memory_limit,
+            executor=executor,
         )
         with progress.task("flushing to disk"):
             publish_folder(work / "cache", plan.target)
@@ -333,27 +402,41 @@ def announce(plan: PartitionPlan) -> None:
     )
 
 
-def _must_replace(plan: PartitionPlan, replace_other: bool) -> bool:
-    """Whether what lies at the target has to go; raises where only the user may say so."""
+def partial_folder(target: Path, key: str) -> Path:
+    """Where the work on a cache lies until it is whole."""
+    return target.with_name(PARTIAL_PREFIX + key)
+
+
+def must_replace(target: Path, determinants: dict[str, Any], *, replace_other: bool) -> bool:
+    """Whether what lies at the target has to go.
+
+    Args:
+        target: a folder that is there.
+        determinants: of the cache that is wanted.
+        replace_other: that the user says it may.
+
+    Raises:
+        CacheError: it has to, and only the user may say so, or it is no cache.
+    """
     try:
-        found = PartitionCache(plan.target)
+        found = PartitionCache(target)
         manifest = found.check_sizes()
     except CacheError as error:
-        if not may_replace(plan.target, CACHE_KIND):
+        if not may_replace(target, CACHE_KIND):
             raise CacheError(f"{error}; it is left as it is: remove it, or give another --out") from error
-        if not replace_other and any(plan.target.iterdir()):
+        if not replace_other and any(target.iterdir()):
             raise
         return True
-    if found.key == plan.key:
-        return replace_other and not _is_intact(manifest, plan.target)
+    if found.key == key_of(determinants):
+        return replace_other and not _is_intact(manifest, target)
     if replace_other:
         return True
     before = found.attributes["options"].get("determinants", {})
-    now = plan.determinants
+    now = determinants
     names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     differences = ", ".join(_difference(name, before.get(name), now.get(name)) for name in names)
     raise CacheError(
-        f"{plan.target} was made with other options ({differences or 'unknown ones'}); "
+        f"{target} was made with other options ({differences or 'unknown ones'}); "
         "give --replace to replace it or --out for another folder"
     )
 
@@ -432,22 +515,32 @@ class _ByPasses:
     """With the edges in files."""
 
     mapped: MappedGraph
+    count: Count
 
     @classmethod
-    def of(cls, plan: PartitionPlan, work: Path) -> _ByPasses:
+    def of(cls, plan: PartitionPlan, work: Path, executor: Executor | None) -> _ByPasses:
         progress.say("the graph is partitioned by passes over its edges, which do not fit in memory with all they need")
-        return cls(MappedGraph.of(plan.store, work, memory_limit=plan.memory_limit))
+        mapped = MappedGraph.of(plan.store, work, memory_limit=plan.memory_limit)
+        if executor is None or not executor.is_elsewhere:
+            return cls(mapped, count_in_order)
+
+        def count(_: Matrices, assignments: Assignments, num_parts: int) -> Traffic:
+            return count_by_ranges(plan.store, assignments, num_parts, executor)
+
+        return cls(mapped, count)
 
     @property
     def graph(self) -> WholeGraph:
         return self.mapped.whole
 
     def judged(self, plan: PartitionPlan, assignment_N: NDArray[np.int32]) -> PartitionResult:
-        return judge(assignment_N, self.graph, plan.topology, plan.request, count=count_in_order)
+        return judge(assignment_N, self.graph, plan.topology, plan.request, count=self.count)
 
     def partitioned(self, plan: PartitionPlan, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
         limit = plan.memory_limit
-        result = partition_past_memory(self.mapped, plan.topology, plan.request, scratch=work, memory_limit=limit)
+        result = partition_past_memory(
+            self.mapped, plan.topology, plan.request, scratch=work, memory_limit=limit, count=self.count
+        )
         num_parts = plan.topology.num_ranks
         return result, order_past_memory(self.mapped, result.assignment, num_parts, scratch=work, memory_limit=limit)
 

@@ -29,6 +29,7 @@ from graphprep.partition.request import PartitionRequest
 from graphprep.store import GraphStore
 from pipelines.ingest import fetch_dataset
 from pipelines.partition import plan_partition, run_partition
+from pipelines.run.whole_run import run_pipeline
 
 LABEL = "flat-3"
 WRITING = os.O_WRONLY | os.O_RDWR
@@ -73,6 +74,34 @@ def cache_is_whole() -> None:
     nothing_is_left_over(home.cache_path("digits", LABEL).parent)
 
 
+PIPELINE = """\
+datasets: {digits: }
+topologies: [3]
+partition: {method: metis}
+verify: true
+reports: pages
+exports: {npz: arrays}
+"""
+
+
+def write_pipeline() -> None:
+    home.home().mkdir(parents=True, exist_ok=True)
+    (home.home() / "p.yaml").write_text(PIPELINE)
+
+
+def run_all() -> None:
+    report = run_pipeline(home.home() / "p.yaml")
+    assert report.exit_status == 0, report.failure()
+
+
+def all_is_up_to_date() -> None:
+    cache_is_whole()
+    report = run_pipeline(home.home() / "p.yaml", dry=True)
+    assert {step.state for step in report.steps} == {"up to date"}, report.to_json()
+    for folder in ("pages", "pages/digits", "arrays/digits"):
+        nothing_is_left_over(home.home() / folder)
+
+
 def nothing_is_left_over(folder: Path) -> None:
     stray = [path.name for path in folder.iterdir() if path.name.startswith(".")]
     assert not stray, stray
@@ -82,6 +111,7 @@ Stage = tuple[Callable[[], None], Callable[[], None], Callable[[], None], Callab
 STAGES: dict[str, Stage] = {
     "convert": (lambda: None, convert, store_is_whole_or_absent, store_is_whole),
     "cache": (convert, partition, cache_is_whole_or_absent, cache_is_whole),
+    "run": (write_pipeline, run_all, cache_is_whole_or_absent, all_is_up_to_date),
     "replace": (lambda: (convert(), partition())[0], partition_anew, cache_is_whole_or_absent, cache_is_whole),
 }
 

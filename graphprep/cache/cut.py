@@ -4,14 +4,14 @@
     parts         of each part: what it sends, and its edges in blocks
 
 Both are cut from the regions (`regions`), in which the source's edges have been brought together by part. Parts are
-independent and are cut in threads, as many at a time as the memory allows.
+independent and are cut by an executor; threads are as many as the memory allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,12 @@ from graphprep import csr, progress
 from graphprep.cache.array_file import FolderWriter
 from graphprep.cache.blocks import Block, Layout, halo, split_edges
 from graphprep.cache.format import part_path
+from graphprep.cache.manifest import FileEntry
 from graphprep.cache.read import block_path, map_array
 from graphprep.cache.regions import Regions
 from graphprep.cache.steps import Steps
+from graphprep.executor import Executor
 from graphprep.graph import EdgeType, row_bytes
-from graphprep.side_by_side import side_by_side, workers_for
 from graphprep.store import ANNDATA_CSR
 
 PIECE_BYTES = 8_000_000
@@ -37,37 +38,51 @@ def cutting_steps(num_parts: int) -> list[str]:
     return [f"{what}-{part}" for what in ("halo", "part") for part in range(num_parts)]
 
 
-def cut(steps: Steps, layouts: Mapping[str, Layout], regions: Mapping[EdgeType, Regions], *, room: int) -> None:
+def cut(
+    steps: Steps, layouts: Mapping[str, Layout], regions: Mapping[EdgeType, Regions], *, executor: Executor
+) -> None:
     """Write the halos, nodes and edges of all parts.
 
     Args:
         steps: of the cache; what an earlier run has finished is kept.
         layouts: where the nodes of each type lie.
         regions: the edges of each type.
-        room: bytes that may be held.
+        executor: of the parts. Its workers write into the cache's folder, and read the files of the regions.
     """
     cutting = Cutting(
-        steps=steps,
+        folder=steps.folder,
         layouts=layouts,
         regions=regions,
         degrees={node_type: _degree(node_type, layout, regions) for node_type, layout in layouts.items()},
     )
-    workers = workers_for(cutting.bytes_of_a_part(), room)
-    for what, write in (("halo", cutting.write_halo), ("part", cutting.write_part)):
+    for what in ("halo", "part"):
         with progress.task(f"writing {what}s", total=cutting.num_parts, unit="parts") as task:
-
-            def step(part: int, what: str = what, write: Any = write, task: progress.Task = task) -> None:
-                steps.run(f"{what}-{part}", partial(write, part))
+            missing = []
+            for part in range(cutting.num_parts):
+                if steps.has(f"{what}-{part}"):
+                    steps.keep(f"{what}-{part}")
+                    task.advance()
+                else:
+                    missing.append((what, part))
+            for part, files in executor.map(_cut_one, missing, cutting, needed=cutting.bytes_of_a_part()):
+                steps.done(f"{what}-{part}", files)
                 task.advance()
 
-            side_by_side([partial(step, part) for part in range(cutting.num_parts)], workers=workers)
+
+def _cut_one(piece: tuple[str, int], cutting: Cutting) -> tuple[int, dict[str, FileEntry]]:
+    """Write what a part receives, or the rest of it; which part, and the manifest's entries."""
+    what, part = piece
+    writer = FolderWriter(cutting.folder)
+    (cutting.write_halo if what == "halo" else cutting.write_part)(part, writer)
+    return part, writer.files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cutting:
     """What all steps share."""
 
-    steps: Steps
+    folder: Path
+    """of the cache"""
     layouts: Mapping[str, Layout]
     """by node type"""
     regions: Mapping[EdgeType, Regions]
@@ -151,7 +166,7 @@ class Cutting:
 
     def _received(self, part: int, node_type: str, peer: int) -> NDArray[np.int64]:
         """What the halo step of a part has written: the rows that it gets from a peer; mapped."""
-        return map_array(self.steps.folder, f"{part_path(part)}/nodes/{node_type}/recv_{peer}")
+        return map_array(self.folder, f"{part_path(part)}/nodes/{node_type}/recv_{peer}")
 
 
 def _degree(node_type: str, layout: Layout, regions: Mapping[EdgeType, Regions]) -> NDArray[np.float32]:

@@ -52,8 +52,12 @@ class Steps:
             return
         writer = FolderWriter(self.folder)
         write(writer)
-        self._note(name, {path: asdict(entry) for path, entry in writer.files.items()})
-        self.files |= writer.files
+        self.done(name, writer.files)
+
+    def done(self, name: str, files: Mapping[str, FileEntry]) -> None:
+        """Note that a step has been done, whoever did it."""
+        self._note(name, {path: asdict(entry) for path, entry in files.items()})
+        self.files |= files
 
     def has(self, name: str) -> bool:
         """Whether an earlier run has finished a step, and its files are as they were; they are read once a run."""

@@ -33,6 +33,7 @@ from graphprep.cache.manifest import Manifest
 from graphprep.cache.regions import by_part
 from graphprep.cache.source import GraphSource
 from graphprep.cache.steps import Steps
+from graphprep.executor import Executor, Threads
 from graphprep.graph import row_bytes
 from graphprep.side_by_side import cores, side_by_side
 from graphprep.topology import Topology
@@ -58,7 +59,13 @@ class CacheContent:
 
 
 def write_cache(
-    folder: Path, source: GraphSource, content: CacheContent, *, scratch: Path, memory_limit: int | None = None
+    folder: Path,
+    source: GraphSource,
+    content: CacheContent,
+    *,
+    scratch: Path,
+    memory_limit: int | None = None,
+    executor: Executor | None = None,
 ) -> None:
     """Write the cache of a partitioned graph into a folder that the caller will publish.
 
@@ -68,6 +75,7 @@ def write_cache(
         content: where its nodes go and how good that is.
         scratch: a folder for what is not part of the cache; the caller removes it afterwards.
         memory_limit: bytes that this process may hold; None for half of what is free.
+        executor: of the parts; None for threads. Its workers reach both folders under the same paths.
 
     Raises:
         OSError: the disk is full.
@@ -75,7 +83,8 @@ def write_cache(
     room = memory.room(memory_limit)
     steps = Steps(folder, scratch / "steps", content=_digest(content))
     piece_bytes = max(LEAST_PIECE_BYTES, min(MOST_PIECE_BYTES, room // 8))
-    self_loops = _structure(steps, source, content, scratch / "regions", room=room, piece_bytes=piece_bytes)
+    executor = executor or Threads(memory_limit=memory_limit)
+    self_loops = _structure(steps, source, content, scratch / "regions", executor=executor, piece_bytes=piece_bytes)
     writing = Writing(source=source, content=content, steps=steps, piece_bytes=piece_bytes)
     for node_type in content.layouts:
         for name in writing.node_arrays(node_type):
@@ -89,7 +98,7 @@ def write_cache(
 
 
 def _structure(
-    steps: Steps, source: GraphSource, content: CacheContent, scratch: Path, *, room: int, piece_bytes: int
+    steps: Steps, source: GraphSource, content: CacheContent, scratch: Path, *, executor: Executor, piece_bytes: int
 ) -> dict[str, int]:
     """Write what parts receive, send and own of the edges; returns the self-loops by edge type's key.
 
@@ -110,7 +119,7 @@ def _structure(
     }
     self_loops = {kind.key: found.num_self_loops for kind, found in regions.items()}
     steps.remember(SELF_LOOPS, self_loops)
-    cut(steps, content.layouts, regions, room=room)
+    cut(steps, content.layouts, regions, executor=executor)
     shutil.rmtree(scratch)
     return self_loops
 

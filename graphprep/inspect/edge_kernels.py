@@ -43,6 +43,19 @@ def join_rows(indptr: Any, indices: Any, first_row: int, first_column: int, pare
 
 
 @njit(cache=True, nogil=True)
+def join_components(found_N: Any, parent_N: Any) -> None:
+    """Join whatever is one component in `found_N`, which is such a forest as well."""
+    for node in range(len(found_N)):
+        if found_N[node] == node:
+            continue
+        mine, other = root_of(parent_N, node), root_of(parent_N, found_N[node])
+        if other < mine:
+            parent_N[mine] = other
+        elif mine < other:
+            parent_N[other] = mine
+
+
+@njit(cache=True, nogil=True)
 def component_sizes(parent_N: Any, size_N: Any) -> None:
     """Add every node to the size of its representative."""
     for node in range(len(parent_N)):

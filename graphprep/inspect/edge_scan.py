@@ -1,6 +1,7 @@
 """One pass over the edges of a store, by ranges of rows: degrees, components, duplicates, direction, homophily.
 
-What is held is a range of edges and some 30 bytes a node, whatever the number of edges. Every figure but one counts
+Groups of ranges are looked at side by side, by an executor. What is held is some 30 bytes a node, and a range of edges
+and 16 bytes a node for each group that is under way, whatever the number of edges. Every figure but one counts
 all edges: whether an edge has its reverse is looked up for a sample of pairs of nodes, drawn by a hash of the pair, so
 that both directions fall into it together. Where a type has no more edges than the sample holds, that is exact too.
 
@@ -15,7 +16,7 @@ Letters: N nodes, E directed edges, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +26,17 @@ from numpy.typing import NDArray
 from graphprep import progress
 from graphprep.cache.source import GraphSource
 from graphprep.csr import index_dtype
-from graphprep.graph import Csr, EdgeType
+from graphprep.executor import Executor, Threads
+from graphprep.graph import EdgeType
 from graphprep.inspect import edge_kernels as kernels
+from graphprep.row_ranges import grouped, row_ranges
 
 EDGES_AT_A_TIME = 1 << 23
 ROWS_AT_A_TIME = 1 << 20
+GROUPS = 16
+"""of ranges, at most: each gives some figures for all nodes"""
+BYTES_AN_EDGE, BYTES_A_NODE = 16, 16
+"""that a group takes, of a range and of all nodes"""
 SAMPLED_EDGES = 1 << 20
 """Edges beyond which only some pairs of nodes are asked for their reverse."""
 NO_LABELS: NDArray[np.int32] = np.zeros(0, np.int32)
@@ -63,13 +70,17 @@ class Findings:
     """nodes in it"""
 
 
-def scan_edges(source: GraphSource, labels: Mapping[str, NDArray[np.int32]]) -> Findings:
+def scan_edges(
+    source: GraphSource, labels: Mapping[str, NDArray[np.int32]], *, executor: Executor | None = None
+) -> Findings:
     """Look at every edge once.
 
     Args:
         source: the graph.
         labels: int32 [N], -1 for none, of the node types that have one class a node.
+        executor: of groups of ranges; None for threads.
     """
+    executor = executor or Threads()
     firsts, total = {}, 0
     for node_type, count in source.num_nodes.items():
         firsts[node_type], total = total, total + count
@@ -77,69 +88,136 @@ def scan_edges(source: GraphSource, labels: Mapping[str, NDArray[np.int32]]) -> 
     edges = {}
     with progress.task("looking at edges", total=sum(source.num_edges.values()), unit="edges") as task:
         for kind in source.num_edges:
-            scan = _Scan(source, kind, labels)
-            for first_row, rows in ranges_of(source, kind):
-                scan.add(first_row, rows)
-                kernels.join_rows(
-                    rows.indptr, rows.indices, firsts[kind.destination] + first_row, firsts[kind.source], parent_N
-                )
-                task.advance(rows.num_edges)
-            edges[kind] = scan.findings()
+            found = _Sum(source, kind, labels)
+            groups = [(kind, group) for group in grouped(_ranges(source, kind), GROUPS)]
+            needed = EDGES_AT_A_TIME * BYTES_AN_EDGE + total * BYTES_A_NODE
+            for seen in executor.map(_look, groups, source, dict(labels), firsts, needed=needed):
+                found.add(seen)
+                kernels.join_components(seen.parent_N, parent_N)
+                task.advance(seen.num_edges)
+            edges[kind] = found.findings()
     size_N = np.zeros(total, parent_N.dtype)
     kernels.component_sizes(parent_N, size_N)
     return Findings(edges=edges, components=int((size_N > 0).sum()), largest_component=int(size_N.max(initial=0)))
 
 
-def ranges_of(source: GraphSource, kind: EdgeType) -> Iterator[tuple[int, Csr]]:
-    """The in-edges of a type as (first row, rows), each range of at most EDGES_AT_A_TIME edges, or one row."""
-    indptr = source.indptr(kind)
-    start, num_rows = 0, len(indptr) - 1
-    while start < num_rows:
-        stop = int(np.searchsorted(indptr, indptr[start] + EDGES_AT_A_TIME, side="right")) - 1
-        stop = min(max(stop, start + 1), start + ROWS_AT_A_TIME, num_rows)
-        yield start, source.csr_rows(kind, start, stop)
-        start = stop
+def _ranges(source: GraphSource, kind: EdgeType) -> list[tuple[int, int]]:
+    """Ranges of rows of at most EDGES_AT_A_TIME edges, or one row."""
+    return row_ranges(source.indptr(kind), EDGES_AT_A_TIME, ROWS_AT_A_TIME)
 
 
-class _Scan:
-    """The edges of one type, range after range."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Seen:
+    """What a group of ranges that follow each other showed."""
+
+    first_row: int
+    num_edges: int
+    in_degree_R: NDArray[np.int32]
+    """of the group's rows"""
+    out_degree_N: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    node_sums: NDArray[np.float64]
+    into_C: NDArray[np.int64]
+    from_C: NDArray[np.int64]
+    low_S: NDArray[np.int64]
+    high_S: NDArray[np.int64]
+    sampled: int
+    """pairs of the sample, also those for which there was no room"""
+    parent_N: NDArray[Any]
+    """components of the group's edges, over the nodes of all types"""
+
+
+def _look(
+    group: tuple[EdgeType, tuple[tuple[int, int], ...]],
+    source: GraphSource,
+    labels: Mapping[str, NDArray[np.int32]],
+    firsts: Mapping[str, int],
+) -> _Seen:
+    """Look at the ranges of a group. Anything that is summed is summed from 0 here, and group by group afterwards."""
+    kind, ranges = group
+    square = kind.source == kind.destination
+    label_N = labels.get(kind.source, NO_LABELS) if square else NO_LABELS
+    num_classes = int(label_N.max(initial=-1)) + 1
+    first_row, last_row = ranges[0][0], ranges[-1][1]
+    total = sum(source.num_nodes.values())
+    mask, room = _sample(source, kind)
+    low_S, high_S, sampled = np.empty(room, np.int64), np.empty(room, np.int64), 0
+    parent_N: NDArray[Any] = np.arange(total, dtype=index_dtype(total))
+    in_degree_R = np.zeros(last_row - first_row, np.int32)
+    out_degree_N = np.zeros(source.num_nodes[kind.source], np.int32)
+    counts, node_sums = np.zeros(4, np.int64), np.zeros(2)
+    into_C, from_C = np.zeros(num_classes, np.int64), np.zeros(num_classes, np.int64)
+    num_edges = 0
+    for start, stop in ranges:
+        rows = source.csr_rows(kind, start, stop)
+        num_edges += rows.num_edges
+        in_degree_R[start - first_row : stop - first_row] = np.diff(rows.indptr)
+        kernels.scan_rows(
+            rows.indptr,
+            rows.indices,
+            start if square else -1,
+            label_N[start:stop],
+            label_N,
+            out_degree_N,
+            counts,
+            into_C,
+            from_C,
+            node_sums,
+        )
+        kernels.join_rows(rows.indptr, rows.indices, firsts[kind.destination] + start, firsts[kind.source], parent_N)
+        if room:
+            sampled = kernels.sample_pairs(rows.indptr, rows.indices, start, mask, low_S, high_S, sampled)
+    kept = min(sampled, room)
+    return _Seen(
+        first_row=first_row,
+        num_edges=num_edges,
+        in_degree_R=in_degree_R,
+        out_degree_N=out_degree_N,
+        counts=counts,
+        node_sums=node_sums,
+        into_C=into_C,
+        from_C=from_C,
+        low_S=low_S[:kept].copy(),
+        high_S=high_S[:kept].copy(),
+        sampled=sampled,
+        parent_N=parent_N,
+    )
+
+
+def _sample(source: GraphSource, kind: EdgeType) -> tuple[np.uint64, int]:
+    """The mask of the hashes of pairs that are looked up, and for how many there is room; 0 where none are."""
+    num_edges = source.num_edges[kind]
+    bits = max(0, (num_edges - 1).bit_length() - (SAMPLED_EDGES - 1).bit_length()) if num_edges else 0
+    asks = kind.source == kind.destination and source.directed
+    return np.uint64((1 << bits) - 1), 4 * min(num_edges, SAMPLED_EDGES) if asks else 0
+
+
+class _Sum:
+    """The edges of one type, group after group."""
 
     def __init__(self, source: GraphSource, kind: EdgeType, labels: Mapping[str, NDArray[np.int32]]) -> None:
         self._square = kind.source == kind.destination
-        self._label_N = labels.get(kind.source, NO_LABELS) if self._square else NO_LABELS
-        num_classes = int(self._label_N.max(initial=-1)) + 1
+        label_N = labels.get(kind.source, NO_LABELS) if self._square else NO_LABELS
+        num_classes = int(label_N.max(initial=-1)) + 1
         self._in_degree_N = np.zeros(source.num_nodes[kind.destination], np.int32)
         self._out_degree_N = np.zeros(source.num_nodes[kind.source], np.int32)
         self._counts, self._node_sums = np.zeros(4, np.int64), np.zeros(2)
         self._into_C, self._from_C = np.zeros(num_classes, np.int64), np.zeros(num_classes, np.int64)
-        num_edges = source.num_edges[kind]
         self._asks = self._square and source.directed
-        bits = max(0, (num_edges - 1).bit_length() - (SAMPLED_EDGES - 1).bit_length()) if num_edges else 0
-        self._mask = np.uint64((1 << bits) - 1)
-        room = 4 * min(num_edges, SAMPLED_EDGES) if self._asks else 0
-        self._low_S, self._high_S = np.empty(room, np.int64), np.empty(room, np.int64)
+        self._mask, self._room = _sample(source, kind)
+        self._pairs: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._sampled = 0
 
-    def add(self, first_row: int, rows: Csr) -> None:
-        """Look at one range."""
-        last = first_row + rows.num_rows
-        self._in_degree_N[first_row:last] = np.diff(rows.indptr)
-        kernels.scan_rows(
-            rows.indptr,
-            rows.indices,
-            first_row if self._square else -1,
-            self._label_N[first_row:last],
-            self._label_N,
-            self._out_degree_N,
-            self._counts,
-            self._into_C,
-            self._from_C,
-            self._node_sums,
-        )
-        if self._asks:
-            self._sampled = kernels.sample_pairs(
-                rows.indptr, rows.indices, first_row, self._mask, self._low_S, self._high_S, self._sampled
-            )
+    def add(self, seen: _Seen) -> None:
+        """Add what a group showed."""
+        self._in_degree_N[seen.first_row : seen.first_row + len(seen.in_degree_R)] = seen.in_degree_R
+        self._out_degree_N += seen.out_degree_N
+        self._counts += seen.counts
+        self._node_sums += seen.node_sums
+        self._into_C += seen.into_C
+        self._from_C += seen.from_C
+        self._pairs.append((seen.low_S, seen.high_S))
+        self._sampled += seen.sampled
 
     def findings(self) -> EdgeFindings:
         return EdgeFindings(
@@ -169,8 +247,10 @@ class _Scan:
             return None
         if not self._asks:
             return {"share": 0.0, "looked_at": None, "is_exact": True}
-        kept = min(self._sampled, len(self._low_S))
-        pair = np.stack([self._low_S[:kept], np.maximum(self._high_S[:kept], -1 - self._high_S[:kept])])
+        kept = min(self._sampled, self._room)
+        low_S = np.concatenate([low for low, _ in self._pairs])[:kept]
+        high_S = np.concatenate([high for _, high in self._pairs])[:kept]
+        pair = np.stack([low_S, np.maximum(high_S, -1 - high_S)])
         order = np.lexsort(pair[::-1])
         same = (pair[:, order[1:]] == pair[:, order[:-1]]).all(axis=0)
         two_way = 2 * int(same.sum())

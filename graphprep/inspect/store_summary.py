@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.executor import Executor
 from graphprep.graph import EdgeType
 from graphprep.inspect.degrees import degree_summary, most_connected
 from graphprep.inspect.edge_scan import EdgeFindings, Findings, scan_edges
@@ -18,11 +19,13 @@ from graphprep.inspect.store_warnings import warnings_of
 from graphprep.store import GraphStore
 
 
-def store_summary(store: GraphStore) -> dict[str, Any]:
-    """The figures of a store as plain JSON values."""
+def store_summary(store: GraphStore, *, executor: Executor | None = None) -> dict[str, Any]:
+    """The figures of a store as plain JSON values; `executor` looks at the edges, threads do without one."""
     attributes = store.attributes
     labels = {node_type: class_labels(store, node_type) for node_type in store.num_nodes}
-    found = scan_edges(store, {name: label_N for name, label_N in labels.items() if label_N is not None})
+    found = scan_edges(
+        store, {name: label_N for name, label_N in labels.items() if label_N is not None}, executor=executor
+    )
     summary = {
         "graphprep_format": attributes["graphprep_format"],
         "graphprep_kind": attributes["graphprep_kind"],

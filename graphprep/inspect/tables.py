@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import IO, Any
 
+from graphprep.progress import format_bytes
+
 PLAIN_WIDTH = 120
 
 
@@ -38,6 +40,12 @@ def print_datasets(rows: Sequence[dict[str, Any]], file: IO[str]) -> None:
             for row in rows
         ],
     )
+
+
+def print_home(items: Sequence[dict[str, Any]], place: str, file: IO[str]) -> None:
+    """Print what lies in GRAPHPREP_HOME: one row an item, and what became of it."""
+    rows = [[item["name"], item["kind"], format_bytes(item["bytes"]), item["fate"]] for item in items]
+    table(file, place, ["what", "kind", "size", "fate"], rows)
 
 
 def duration(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,10 +18,8 @@ from graphprep.partition.request import Candidate, PartitionRequest, PartitionRe
 from graphprep.partition.whole_graph import WholeGraph
 from graphprep.topology import Topology
 from graphprep.traffic import (
-    Assignments,
+    Count,
     LinkModel,
-    Matrices,
-    Traffic,
     assess,
     count_traffic,
     memory_of,
@@ -117,7 +115,7 @@ def judge(
     request: PartitionRequest,
     model: LinkModel | None = None,
     *,
-    count: Callable[[Matrices, Assignments, int], Traffic] = count_traffic,
+    count: Count = count_traffic,
 ) -> PartitionResult:
     """An assignment (int32 [N]) with its traffic and quality.
 

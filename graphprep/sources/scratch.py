@@ -23,6 +23,7 @@ from graphprep import progress
 from graphprep.errors import DatasetError
 
 MEMORY_BYTES = 256 << 20
+CONVERSION = "conversion"
 
 
 class NoRoomError(DatasetError):
@@ -33,7 +34,13 @@ class RowSink:
     """An array in the making."""
 
     def __init__(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path, *, memory_bytes: int | None = None
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        folder: Path,
+        *,
+        memory_bytes: int | None = None,
+        stage: str = CONVERSION,
     ) -> None:
         """
         Args:
@@ -41,6 +48,7 @@ class RowSink:
             dtype: of the array.
             folder: where a large one lies.
             memory_bytes: from how many bytes on it is large; None for more than MEMORY_BYTES.
+            stage: what is going on, for the error.
 
         Raises:
             NoRoomError: there is not enough room on the disk.
@@ -54,7 +62,7 @@ class RowSink:
         if num_bytes <= (MEMORY_BYTES if memory_bytes is None else memory_bytes):
             self._in_memory = np.empty(shape, dtype)
         else:
-            self._file = scratch_file(folder, num_bytes)
+            self._file = scratch_file(folder, num_bytes, stage=stage)
 
     def add(self, rows: NDArray[Any]) -> None:
         """Append rows, [n, ...]; the caller makes sure that they fit."""
@@ -79,18 +87,18 @@ class RowSink:
         return cast(NDArray[Any], mapped)
 
 
-def scratch_file(folder: Path, num_bytes: int) -> BinaryIO:
+def scratch_file(folder: Path, num_bytes: int, *, stage: str = CONVERSION) -> BinaryIO:
     """A file without a name in `folder`, for so many bytes.
 
     Raises:
         NoRoomError: there is not enough room.
     """
-    require_room(folder, num_bytes)
+    require_room(folder, num_bytes, stage=stage)
     with no_room(folder):
         return cast(BinaryIO, tempfile.TemporaryFile(dir=folder))
 
 
-def require_room(folder: Path, num_bytes: int) -> None:
+def require_room(folder: Path, num_bytes: int, *, stage: str = CONVERSION) -> None:
     """
     Raises:
         NoRoomError: the disk of `folder` has fewer bytes free.
@@ -99,7 +107,7 @@ def require_room(folder: Path, num_bytes: int) -> None:
     if num_bytes > free:
         raise NoRoomError(
             f"{folder} has {progress.format_bytes(free)} free, but {progress.format_bytes(num_bytes)} are needed there "
-            "while the dataset is converted; make room or set GRAPHPREP_HOME to a larger disk"
+            f"for the time of the {stage}; make room or set GRAPHPREP_HOME to a larger disk"
         )
 
 

@@ -14,7 +14,7 @@ Letters: N nodes, E directed edges, P parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +66,10 @@ class Traffic:
         return Traffic(rows_PP=self.rows_PP.T, edges_PP=self.edges_PP.T, local_edges_P=self.local_edges_P)
 
 
+Count = Callable[[Matrices, Assignments, int], Traffic]
+"""A way to count, of which there are several with one result: `count_traffic`, `in_order`, `by_ranges`."""
+
+
 def count_traffic(csrs: Matrices, assignments: Assignments, num_parts: int) -> Traffic:
     """Count the rows and edges that go from part to part.
 
@@ -92,8 +96,13 @@ def count_traffic(csrs: Matrices, assignments: Assignments, num_parts: int) -> T
 
 def check_assignments(csrs: Matrices, assignments: Assignments, num_parts: int) -> None:
     """Raise PartitionError where an assignment does not fit the graph; the kernels trust it."""
-    for kind, csr in csrs.items():
-        for node_type, num_nodes in ((kind.destination, csr.num_rows), (kind.source, csr.num_sources)):
+    check_counts({kind: (csr.num_rows, csr.num_sources) for kind, csr in csrs.items()}, assignments, num_parts)
+
+
+def check_counts(counts: Mapping[EdgeType, tuple[int, int]], assignments: Assignments, num_parts: int) -> None:
+    """The same from the numbers of destinations and sources of each edge type."""
+    for kind, (num_rows, num_sources) in counts.items():
+        for node_type, num_nodes in ((kind.destination, num_rows), (kind.source, num_sources)):
             if node_type not in assignments:
                 raise PartitionError(f"nodes of type {node_type!r} are not assigned, and edges {kind.key!r} need them")
             found = len(assignments[node_type])

@@ -11,7 +11,8 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphprep.cache import cut, write
+from graphprep import executor
+from graphprep.cache import write
 from graphprep.cache.format import payload_path
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
@@ -201,7 +202,7 @@ def test_memory_decides_pieces_and_workers_but_no_byte(tmp_path: Path, monkeypat
     whole = make_cache(store, Topology.flat(4), tmp_path / "whole")
     monkeypatch.setattr(write, "MOST_PIECE_BYTES", 500)
     monkeypatch.setattr(write, "LEAST_PIECE_BYTES", 500)
-    monkeypatch.setattr(cut, "workers_for", lambda *_: 1)
+    monkeypatch.setattr(executor, "workers_for", lambda *_: 1)
     pieces = make_cache(store, Topology.flat(4), tmp_path / "pieces")
     one, other = (dict(Manifest.read(cache.folder).files) for cache in (whole, pieces))
     del one["zarr.json"], other["zarr.json"]  # they tell how long it took

@@ -95,7 +95,7 @@ def test_a_run_goes_on_part_by_part(
 
     with monkeypatch.context() as patch:
         patch.setattr(Cutting, "_blocks", fails)
-        patch.setattr("graphprep.cache.cut.workers_for", lambda *_: 1)
+        patch.setattr("graphprep.executor.workers_for", lambda *_: 1)
         with pytest.raises(KeyboardInterrupt):
             run_partition(plan)
     assert not plan.target.exists()

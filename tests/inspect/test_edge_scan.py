@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csgraph
 
-from graphprep.graph import HOMOGENEOUS_EDGE, RawGraph
+from graphprep.graph import HOMOGENEOUS_EDGE, Csr, EdgeType, RawGraph
 from graphprep.inspect import edge_scan
-from graphprep.inspect.edge_scan import Findings, ranges_of, scan_edges
+from graphprep.inspect.edge_scan import Findings, scan_edges
 from graphprep.store import GraphStore
 from tests.conftest import BoundsChecked
 from tests.graphs import labelled_graph, typed_graph
@@ -111,12 +111,20 @@ def test_ranges_hold_few_edges_and_every_row(monkeypatch: pytest.MonkeyPatch) ->
     """Guards against a hub that draws many rows into memory with it, and against rows that are left out."""
     monkeypatch.setattr(edge_scan, "EDGES_AT_A_TIME", 50)
     store = make_store(labelled_graph(np.random.default_rng(1), num_nodes=200, num_edges=900))
-    start = 0
-    for first_row, rows in ranges_of(store, HOMOGENEOUS_EDGE):
-        assert first_row == start
+    read: list[tuple[int, int]] = []
+    csr_rows = store.csr_rows
+
+    def watched(kind: EdgeType, start: int, stop: int) -> Csr:
+        rows = csr_rows(kind, start, stop)
         assert rows.num_edges <= 50 or rows.num_rows == 1
-        start += rows.num_rows
-    assert start == 200
+        read.append((start, stop))
+        return rows
+
+    monkeypatch.setattr(store, "csr_rows", watched)
+    scan_edges(store, {})
+    assert len(read) > edge_scan.GROUPS
+    assert [start for start, _ in sorted(read)] == [0, *(stop for _, stop in sorted(read)[:-1])]
+    assert max(stop for _, stop in read) == 200
 
 
 def test_no_kernel_reads_or_writes_out_of_bounds(bounds_checked: BoundsChecked) -> None:
@@ -133,6 +141,9 @@ assert counts.tolist() == [3, 1, 2, 0], counts
 k.scan_rows(indptr, indices, -1, label[:0], label[:0], out, counts, into, into.copy(), sums)
 parent = np.arange(3, dtype=np.int32)
 k.join_rows(indptr, indices, 0, 0, parent)
+k.join_components(np.array([0, 0, 0], np.int32), parent)
+assert parent[1] == 0
+parent = np.array([0, 1, 0], np.int32)
 sizes = np.zeros(3, np.int32)
 k.component_sizes(parent, sizes)
 assert sorted(sizes.tolist()) == [0, 1, 2]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from graphprep import csr
+from graphprep import csr, csr_files
 from graphprep.errors import PartitionError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, RawGraph
 from graphprep.partition.multilevel import contraction, levels, proposals, standing
@@ -23,6 +24,7 @@ from graphprep.partition.refine import links_of
 from graphprep.partition.request import PartitionRequest, PartitionResult
 from graphprep.partition.whole_graph import WholeGraph
 from graphprep.row_ranges import even_ranges, row_ranges
+from graphprep.sources import scratch
 from graphprep.store import GraphStore
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel, count_in_order, count_traffic
@@ -168,6 +170,22 @@ def test_contraction_sums_the_edges_between_clusters(tmp_path: Path, monkeypatch
     assert np.count_nonzero(thinned) <= 1.3 * 8 * 30
     assert 0.7 < thinned.sum() / expected.sum() < 1.3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_of_by_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a partitioner that says a dataset is being converted."""
+    monkeypatch.setattr(scratch.shutil, "disk_usage", lambda folder: SimpleNamespace(free=10))
+    matrix = csr_of(random_edges(np.random.default_rng(1), 50, 200), 50)
+    with pytest.raises(scratch.NoRoomError, match="are needed there for the time of the partitioning"):
+        csr_files.in_files(
+            iter((matrix,)),
+            num_rows=50,
+            num_sources=50,
+            num_edges=matrix.num_edges,
+            folder=tmp_path,
+            memory_bytes=1,
+            stage="partitioning",
+        )
 
 
 @pytest.mark.parametrize("num_parts", [3, 70])

@@ -92,6 +92,7 @@ def _thinned(edges: SortedEdges, count: int, *, folder: Path, memory_bytes: int,
         num_edges=kept,
         folder=folder,
         memory_bytes=memory_bytes,
+        stage="partitioning",
     )
 
 

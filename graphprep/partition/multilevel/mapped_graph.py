@@ -100,6 +100,7 @@ class _Files:
             num_edges=num_edges,
             folder=self.folder,
             memory_bytes=self.memory_bytes,
+            stage="partitioning",
         )
 
     def copied(self, source: GraphSource, kind: EdgeType, task: progress.Task) -> Csr:

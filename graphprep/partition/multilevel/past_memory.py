@@ -31,7 +31,7 @@ from graphprep.partition.request import Candidate, PartitionRequest, PartitionRe
 from graphprep.row_ranges import even_ranges
 from graphprep.side_by_side import side_by_side, workers_for
 from graphprep.topology import Topology
-from graphprep.traffic import FOR_HALO, LinkModel, capacities, count_in_order, memory_of, shares_of
+from graphprep.traffic import FOR_HALO, Count, LinkModel, capacities, count_in_order, memory_of, shares_of
 
 METHOD = "multilevel"
 BYTES_OF_A_NODE, BYTES_OF_AN_EDGE = 80, 4
@@ -46,6 +46,7 @@ def partition_past_memory(
     *,
     scratch: Path,
     memory_limit: int | None,
+    count: Count = count_in_order,
     settings: Settings | None = None,
 ) -> PartitionResult:
     """Assign each node to a rank.
@@ -56,6 +57,7 @@ def partition_past_memory(
         request: effort, seed and limits; the method is the multilevel one.
         scratch: an existing folder for temporary files.
         memory_limit: bytes that this process and METIS's may hold; None for what is free.
+        count: how traffic is counted.
         settings: for tests and benchmarks.
 
     Raises:
@@ -89,7 +91,7 @@ def partition_past_memory(
     del run
     candidate = Candidate(method=METHOD, seconds=time.monotonic() - started, assignment=part_N)
     with progress.task("counting rows and edges between parts"):
-        result = judge(part_N, whole, topology, request, model, count=count_in_order)
+        result = judge(part_N, whole, topology, request, model, count=count)
     return replace(result, method=METHOD, tried=(candidate.summary(result.quality),))
 
 

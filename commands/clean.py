@@ -1,0 +1,63 @@
+"""`graphprep clean`: what lies in GRAPHPREP_HOME, and the end of it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from commands import names
+from commands.common import as_json, common, print_json
+from graphprep.errors import UsageError
+
+
+@click.command()
+@click.option("--raw", multiple=True, metavar="NAME", help="Remove the downloads of a dataset too.")
+@click.option(
+    "--stores", multiple=True, metavar="NAME", shell_complete=names.stores, help="Remove the store of a dataset too."
+)
+@click.option(
+    "--caches",
+    multiple=True,
+    metavar="NAME[/LABEL]",
+    shell_complete=names.caches,
+    help="Remove one cache, or all of a dataset, too.",
+)
+@click.option("--keep-leftovers", is_flag=True, help="Leave what runs that were cut short could go on with.")
+@click.option("--dry-run", "dry", is_flag=True, help="Say what would be removed; remove nothing.")
+@as_json
+@common
+def clean(
+    raw: tuple[str, ...],
+    stores: tuple[str, ...],
+    caches: tuple[str, ...],
+    keep_leftovers: bool,
+    dry: bool,
+    json_output: bool,
+) -> None:
+    """Show what lies in GRAPHPREP_HOME, and remove what runs that were cut short left behind.
+
+    Downloads, stores and caches are removed only if they are named. Nothing that a process works on is touched, nor
+    anything outside of GRAPHPREP_HOME, nor links.
+
+    \b
+    Examples:
+      graphprep clean --dry-run
+      graphprep clean
+      graphprep clean --raw ogbn-arxiv --caches cora/2x2 --caches digits
+    """
+    from graphprep import home
+    from pipelines.clean import clean as clean_up
+    from pipelines.clean import say_total
+
+    found = clean_up(raw=raw, stores=stores, caches=caches, leftovers=not keep_leftovers, dry=dry)
+    if json_output:
+        print_json({"home": str(home.home()), "dry_run": dry, "items": [each.to_json() for each in found]})
+    else:
+        from graphprep.inspect.tables import print_home
+
+        print_home([each.to_json() for each in found], str(home.home()), sys.stdout)
+        say_total(found)
+    in_use = [each.item.name for each in found if each.fate == "in use" and each.item.kind != "leftover"]
+    if in_use:
+        raise UsageError(f"{', '.join(in_use)} is in use by another process; wait for it, or stop it, and run again")

@@ -1,0 +1,63 @@
+"""`graphprep run`: whole runs from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from commands.common import PATH, as_json, common, dask_option, fail, memory_option, print_json
+
+
+@click.command()
+@click.argument("pipeline", type=PATH)
+@click.option("--dry-run", "dry", is_flag=True, help="Say what would be run, why, and what it takes; do nothing.")
+@click.option("--replace", is_flag=True, help="Replace results that were made from something else.")
+@memory_option
+@dask_option
+@as_json
+@common
+def run(
+    pipeline: Path, dry: bool, replace: bool, memory_limit: int | None, dask: str | None, json_output: bool
+) -> None:
+    """Run what the YAML file PIPELINE says: datasets, topologies, options, and every combination of them.
+
+    What is up to date is skipped, and what was cut short goes on. If a stage fails, those that do not need it are run
+    all the same; the command then ends with the status of the first failure and names all.
+
+    \b
+    Examples:
+      graphprep run pipeline.yaml --dry-run
+      graphprep run pipeline.yaml
+      graphprep run pipeline.yaml --memory 8GB --json
+    """
+    from graphprep.executor import open_executor
+    from pipelines.run.whole_run import run_pipeline
+
+    with open_executor(None if dry else dask, memory_limit=memory_limit) as executor:
+        report = run_pipeline(pipeline, dry=dry, replace=replace, memory_limit=memory_limit, executor=executor)
+    if json_output:
+        print_json(report.to_json())
+    else:
+        for step in report.steps:
+            click.echo(_line(step))
+        if report.expected is not None:
+            click.echo(f"in all about {report.expected}, beside stages of which it is not known yet")
+    failure = report.failure()
+    if failure is not None:
+        fail(failure, report.exit_status)
+
+
+def _line(step: Any) -> str:
+    """One stage for people: what came of it, and what it is about."""
+    words = [f"{step.state:10} {step.stage}"]
+    if step.state == "done":
+        words.append(f"{step.seconds:.1f} s, {step.output}")
+    elif step.why:
+        words.append(step.why)
+    if step.expected is not None:
+        words.append(f"about {step.expected}")
+    elif step.state == "up to date":
+        words.append(step.output)
+    return ": ".join((words[0], "; ".join(words[1:])))

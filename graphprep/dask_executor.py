@@ -1,0 +1,157 @@
+"""The executor on a Dask cluster. The only module that imports Dask, and imported only when it is asked for.
+
+A piece whose worker is lost is done again by another: by Dask's scheduler, and where that gives up, because several
+workers were lost over the same piece, from here. What is shared goes to the scheduler with the work, so that it too can
+be made again on a worker that is new.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from graphprep import progress
+from graphprep.errors import GraphprepError, UsageError
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+LOCAL = re.compile(r"local:([1-9]\d{0,3})")
+ADDRESS = re.compile(r"(\w+://)?[\w.-]+:\d+|\w+://.+")
+TIMES = 5
+"""that a piece is given to the cluster"""
+AHEAD = 2
+"""pieces that are under way for each worker"""
+SECONDS_TO_CONNECT = 30
+SECONDS_TO_START = 120
+ALLOWED_FAILURES = 10
+"""workers that may be lost over one piece before the scheduler gives it up"""
+
+
+class WorkersLostError(GraphprepError, RuntimeError):
+    """The cluster lost its workers again and again."""
+
+    exit_status = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaskExecutor:
+    """See `graphprep.executor.Executor`."""
+
+    client: Any
+    is_elsewhere: bool = True
+
+    def map(
+        self,
+        function: Callable[..., Result],
+        pieces: Sequence[Piece],
+        *shared: object,
+        needed: int,  # noqa: ARG002 - a cluster's workers know their own memory
+    ) -> Iterator[Result]:
+        """See `Executor.map`."""
+        running: deque[tuple[Piece, Any]] = deque()
+        held = [self._submit(_same, each) for each in shared]
+
+        def start(piece: Piece) -> Any:
+            for number, each in enumerate(shared):
+                if held[number].status in ("error", "cancelled", "lost"):
+                    held[number] = self._submit(_same, each)
+            return self._submit(function, piece, *held)
+
+        try:
+            for piece in pieces:
+                if len(running) >= AHEAD * max(1, len(self.client.nthreads())):
+                    yield self._result(*running.popleft(), start)
+                running.append((piece, start(piece)))
+            while running:
+                yield self._result(*running.popleft(), start)
+        finally:
+            self.client.cancel([future for _, future in running] + held)
+
+    def _submit(self, function: Callable[..., Any], *arguments: object) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return self.client.submit(function, *arguments, pure=False)
+
+    def _result(self, piece: Piece, future: Any, start: Callable[[Piece], Any]) -> Any:
+        """What came of a piece, which is begun again if its workers are lost."""
+        from concurrent.futures import CancelledError
+
+        from distributed.comm.core import CommClosedError
+        from distributed.scheduler import KilledWorker
+
+        for _ in range(TIMES):
+            try:
+                return future.result()
+            except (KilledWorker, CancelledError, CommClosedError) as problem:
+                progress.warn(
+                    f"workers of the Dask cluster were lost ({type(problem).__name__}); their work is repeated"
+                )
+                future = start(piece)
+        raise WorkersLostError(
+            f"the Dask cluster lost its workers {TIMES} times over the same piece of work; they may lack memory: give "
+            "fewer workers, or ones with more of it"
+        )
+
+
+@contextmanager
+def open_dask(where: str) -> Iterator[DaskExecutor]:
+    """Join a cluster, or start one on this machine that ends with the block.
+
+    Args:
+        where: a scheduler's address, or local:N.
+
+    Raises:
+        UsageError: Dask is not installed, the words are neither, or nobody answers.
+    """
+    local = LOCAL.fullmatch(where)
+    if local is None and (where.startswith("local") or not ADDRESS.fullmatch(where)):
+        raise UsageError(
+            f"--dask {where!r} is neither a scheduler's address (tcp://HOST:PORT) nor local:N for N workers"
+        )
+    try:
+        configuration: Any = importlib.import_module("dask.config")
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError as problem:
+        raise UsageError(
+            f"--dask needs a package that is not here ({problem}): pip install 'graphprep[dask]'"
+        ) from problem
+    quiet = {"distributed.logging.distributed": "error", "distributed.scheduler.allowed-failures": ALLOWED_FAILURES}
+    with configuration.set(quiet):
+        if local is None:
+            try:
+                client = distributed.Client(where, timeout=SECONDS_TO_CONNECT, set_as_default=False)
+            except (OSError, TimeoutError, ValueError) as problem:
+                raise UsageError(
+                    f"--dask {where}: no scheduler answers there ({problem or type(problem).__name__}); start one by "
+                    "`dask scheduler`, or give local:N"
+                ) from problem
+            with client:
+                progress.say(f"{len(client.nthreads())} workers at {where}")
+                yield DaskExecutor(client=client)
+            return
+        with (
+            distributed.LocalCluster(
+                n_workers=int(local[1]),
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",  # any free port, as there may be other clusters
+                memory_limit=0,
+                silence_logs=50,
+            ) as cluster,
+            distributed.Client(cluster, timeout=SECONDS_TO_START, set_as_default=False) as client,
+        ):
+            client.wait_for_workers(int(local[1]), timeout=SECONDS_TO_START)
+            yield DaskExecutor(client=client)
+
+
+def _same(value: Result) -> Result:
+    """What is shared, as the result of a piece of work: so it can be made again where it was lost."""
+    return value

@@ -1,0 +1,116 @@
+"""Where a store may be written, on a local disk or at an fsspec URL, and what lies there already.
+
+At a URL there is no renaming: a store is whole once its root attributes are there, which are written last. To write one
+removes what has the URL as its prefix. So nothing is written unless nothing lies there, or a store, or what is left of
+one: a group without any attributes.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from graphprep import home
+from graphprep.errors import DatasetError, GraphprepError, UsageError
+from graphprep.target import ZARR_JSON, checked_target, kind_of
+
+Standing = Literal["nothing", "store", "other"]
+KIND = "store"
+
+
+def store_place(out: Path | str | None, name: str) -> Path | str:
+    """The path or URL of a store that is to be written.
+
+    Args:
+        out: as it was given; None for stores/NAME.zarr in GRAPHPREP_HOME.
+        name: of the dataset.
+
+    Raises:
+        UsageError: nothing may be written there, or the URL cannot be used.
+    """
+    if out is None:
+        return checked_target(home.store_path(name))
+    if not home.is_url(str(out)):
+        return checked_target(Path(out))
+    url = str(out).rstrip("/")
+    _, path = _file_system(url)
+    if path.strip("/").count("/") < 1:
+        raise UsageError(f"--out {out} is a whole bucket; give a URL below it, such as {url}/NAME")
+    return url
+
+
+def standing_of(place: Path | str) -> Standing:
+    """What lies at the place of a store; "nothing" also for an empty folder and for what is left of a store at a URL.
+
+    Raises:
+        DatasetError: a URL cannot be reached.
+    """
+    if isinstance(place, Path):
+        if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+            return "nothing"
+        return "store" if kind_of(place) == KIND else "other"
+    with reached(place):
+        file_system, path = _file_system(place)
+        file_system.invalidate_cache()
+        if not file_system.exists(f"{path}/{ZARR_JSON}"):
+            return "other" if file_system.exists(path) and file_system.ls(path, detail=False) else "nothing"
+        try:
+            attributes = json.loads(file_system.cat_file(f"{path}/{ZARR_JSON}")).get("attributes", {})
+        except (ValueError, AttributeError):
+            return "other"
+        if not attributes:
+            return "nothing"
+        return "store" if attributes.get("graphprep_kind") == KIND else "other"
+
+
+def work_beside(place: Path | str, name: str) -> Path:
+    """The local path beside which work on a store lies, and whose lock is that of the store."""
+    return place if isinstance(place, Path) else home.store_path(name)
+
+
+@contextmanager
+def reached(place: Path | str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Whatever a file system elsewhere raises becomes one sentence; local errors stay what they are.
+
+    Args:
+        place: a path or URL.
+        but: what the caller has better words for.
+
+    Raises:
+        DatasetError: a URL cannot be read or written.
+    """
+    try:
+        yield
+    except GraphprepError:
+        raise
+    except but:
+        raise
+    except Exception as problem:
+        is_of_this_machine = isinstance(problem, MemoryError) or getattr(problem, "errno", None) == errno.ENOSPC
+        if is_of_this_machine or not home.is_url(str(place)):
+            raise
+        reason = f"{type(problem).__name__}: {problem}".strip(": ")
+        raise DatasetError(
+            f"{place} cannot be reached ({reason}); check the address, the network and the credentials"
+        ) from problem
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    """fsspec's file system of a URL, and the path in it.
+
+    Raises:
+        UsageError: the protocol is unknown, or its package is not installed.
+    """
+    from fsspec.core import url_to_fs
+
+    try:
+        file_system, path = url_to_fs(url)
+    except ImportError as problem:
+        raise UsageError(f"{url} cannot be used: {problem}; install the package that it names") from problem
+    except ValueError as problem:
+        raise UsageError(f"{url} cannot be used: {problem}; give a path, or a URL that fsspec knows") from problem
+    return file_system, str(path)

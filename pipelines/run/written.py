@@ -1,0 +1,419 @@
+"""A pipeline as a person writes it down, checked to the line.
+
+    datasets:
+      cora:                                              # of the registry
+      mine: {import: {edges: [edges.csv], labels: y.npy, undirected: true}}
+      blocks: {generate: {sbm: {nodes: 20000, edges: 200000, features: 16}}}
+      old: {store: ./old.zarr}                           # a path or URL of a store that is there
+    topologies: [2x2, machines/mine.yaml, 4]             # presets, files, numbers of equal parts
+    partition: {effort: fast, seed: [0, 1]}              # an option with several values is an axis of the matrix
+    memory: 4GB
+    verify: true
+    reports: pages                                       # a folder of HTML pages
+    exports: {dgl: for-dgl}                              # of each cache, by format, in a folder
+
+Every dataset is partitioned for every topology with every combination of the options' values. Names of files are
+relative to the pipeline's own folder. A cache is called after its topology, and after the values of the options that
+have several.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
+
+from graphprep import memory
+from graphprep.cache.features import FeatureOptions
+from graphprep.errors import GraphprepError, PipelineError, UsageError
+from graphprep.export.formats import export_format
+from graphprep.graph import Duplicates, SelfLoops
+from graphprep.home import checked_name, is_url
+from graphprep.partition.request import PartitionRequest
+from graphprep.sources.edge_file import Format, IdKind
+from graphprep.topology import Topology, resolve
+from graphprep.topology.units import Number
+from graphprep.traffic import Balance
+from graphprep.yaml_lines import LinedYaml, Where, dotted, parse, validated
+from pipelines.run.datasets import Dataset, Existing, Fetched, Generated, Imported
+
+
+def _kind_of(value: object) -> str:
+    return "several" if isinstance(value, list) else "one"
+
+
+def _axis(value: Any) -> Any:
+    """One value, or a list of them; the discriminator keeps the errors of a wrong value to one."""
+    return Annotated[
+        Annotated[value, Tag("one")] | Annotated[list[value], Tag("several"), Field(min_length=1)],
+        Discriminator(_kind_of),
+    ]
+
+
+def _topology(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("a topology is a preset's name, a file, or a number of equal parts")  # noqa: TRY004
+    return value
+
+
+if TYPE_CHECKING:  # what they are once they have been checked
+    Word = str | list[str]
+    Whole = int | list[int]
+    Fraction = float | list[float]
+    Counted = Balance | list[Balance]
+    TopologyName = str | int
+else:
+    Word, Whole, Fraction, Counted = _axis(StrictStr), _axis(StrictInt), _axis(Number), _axis(Balance)
+    TopologyName = Annotated[Any, BeforeValidator(_topology)]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Generated(_Form):
+    """What all generated graphs have; see `graphprep.generators.GraphRequest`."""
+
+    classes: StrictInt = 8
+    features: Annotated[StrictInt, Field(ge=0)] = 0
+    dtype: Annotated[str, Field(pattern="^float(16|32)$")] = "float32"
+    signal: Number = 2.0
+    seed: Annotated[StrictInt, Field(ge=0)] = 0
+
+
+class SbmForm(_Generated):
+    nodes: Annotated[StrictInt, Field(ge=1)]
+    edges: Annotated[StrictInt, Field(ge=0)]
+    branching: StrictInt = 8
+    levels: StrictInt = 2
+    inside: Number = 0.8
+
+
+class RmatForm(_Generated):
+    scale: StrictInt
+    edges: Annotated[StrictInt, Field(ge=0)]
+    a: Number = 0.57
+    b: Number = 0.19
+    c: Number = 0.19
+
+
+class GridForm(_Generated):
+    sides: Annotated[list[StrictInt], Field(min_length=1)]
+
+
+class GenerateForm(_Form):
+    """One of them."""
+
+    sbm: SbmForm | None = None
+    rmat: RmatForm | None = None
+    grid: GridForm | None = None
+
+
+class ImportForm(_Form):
+    """The options of `graphprep import`."""
+
+    edges: list[StrictStr] = []
+    graph_schema: StrictStr | None = Field(default=None, alias="schema")
+    format: Format = "auto"
+    ids: IdKind = "auto"
+    undirected: StrictBool = False
+    duplicates: Duplicates = "keep"
+    self_loops: SelfLoops = "keep"
+    weights: StrictBool = False
+    edge_times: StrictBool = False
+    header: StrictBool | None = None
+    num_nodes: Annotated[StrictInt, Field(ge=1)] | None = None
+    features: StrictStr | None = None
+    labels: StrictStr | None = None
+    node_times: StrictStr | None = None
+    id_column: StrictStr | None = None
+    train: StrictStr | None = None
+    val: StrictStr | None = None
+    test: StrictStr | None = None
+    seed: Annotated[StrictInt, Field(ge=0)] = 0
+
+
+NODE_FILES = ("features", "labels", "node_times", "train", "val", "test")
+
+
+class DatasetForm(_Form):
+    """Where one dataset comes from: the registry, unless it says otherwise."""
+
+    import_: ImportForm | None = Field(default=None, alias="import")
+    generate: GenerateForm | None = None
+    store: StrictStr | None = None
+    out: StrictStr | None = None
+    mirror: StrictStr | None = None
+    anyway: StrictBool = False
+
+
+class PartitionForm(_Form):
+    """The options of `graphprep partition`, each with one value or several."""
+
+    method: Word = "auto"
+    effort: Word = "default"
+    seed: Whole = 0
+    imbalance: Fraction = 1.05
+    row_bytes: Whole = 1024
+    balance: Counted = "rows"
+    minimise: Word = "slowest"
+    limits: Word | None = None
+    """with commas between, as on the command line"""
+    features: Word = "stored"
+    scale_features: Word = "none"
+    aggregate_features: Word = "none"
+
+
+class PipelineForm(_Form):
+    """The whole file."""
+
+    datasets: Annotated[dict[str, DatasetForm | None], Field(min_length=1)]
+    topologies: list[TopologyName] = []
+    partition: PartitionForm = PartitionForm()
+    memory: StrictStr | StrictInt | None = None
+    verify: StrictBool = False
+    reports: StrictStr | None = None
+    exports: dict[str, StrictStr] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One combination: a cache that is to be made."""
+
+    dataset: str
+    label: str
+    """of the cache, in caches/DATASET/"""
+    topology: Topology
+    request: PartitionRequest
+    features: FeatureOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """A file that has been read."""
+
+    datasets: Mapping[str, Dataset]
+    cells: tuple[Cell, ...]
+    memory_limit: int | None
+    verify: bool
+    reports: Path | None
+    exports: Mapping[str, Path]
+    """a folder for each format"""
+
+
+def read_pipeline(path: Path) -> Pipeline:
+    """Read a pipeline; nothing is fetched, but topologies and schemas are read.
+
+    Raises:
+        PipelineError: the file cannot be read, or something in it is wrong; the sentence has the line and the key.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise PipelineError(f"{path} cannot be read ({problem.strerror}); give a pipeline's YAML file") from problem
+    except UnicodeDecodeError as problem:
+        raise PipelineError(f"{path} is no UTF-8 text; give a pipeline's YAML file") from problem
+    form = validated(PipelineForm, text, origin=str(path), error=PipelineError)
+    return _Reader(form, parse(text), path).pipeline()
+
+
+class _Reader:
+    """Turns what was written into what is meant; whatever is refused on the way gets its line."""
+
+    def __init__(self, form: PipelineForm, document: LinedYaml, path: Path) -> None:
+        self._form, self._document, self._path = form, document, path
+        self._folder = path.absolute().parent
+
+    def pipeline(self) -> Pipeline:
+        form = self._form
+        with self._at("memory"):
+            limit = None if form.memory is None else memory.parse(str(form.memory))
+        for name in form.exports:
+            with self._at("exports", name):
+                export_format(name)
+        if (form.exports or form.verify) and not form.topologies:
+            with self._at("exports" if form.exports else "verify"):
+                raise UsageError("there are no caches without topologies; name some under 'topologies'")
+        datasets: dict[str, Dataset] = {}
+        for name, wanted in form.datasets.items():
+            found = self._dataset(name, wanted or DatasetForm())
+            if found.name in datasets:
+                with self._at("datasets", name):
+                    raise UsageError(f"the dataset {found.name} is there twice")
+            datasets[found.name] = found
+        return Pipeline(
+            datasets=datasets,
+            cells=tuple(self._cells(datasets)),
+            memory_limit=limit,
+            verify=form.verify,
+            reports=None if form.reports is None else self._folder / form.reports,
+            exports={name: self._folder / folder for name, folder in form.exports.items()},
+        )
+
+    def _dataset(self, name: str, wanted: DatasetForm) -> Dataset:
+        ways = [way for way in ("import", "generate", "store") if getattr(wanted, way.replace("import", "import_"))]
+        where = ("datasets", name)
+        with self._at(*where):
+            if len(ways) > 1:
+                raise UsageError(f"both {ways[0]!r} and {ways[1]!r} say where it comes from; leave one away")
+            if wanted.mirror is not None and ways:
+                raise UsageError("a mirror is for datasets of the registry; leave it away")
+            if wanted.anyway and ways not in ([], ["import"]):
+                raise UsageError(f"'anyway' means nothing beside {ways[0]!r}; leave it away")
+            if not ways:
+                from graphprep.registry import entry
+
+                return Fetched(
+                    entry=entry(name),
+                    mirror=self._place(wanted.mirror),
+                    anyway=wanted.anyway,
+                    out=self._place(wanted.out),
+                )
+            if wanted.out is not None and ways == ["store"]:
+                raise UsageError("'out' means nothing beside 'store'; leave it away")
+            checked_name(name, "the name")
+        if wanted.store is not None:
+            return Existing(name=name, location=str(self._place(wanted.store)))
+        out = self._place(wanted.out)
+        if wanted.generate is not None:
+            with self._at(*where, "generate"):
+                return Generated(name=name, request=_generator(wanted.generate), out=out)
+        assert wanted.import_ is not None
+        with self._at(*where, "import"):
+            return Imported(name=name, request=self._import(wanted.import_), anyway=wanted.anyway, out=out)
+
+    def _place(self, text: str | None) -> str | None:
+        """A URL as it is, and a path from the pipeline's folder on."""
+        return text if text is None or is_url(text) else str(self._folder / text)
+
+    def _import(self, form: ImportForm) -> Any:
+        from graphprep.sources.user_files import request_of
+
+        options = form.model_dump(exclude={"edges", "graph_schema"})
+        for name in NODE_FILES:
+            if options[name] is not None:
+                options[name] = self._folder / options[name]
+        options["times"] = options.pop("node_times")
+        schema = None if form.graph_schema is None else self._folder / form.graph_schema
+        request = request_of(tuple(self._folder / name for name in form.edges), schema, options)
+        for _, path in request.files():
+            if not path.is_file():
+                raise UsageError(f"there is no file {path}")
+        return request
+
+    def _cells(self, datasets: Mapping[str, Dataset]) -> Iterator[Cell]:
+        topologies = self._topologies()
+        variants = list(self._variants())
+        for name, topology in itertools.product(datasets, topologies):
+            for suffix, request, features in variants:
+                yield Cell(
+                    dataset=name,
+                    label=topology.name + suffix,
+                    topology=topology,
+                    request=request,
+                    features=features,
+                )
+
+    def _topologies(self) -> list[Topology]:
+        found: dict[str, Topology] = {}
+        for position, text in enumerate(self._form.topologies):
+            with self._at("topologies", position):
+                topology = self._one_topology(text)
+                if topology.name in found:
+                    raise UsageError(f"another topology is called {topology.name}, after which caches are named")
+            found[topology.name] = topology
+        return list(found.values())
+
+    def _one_topology(self, text: str | int) -> Topology:
+        if isinstance(text, int):
+            if text < 1:
+                raise UsageError(f"{text} parts must be at least 1")
+            return Topology.flat(text)
+        beside = self._folder / text
+        return resolve(beside if beside.is_file() else text)
+
+    def _variants(self) -> Iterator[tuple[str, PartitionRequest, FeatureOptions]]:
+        """What is added to the topology's name, and the options, for every combination of values."""
+        axes = {name: value for name, value in self._form.partition if value is not None}
+        for name, values in axes.items():
+            self._check_values(name, values)
+        several = [name for name, values in axes.items() if isinstance(values, list) and len(values) > 1]
+        for chosen in itertools.product(*(_listed(values) for values in axes.values())):
+            options = dict(zip(axes, chosen, strict=True))
+            suffix = "".join(f"-{name.replace('_', '-')}-{_in_a_name(options[name])}" for name in several)
+            with self._at("partition"):
+                yield suffix, *_options(options)
+
+    def _check_values(self, name: str, values: object) -> None:
+        """Refuse a wrong value of an option, or one that is there twice, where it stands."""
+        names: set[str] = set()
+        for position, value in enumerate(_listed(values)):
+            with self._at("partition", name, position):
+                if _in_a_name(value) in names:
+                    raise UsageError(f"{value!r} is there twice")
+                if (name, value) != ("aggregate_features", "mean"):  # which is refused beside another option only
+                    _options({name: value})
+            names.add(_in_a_name(value))
+
+    @contextmanager
+    def _at(self, *where: str | int) -> Iterator[None]:
+        """Give what is refused in the block the line of a place in the file."""
+        try:
+            yield
+        except GraphprepError as problem:
+            here: Where = where
+            while here and here not in self._document.lines:
+                here = here[:-1]
+            place = f"{self._path}, line {self._document.lines[here]}: {dotted(here)}"
+            raise PipelineError(f"{place}: {_in_words_of_the_file(problem)}") from problem
+
+
+def _options(options: Mapping[str, Any]) -> tuple[PartitionRequest, FeatureOptions]:
+    """Raises:
+    UsageError: a value is none that the option takes.
+    """
+    of_features = {name: value for name, value in options.items() if name in FeatureOptions.__dataclass_fields__}
+    of_parts = {name: value for name, value in options.items() if name not in of_features}
+    if "limits" in of_parts:
+        of_parts["limits"] = tuple(of_parts["limits"].split(","))
+    return PartitionRequest(**of_parts), FeatureOptions(**of_features)
+
+
+def _generator(form: GenerateForm) -> Any:
+    """The request to the one generator that is named.
+
+    Raises:
+        UsageError: none or several are named, or its parameters do not go together.
+    """
+    from graphprep.generators.grid import GridRequest
+    from graphprep.generators.rmat import RmatRequest
+    from graphprep.generators.sbm import SbmRequest
+
+    named = {name: value for name, value in form if value is not None}
+    if len(named) != 1:
+        raise UsageError("name one generator: sbm, rmat or grid")
+    [(name, parameters)] = named.items()
+    values = parameters.model_dump()
+    if name == "grid":
+        return GridRequest(**values | {"sides": tuple(values["sides"])})
+    return SbmRequest(**values) if name == "sbm" else RmatRequest(**values)
+
+
+def _listed(values: object) -> Sequence[Any]:
+    return values if isinstance(values, list) else [values]
+
+
+def _in_a_name(value: object) -> str:
+    """A value as a part of a folder's name."""
+    return re.sub(r"[^\w.-]+", "-", str(value)) or "none"
+
+
+def _in_words_of_the_file(problem: GraphprepError) -> str:
+    """What the command line calls --row-bytes is called row_bytes here."""
+    return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), str(problem))

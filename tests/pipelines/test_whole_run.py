@@ -1,0 +1,227 @@
+"""Whole runs: what is run and why, what is skipped, and what a failing stage takes along."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from graphprep import home
+from graphprep.cache.read import PartitionCache
+from graphprep.store import GraphStore
+from pipelines.run.whole_run import RunReport, run_pipeline
+from tests.test_cli import refused, run
+
+DOCS = Path(__file__).parents[2] / "docs"
+SMALL = """\
+datasets:
+  blocks: {generate: {sbm: {nodes: 300, edges: 900, features: 4, classes: 4, branching: 2}}}
+topologies: [2, 3]
+partition: {method: random, effort: none}
+verify: true
+reports: pages
+exports: {npz: arrays}
+"""
+
+
+def states(report: RunReport) -> dict[str, str]:
+    """What came of each stage."""
+    return {step.stage: step.state for step in report.steps}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A pipeline that has been run."""
+    path = tmp_path / "p.yaml"
+    path.write_text(SMALL)
+    report = run_pipeline(path)
+    assert set(states(report).values()) == {"done"}, report.failure()
+    return path
+
+
+def test_the_documented_example(tmp_path: Path) -> None:
+    """Guards against a page that shows a pipeline which does not run, or whose caches have other names."""
+    text = (DOCS / "pipeline.yaml").read_text()
+    shown = [line for line in text.splitlines() if not line.startswith("#")]
+    shown = [line.partition(" #")[0].rstrip() for line in shown]
+    assert "\n".join(f"    {line}" for line in shown) in (DOCS / "pipelines.md").read_text()
+    path = Path(shutil.copy(DOCS / "pipeline.yaml", tmp_path))
+    done = run("run", path, "--json", "-q")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert {stage["state"] for stage in document["stages"]} == {"done"}
+    for name in ("digits/2x2-seed-0", "blocks/flat-3-seed-1"):
+        cache = PartitionCache(home.require_cache(name))
+        assert cache.attributes["options"]["features"] == "float16"
+        assert cache.attributes["options"]["seed"] == int(name[-1])
+        assert (tmp_path / "pages" / f"{name}.html").is_file()
+        assert (tmp_path / "arrays" / name / "graphprep.json").is_file()
+    again = run("run", path)
+    assert again.returncode == 0
+    assert {line.split(" ")[0] for line in again.stdout.splitlines()} == {"up"}
+
+
+def test_a_dry_run_does_nothing_and_says_what_is_needed(tmp_path: Path) -> None:
+    """Guards against a dry run that writes, and against one without figures."""
+    path = tmp_path / "p.yaml"
+    path.write_text(SMALL)
+    report = run_pipeline(path, dry=True)
+    assert set(states(report).values()) == {"to run"}
+    assert not list(tmp_path.glob("pages*"))
+    assert not home.home().exists() or not list(home.home().iterdir())
+    by_stage = {step.stage: step for step in report.steps}
+    cache = by_stage["partition blocks/flat-2"].expected
+    assert cache is not None
+    assert min(cache.memory_bytes, cache.disk_bytes, cache.seconds) > 0
+    assert by_stage["generate blocks"].expected is not None
+    assert report.expected is not None
+    assert report.expected.disk_bytes > cache.disk_bytes
+
+
+def test_a_dry_run_foresees_what_a_run_does(small: Path) -> None:
+    """Guards against a dry run that announces other stages than those that are then run."""
+    assert set(states(run_pipeline(small, dry=True)).values()) == {"up to date"}
+    shutil.rmtree(home.cache_path("blocks", "flat-3"))
+    foreseen = run_pipeline(small, dry=True)
+    to_run = {stage for stage, state in states(foreseen).items() if state == "to run"}
+    assert to_run == {"partition blocks/flat-3", "verify blocks/flat-3", "export blocks/flat-3 as npz"}
+    done = states(run_pipeline(small))
+    # The export finds that the cache made again is the one that it has.
+    assert {stage for stage, state in done.items() if state == "done"} == to_run - {"export blocks/flat-3 as npz"}
+
+
+def test_a_store_that_was_removed_is_made_again_and_its_caches_kept(small: Path) -> None:
+    """Guards against a key of the store that is known only once it is there."""
+    shutil.rmtree(home.store_path("blocks"))
+    found = states(run_pipeline(small))
+    assert [stage for stage, state in found.items() if state != "up to date"] == ["generate blocks"]
+
+
+def test_other_input_is_said_and_replaced_only_if_told(small: Path) -> None:
+    """Guards against results of older input that pass for new ones, and against silent replacement."""
+    small.write_text(SMALL.replace("edges: 900", "edges: 901"))
+    report = run_pipeline(small)
+    assert report.steps[0].state == "failed"
+    assert "was made from other files or options; give --replace" in report.steps[0].why
+    assert {step.state for step in report.steps[1:]} == {"left out"}
+    assert report.exit_status == 3
+    foreseen = states(run_pipeline(small, dry=True, replace=True))
+    replaced = run_pipeline(small, replace=True)
+    assert states(replaced) == {stage: state.replace("to run", "done") for stage, state in foreseen.items()}
+    assert set(states(replaced).values()) == {"done"}, replaced.failure()
+    assert GraphStore(home.store_path("blocks")).attributes["source"]["options"]["edges"] == 901
+    assert set(states(run_pipeline(small, dry=True, replace=True)).values()) == {"up to date"}
+
+
+def test_other_options_name_what_differs(small: Path) -> None:
+    """Guards against a refusal that leaves the user to guess; the other caches are not concerned."""
+    small.write_text(SMALL.replace("effort: none", "effort: none, seed: 5"))
+    report = run_pipeline(small)
+    failed = [step for step in report.steps if step.state == "failed"]
+    assert [step.stage for step in failed] == ["partition blocks/flat-2", "partition blocks/flat-3"]
+    assert "seed 0 there, 5 now" in failed[0].why
+    assert states(report)["report blocks"] == "up to date"
+
+
+def test_a_page_that_was_edited_is_made_again(small: Path) -> None:
+    """Guards against taking a page's existence for its content."""
+    page = small.parent / "pages/blocks/flat-2.html"
+    before = page.read_text()
+    page.write_text("mine")
+    found = states(run_pipeline(small))
+    assert [stage for stage, state in found.items() if state == "done"] == ["report blocks/flat-2"]
+    assert len(page.read_text()) == len(before)
+
+
+def test_a_page_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
+    """Guards against overwriting a file that no pipeline wrote."""
+    path = tmp_path / "p.yaml"
+    path.write_text(SMALL)
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/blocks.html").write_text("mine")
+    report = run_pipeline(path)
+    assert states(report)["report blocks"] == "failed"
+    assert (tmp_path / "pages/blocks.html").read_text() == "mine"
+
+
+def test_a_cache_that_was_touched_is_verified_again(small: Path) -> None:
+    """Guards against a verification that is taken for one of other bytes: a flipped bit is found."""
+    file = next(path for path in home.cache_path("blocks", "flat-2").rglob("*/c/0/0") if path.stat().st_size > 8)
+    content = bytearray(file.read_bytes())
+    content[3] ^= 1
+    file.write_bytes(bytes(content))
+    report = run_pipeline(small)
+    assert states(report)["verify blocks/flat-2"] == "failed"
+    assert states(report)["verify blocks/flat-3"] == "up to date"
+    assert report.exit_status == 6
+
+
+def test_a_failing_cell_leaves_the_others_alone(tmp_path: Path) -> None:
+    """Guards against a matrix that ends at its first fault, and against one that ends with 0 all the same."""
+    path = tmp_path / "p.yaml"
+    path.write_text(SMALL.replace("[2, 3]", "[2, 900, 3]"))
+    sentence = refused_with_output(path, 5)
+    assert sentence.startswith(
+        "1 of 14 stages failed (partition blocks/flat-900), and 3 that need them were left out; the first says:"
+    )
+    found = states(run_pipeline(path, dry=True))
+    assert found["partition blocks/flat-900"] == "failed"
+    assert found["export blocks/flat-900 as npz"] == "left out"
+    assert found["export blocks/flat-3 as npz"] == "up to date"
+
+
+def refused_with_output(path: Path, status: int) -> str:
+    """The sentence at the end of a run that failed; standard output still holds the one document."""
+    done = run("run", path, "--json", "-q")
+    assert done.returncode == status, done.stderr
+    document = json.loads(done.stdout)
+    assert document["failed"] == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1].removeprefix("graphprep: error: ")
+
+
+def test_a_wrong_file_is_one_sentence(tmp_path: Path) -> None:
+    """Guards against a traceback or another status than that of configuration files."""
+    path = tmp_path / "p.yaml"
+    path.write_text(SMALL.replace("verify: true", "verify: perhaps"))
+    assert f"{path}, line 5: verify must be a valid boolean" in refused(4, "run", path)
+
+
+def test_imports_follow_their_files(tmp_path: Path) -> None:
+    """Guards against an import that is skipped although its files have changed."""
+    edges = tmp_path / "edges.csv"
+    edges.write_text("0,1\n1,2\n2,0\n")
+    path = tmp_path / "p.yaml"
+    path.write_text("datasets: {mine: {import: {edges: [edges.csv]}}}\n")
+    assert states(run_pipeline(path)) == {"import mine": "done"}
+    assert states(run_pipeline(path)) == {"import mine": "up to date"}
+    edges.write_text("0,1\n1,2\n2,1\n")
+    assert run_pipeline(path).exit_status == 3
+    assert states(run_pipeline(path, replace=True)) == {"import mine": "done"}
+
+
+def test_a_store_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
+    """Guards against a dataset's name, or `out`, that costs a store or folder made from something else."""
+    edges = tmp_path / "edges.csv"
+    edges.write_text("0,1\n1,2\n")
+    path = tmp_path / "p.yaml"
+    path.write_text("datasets: {karate: {import: {edges: [edges.csv]}}}\n")
+    assert states(run_pipeline(path)) == {"import karate": "done"}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/precious").write_text("mine")
+    path.write_text("datasets:\n  karate:\n  digits: {out: mine}\n")
+    for dry in (True, False):
+        report = run_pipeline(path, dry=dry, replace=False)
+        assert states(report) == {"fetch karate": "failed", "fetch digits": "failed"}, report.to_json()
+    assert (tmp_path / "mine/precious").read_text() == "mine"
+
+
+def test_a_store_that_is_there(small: Path, tmp_path: Path) -> None:
+    """Guards against a pipeline that can only use stores that it has made."""
+    path = tmp_path / "other.yaml"
+    path.write_text(f"datasets: {{old: {{store: {home.store_path('blocks')}}}}}\ntopologies: [2]\n")
+    assert states(run_pipeline(path)) == {"open old": "up to date", "partition old/flat-2": "done"}
+    path.write_text("datasets: {old: {store: ./nowhere.zarr}}\ntopologies: [2]\n")
+    assert states(run_pipeline(path)) == {"open old": "failed", "partition old/flat-2": "left out"}

@@ -1,0 +1,282 @@
+"""Executors: the same results in the same order from threads and from Dask's workers, also when workers are killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphprep.cache import regions
+from graphprep.cache.read import PartitionCache
+from graphprep.cache.verify import verify_cache
+from graphprep.errors import DatasetError, UsageError
+from graphprep.executor import Executor, Threads, open_executor
+from graphprep.inspect import edge_scan
+from graphprep.inspect.store_summary import store_summary
+from graphprep.partition.request import PartitionRequest
+from graphprep.store import GraphStore
+from graphprep.topology import Topology
+from graphprep.traffic import by_ranges, count_traffic
+from graphprep.traffic.by_ranges import count_by_ranges
+from pipelines.partition import PartitionPlan, run_partition
+from tests.graphs import labelled_graph, typed_graph
+from tests.soak import soak_count
+from tests.stores import make_store
+from tests.test_cli import refused, run
+
+dask = pytest.mark.xdist_group("dask")  # one cluster at a time on a small machine
+
+
+@pytest.fixture(scope="module")
+def two_workers() -> Iterator[Executor]:
+    """Two Dask workers, processes of their own."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed: pip install 'graphprep[dask]'")
+    with open_executor("local:2") as executor:
+        yield executor
+
+
+def squared(piece: int, more: int) -> int:
+    time.sleep(0.01 * (piece % 3))
+    return piece * piece + more
+
+
+def failing(piece: int) -> int:
+    if piece >= 3:
+        raise DatasetError(f"piece {piece} is damaged")
+    return piece
+
+
+@pytest.fixture(params=["threads", pytest.param("dask", marks=dask)])
+def executor(request: pytest.FixtureRequest) -> Executor:
+    """Each of them."""
+    return Threads() if request.param == "threads" else request.getfixturevalue("two_workers")
+
+
+@pytest.mark.parametrize("count", [0, 1, 20])
+def test_results_come_in_the_order_of_the_pieces(executor: Executor, count: int) -> None:
+    """Guards against results in the order in which workers finish."""
+    assert list(executor.map(squared, range(count), 5, needed=1)) == [piece**2 + 5 for piece in range(count)]
+
+
+def test_the_first_error_is_the_one_that_is_raised(executor: Executor) -> None:
+    """Guards against an error that loses its class or sentence on its way from a worker, and against repeating it."""
+    results = executor.map(failing, range(8), needed=1)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(DatasetError, match="piece 3 is damaged") as caught:
+        next(results)
+    assert caught.value.exit_status == 3
+
+
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many ranges in small graphs."""
+    monkeypatch.setattr(edge_scan, "EDGES_AT_A_TIME", 40)
+    monkeypatch.setattr(by_ranges, "EDGES_AT_A_TIME", 60)
+
+
+def stores() -> dict[str, GraphStore]:
+    """Directed with weights, undirected, of several types."""
+    rng = np.random.default_rng(11)
+    return {
+        "directed": make_store(labelled_graph(rng, num_nodes=300, num_edges=2000, weighted=True), "directed"),
+        "undirected": make_store(labelled_graph(rng, num_nodes=200, num_edges=900, undirected=True), "undirected"),
+        "typed": make_store(typed_graph(rng), "typed"),
+    }
+
+
+def test_statistics_are_the_same(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against figures that depend on who looks at the edges."""
+    small_ranges(monkeypatch)
+    for name, store in stores().items():
+        assert store_summary(store, executor=executor) == store_summary(store), name
+
+
+@pytest.mark.parametrize("num_parts", [3, 70])
+def test_traffic_is_the_same(executor: Executor, num_parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against rows that are counted once a range instead of once."""
+    small_ranges(monkeypatch)
+    rng = np.random.default_rng(4)
+    for store in stores().values():
+        parts = {name: rng.integers(0, num_parts, count).astype(np.int32) for name, count in store.num_nodes.items()}
+        expected = count_traffic({kind: store.csr(kind) for kind in store.num_edges}, parts, num_parts)
+        found = count_by_ranges(store, parts, num_parts, executor)
+        assert np.array_equal(found.rows_PP, expected.rows_PP)
+        assert np.array_equal(found.edges_PP, expected.edges_PP)
+        assert np.array_equal(found.local_edges_P, expected.local_edges_P)
+
+
+def partitioned(store: GraphStore, target: Path, executor: Executor | None, method: str = "random") -> PartitionCache:
+    """A cache of five parts."""
+    request = PartitionRequest(method=method, effort="none")
+    plan = PartitionPlan(store=store, topology=Topology.flat(5), request=request, target=target)
+    return run_partition(plan, executor=executor).cache
+
+
+def sums(cache: PartitionCache) -> dict[str, str]:
+    """Of all files but the root's attributes, which hold how long the methods took."""
+    files = cache.check_sizes().files
+    return {path: entry.sha256 for path, entry in files.items() if path != "zarr.json"}
+
+
+def test_caches_are_the_same(executor: Executor, tmp_path: Path) -> None:
+    """Guards against a part that a worker writes from other regions, or into another folder."""
+    for name, store in stores().items():
+        expected = partitioned(store, tmp_path / f"{name}-expected", None)
+        found = partitioned(store, tmp_path / name, executor)
+        verify_cache(found)
+        assert sums(found) == sums(expected), name
+
+
+def test_passes_over_files_are_the_same(
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards against traffic that workers count otherwise, where the edges are partitioned in files."""
+    small_ranges(monkeypatch)
+    monkeypatch.setattr("pipelines.partition.is_past_memory", lambda *_, **__: True)
+    store = make_store(labelled_graph(np.random.default_rng(8), num_nodes=400, num_edges=3000))
+    caches = []
+    for name, chosen in (("one", None), ("other", executor)):
+        request = PartitionRequest(method="multilevel", effort="fast")
+        plan = PartitionPlan(store=store, topology=Topology.flat(3), request=request, target=tmp_path / name)
+        caches.append(run_partition(plan, executor=chosen).cache)
+    assert ("counting traffic" in capsys.readouterr().err) == executor.is_elsewhere
+    assert sums(caches[0]) == sums(caches[1])
+
+
+@dask
+@pytest.mark.soak
+def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against work that is lost, or counted twice, with the worker that did it."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    small_ranges(monkeypatch)
+    monkeypatch.setattr(regions, "row_ranges", lambda indptr, edges: _many(indptr))
+    store = make_store(labelled_graph(np.random.default_rng(2), num_nodes=400, num_edges=3000, weighted=True))
+    assignment = {"node": np.random.default_rng(3).integers(0, 5, 400).astype(np.int32)}
+    summary = store_summary(store)
+    traffic = count_traffic({kind: store.csr(kind) for kind in store.num_edges}, assignment, 5)
+    expected = sums(partitioned(store, tmp_path / "expected", None))
+    trials, kills = soak_count(20), 0
+    random_ = random.Random(20261128)
+    with open_executor("local:2") as executor:
+        for trial in range(trials):
+            with killing(executor, random_) as killed:
+                assert store_summary(store, executor=executor) == summary
+                found = count_by_ranges(store, assignment, 5, executor)
+                assert np.array_equal(found.rows_PP, traffic.rows_PP)
+                assert np.array_equal(found.edges_PP, traffic.edges_PP)
+                cache = partitioned(store, tmp_path / f"trial-{trial}", executor)
+            verify_cache(cache)
+            assert sums(cache) == expected
+            kills += len(killed)
+    assert kills >= trials // 2
+
+
+def _many(indptr: Any) -> list[tuple[int, int]]:
+    from graphprep.row_ranges import row_ranges
+
+    return row_ranges(indptr, 50)
+
+
+@contextmanager
+def killing(executor: Any, random_: random.Random) -> Iterator[list[int]]:
+    """Kill a worker after a random time in the block, and another one after that."""
+    killed: list[int] = []
+    over = threading.Event()
+    pids = executor.client.run(os.getpid)
+
+    def kill() -> None:
+        for pid in random_.sample(sorted(pids.values()), len(pids)):
+            if over.wait(random_.uniform(0, 1.0)):
+                return
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+        executor.client.wait_for_workers(len(pids), timeout=120)
+
+
+@dask
+@pytest.mark.parametrize("workers", [1, 4])
+def test_the_number_of_workers_changes_nothing(workers: int, tmp_path: Path) -> None:
+    """Guards against an assignment that depends on how many work on it, from the command line."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    assert run("generate", "sbm", "--name", "blocks", "--nodes", "3000", "--edges", "20000").returncode == 0
+    command = ("partition", "blocks", "--parts", "3", "--method", "multilevel", "--seed", "3", "-q")
+    assert run(*command, "--out", tmp_path / "threads").returncode == 0
+    done = run(*command, "--out", tmp_path / "dask", "--dask", f"local:{workers}")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert sums(PartitionCache(tmp_path / "dask")) == sums(PartitionCache(tmp_path / "threads"))
+
+
+@dask
+def test_a_scheduler_elsewhere(two_workers: Any) -> None:
+    """Guards against --dask ADDRESS that only works with workers that are started here."""
+    make_store(labelled_graph(np.random.default_rng(1), num_nodes=100, num_edges=400), "graph")
+    address = two_workers.client.scheduler.address
+    done = run("inspect", "graph", "--json", "--dask", address)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run("inspect", "graph", "--json").stdout
+
+
+@pytest.mark.parametrize("where", ["local", "local:0", "local:x", "nowhere", ""])
+def test_what_is_no_cluster(where: str) -> None:
+    """Guards against a traceback for a slip of the pen."""
+    with pytest.raises(UsageError, match="neither a scheduler's address"), open_executor(where):
+        pass
+
+
+def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a command that hangs where no scheduler is."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    monkeypatch.setattr("graphprep.dask_executor.SECONDS_TO_CONNECT", 1)
+    with pytest.raises(UsageError, match="no scheduler answers there"), open_executor("tcp://127.0.0.1:9"):
+        pass
+
+
+def test_dask_is_imported_only_when_asked_for() -> None:
+    """Guards against a dependency that everybody would need: without Dask all works but --dask, which says so."""
+    script = """
+import sys
+sys.modules["dask"] = sys.modules["dask.config"] = sys.modules["distributed"] = None
+import pipelines.partition, pipelines.look
+from graphprep.executor import open_executor
+with open_executor(None):
+    pass
+try:
+    with open_executor("local:2"):
+        pass
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert "pip install 'graphprep[dask]'" in done.stdout
+
+
+def test_a_cache_has_no_edges_to_look_at(tmp_path: Path) -> None:
+    """Guards against options that do nothing."""
+    partitioned(make_store(labelled_graph(np.random.default_rng(1), num_nodes=20, num_edges=40)), tmp_path / "c", None)
+    for words in (("--dask", "local:2"), ("--memory", "2GB")):
+        assert f"{words[0]} is about the edges of a store" in refused(2, "inspect", tmp_path / "c", *words)
+
+
+def test_one_sentence_on_the_command_line() -> None:
+    """Guards against a wrong word that is found out after the work."""
+    make_store(labelled_graph(np.random.default_rng(1), num_nodes=10, num_edges=40), "graph")
+    assert "--dask 'here'" in refused(2, "inspect", "graph", "--dask", "here")
