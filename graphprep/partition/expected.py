@@ -28,8 +28,8 @@ MULTILEVEL = "multilevel"
 PASSES_BYTES, PASSES_BYTES_PER_NODE = 700_000_000, 120
 """Memory of a run by passes: of pieces of edges, contraction and METIS on the coarsest level, and of what is kept for
 each node beside its masks."""
-PASSES_SECONDS_PER_EDGE = {"none": 4e-7, "fast": 8e-7, "default": 8e-7, "best": 8e-7}
-"""Time of a run by passes on two cores: a guess from the number of passes, not measured; see docs/scale.md."""
+PASSES_SECONDS_PER_EDGE = {"none": 1.2e-6, "fast": 2.5e-6, "default": 2.5e-6, "best": 2.5e-6}
+"""Time of a run by passes, without writing the cache: between 50 and 400 million edges on two cores (docs/scale.md)."""
 DIRECTED = 1.5
 """times as long where edges have to be turned around"""
 SPILLED_BYTES_PER_EDGE = 13
