@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainer.seat import Seat
 
 Options = dict[str, Any]
 
@@ -34,23 +38,39 @@ def train_all(cache: Path, world: int, runs: list[Options], *, threads: int = 1)
 def _rank(rank: int, world: int, threads: int, folder: str, runs: list[Options], results: Path) -> None:
     import torch
 
+    from trainer.seat import Seat
+
+    torch.set_num_threads(threads)
+    seat = Seat(rank=rank, world=world, local_rank=rank, local_world=world)
+    train_in_turn(seat, [{"cache": folder, **changes} for changes in runs], results)
+
+
+def train_in_turn(seat: Seat, runs: list[Options], results: Path) -> None:
+    """One rank's part in some runs, one after the other.
+
+    Args:
+        seat: which rank of how many this process is.
+        runs: the options of each, the folder of its cache among them.
+        results: where rank 0 writes a JSON list: the result of each run, with its epochs under `lines`.
+    """
+    import torch
+
     from trainer.accounting import Clock
     from trainer.cache import open_cache
     from trainer.options import Options
     from trainer.ranks import Ranks
     from trainer.report import Report
     from trainer.run import train
-    from trainer.seat import Seat
 
-    torch.set_num_threads(threads)
-    seat, cpu = Seat(rank=rank, world=world, local_rank=rank, local_world=world), torch.device("cpu")
-    found = []
-    with Ranks(seat, cpu, timeout=600.0, clock=Clock(cpu)) as ranks, Path(os.devnull).open("w") as nowhere:
-        for changes in runs:
-            report = Report(speaks=False, as_json=True, output=nowhere)
-            result = train(Options(cache=folder, **changes), open_cache(folder), ranks, report)
-            found.append(result)
-            if rank == 0:
+    cpu, found = torch.device("cpu"), []
+    with Ranks(seat, cpu, timeout=600.0, clock=Clock(cpu)) as ranks:
+        for options in runs:
+            ranks.clock, said = Clock(cpu), io.StringIO()
+            report = Report(speaks=ranks.speaks, as_json=True, output=said)
+            result = train(Options(**options), open_cache(options["cache"]), ranks, report)
+            *lines, _ = map(json.loads, said.getvalue().splitlines() or ["{}"])
+            found.append(result | {"lines": lines})
+            if ranks.speaks:
                 print(f"  {len(found)} of {len(runs)}", end="\r", flush=True)
-    if rank == 0:
+    if ranks.speaks:
         results.write_text(json.dumps(found))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -31,9 +32,11 @@ from trainer.seat import Seat
 class Swap:
     """Rows on their way, out and in."""
 
-    def __init__(self, ranks: Ranks, works: list[dist.Work], outgoing: list[Tensor]) -> None:
-        self._ranks, self._works = ranks, works
+    def __init__(self, ranks: Ranks, works: list[dist.Work], outgoing: list[Tensor], *, started: float) -> None:
+        self._ranks, self._works, self._started = ranks, works, started
         self._outgoing = outgoing  # kept alive until they have left
+        self.seconds = 0.0
+        """Between CPUs, from the start until all was here and was asked for; known after `wait`."""
 
     def wait(self) -> None:
         """Return when all rows that were asked for are here and all others have left."""
@@ -41,6 +44,7 @@ class Swap:
             for work in self._works:
                 work.wait()
         self._outgoing = []
+        self.seconds = time.perf_counter() - self._started
 
 
 class Ranks:
@@ -118,7 +122,7 @@ class Ranks:
             outgoing: contiguous tensors by destination, at most one a peer.
             incoming: contiguous tensors to fill, by source.
         """
-        operations = []
+        operations, started = [], time.perf_counter()
         for step in range(1, self.world):
             # All ranks walk the ring at once, so that no rank is everybody's first destination.
             destination, source = (self.rank + step) % self.world, (self.rank - step) % self.world
@@ -128,7 +132,7 @@ class Ranks:
                 operations.append(dist.P2POp(dist.isend, outgoing[destination], destination))
         with self.talking("exchange rows"):
             works = dist.batch_isend_irecv(operations) if operations else []
-        return Swap(self, works, list(outgoing.values()))
+        return Swap(self, works, list(outgoing.values()), started=started)
 
     def add_up(self, values: Tensor) -> Tensor:
         """Sum `values` over all ranks, in place, the same to the last bit everywhere.
