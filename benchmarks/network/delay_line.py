@@ -8,6 +8,7 @@ the same and is often not built; `tc` still limits the bandwidth at both ends.)
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import random
@@ -20,6 +21,7 @@ from collections import deque
 TUNSETIFF = 0x400454CA
 IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
 FRAME = 65536
+MOST_AT_ONCE = 64
 
 
 def tap(name: str) -> int:
@@ -49,19 +51,15 @@ def carry(ends: tuple[int, int], delay_s: float, jitter_s: float, loss: float, d
 
 def _read(end: int) -> list[bytes]:
     frames: list[bytes] = []
-    try:
-        while len(frames) < 64:
+    with contextlib.suppress(OSError):  # there is no more, or the device is down
+        while len(frames) < MOST_AT_ONCE:
             frames.append(os.read(end, FRAME))
-    except (BlockingIOError, OSError):  # nothing more, or the device is down
-        pass
     return frames
 
 
 def _write(end: int, frame: bytes) -> None:
-    try:
+    with contextlib.suppress(OSError):  # a device that is down loses the frame, as an unplugged cable does
         os.write(end, frame)
-    except OSError:
-        pass  # the device is down: the frame is lost, as on a cable that is unplugged
 
 
 def main() -> None:

@@ -98,7 +98,7 @@ def end_processes(names: Sequence[str], number: signal.Signals, seconds: float) 
 
 @contextlib.contextmanager
 def _ending_on_sigterm() -> Iterator[None]:
-    def end(number: int, frame: object) -> None:
+    def end(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_IGN)  # a second one must not cut the taking down short
         raise SystemExit(128 + number)
 

@@ -148,4 +148,3 @@ def torchrun(lab: Laboratory, place: int, program: Sequence[str]) -> list[str]:
         *("--local-addr", lab.address(node)),
         *program,
     ]
-

@@ -1,0 +1,175 @@
+"""Seconds of an epoch's exchanges, measured beside predicted, and METIS's parts in their own order beside ours.
+
+For each layout (4 and 8 ranks in 2 and 4 machines) and kind of links (unequal, equal) a laboratory is built, and in it
+GCN with 3 layers is trained on every graph with METIS's parts and with ours, exactly and in fp32.
+
+    measured    on each rank, from the start of an exchange until all its rows were there, summed over an epoch's
+                exchanges; the greatest of the ranks. Layers 2 and 3 exchange, forward and backward
+    predicted   graphprep.traffic.epoch_seconds, the sum of the exchanges' slowest link directions
+
+Computing takes some milliseconds of it: the layers are narrow, and layer 1 exchanges nothing. The first epochs are
+counted too. Prints a row a case as it goes, writes JSON with --out after each laboratory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.network import needs
+from benchmarks.network.cases import CLASSES, GRAPHS, Links, cache_of, links_of, store_of
+from benchmarks.network.laboratory import laboratory
+from benchmarks.network.ranks import train_all
+from graphprep.cache.read import PartitionCache
+from graphprep.inspect.cache_summary import traffic_of
+from graphprep.partition.request import PartitionRequest
+from graphprep.traffic import epoch_seconds
+
+LAYOUTS = ((2, 4), (4, 4), (2, 8), (4, 8))
+"""Machines and ranks."""
+COMPARED = ("sbm", "wing", "cit-hep-ph")
+WAYS: dict[str, dict[str, str]] = {"metis": {"method": "metis", "effort": "none"}, "ours": {}}
+"""What is asked of the partitioner, beside the bytes of a row."""
+LAYERS, EPOCHS = 3, 6
+NEAR, SHARE_NEAR, LEAST_CORRELATION = 0.25, 0.9, 0.9
+MOST = {"unequal": 0.7, "equal": 0.95}
+"""Of the geometric mean of ours over METIS's."""
+
+
+def run_of(graph: str, cache: Path) -> dict[str, Any]:
+    """The trainer's options."""
+    return {
+        "cache": str(cache),
+        "layers": LAYERS,
+        "hidden": GRAPHS[graph][0],
+        "dropout": 0.0,
+        "epochs": EPOCHS,
+        "eval_every": EPOCHS,
+        "patience": 0,
+        "device": "cpu",
+    }
+
+
+def cut(graph: str, links: Links, way: str, folder: Path) -> Path:
+    """The cache of a graph, cut in one of the ways."""
+    request = PartitionRequest(row_bytes=GRAPHS[graph][0] * 4, **WAYS[way])
+    return cache_of(store_of(graph, folder), links, request, way, folder)
+
+
+def row_bytes(graph: str) -> list[int]:
+    """Of each layer's exchange; the first makes none."""
+    hidden = GRAPHS[graph][0]
+    return [0, *[hidden * 4] * (LAYERS - 2), min(hidden, CLASSES) * 4]
+
+
+def measured_seconds(result: dict[str, Any]) -> float:
+    """Of the exchanges of one training epoch, on the rank that they take longest on."""
+    rows = [row for row in result["exchanges"] if row["layer"] > 1 and row["direction"] != "setup"]
+    of_ranks = zip(*([spent / row["exchanges"] for spent in row["seconds_by_rank"]] for row in rows), strict=True)
+    return max(map(sum, of_ranks))
+
+
+def predicted_seconds(cache: Path, links: Links, graph: str) -> float:
+    """What the cost model says of the same."""
+    return epoch_seconds(traffic_of(PartitionCache(cache)), links.topology, row_bytes(graph))
+
+
+def of_laboratory(
+    links: Links, kind: str, names: Sequence[str], folder: Path, patience_s: float
+) -> list[dict[str, Any]]:
+    """All graphs, cut in all ways, on some machines."""
+    cases = [(graph, way, cut(graph, links, way, folder)) for graph in names for way in WAYS]
+    with laboratory(links.topology) as lab:
+        results = train_all(lab, [run_of(graph, cache) for graph, _, cache in cases], patience_s=patience_s)
+    rows = []
+    for (graph, way, cache), result in zip(cases, results, strict=True):
+        measured, predicted = measured_seconds(result), predicted_seconds(cache, links, graph)
+        rows.append(
+            {
+                "graph": graph,
+                "links": links.name,
+                "kind": kind,
+                "mbits": links.mbits,
+                "ranks": links.topology.num_ranks,
+                "parts": way,
+                "row_bytes": row_bytes(graph),
+                "predicted_seconds": predicted,
+                "measured_seconds": measured,
+                "ratio": measured / predicted,
+                "bytes_sent": result["bytes_sent"],
+                "seconds": result["seconds"],
+            }
+        )
+        print(
+            f"{links.name:14} {graph:12} {way:6} predicted {predicted:7.3f} s, measured {measured:7.3f} s, "
+            f"ratio {measured / predicted:.2f}",
+            flush=True,
+        )
+    return rows
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What the rows come to: how good predictions are, and ours over METIS's by kind of links."""
+    near = [abs(row["ratio"] - 1) <= NEAR for row in rows]
+    found: dict[str, Any] = {"configurations": len(rows), "share_near": sum(near) / len(rows)}
+    if len(rows) > 2:
+        pairs = ([row[side] for row in rows] for side in ("predicted_seconds", "measured_seconds"))
+        found["rank_correlation"] = statistics.correlation(*pairs, method="ranked")
+    for kind in MOST:
+        cases = {(row["graph"], row["links"], row["parts"]): row for row in rows if row["kind"] == kind}
+        for side in ("measured", "predicted"):
+            ratios = [
+                cases[graph, links, "ours"][f"{side}_seconds"] / row[f"{side}_seconds"]
+                for (graph, links, parts), row in cases.items()
+                if parts == "metis" and (graph, links, "ours") in cases
+            ]
+            if ratios:
+                found[f"ours_over_metis_{kind}_{side}"] = statistics.geometric_mean(ratios)
+    return found
+
+
+def main() -> int:
+    """Returns 1 if a target is missed, 2 where namespaces cannot be had."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="for stores and caches; used again")
+    parser.add_argument("--graphs", nargs="+", choices=COMPARED, default=COMPARED)
+    parser.add_argument("--kinds", nargs="+", choices=list(MOST), default=list(MOST))
+    parser.add_argument("--layouts", nargs="+", help="MACHINESxRANKS", default=[f"{m}x{r}" for m, r in LAYOUTS])
+    parser.add_argument("--patience", type=float, default=600.0, help="seconds for one laboratory")
+    parser.add_argument("--only-prepare", action="store_true", help="make stores and caches, and stop")
+    parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    arguments = parser.parse_args()
+    needs.require()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    for kind, layout in itertools.product(arguments.kinds, arguments.layouts):
+        machines, ranks = map(int, layout.split("x"))
+        links = links_of(machines, ranks, kind)
+        if arguments.only_prepare:
+            for graph, way in itertools.product(arguments.graphs, WAYS):
+                cache = cut(graph, links, way, arguments.folder)
+                print(f"{links.name:14} {graph:12} {way:6} {predicted_seconds(cache, links, graph):7.3f} s", flush=True)
+            continue
+        rows += of_laboratory(links, kind, arguments.graphs, arguments.folder, arguments.patience)
+        if arguments.out:
+            arguments.out.write_text(json.dumps({"cases": rows, "summary": summary(rows)}, indent=1))
+    if not rows:
+        return 0
+    found = summary(rows)
+    print(json.dumps(found, indent=1))
+    missed = [
+        found["share_near"] < SHARE_NEAR,
+        found.get("rank_correlation", 1.0) < LEAST_CORRELATION,
+        *(found.get(f"ours_over_metis_{kind}_measured", 0.0) > most for kind, most in MOST.items()),
+    ]
+    return int(any(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
