@@ -1,7 +1,7 @@
 """What is measured: graphs, machines with their links, and the caches of the one for the other.
 
-Links are slow, 10 to 100 Mbit/s, so that two processor cores that play all machines keep up with them; what counts is
-the ratio. Rows are as wide as makes an exchange take a good part of a second there.
+Links are slow, 2 to 20 Mbit/s, so that two processor cores that play all machines keep up with them and the tenth of a
+second that a busy machine takes to start an exchange stays small beside it. What partitions depend on are the ratios.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ GRAPHS: dict[str, tuple[int, str]] = {
 UNLABELLED = ("wing", "cit-hep-ph")
 FEATURES_OF_REAL = 8
 """Columns of the random features that graphs without any get, with random classes."""
-UNEQUAL = {2: (100, 25), 4: (100, 100, 25, 10)}
-EQUAL = {2: (25, 25), 4: (25, 25, 25, 25)}
+UNEQUAL = {2: (20, 5), 3: (20, 10, 4), 4: (20, 20, 5, 2)}
+EQUAL = {2: (5, 5), 4: (5, 5, 5, 5)}
 """Mbit/s of each machine's cable, by the number of machines."""
 INSIDE_GBYTES_PER_S = 2.0
 """Between ranks of one machine, which is what loopback of a busy processor carries, more or less."""

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 SUBNET = "10.231.0"
 LEAST_DELAY_S = 0.5e-3
 """Below it a plain cable's own latency (some 50 us) is taken for the topology's."""
-BUCKET_S, LEAST_BUCKET = 1e-3, 16 * 1024
+BUCKET_S, LEAST_BUCKET = 1e-3, 4 * 1024
 QUEUE_S, LEAST_QUEUE = 0.05, 128 * 1024
 """Bytes of tbf's bucket and queue: so many seconds of the bandwidth, and at least so many."""
 CONGESTION = "reno"

@@ -5,7 +5,8 @@ GCN with 3 layers is trained on every graph with METIS's parts and with ours, ex
 
     measured    on each rank, from the start of an exchange until all its rows were there, summed over an epoch's
                 exchanges; the greatest of the ranks. Layers 2 and 3 exchange, forward and backward
-    predicted   graphprep.traffic.epoch_seconds, the sum of the exchanges' slowest link directions
+    links       graphprep.traffic.epoch_seconds, the sum of the exchanges' slowest link directions at the rates of tc
+    predicted   the same at the share of the rates that messages get, and what starting exchanges takes (`calibration`)
 
 Computing takes some milliseconds of it: the layers are narrow, and layer 1 exchanges nothing. The first epochs are
 counted too. Prints a row a case as it goes, writes JSON with --out after each laboratory.
@@ -22,62 +23,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import spearmanr
+
 from benchmarks.network import needs
-from benchmarks.network.cases import CLASSES, GRAPHS, Links, cache_of, links_of, store_of
+from benchmarks.network.cases import GRAPHS, Links, cache_of, links_of, store_of
+from benchmarks.network.exchange_time import calibrated_seconds, measured_seconds, predicted_seconds, row_bytes, run_of
 from benchmarks.network.laboratory import laboratory
 from benchmarks.network.ranks import train_all
-from graphprep.cache.read import PartitionCache
-from graphprep.inspect.cache_summary import traffic_of
 from graphprep.partition.request import PartitionRequest
-from graphprep.traffic import epoch_seconds
 
 LAYOUTS = ((2, 4), (4, 4), (2, 8), (4, 8))
 """Machines and ranks."""
 COMPARED = ("sbm", "wing", "cit-hep-ph")
 WAYS: dict[str, dict[str, str]] = {"metis": {"method": "metis", "effort": "none"}, "ours": {}}
 """What is asked of the partitioner, beside the bytes of a row."""
-LAYERS, EPOCHS = 3, 6
 NEAR, SHARE_NEAR, LEAST_CORRELATION = 0.25, 0.9, 0.9
 MOST = {"unequal": 0.7, "equal": 0.95}
 """Of the geometric mean of ours over METIS's."""
-
-
-def run_of(graph: str, cache: Path) -> dict[str, Any]:
-    """The trainer's options."""
-    return {
-        "cache": str(cache),
-        "layers": LAYERS,
-        "hidden": GRAPHS[graph][0],
-        "dropout": 0.0,
-        "epochs": EPOCHS,
-        "eval_every": EPOCHS,
-        "patience": 0,
-        "device": "cpu",
-    }
 
 
 def cut(graph: str, links: Links, way: str, folder: Path) -> Path:
     """The cache of a graph, cut in one of the ways."""
     request = PartitionRequest(row_bytes=GRAPHS[graph][0] * 4, **WAYS[way])
     return cache_of(store_of(graph, folder), links, request, way, folder)
-
-
-def row_bytes(graph: str) -> list[int]:
-    """Of each layer's exchange; the first makes none."""
-    hidden = GRAPHS[graph][0]
-    return [0, *[hidden * 4] * (LAYERS - 2), min(hidden, CLASSES) * 4]
-
-
-def measured_seconds(result: dict[str, Any]) -> float:
-    """Of the exchanges of one training epoch, on the rank that they take longest on."""
-    rows = [row for row in result["exchanges"] if row["layer"] > 1 and row["direction"] != "setup"]
-    of_ranks = zip(*([spent / row["exchanges"] for spent in row["seconds_by_rank"]] for row in rows), strict=True)
-    return max(map(sum, of_ranks))
-
-
-def predicted_seconds(cache: Path, links: Links, graph: str) -> float:
-    """What the cost model says of the same."""
-    return epoch_seconds(traffic_of(PartitionCache(cache)), links.topology, row_bytes(graph))
 
 
 def of_laboratory(
@@ -89,7 +57,8 @@ def of_laboratory(
         results = train_all(lab, [run_of(graph, cache) for graph, _, cache in cases], patience_s=patience_s)
     rows = []
     for (graph, way, cache), result in zip(cases, results, strict=True):
-        measured, predicted = measured_seconds(result), predicted_seconds(cache, links, graph)
+        hidden, measured = GRAPHS[graph][0], measured_seconds(result)
+        plain, predicted = predicted_seconds(cache, links.topology, hidden), calibrated_seconds(cache, links, hidden)
         rows.append(
             {
                 "graph": graph,
@@ -98,7 +67,8 @@ def of_laboratory(
                 "mbits": links.mbits,
                 "ranks": links.topology.num_ranks,
                 "parts": way,
-                "row_bytes": row_bytes(graph),
+                "row_bytes": row_bytes(cache, hidden),
+                "bottleneck_seconds": plain,
                 "predicted_seconds": predicted,
                 "measured_seconds": measured,
                 "ratio": measured / predicted,
@@ -107,7 +77,7 @@ def of_laboratory(
             }
         )
         print(
-            f"{links.name:14} {graph:12} {way:6} predicted {predicted:7.3f} s, measured {measured:7.3f} s, "
+            f"{links.name:14} {graph:12} {way:6} links {plain:7.3f} s, predicted {predicted:7.3f} s, measured {measured:7.3f} s, "
             f"ratio {measured / predicted:.2f}",
             flush=True,
         )
@@ -119,11 +89,11 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     near = [abs(row["ratio"] - 1) <= NEAR for row in rows]
     found: dict[str, Any] = {"configurations": len(rows), "share_near": sum(near) / len(rows)}
     if len(rows) > 2:
-        pairs = ([row[side] for row in rows] for side in ("predicted_seconds", "measured_seconds"))
-        found["rank_correlation"] = statistics.correlation(*pairs, method="ranked")
+        sides = ([row[side] for row in rows] for side in ("predicted_seconds", "measured_seconds"))
+        found["rank_correlation"] = float(spearmanr(*sides).statistic)
     for kind in MOST:
         cases = {(row["graph"], row["links"], row["parts"]): row for row in rows if row["kind"] == kind}
-        for side in ("measured", "predicted"):
+        for side in ("measured", "bottleneck"):
             ratios = [
                 cases[graph, links, "ours"][f"{side}_seconds"] / row[f"{side}_seconds"]
                 for (graph, links, parts), row in cases.items()
@@ -154,7 +124,8 @@ def main() -> int:
         if arguments.only_prepare:
             for graph, way in itertools.product(arguments.graphs, WAYS):
                 cache = cut(graph, links, way, arguments.folder)
-                print(f"{links.name:14} {graph:12} {way:6} {predicted_seconds(cache, links, graph):7.3f} s", flush=True)
+                seconds = predicted_seconds(cache, links.topology, GRAPHS[graph][0])
+                print(f"{links.name:14} {graph:12} {way:6} {seconds:7.3f} s", flush=True)
             continue
         rows += of_laboratory(links, kind, arguments.graphs, arguments.folder, arguments.patience)
         if arguments.out:
