@@ -30,7 +30,8 @@ def train_all(cache: Path, world: int, runs: list[Options], *, threads: int = 1)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.json")
-        torch.multiprocessing.spawn(_rank, args=(world, threads, str(cache), runs, results), nprocs=world)
+        spawn: Any = torch.multiprocessing.spawn  # type: ignore[attr-defined] # it declares no types
+        spawn(_rank, args=(world, threads, str(cache), runs, results), nprocs=world)
         found: list[dict[str, Any]] = json.loads(results.read_text())
     return found
 

@@ -1,4 +1,4 @@
-"""What the cost model does not know of a network: the share of a link's rate that messages get, and starting an exchange.
+"""What the cost model does not know of a network: what share of a link messages get, and what starting exchanges takes.
 
 `tc` counts whole frames, as a cable does: of 1,514 bytes 1,448 are a message's, and acknowledgements of what comes the
 other way take some more. And before the first byte moves, all ranks have to arrive at an exchange and each receiver has

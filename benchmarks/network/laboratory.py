@@ -49,7 +49,8 @@ class Laboratory:
     def __init__(self, cabling: Cabling, names: Sequence[str]) -> None:
         self.cabling, self.names = cabling, tuple(names)
         """Full names of the namespaces, one a node."""
-        self._processes: list[subprocess.Popen[str]] = []
+        self.processes: list[subprocess.Popen[str]] = []
+        """All that were started, delay lines too."""
 
     @property
     def machines(self) -> list[tuple[int, Node]]:
@@ -82,7 +83,7 @@ class Laboratory:
             text=True,
             start_new_session=True,  # Ctrl-C is the harness's alone, which then ends them
         )
-        self._processes.append(process)
+        self.processes.append(process)
         return process
 
     def unplug(self, cable: int) -> None:
@@ -99,7 +100,7 @@ class Laboratory:
 
     def reap(self) -> None:
         """Let go of what was started, when it has ended."""
-        for process in self._processes:
+        for process in self.processes:
             process.wait()
             for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
@@ -167,7 +168,7 @@ def _lay(lab: Laboratory, number: int, weather: Weather | None, home: str | None
         carrier = subprocess.Popen(
             inside(home, sys.executable, "-m", *map(str, line)), cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
-        lab._processes.append(carrier)
+        lab.processes.append(carrier)
         if carrier.stdout is None or carrier.stdout.readline() != "ready\n":
             raise RuntimeError("no delay line could be made; is there /dev/net/tun?")
         for tap, space in zip(("tap0", "tap1"), spaces, strict=True):

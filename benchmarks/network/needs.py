@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from pathlib import Path
+
+from benchmarks.network.namespaces import namespaces, tool
 
 TOOLS = ("ip", "tc", "unshare", "hostname", "sysctl")
 
@@ -15,11 +18,16 @@ def missing() -> str | None:
         return "network namespaces need Linux"
     if os.geteuid():
         return "network namespaces and tc need root; run this as root on a machine that you may change"
-    absent = [tool for tool in TOOLS if shutil.which(tool) is None]
+    absent = [name for name in TOOLS if shutil.which(name) is None]
     if absent:
         return f"{', '.join(absent)} cannot be found; install iproute2, util-linux, hostname and procps"
-    if not os.path.isdir("/proc/sys/net"):
-        return "this kernel shows no network settings in /proc/sys/net; use one with network namespaces"
+    if not Path("/dev/net/tun").exists():
+        return "there is no /dev/net/tun, which cables with delay or loss need; load the kernel module tun"
+    try:
+        with namespaces(["trial"]) as (trial,):
+            tool(*f"tc -n {trial} qdisc add dev lo root tbf rate 1mbit burst 4096 limit 65536".split())
+    except RuntimeError as problem:
+        return f"this kernel or container allows no throttled namespaces ({problem}); use one that does"
     return None
 
 

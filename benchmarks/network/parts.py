@@ -77,8 +77,8 @@ def of_laboratory(
             }
         )
         print(
-            f"{links.name:14} {graph:12} {way:6} links {plain:7.3f} s, predicted {predicted:7.3f} s, measured {measured:7.3f} s, "
-            f"ratio {measured / predicted:.2f}",
+            f"{links.name:14} {graph:12} {way:6} links {plain:7.3f} s, predicted {predicted:7.3f} s, "
+            f"measured {measured:7.3f} s, ratio {measured / predicted:.2f}",
             flush=True,
         )
     return rows

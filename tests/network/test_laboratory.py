@@ -21,7 +21,8 @@ from graphprep.topology import Topology
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store
 
-needs_namespaces = pytest.mark.skipif(needs.missing() is not None, reason=str(needs.missing()))
+MISSING = needs.missing()
+needs_namespaces = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 pytestmark = pytest.mark.xdist_group("network")
 
 PATIENCE = 180
