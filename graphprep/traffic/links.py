@@ -184,7 +184,7 @@ def epoch_seconds(
     return sum(
         start_seconds + float(model.seconds(units_PP, row_bytes).max(initial=0.0))
         for units_PP, row_bytes in exchanges
-        if row_bytes
+        if row_bytes and units_PP.any()
     )
 
 
