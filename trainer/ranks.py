@@ -194,7 +194,9 @@ class Ranks:
         except RuntimeError as error:
             # The backends begin with the place in their source: "[.../pair.cc:547] Connection closed by peer".
             said = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().partition("\n")[0])
-            raise LostPeerError(
+            lost = LostPeerError(
                 f"could not {purpose} with the other ranks ({said}); if one failed, it says why, "
                 "and if one is only slow, give a longer --timeout"
-            ) from error
+            )
+            lost.timed_out = "timed out" in said.lower()
+            raise lost from error
