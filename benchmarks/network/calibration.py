@@ -1,71 +1,38 @@
 """What the cost model does not know of a network: what share of a link messages get, and what starting exchanges takes.
 
 `tc` counts whole frames, as a cable does: of 1,514 bytes 1,448 are a message's, and acknowledgements of what comes the
-other way take some more. And before the first byte moves, all ranks have to arrive at an exchange and each receiver has
-to tell each sender that it is ready; on a busy machine that is mostly the time until processes get their turn.
+other way take some more. What is left is not always full, since senders on a busy processor wait for their turn. And
+before the first byte moves, all ranks have to arrive at an exchange, and each receiver has to tell each sender that it
+is ready.
 
-Both are fitted to three configurations that no other benchmark reports: three machines of one rank, block model, rows
-of three widths. seconds of an epoch = exchanges * start + predicted / share, by least squares of relative errors.
-Prints the fit and writes JSON with --out.
+Both are fitted to three of the measured configurations, METIS's parts of the block model on three kinds of machines,
+which are left out of everything that predictions are judged by:
+
+    seconds of an epoch = exchanges * start + bottlenecks / share        by least squares of relative errors
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from benchmarks.network import needs
-from benchmarks.network.cases import links_of
-from benchmarks.network.exchange_time import EXCHANGES, measured_seconds, predicted_seconds, row_bytes, run_of
-from benchmarks.network.laboratory import laboratory
-from benchmarks.network.parts import cut
-from benchmarks.network.ranks import train_all
+from benchmarks.network.exchange_time import EXCHANGES
 
-GRAPH, WIDTHS = "sbm", (8, 32, 128)
+GRAPH, PARTS = "sbm", "metis"
+CALIBRATING = ("4x1-unequal", "2x2-unequal", "4x1-equal")
+"""The machines that it is measured on for that."""
 
 
-def fitted(predicted: list[float], measured: list[float]) -> tuple[float, float]:
-    """(share, start) with the least relative errors of EXCHANGES * start + predicted / share."""
+def calibrates(row: Mapping[str, Any]) -> bool:
+    """Whether a measured configuration is one of the three."""
+    return row["graph"] == GRAPH and row["parts"] == PARTS and row["links"] in CALIBRATING
+
+
+def fitted(bottlenecks: Sequence[float], measured: Sequence[float]) -> tuple[float, float]:
+    """(share, start) with the least relative errors of EXCHANGES * start + bottlenecks / share."""
     weight = 1 / np.array(measured)
-    sides = np.stack([np.array(predicted) * weight, EXCHANGES * weight], axis=1)
+    sides = np.stack([np.array(bottlenecks) * weight, EXCHANGES * weight], axis=1)
     (inverse_share, start), *_ = np.linalg.lstsq(sides, np.ones(len(measured)), rcond=None)
     return float(1 / inverse_share), float(start)
-
-
-def main() -> int:
-    """Returns 2 where namespaces cannot be had."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="for the store and the cache; used again")
-    parser.add_argument("--patience", type=float, default=600.0, help="seconds for the laboratory")
-    parser.add_argument("--out", type=Path, help="write the figures here as JSON")
-    arguments = parser.parse_args()
-    needs.require()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    links = links_of(3, 3, "unequal")
-    cache = cut(GRAPH, links, "ours", arguments.folder)
-    with laboratory(links.topology) as lab:
-        runs = [run_of(GRAPH, cache, hidden=width) for width in WIDTHS]
-        results = train_all(lab, runs, patience_s=arguments.patience)
-    measured = [measured_seconds(result) for result in results]
-    predicted = [predicted_seconds(cache, links.topology, width) for width in WIDTHS]
-    share, start = fitted(predicted, measured)
-    document = {
-        "mbits": links.mbits,
-        "row_bytes": [row_bytes(cache, width) for width in WIDTHS],
-        "predicted_seconds": predicted,
-        "measured_seconds": measured,
-        "share": share,
-        "start_seconds": start,
-    }
-    print(json.dumps(document, indent=1))
-    if arguments.out:
-        arguments.out.write_text(json.dumps(document, indent=1))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,23 +9,20 @@ from benchmarks.network.cases import GRAPHS, Links
 from graphprep.cache.read import PartitionCache
 from graphprep.inspect.cache_summary import traffic_of
 from graphprep.plan.training import TrainingPlan
-from graphprep.topology import Topology
 from graphprep.traffic import epoch_seconds
 
 LAYERS = 3
 EXCHANGES = 2 * (LAYERS - 1)
 """Of an epoch: layers 2 and 3, forward and backward."""
 EPOCHS = 2
-SHARE, START_SECONDS = 0.93, 0.05
-"""What `calibration` found: the share of a link's rate that messages get, and what starting an exchange takes."""
 
 
-def run_of(graph: str, cache: Path, *, hidden: int | None = None) -> dict[str, Any]:
-    """The trainer's options; rows as wide as `GRAPHS` says, or `hidden`."""
+def run_of(graph: str, cache: Path) -> dict[str, Any]:
+    """The trainer's options."""
     return {
         "cache": str(cache),
         "layers": LAYERS,
-        "hidden": hidden or GRAPHS[graph][0],
+        "hidden": GRAPHS[graph][0],
         "dropout": 0.0,
         "epochs": EPOCHS,
         "eval_every": EPOCHS,
@@ -48,13 +45,13 @@ def row_bytes(cache: Path, hidden: int) -> list[int]:
     return TrainingPlan(layers=LAYERS, hidden=hidden).row_bytes(features, classes)
 
 
-def predicted_seconds(cache: Path, topology: Topology, hidden: int, *, start_seconds: float = 0.0) -> float:
-    """What the cost model says of the same."""
+def bottleneck_seconds(cache: Path, links: Links, hidden: int) -> float:
+    """What the cost model says of an epoch's exchanges at the rates of the links."""
+    return predicted_seconds(cache, links, hidden, share=1.0, start_seconds=0.0)
+
+
+def predicted_seconds(cache: Path, links: Links, hidden: int, *, share: float, start_seconds: float) -> float:
+    """What it says of them where messages get a share of the links, and starting an exchange takes a time."""
+    carried = Links(name=links.name, ranks_each=links.ranks_each, mbits=tuple(share * rate for rate in links.mbits))
     traffic = traffic_of(PartitionCache(cache))
-    return epoch_seconds(traffic, topology, row_bytes(cache, hidden), start_seconds=start_seconds)
-
-
-def calibrated_seconds(cache: Path, links: Links, hidden: int) -> float:
-    """The same with what is known of the network."""
-    carried = Links(name=links.name, ranks_each=links.ranks_each, mbits=tuple(SHARE * rate for rate in links.mbits))
-    return predicted_seconds(cache, carried.topology, hidden, start_seconds=START_SECONDS)
+    return epoch_seconds(traffic, carried.topology, row_bytes(cache, hidden), start_seconds=start_seconds)

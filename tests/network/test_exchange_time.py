@@ -34,7 +34,8 @@ def test_ours_is_held_against_metis_case_by_case() -> None:
 
     def row(graph: str, parts: str, seconds: float) -> dict[str, object]:
         return {
-            **{"graph": graph, "links": "l", "kind": "equal", "parts": parts, "ratio": 1.0 + seconds / 10},
+            **{"graph": graph, "links": "l", "kind": "equal", "parts": parts, "ratio": 1 + seconds / 10},
+            "calibrates": False,
             **{"measured_seconds": seconds, "bottleneck_seconds": seconds, "predicted_seconds": seconds},
         }
 
