@@ -24,6 +24,7 @@ GRAPHS: dict[str, tuple[int, str]] = {
     "sbm": (32, "generate sbm --nodes 20000 --edges 200000 --features 16 --classes 8"),
     "wing": (128, "import {data}/graphs/wing.graph"),
     "cit-hep-ph": (16, "import {data}/edges/cit-hep-ph.txt --undirected --self-loops drop"),
+    "amazon-photo": (64, "fetch amazon-photo --mirror {data}/mirror"),
     "cora": (64, "fetch cora --mirror {data}/mirror"),
 }
 """The width of the layers between, and the words after `graphprep` that make the store."""
