@@ -78,16 +78,17 @@ def cabling_of(topology: Topology) -> Cabling:
     ranks_of: defaultdict[int, list[int]] = defaultdict(list)
     for rank in range(topology.num_ranks):
         ranks_of[root(rank)].append(rank)
-    nodes, place = [], {}
-    for node in sorted({root(node) for node in range(len(names))}):
-        ranks = ranks_of[node]
+    nodes: list[Node] = []
+    place: dict[int, int] = {}
+    for first in sorted({root(node) for node in range(len(names))}):
+        ranks = ranks_of[first]
         hosts = {topology.ranks[rank].machine for rank in ranks}
         if len(hosts) > 1:
             raise _refused(topology, f"joins the machines {', '.join(sorted(hosts))} by links of other types")
         if ranks and ranks != list(range(ranks[0], ranks[0] + len(ranks))):
             raise _refused(topology, f"has ranks of other machines between those of {hosts.pop()}")
-        place[node] = len(nodes)
-        nodes.append(Node(name=names[node], ranks=tuple(ranks), host=hosts.pop() if hosts else ""))
+        place[first] = len(nodes)
+        nodes.append(Node(name=names[first], ranks=tuple(ranks), host=hosts.pop() if hosts else ""))
     cables = tuple(
         Cable(
             ends=(place[root(number_of[link.ends[0]])], place[root(number_of[link.ends[1]])]),

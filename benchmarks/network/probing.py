@@ -24,7 +24,7 @@ from benchmarks.network import needs
 from benchmarks.network.laboratory import laboratory
 from graphprep.topology import Topology
 
-PORT, UPLINK = 0.0125, 0.00625  # gigabytes a second: little enough for a processor that plays all parts
+PORT, UPLINK = 0.005, 0.0025  # gigabytes a second: little enough for a processor that plays all parts
 CASES = {
     "flat": {"hosts": "aaaa", "links": [("r0", "s", PORT), ("r1", "s", PORT), ("r2", "s", PORT), ("r3", "s", PORT)]},
     "two machines": {
