@@ -21,6 +21,7 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from graphprep.partition.request import PartitionRequest
 LAYOUTS = ((2, 4), (4, 4), (2, 8), (4, 8))
 """Machines and ranks."""
 COMPARED = ("sbm", "wing", "cit-hep-ph")
-WAYS: dict[str, dict[str, str]] = {"metis": {"method": "metis", "effort": "none"}, "ours": {}}
+WAYS = {"metis": PartitionRequest(method="metis", effort="none"), "ours": PartitionRequest()}
 """What is asked of the partitioner, beside the bytes of a row."""
 NEAR, SHARE_NEAR, LEAST_CORRELATION = 0.25, 0.9, 0.9
 MOST = {"unequal": 0.7, "equal": 0.95}
@@ -46,7 +47,7 @@ MOST = {"unequal": 0.7, "equal": 0.95}
 
 def cut(graph: str, links: Links, way: str, folder: Path) -> Path:
     """The cache of a graph, cut in one of the ways."""
-    request = PartitionRequest(row_bytes=GRAPHS[graph][0] * 4, **WAYS[way])
+    request = replace(WAYS[way], row_bytes=GRAPHS[graph][0] * 4)
     return cache_of(store_of(graph, folder), links, request, way, folder)
 
 
@@ -105,11 +106,12 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     reported = [row for row in rows if "ratio" in row and not row["calibrates"]]
     if reported:
         near = [abs(row["ratio"] - 1) <= NEAR for row in reported]
-        sides = ([row[side] for row in reported] for side in ("predicted_seconds", "measured_seconds"))
+        predicted = [float(row["predicted_seconds"]) for row in reported]
+        measured = [float(row["measured_seconds"]) for row in reported]
         found = {
             "configurations": len(reported),
             "share_near": sum(near) / len(near),
-            "rank_correlation": float(spearmanr(*sides).statistic),
+            "rank_correlation": float(spearmanr(predicted, measured).statistic),
         }
     for kind in MOST:
         cases = {(row["graph"], row["links"], row["parts"]): row for row in rows if row["kind"] == kind}
