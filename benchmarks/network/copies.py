@@ -87,7 +87,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True, help="for the store and the cache; used again")
     parser.add_argument("--mbits", type=float, default=20.0, help="of each of the four links")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--patience", type=float, default=1200.0, help="seconds for all runs")
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
