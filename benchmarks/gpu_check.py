@@ -260,7 +260,8 @@ def check_ranks(device: str, folder: Path) -> list[Row]:
     for name, (world, where) in places.items():
         cache = _cache(folder, "check-small", ["--nodes", "600", "--edges", "3000", "--features", "24"], world)
         losses[name] = [
-            result["losses"] for result in train_all(cache, world, runs, device=where, through_host=world > 1)
+            [line["loss"] for line in result["lines"]]
+            for result in train_all(cache, world, runs, device=where, through_host=world > 1)
         ]
     rows = []
     for number, model in enumerate(MODELS):

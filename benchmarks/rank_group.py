@@ -8,7 +8,10 @@ import os
 import socket
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainer.seat import Seat
 
 Options = dict[str, Any]
 
@@ -27,7 +30,7 @@ def train_all(
         through_host: whether they talk through the host's memory, as ranks have to that share a GPU.
 
     Returns:
-        the result of each run, with its `losses`.
+        the result of each run, with its epochs under `lines`.
     """
     import torch
 
@@ -48,25 +51,44 @@ def _rank(
 ) -> None:
     import torch
 
+    from trainer.seat import Seat
+
+    torch.set_num_threads(threads)
+    seat = Seat(rank=rank, world=world, local_rank=rank, local_world=world)
+    device, through_host = place
+    every = [{"cache": folder, **changes} for changes in runs]
+    train_in_turn(seat, every, results, device=device, through_host=through_host)
+
+
+def train_in_turn(
+    seat: Seat, runs: list[Options], results: Path, *, device: str = "cpu", through_host: bool = False
+) -> None:
+    """One rank's part in some runs, one after the other.
+
+    Args:
+        seat: which rank of how many this process is.
+        runs: the options of each, the folder of its cache among them.
+        results: where rank 0 writes a JSON list: the result of each run, with its epochs under `lines`.
+        device, through_host: see `train_all`.
+    """
+    import torch
+
     from trainer.accounting import Clock
     from trainer.cache import open_cache
     from trainer.options import Options
     from trainer.ranks import Ranks
     from trainer.report import Report
     from trainer.run import train
-    from trainer.seat import Seat
 
-    torch.set_num_threads(threads)
-    seat, device = Seat(rank=rank, world=world, local_rank=rank, local_world=world), torch.device(place[0])
-    found = []
-    with Ranks(seat, device, timeout=600.0, clock=Clock(device), through_host=place[1]) as ranks:
-        for changes in runs:
-            lines = io.StringIO()
-            report = Report(speaks=ranks.speaks, as_json=True, output=lines)
-            result = train(Options(cache=folder, **changes), open_cache(folder), ranks, report)
-            epochs = [json.loads(line) for line in lines.getvalue().splitlines()[:-1]]
-            found.append({**result, "losses": [line["loss"] for line in epochs]})
-            if rank == 0:
+    where, found = torch.device(device), []
+    with Ranks(seat, where, timeout=600.0, clock=Clock(where), through_host=through_host) as ranks:
+        for options in runs:
+            ranks.clock, said = Clock(where), io.StringIO()
+            report = Report(speaks=ranks.speaks, as_json=True, output=said)
+            result = train(Options(**options), open_cache(options["cache"]), ranks, report)
+            *lines, _ = map(json.loads, said.getvalue().splitlines() or ["{}"])
+            found.append(result | {"lines": lines})
+            if ranks.speaks:
                 print(f"  {len(found)} of {len(runs)}", end="\r", flush=True)
-    if rank == 0:
+    if ranks.speaks:
         results.write_text(json.dumps(found))

@@ -26,6 +26,8 @@ log = logging.getLogger("trainer")
 
 _GRACE = 30.0
 """Seconds for torchrun's supervisor to end a rank that has nothing to say."""
+_TURN = 2.0
+"""Seconds for it to end the other ranks of a machine after the first has said that its peers are silent."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,10 +64,19 @@ def _log_to_standard_error(seat: Seat, level: int) -> None:
 def _say(error: TrainerError, seat: Seat, *, debug: bool) -> None:
     """Say what went wrong, if it is this rank's to say."""
     is_mine = not error.shared or seat.local_rank == 0
-    if seat.is_supervised and (not is_mine or isinstance(error, LostPeerError)) and not isinstance(error, StoppedError):
-        time.sleep(_GRACE)
+    if seat.is_supervised:
+        time.sleep(_pause(error, seat, is_mine=is_mine))
     if is_mine:
         log.error("%s", error, exc_info=error if debug else None)
+
+
+def _pause(error: TrainerError, seat: Seat, *, is_mine: bool) -> float:
+    """Seconds in which the supervisor may end this rank before it says or does anything."""
+    if isinstance(error, LostPeerError) and error.timed_out:
+        # All ranks of the machine find that out at about the same time, and no other machine's supervisor ends them.
+        return _TURN * seat.local_rank
+    waits = not is_mine or isinstance(error, LostPeerError)
+    return _GRACE if waits and not isinstance(error, StoppedError) else 0.0
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ class Entry:
     skipped_P: list[int] = field(default_factory=list)
     exact: int = 0
     broadcast: int = 0
+    seconds: float = 0.0
+    """From the start of each exchange until its rows were here and were asked for, on a CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,10 @@ class Account:
         for peer in range(self._world):
             entry.sent_P[peer] += peer != self._rank
 
+    def book_seconds(self, layer: int, direction: Direction, seconds: float) -> None:
+        """Book what an exchange took that is booked already."""
+        self._entries[layer, direction].seconds += seconds
+
     def amounts(self) -> list[int]:
         """This rank's part of the totals, to be summed over the ranks."""
         entries = self._entries.values()
@@ -153,17 +159,18 @@ class Account:
             one row a layer and direction, and one row a layer, direction, source and destination.
         """
         keys, world = sorted(self._entries), self._world
-        everybody = torch.zeros(len(keys), world, 2 * world + 3, dtype=torch.int64)
+        everybody = torch.zeros(len(keys), world, 2 * world + 4, dtype=torch.int64)
         for row, key in enumerate(keys):
             entry = self._entries[key]
-            mine = [entry.sends, entry.exact, entry.broadcast, *entry.sent_P, *entry.skipped_P]
+            nanoseconds = round(entry.seconds * 1e9)
+            mine = [entry.sends, entry.exact, entry.broadcast, nanoseconds, *entry.sent_P, *entry.skipped_P]
             everybody[row, self._rank] = torch.tensor(mine)
         everybody = add_up(everybody.to(device)).cpu()
         layers, pairs = [], []
         for (layer, direction), ranks in zip(keys, everybody, strict=True):
             entry = self._entries[layer, direction]
             sends, exact, broadcast = (int(column.sum()) for column in ranks[:, :3].T)
-            sent_PP, skipped_PP = ranks[:, 3 : 3 + world], ranks[:, 3 + world :]
+            sent_PP, skipped_PP = ranks[:, 4 : 4 + world], ranks[:, 4 + world :]
             where = {"layer": layer, "direction": direction}
             layers.append(
                 where
@@ -175,6 +182,7 @@ class Account:
                     "bytes_skipped": int(skipped_PP.sum()),
                     "bytes_exact_boundary": exact,
                     "bytes_whole_block_broadcast": broadcast,
+                    "seconds_by_rank": (ranks[:, 3].double() / 1e9).tolist() if device.type == "cpu" else None,
                 }
             )
             pairs += [

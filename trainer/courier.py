@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -51,12 +52,13 @@ class _Copies:
 class Delivery:
     """Rows that may still be on their way."""
 
-    def __init__(self, swap: Swap, finish: Callable[[], Tensor]) -> None:
-        self._swap, self._finish = swap, finish
+    def __init__(self, swap: Swap, finish: Callable[[], Tensor], book: Callable[[float], None]) -> None:
+        self._swap, self._finish, self._book = swap, finish, book
 
     def wait(self) -> Tensor:
         """All rows, unpacked, when the fresh ones are here; to be called once."""
         self._swap.wait()
+        self._book(self._swap.seconds)
         return self._finish()
 
 
@@ -115,7 +117,8 @@ class Courier:
             copies.delivered = [
                 step.epoch if is_due else last for is_due, last in zip(due, copies.delivered, strict=True)
             ]
-        return self._swap(lane, message, arrived, self._wire, [due[peer] for peer in self._ranks.peers])
+        is_fresh = [due[peer] for peer in self._ranks.peers]
+        return self._swap(lane, message, arrived, self._wire, is_fresh, layer, self._direction)
 
     def send_all(self, rows: Tensor, layer: int, direction: Direction, *, begins: bool = True) -> Delivery:
         """Send all rows as they are stored, and get all of the peers'; nothing is kept."""
@@ -123,7 +126,8 @@ class Courier:
         self._book(self._lane, layer, rows, wire, direction, is_sent=True, begins=begins)
         arrived = rows.new_empty(sum(self._lane.arriving), rows.shape[1])
         message = wire.encode(self._lane.pack(rows))
-        return self._swap(self._lane, message, arrived, wire, [True] * len(self._ranks.peers))
+        is_fresh = [True] * len(self._ranks.peers)
+        return self._swap(self._lane, message, arrived, wire, is_fresh, layer, direction)
 
     def book_skipped(self, rows: Tensor, layer: int, *, begins: bool = True) -> None:
         """Book an exchange that was not made, since the receivers hold what never changes."""
@@ -168,7 +172,14 @@ class Courier:
         return message
 
     def _swap(
-        self, lane: Lane, message: Tensor | None, arrived: Tensor, wire: Wire, is_fresh: Sequence[bool]
+        self,
+        lane: Lane,
+        message: Tensor | None,
+        arrived: Tensor,
+        wire: Wire,
+        is_fresh: Sequence[bool],
+        layer: int,
+        direction: Direction,
     ) -> Delivery:
         ranks = self._ranks
         outgoing = {} if message is None else dict(zip(ranks.peers, lane.pieces(message), strict=True))
@@ -191,7 +202,7 @@ class Courier:
                     place.copy_(wire.decode(incoming[peer]))
             return lane.unpack(arrived)
 
-        return Delivery(swap, finish)
+        return Delivery(swap, finish, partial(self._account.book_seconds, layer, direction))
 
     def _book(
         self, lane: Lane, layer: int, rows: Tensor, wire: Wire, direction: Direction, *, is_sent: bool, begins: bool

@@ -41,6 +41,9 @@ class StoppedError(TrainingError):
 class LostPeerError(TrainingError):
     """Another rank is gone or silent. The cause is that rank's, and so is the word on it."""
 
+    timed_out = False
+    """True where it was silent for the whole timeout: then there may be nobody else to say anything."""
+
 
 @contextmanager
 def found_by_every_rank() -> Iterator[None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -33,10 +34,18 @@ class Swap:
     """Rows on their way, out and in."""
 
     def __init__(
-        self, ranks: Ranks, works: list[dist.Work], outgoing: list[Tensor], unpacked: Sequence[tuple[Tensor, Tensor]]
+        self,
+        ranks: Ranks,
+        works: list[dist.Work],
+        outgoing: list[Tensor],
+        unpacked: Sequence[tuple[Tensor, Tensor]],
+        *,
+        started: float,
     ) -> None:
-        self._ranks, self._works, self._unpacked = ranks, works, unpacked
+        self._ranks, self._works, self._unpacked, self._started = ranks, works, unpacked, started
         self._outgoing = outgoing  # kept alive until they have left
+        self.seconds = 0.0
+        """Between CPUs, from the start until all was here and was asked for; known after `wait`."""
 
     def wait(self) -> None:
         """Return when all rows that were asked for are here and all others have left."""
@@ -46,6 +55,7 @@ class Swap:
         for place, arrived in self._unpacked:
             place.copy_(arrived)
         self._outgoing, self._unpacked = [], []
+        self.seconds = time.perf_counter() - self._started
 
 
 class Ranks:
@@ -133,7 +143,7 @@ class Ranks:
             places = incoming
             incoming = {peer: _host_memory(place) for peer, place in places.items()}
             unpacked = [(place, incoming[peer]) for peer, place in places.items()]
-        operations = []
+        operations, started = [], time.perf_counter()
         for step in range(1, self.world):
             # All ranks walk the ring at once, so that no rank is everybody's first destination.
             destination, source = (self.rank + step) % self.world, (self.rank - step) % self.world
@@ -143,7 +153,7 @@ class Ranks:
                 operations.append(dist.P2POp(dist.isend, outgoing[destination], destination))
         with self.talking("exchange rows"):
             works = dist.batch_isend_irecv(operations) if operations else []
-        return Swap(self, works, list(outgoing.values()), unpacked)
+        return Swap(self, works, list(outgoing.values()), unpacked, started=started)
 
     def add_up(self, values: Tensor) -> Tensor:
         """Sum `values` over all ranks, in place, the same to the last bit everywhere.
@@ -214,10 +224,12 @@ class Ranks:
         except RuntimeError as error:
             # The backends begin with the place in their source: "[.../pair.cc:547] Connection closed by peer".
             said = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().partition("\n")[0])
-            raise LostPeerError(
+            lost = LostPeerError(
                 f"could not {purpose} with the other ranks ({said}); if one failed, it says why, "
                 "and if one is only slow, give a longer --timeout"
-            ) from error
+            )
+            lost.timed_out = "timed out" in said.lower()
+            raise lost from error
 
 
 def _host_memory(values: Tensor) -> Tensor:

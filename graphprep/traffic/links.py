@@ -161,6 +161,7 @@ def epoch_seconds(
     row_bytes_by_layer: Sequence[int],
     *,
     balance: Balance = "rows",
+    start_seconds: float = 0.0,
 ) -> float:
     """The bottlenecks of an epoch's exchanges: forward in every layer, backward in all but the first.
 
@@ -170,6 +171,8 @@ def epoch_seconds(
         row_bytes_by_layer: bytes of one row in each layer's exchange, the first layer first; 0 for a layer that does
             not exchange (its halo is kept).
         balance: as for `link_seconds`.
+        start_seconds: what each exchange takes before bytes flow, however many messages it has: all ranks have to
+            arrive at it, and agree with each other. 0 leaves it to the links' latencies.
 
     Raises:
         PartitionError: there are not as many parts as ranks.
@@ -179,7 +182,9 @@ def epoch_seconds(
     exchanges = [(forward_PP, row_bytes) for row_bytes in row_bytes_by_layer]
     exchanges += [(forward_PP.T, row_bytes) for row_bytes in row_bytes_by_layer[1:]]
     return sum(
-        float(model.seconds(units_PP, row_bytes).max(initial=0.0)) for units_PP, row_bytes in exchanges if row_bytes
+        start_seconds + float(model.seconds(units_PP, row_bytes).max(initial=0.0))
+        for units_PP, row_bytes in exchanges
+        if row_bytes and units_PP.any()
     )
 
 

@@ -130,6 +130,8 @@ def test_an_epoch_goes_back_through_all_layers_but_the_first() -> None:
     assert epoch_seconds(traffic, topology, [400, 64, 28]) == pytest.approx(expected)
     kept = 2 * exchange(64)
     assert epoch_seconds(traffic, topology, [0, 64]) == pytest.approx(kept)
+    assert epoch_seconds(traffic, topology, [0, 64], start_seconds=0.5) == pytest.approx(kept + 2 * 0.5)
+    assert epoch_seconds(traffic_of([[0] * 3] * 3), topology, [0, 64], start_seconds=0.5) == 0
     by_edges = 3000 * 400 / 25e9 + 2e-6
     assert epoch_seconds(traffic, topology, [400], balance="edges") == pytest.approx(by_edges)
 

@@ -57,6 +57,17 @@ def test_lines_add_up_to_the_result(runs: dict[Any, Run], world: int) -> None:
     assert sum(entry["bytes_skipped"] for entry in run.result["exchanges"]) == run.result["bytes_skipped"]
 
 
+@pytest.mark.parametrize("world", worlds_of("gcn"))
+def test_every_exchange_took_time_on_every_rank(runs: dict[Any, Run], world: int) -> None:
+    """Seconds booked to another layer, or without the waiting: a rank waits within its exchanges."""
+    run = runs[NAME, "gcn", world]
+    spent = [row(run, 2, direction)["seconds_by_rank"] for direction in ("forward", "backward")]
+    assert all(len(seconds) == world and min(seconds) > 0 for seconds in spent)
+    in_all = [sum(entry["seconds_by_rank"][rank] for entry in run.result["exchanges"]) for rank in range(world)]
+    waited = [run.result["seconds_by_rank"][rank].get("waiting", 0.0) for rank in range(world)]
+    assert all(whole >= part for whole, part in zip(in_all, waited, strict=True))
+
+
 def test_wide_rows_are_summed_before_the_weight(runs: dict[Any, Run], caches: dict[Any, Path]) -> None:
     """Sending the wider of the two possible rows costs bytes for nothing: layer 3 of 5 -> 3 sends 3 values a row."""
     run = runs[NAME, "deep gcn, batch norm", 3]

@@ -183,6 +183,25 @@ def test_torch_is_all_it_needs(cache: Path, tmp_path: Path) -> None:
     assert finish(absent)[1] == "absent\n"
 
 
+@pytest.mark.parametrize(
+    ("local_rank", "timed_out", "seconds"), [(0, False, 30.0), (1, False, 30.0), (0, True, 0.0), (1, True, 2.0)]
+)
+def test_the_first_rank_says_at_once_that_others_are_silent(
+    monkeypatch: pytest.MonkeyPatch, local_rank: int, timed_out: bool, seconds: float
+) -> None:
+    """A cable that stays down leaves nobody to say so but the ranks at its ends, and no supervisor to end them."""
+    from trainer import __main__ as program
+    from trainer.errors import LostPeerError
+    from trainer.seat import Seat
+
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    error = LostPeerError("could not exchange rows")
+    error.timed_out = timed_out
+    program._say(error, Seat(rank=2, world=4, local_rank=local_rank, local_world=2, is_supervised=True), debug=False)
+    assert sum(slept) == seconds
+
+
 @pytest.mark.parametrize("policy", ["none", "variation:0.1"])
 def test_a_silent_rank_is_given_up(cache: Path, policy: str) -> None:
     """A rank that hangs in a driver keeps its connections open, so only the timeout tells; also where ranks only wait
