@@ -59,13 +59,12 @@ def test_lines_add_up_to_the_result(runs: dict[Any, Run], world: int) -> None:
 
 @pytest.mark.parametrize("world", worlds_of("gcn"))
 def test_every_exchange_took_time_on_every_rank(runs: dict[Any, Run], world: int) -> None:
-    """Seconds booked to another layer, or without the waiting: a rank waits within its exchanges."""
+    """Seconds booked to another layer, twice, or in another unit: exchanges follow one another within the run."""
     run = runs[NAME, "gcn", world]
     spent = [row(run, 2, direction)["seconds_by_rank"] for direction in ("forward", "backward")]
     assert all(len(seconds) == world and min(seconds) > 0 for seconds in spent)
     in_all = [sum(entry["seconds_by_rank"][rank] for entry in run.result["exchanges"]) for rank in range(world)]
-    waited = [run.result["seconds_by_rank"][rank].get("waiting", 0.0) for rank in range(world)]
-    assert all(whole >= part for whole, part in zip(in_all, waited, strict=True))
+    assert max(in_all) <= run.result["setup_seconds"] + run.result["seconds"]
 
 
 def test_wide_rows_are_summed_before_the_weight(runs: dict[Any, Run], caches: dict[Any, Path]) -> None:
