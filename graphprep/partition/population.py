@@ -100,12 +100,18 @@ class Population:
             assignment = self._refined(way, other, generation, self.effort, shown.advance)
             memory.give_back()
             found = self._judged(name, assignment, started)
-            minimise = self.task.request.minimise
-            if self.effort.annealing_rounds and found.rank(minimise) > way.rank(minimise):
+            if self.effort.annealing_rounds and self._has_lost(found, way):
                 assignment = self._refined(way, other, generation, self.effort.without_annealing(), shown.advance)
                 memory.give_back()
                 found, *_ = self.task.in_order([found, self._judged(name, assignment, started)])
         return found
+
+    def _has_lost(self, found: Judged, way: Judged) -> bool:
+        """Whether a run has ended worse than it began, or has paid with slower links for limits that it keeps now."""
+        (excess, *seconds), (excess_before, *seconds_before) = (
+            one.rank(self.task.request.minimise) for one in (found, way)
+        )
+        return excess > excess_before or seconds > seconds_before
 
     def _refined(
         self,

@@ -109,6 +109,9 @@ class Effort:
         return starts * (starts + 1) // 2
 
 
+ANNEALING_SHARE = 0.7
+"""of the visits, so that what annealing leaves hot cools, and finer levels have their turn"""
+
 EFFORTS = {
     "fast": Effort(starts=1, small_starts=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
     "default": Effort(
@@ -273,7 +276,7 @@ class Refinement:
         active_X = np.zeros(len(part_X), np.bool_)
         unit: float | None = None
         for round_number in range(self.effort.annealing_rounds):
-            if not self._scaled(self.objective.steps[0]) or self.visits >= self.most_visits:
+            if not self._scaled(self.objective.steps[0]) or self.visits >= ANNEALING_SHARE * self.most_visits:
                 return
             active_X[:] = False
             kernels.find_boundary(pins, part_X, len(self.most_PC), active_X)
