@@ -12,6 +12,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ MODELS: dict[str, dict[str, Any]] = {"a weight a relation": {}, "2 bases": {"bas
 def command(*words: str, home: Path) -> str:
     """Run a graphprep command with its files under `home`; returns its standard output."""
     environment = {**os.environ, "GRAPHPREP_HOME": str(home)}
-    return subprocess.run(["graphprep", *words], check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(
+        [sys.executable, "-m", "cli", *words], check=True, env=environment, stdout=subprocess.PIPE, text=True
+    ).stdout
 
 
 def main() -> None:

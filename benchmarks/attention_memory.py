@@ -35,7 +35,7 @@ START = ["--model", "gcn", "--layers", "1"]
 
 def command(*words: str) -> str:
     """Run a graphprep command; returns its standard output."""
-    done = subprocess.run(["graphprep", *words], check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, "-m", "cli", *words], check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 

@@ -370,7 +370,7 @@ def _cache(folder: Path, name: str, graph: list[str], parts: int) -> Path:
     environment = {**os.environ, "GRAPHPREP_HOME": str(folder / "home")}
 
     def command(*words: str) -> str:
-        words = ("graphprep", *words, "-q", "--json")
+        words = (sys.executable, "-m", "cli", *words, "-q", "--json")
         return subprocess.run(words, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout
 
     if not (folder / "home" / "stores" / f"{name}.zarr").exists():

@@ -47,7 +47,19 @@ print(json.dumps([used.ru_utime + used.ru_stime, found["num_nodes"], found["num_
 def look_at(name: str, words: list[str], folder: Path) -> dict[str, Any]:
     """Generate a graph if it is not there yet, and inspect it twice; the second run has its kernels compiled."""
     store = folder / f"{words[0]}.zarr"
-    command = ["graphprep", "generate", *words, "--classes", "16", "--name", words[0], "--out", str(store)]
+    command = [
+        sys.executable,
+        "-m",
+        "cli",
+        "generate",
+        *words,
+        "--classes",
+        "16",
+        "--name",
+        words[0],
+        "--out",
+        str(store),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     read = measured([*python(READ), str(store)])
     for _ in range(2):

@@ -22,7 +22,7 @@ TRAINING = f"--dropout 0 --epochs {EPOCHS} --patience 0 --seed 0 --device cpu -q
 
 def command(*words: str) -> str:
     """Run a graphprep command; returns its standard output."""
-    done = subprocess.run(["graphprep", *words], check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, "-m", "cli", *words], check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 

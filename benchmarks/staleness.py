@@ -37,7 +37,7 @@ TRAINING: dict[str, Any] = {"eval_every": 10, "epochs": 200, "patience": 50, "de
 
 def command(*words: str) -> str:
     """Run a graphprep command; returns its standard output."""
-    done = subprocess.run(["graphprep", *words], check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([sys.executable, "-m", "cli", *words], check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 

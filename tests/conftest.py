@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,11 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 BoundsChecked = Callable[[str], None]
+
+
+def heed_interrupts() -> None:
+    """For `preexec_fn`: what a shell starts in the background ignores Ctrl-C, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from graphprep.errors import DownloadError
 from graphprep.http_client import Patience
 from graphprep.http_trouble import retry_after, shown
 from graphprep.whole_file import RemoteFile
+from tests.conftest import heed_interrupts
 from tests.fault_server import LAST_MODIFIED, Fault, FaultServer, etag_of
 
 BODY = random.Random(1).randbytes(300_000)
@@ -395,7 +396,7 @@ def test_interrupt_ends_at_once_and_keeps_what_came(server: FaultServer, tmp_pat
         "import sys; from pathlib import Path; from graphprep.download import *; from graphprep.http_client import *\n"
         f"download([RemoteFile(url={url!r}, name='f')], Path({str(tmp_path)!r}), patience=Patience(read_timeout=60))"
     )
-    running = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
+    running = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, preexec_fn=heed_interrupts)
     try:
         assert server.stalled.wait(20)
         time.sleep(0.3)
