@@ -85,6 +85,6 @@ if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    if status:
-        # The others may be gone: leave without the farewells of the communication libraries.
-        os._exit(status)
+    # All is written, and the others may be gone: leave without the farewells of the communication libraries, whose
+    # threads now and then abort a process that has done its work.
+    os._exit(status)
