@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import graphprep
 from benchmarks.rank_group import train_all
 
 SCHEMA = """\
@@ -33,14 +31,6 @@ COMMON: dict[str, Any] = {"model": "rgcn", "epochs": 100, "patience": 30, "eval_
 MODELS: dict[str, dict[str, Any]] = {"a weight a relation": {}, "2 bases": {"bases": 2}}
 
 
-def command(*words: str, home: Path) -> str:
-    """Run a graphprep command with its files under `home`; returns its standard output."""
-    environment = {**os.environ, "GRAPHPREP_HOME": str(home)}
-    return subprocess.run(
-        [sys.executable, "-m", "cli", *words], check=True, env=environment, stdout=subprocess.PIPE, text=True
-    ).stdout
-
-
 def main() -> None:
     """Import, partition, train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -54,9 +44,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, schema = Path(folder), Path(folder, "acm.yaml")
         schema.write_text(SCHEMA.format(arguments.folder.absolute()))
-        command("import", "--schema", str(schema), "--name", "acm", "-q", home=home)
+        graphprep("import", "--schema", str(schema), "--name", "acm", "-q", home=home)
         for parts in arguments.parts:
-            cache = json.loads(command("partition", "acm", "--parts", str(parts), "-q", "--json", home=home))["cache"]
+            cache = json.loads(graphprep("partition", "acm", "--parts", str(parts), "-q", "--json", home=home))["cache"]
             runs = [
                 {**COMMON, "epochs": arguments.epochs, "seed": seed, **of}
                 for of in MODELS.values()

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import graphprep
 from benchmarks.graphs import hierarchical_sbm
 from benchmarks.measured import SECONDS_BETWEEN_LOOKS, held_by, tree
 
@@ -31,12 +32,6 @@ GAT = ["--model", "gat", "--heads", "4", "--hidden", "64", "--layers", "3"]
 # Large tensors get pages of their own, which go back when they are freed: what is measured is what is held.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "1048576"}
 START = ["--model", "gcn", "--layers", "1"]
-
-
-def command(*words: str) -> str:
-    """Run a graphprep command; returns its standard output."""
-    done = subprocess.run([sys.executable, "-m", "cli", *words], check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout
 
 
 def cache_of(parts: int, method: str, nodes: int) -> Path:
@@ -49,9 +44,9 @@ def cache_of(parts: int, method: str, nodes: int) -> Path:
         np.save(Path(folder, "x.npy"), rng.normal(size=(nodes, FEATURES)).astype(np.float32))
         np.save(Path(folder, "y.npy"), rng.integers(0, CLASSES, nodes))
         files = [f"{folder}/edges.npy", "--features", f"{folder}/x.npy", "--labels", f"{folder}/y.npy"]
-        command("import", *files, "--name", "attention-memory", "--replace", "-q")
+        graphprep("import", *files, "--name", "attention-memory", "--replace", "-q")
     partition = ("partition", "attention-memory", "--parts", str(parts), "--method", method, "--effort", "none")
-    return Path(json.loads(command(*partition, "--replace", "-q", "--json"))["cache"])
+    return Path(json.loads(graphprep(*partition, "--replace", "-q", "--json"))["cache"])
 
 
 def peaks(cache: Path, options: list[str]) -> tuple[list[int], dict[str, Any]]:

@@ -8,15 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
-
-def command(*words: str) -> str:
-    """Run a graphprep command; returns its standard output."""
-    done = subprocess.run([sys.executable, "-m", "cli", *words], check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout
+from benchmarks.command import graphprep
 
 
 def main() -> int:
@@ -28,14 +23,14 @@ def main() -> int:
     parser.add_argument("--parts", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
     arguments = parser.parse_args()
-    command("fetch", "cora", "-q", *(["--mirror", arguments.mirror] if arguments.mirror else []))
+    graphprep("fetch", "cora", "-q", *(["--mirror", arguments.mirror] if arguments.mirror else []))
     rows = []
     for parts in arguments.parts:
-        cache = json.loads(command("partition", "cora", "--parts", str(parts), "-q", "--json"))["cache"]
+        cache = json.loads(graphprep("partition", "cora", "--parts", str(parts), "-q", "--json"))["cache"]
         results = []
         for seed in range(arguments.seeds):
             training = ("train", cache, "--model", arguments.model, "--seed", str(seed), "-q", "--json")
-            results.append(json.loads(command(*training).splitlines()[-1]))
+            results.append(json.loads(graphprep(*training).splitlines()[-1]))
         accuracies = [100 * result["test_accuracy"] for result in results]
         row = {
             "parts": parts,

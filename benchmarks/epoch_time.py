@@ -15,11 +15,11 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import graphprep
 from benchmarks.measured import measured
 
 SHORT, LONG = 2, 8
@@ -59,12 +59,6 @@ print(time.perf_counter() - started)
 """
 
 
-def command(*words: str) -> str:
-    """Run a graphprep command; returns its standard output."""
-    done = subprocess.run([sys.executable, "-m", "cli", *words], check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout
-
-
 def pyg(store: Path, input_dropout: float) -> tuple[float, int]:
     """Seconds an epoch, and the peak memory in bytes."""
     runs = [
@@ -75,7 +69,7 @@ def pyg(store: Path, input_dropout: float) -> tuple[float, int]:
     return (seconds[1] - seconds[0]) / (LONG - SHORT), runs[1].peak_bytes
 
 
-def graphprep(cache: Path, input_dropout: float, *options: str) -> tuple[float, int]:
+def trained(cache: Path, input_dropout: float, *options: str) -> tuple[float, int]:
     """Seconds an epoch, and the peak memory in bytes; the ranks share two cores."""
     fixed = (
         f"--hidden 256 --patience 0 --eval-every 1000 --device cpu -q --json --input-dropout {input_dropout}".split()
@@ -95,17 +89,17 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
     arguments = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-    store = Path(json.loads(command("generate", "sbm", "--name", "sbm-200k", *SBM, "-q", "--json"))["location"])
+    store = Path(json.loads(graphprep("generate", "sbm", "--name", "sbm-200k", *SBM, "-q", "--json"))["location"])
     caches = {
-        parts: Path(json.loads(command("partition", "sbm-200k", "--parts", str(parts), "-q", "--json"))["cache"])
+        parts: Path(json.loads(graphprep("partition", "sbm-200k", "--parts", str(parts), "-q", "--json"))["cache"])
         for parts in (1, 2)
     }
     contestants: dict[str, Any] = {}
     for name, share in (("dropout", 0.5), ("A X folded", 0.0)):
         contestants[f"PyG, {name}"] = lambda share=share: pyg(store, share)
         for parts in (1, 2):
-            contestants[f"{parts} rank(s), {name}"] = lambda share=share, parts=parts: graphprep(caches[parts], share)
-    contestants["2 rank(s), A X folded, bf16"] = lambda: graphprep(caches[2], 0.0, "--precision", "bf16")
+            contestants[f"{parts} rank(s), {name}"] = lambda share=share, parts=parts: trained(caches[parts], share)
+    contestants["2 rank(s), A X folded, bf16"] = lambda: trained(caches[2], 0.0, "--precision", "bf16")
     # Turn by turn, so that a busy minute of the machine does not fall on one of them alone.
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in contestants}
     for _ in range(arguments.repeats):

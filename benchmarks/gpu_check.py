@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -30,6 +29,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from benchmarks.command import graphprep
 
 Row = dict[str, Any]
 PRECISIONS = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2}
@@ -367,15 +368,10 @@ print(json.dumps({"seconds": (time.perf_counter() - started) / epochs, "peak_byt
 
 def _cache(folder: Path, name: str, graph: list[str], parts: int) -> Path:
     """The cache of a block model, made where there is none."""
-    environment = {**os.environ, "GRAPHPREP_HOME": str(folder / "home")}
-
-    def command(*words: str) -> str:
-        words = (sys.executable, "-m", "cli", *words, "-q", "--json")
-        return subprocess.run(words, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout
-
-    if not (folder / "home" / "stores" / f"{name}.zarr").exists():
-        command("generate", "sbm", "--name", name, *graph)
-    return Path(json.loads(command("partition", name, "--parts", str(parts)))["cache"])
+    home = folder / "home"
+    if not (home / "stores" / f"{name}.zarr").exists():
+        graphprep("generate", "sbm", "--name", name, *graph, "-q", home=home)
+    return Path(json.loads(graphprep("partition", name, "--parts", str(parts), "-q", "--json", home=home))["cache"])
 
 
 def _error(mine: Any, expected: Any) -> float:

@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import graphprep
+
 SHORT, LONG = 2, 8
 FAR = 0.30
 GRAPHS = {
@@ -25,12 +27,6 @@ GRAPHS = {
     "grid-64k": "generate grid --sides 40x40x40 --features 64 --classes 8",
 }
 OPTIONS = ["--hidden", "128", "--eval-every", "1000"]
-
-
-def graphprep(*words: str) -> str:
-    """Run a command; returns its standard output."""
-    command = [sys.executable, "-m", "cli", *words]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def probed(folder: Path) -> Path:

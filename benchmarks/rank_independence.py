@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,22 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command import graphprep
+
 EPOCHS = 20
 TRAINING = f"--dropout 0 --epochs {EPOCHS} --patience 0 --seed 0 --device cpu -q --json".split()
-
-
-def command(*words: str) -> str:
-    """Run a graphprep command; returns its standard output."""
-    done = subprocess.run([sys.executable, "-m", "cli", *words], check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout
 
 
 def losses(name: str, topology: Path, model: str, folder: Path) -> list[float]:
     """The losses of the first epochs of dataset `name` on the ranks of `topology`."""
     cache = folder / f"{name}-{topology.stem}"
     if not cache.exists():
-        command("partition", name, "--topology", str(topology), "--out", str(cache), "-q")
-    lines = [json.loads(line) for line in command("train", str(cache), "--model", model, *TRAINING).splitlines()]
+        graphprep("partition", name, "--topology", str(topology), "--out", str(cache), "-q")
+    lines = [json.loads(line) for line in graphprep("train", str(cache), "--model", model, *TRAINING).splitlines()]
     return [line["loss"] for line in lines if "epoch" in line][:EPOCHS]
 
 
@@ -62,7 +57,7 @@ def write_graph(folder: Path, name: str, *, train: np.ndarray, seed: int) -> Non
         np.save(folder / f"{name}-{split}.npy", rows)
         splits += [f"--{split}", str(folder / f"{name}-{split}.npy")]
     files = ["--features", str(folder / f"{name}-x.npy"), "--labels", str(folder / f"{name}-y.npy"), *splits]
-    command("import", str(folder / f"{name}.txt"), "--name", name, *files, "--replace", "-q")
+    graphprep("import", str(folder / f"{name}.txt"), "--name", name, *files, "--replace", "-q")
 
 
 def main() -> int:
@@ -74,7 +69,7 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command("fetch", "cora", "-q", *(["--mirror", arguments.mirror] if arguments.mirror else []))
+        graphprep("fetch", "cora", "-q", *(["--mirror", arguments.mirror] if arguments.mirror else []))
         write_graph(folder, "directed-unequal", train=np.arange(0, 600, 3), seed=1)
         write_graph(folder, "one-group-trains", train=np.arange(0, 100), seed=2)
         speeds = {"directed-unequal": [4.0, 1.0, 2.0, 1.0]}
@@ -86,7 +81,7 @@ def main() -> int:
                     found = losses(dataset, topology, model, folder)
                     alone = alone or found
                     worst = max(abs(a - b) / abs(b) for a, b in zip(found, alone, strict=True))
-                    cache = json.loads(command("inspect", str(folder / f"{dataset}-{topology.stem}"), "--json", "-q"))
+                    cache = json.loads(graphprep("inspect", str(folder / f"{dataset}-{topology.stem}"), "--json", "-q"))
                     row: dict[str, Any] = {
                         "dataset": dataset,
                         "model": model,

@@ -15,7 +15,6 @@ import argparse
 import json
 import math
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 
 from scipy.stats import t as student
 
+from benchmarks.command import graphprep
 from benchmarks.rank_group import train_all
 
 EXACT = "none/none/fp32"
@@ -35,20 +35,14 @@ SBM = ["--nodes", "100000", "--edges", "1000000", "--features", "64", "--classes
 TRAINING: dict[str, Any] = {"eval_every": 10, "epochs": 200, "patience": 50, "device": "cpu"}
 
 
-def command(*words: str) -> str:
-    """Run a graphprep command; returns its standard output."""
-    done = subprocess.run([sys.executable, "-m", "cli", *words], check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout
-
-
 def cache_of(dataset: str, parts: int, mirror: str | None, *options: str) -> Path:
     """Fetch or generate the dataset and partition it with `options`, or find that both is done."""
     if dataset == "sbm":
-        command("generate", "sbm", "--name", "sbm-100k", *SBM, "-q")
+        graphprep("generate", "sbm", "--name", "sbm-100k", *SBM, "-q")
         dataset = "sbm-100k"
     else:
-        command("fetch", dataset, "-q", *(["--mirror", mirror] if mirror else []))
-    return Path(json.loads(command("partition", dataset, "--parts", str(parts), "-q", "--json", *options))["cache"])
+        graphprep("fetch", dataset, "-q", *(["--mirror", mirror] if mirror else []))
+    return Path(json.loads(graphprep("partition", dataset, "--parts", str(parts), "-q", "--json", *options))["cache"])
 
 
 def options_of(setting: str, seed: int, common: dict[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,12 @@ second that a busy machine takes to start an exchange stays small beside it. Wha
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.command import graphprep
 from graphprep import open_store, progress
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
@@ -63,12 +62,6 @@ def links_of(machines: int, ranks: int, kind: str) -> Links:
     """The machines of a case; `kind` is `unequal` or `equal`."""
     mbits = (UNEQUAL if kind == "unequal" else EQUAL)[machines]
     return Links(name=f"{machines}x{ranks // machines}-{kind}", ranks_each=ranks // machines, mbits=mbits)
-
-
-def graphprep(*words: str) -> str:
-    """Run a command; returns its standard output."""
-    command = [sys.executable, "-m", "cli", *words]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def store_of(graph: str, folder: Path) -> str:
