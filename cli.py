@@ -147,7 +147,18 @@ def fetch(
 @click.option("--val", type=PATH, help="Validation nodes, likewise.")
 @click.option("--test", type=PATH, help="Test nodes, likewise.")
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the split drawn without masks."
+    "--splits",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="How many splits are drawn where there are no masks.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the first split that is drawn; each next one has the following number.",
 )
 @out_option
 @click.option("--replace", is_flag=True, help="Replace a store of this name that was made from something else.")
@@ -171,7 +182,8 @@ def import_files(
     Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, or a whole graph
     of PyTorch Geometric's (.pt). Weights and times are read if asked for. Ids with gaps, and words, are numbered in
     ascending order and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are
-    row numbers. Labels without --train, --val and --test get a seeded split: 20 and 30 nodes a class, the rest to test.
+    row numbers. Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class, the rest
+    to test.
 
     \b
     Examples:

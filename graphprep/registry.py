@@ -29,6 +29,7 @@ from graphprep.errors import DatasetError, UnknownDatasetError
 from graphprep.graph import Duplicates, SelfLoops, Treatment
 from graphprep.home import NAME_PATTERN
 from graphprep.sources import READERS
+from graphprep.split import SplitRule
 from graphprep.yaml_lines import FaultAt, nearest, validated
 
 FILE_NAME = "datasets.yaml"
@@ -69,14 +70,6 @@ class TreatmentEntry(_Entry):
     undirected: bool = False
     duplicates: Duplicates = "keep"
     self_loops: SelfLoops = "keep"
-
-
-class SplitEntry(_Entry):
-    """A seeded split; see `graphprep.split`."""
-
-    train: PositiveInt = 20
-    val: NonNegativeInt = 30
-    seed: NonNegativeInt = 0
 
 
 def _kind_of(value: object) -> str:
@@ -182,7 +175,7 @@ class DatasetEntry(_Entry):
     citation: str
     homepage: str
     treatment: TreatmentEntry = TreatmentEntry()
-    split: SplitEntry | None = None
+    split: SplitRule | None = None
     protocol: Literal["transductive", "inductive"] = "transductive"
     """inductive: while it trains, a model may see only the training nodes and the edges between them"""
     expected: Expected

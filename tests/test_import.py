@@ -137,6 +137,36 @@ def test_real_graphs_through_the_command(test_data: Path) -> None:
     assert store.num_nodes == {"node": 1_899}
 
 
+def test_several_splits(tmp_path: Path) -> None:
+    """Guards against splits that are all the same, that move the first one, or that are asked for in vain."""
+    text(tmp_path / "e.txt")
+    np.save(tmp_path / "y.npy", np.arange(200) % 2)
+    words = (tmp_path / "e.txt", "--labels", tmp_path / "y.npy", "--seed", "5")
+    one, several = imported(*words), imported(*words, "--splits", "3")
+    assert several.attributes["notes"]["seeded_split"] == {"train": 20, "val": 30, "seed": 5, "splits": 3}
+    several_NS = several.node_array("node", "train_mask")[:]  # type: ignore[index]
+    assert several_NS.shape == (200, 3)
+    assert several_NS.sum(axis=0).tolist() == [40, 40, 40]
+    assert np.array_equal(several_NS[:, :1], one.node_array("node", "train_mask")[:])  # type: ignore[index]
+    assert not np.array_equal(several_NS[:, 1], several_NS[:, 2])
+
+
+@pytest.mark.parametrize("wrong", ["0", "1001", "some"])
+def test_a_number_of_splits_that_cannot_be(tmp_path: Path, wrong: str) -> None:
+    """No split at all, or masks that fill the memory, are refused before any work."""
+    text(tmp_path / "e.txt")
+    assert "--splits" in refuses(tmp_path / "e.txt", "--splits", wrong)
+
+
+def test_splits_beside_a_schema_that_says_them(tmp_path: Path) -> None:
+    """An option that would be ignored."""
+    text(tmp_path / "e.txt")
+    schema = tmp_path / "s.yaml"
+    edge = "edges: [{source: u, relation: r, destination: u, files: [e.txt]}]\n"
+    schema.write_text(f"nodes: {{u: }}\n{edge}split: {{train: 5}}\n")
+    assert "says how to split the nodes" in refuses("--schema", schema, "--splits", "3")
+
+
 def test_times_stay_with_their_edges(tmp_path: Path) -> None:
     """Guards against times that stay behind when edges are sorted; ties and unsorted times are fine."""
     (tmp_path / "e.txt").write_text("2 0 7\n0 1 9\n1 0 7\n")

@@ -10,6 +10,7 @@ from graphprep import registry, sources
 from graphprep.errors import DatasetError, UnknownDatasetError
 from graphprep.graph import Treatment
 from graphprep.registry import DatasetEntry, Expected, entry, load_registry
+from graphprep.split import SplitRule
 
 ENTRY = """
   {name}:
@@ -87,7 +88,18 @@ def test_values(tmp_path: Path) -> None:
     assert [file.file_name for file in found.files] == ["ab.gz"]
     assert entry("cora").num_bytes == 572_444
     assert entry("digits").num_bytes == 0
+    assert entry("digits").split == SplitRule(train=20, val=30, seed=0, splits=1)
     assert entry("cora").files[0].file_name == "ind.cora.x"
+
+
+def test_the_field_s_random_splits() -> None:
+    """Figures for these graphs are means over random splits; one split of ours would not be comparable."""
+    several = {found.name for found in load_registry().values() if found.split is not None and found.split.splits > 1}
+    names = ["amazon-computers", "amazon-photo", "coauthor-cs", "coauthor-physics"]
+    twins = ["dgl-amazon-co-buy-computer", "dgl-amazon-co-buy-photo", "dgl-coauthor-cs", "dgl-coauthor-physics"]
+    assert several == {*names, *twins}
+    for name in several:
+        assert entry(name).split == SplitRule(train=20, val=30, seed=0, splits=10)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +116,7 @@ def test_values(tmp_path: Path) -> None:
         ("    licence: MIT\n", "", 2, "licence"),
         ("  one:", "  One_:", 2, "lower case"),
         ("    expected:", "    treatment: {duplicates: twice}\n    expected:", 11, "'keep', 'sum' or 'drop'"),
+        ("    expected:", "    split: {splits: 0}\n    expected:", 11, "greater than or equal to 1"),
         (
             "        name: ab.gz\n",
             "        name: ab.gz\n      - {url: https://x.org/c, name: ab.gz}\n",

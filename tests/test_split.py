@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from pydantic import ValidationError
 
 from graphprep.errors import DatasetError
-from graphprep.split import seeded_split
+from graphprep.split import MOST_SPLITS, SplitRule, seeded_split
 
 
 def test_split_is_pinned() -> None:
@@ -45,19 +46,49 @@ def test_seeds_differ() -> None:
     assert not np.array_equal(seeded_split(y, seed=0).train_mask, seeded_split(y, seed=1).train_mask)
 
 
+def test_several_splits_begin_with_the_single_one() -> None:
+    """Accuracies on split 0 must stay what they were, and each next split must be the one of the next seed."""
+    y = np.arange(1000) % 7 - 1
+    several = seeded_split(y, 5, 6, seed=3, num_splits=4)
+    for column in range(4):
+        for mask, alone in zip(several, seeded_split(y, 5, 6, seed=3 + column), strict=True):
+            assert mask.shape == (1000, 4)
+            assert np.array_equal(mask[:, column], alone[:, 0])
+    assert len(np.unique(several.train_mask, axis=1).T) == 4
+
+
+def test_a_rule_draws_what_it_says() -> None:
+    """A rule that drops one of its numbers on the way."""
+    y = np.arange(500) % 3
+    rule = SplitRule(train=7, val=8, seed=2, splits=3)
+    for mask, expected in zip(rule.draw(y), seeded_split(y, 7, 8, 2, 3), strict=True):
+        assert np.array_equal(mask, expected)
+    assert SplitRule().draw(y).train_mask.shape == (500, 1)
+
+
+@pytest.mark.parametrize("wrong", [{"train": 0}, {"val": -1}, {"seed": -1}, {"splits": 0}, {"splits": MOST_SPLITS + 1}])
+def test_a_rule_is_checked(wrong: dict[str, int]) -> None:
+    """No training node, no split, or masks that fill the memory."""
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        SplitRule(**wrong)
+
+
 @given(
     y=hnp.arrays(np.int64, st.integers(0, 200), elements=st.integers(-1, 5)),
     train=st.integers(1, 9),
     val=st.integers(0, 9),
     seed=st.integers(0, 2**63),
+    num_splits=st.integers(1, 3),
 )
-def test_every_labelled_node_is_in_one_mask(y: np.ndarray, train: int, val: int, seed: int) -> None:
+def test_every_labelled_node_is_in_one_mask(y: np.ndarray, train: int, val: int, seed: int, num_splits: int) -> None:
     """Masks that overlap would leak test nodes into training."""
-    split = seeded_split(y, train, val, seed)
-    assert np.array_equal(sum(mask.astype(int) for mask in split)[:, 0], (y >= 0).astype(int))
+    split = seeded_split(y, train, val, seed, num_splits)
+    masks_NS = sum(mask.astype(int) for mask in split)
+    assert np.array_equal(masks_NS, np.tile((y >= 0)[:, None], num_splits))
     for label in set(y[y >= 0].tolist()):
-        assert 1 <= split.train_mask[y == label].sum() <= train
-        assert split.val_mask[y == label].sum() <= val
+        for column in range(num_splits):
+            assert 1 <= split.train_mask[y == label, column].sum() <= train
+            assert split.val_mask[y == label, column].sum() <= val
 
 
 def test_several_labels_a_node() -> None:

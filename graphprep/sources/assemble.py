@@ -1,4 +1,4 @@
-"""A RawGraph of one node type from the pieces that a reader has; a seeded split where the source brings none."""
+"""A RawGraph of one node type from the pieces that a reader has; seeded splits where the source brings none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, NodeTable, RawGraph
 from graphprep.sources.arrays import Sparse
-from graphprep.split import seeded_split
+from graphprep.split import SplitRule
 
 if TYPE_CHECKING:
     from graphprep.registry import DatasetEntry
@@ -33,12 +33,12 @@ def one_type(
     """The graph of a registry entry.
 
     Args:
-        entry: for the treatment, and for the seeded split.
+        entry: for the treatment, and for the seeded splits.
         num_nodes: N.
         x: [N, F], or None.
         y: int64 [N], or bool/float [N, C].
         edges: entries (source, destination), or their array of integers [E, 2]; ids are in range.
-        masks: train_mask, val_mask and test_mask, bool [N, S]; None draws a split.
+        masks: train_mask, val_mask and test_mask, bool [N, S]; None draws the entry's.
         more: further arrays of N rows.
         notes: for the store's attributes.
     """
@@ -74,12 +74,9 @@ def labelled(
 
 
 def drawn_split(entry: DatasetEntry, y: Array) -> tuple[dict[str, NDArray[np.bool_]], dict[str, int]]:
-    """The entry's seeded split of `y` as masks, and how it was drawn."""
-    from graphprep.registry import SplitEntry
-
-    wanted = entry.split or SplitEntry()
-    split = seeded_split(y, wanted.train, wanted.val, wanted.seed)
-    return split._asdict(), wanted.model_dump()
+    """The entry's seeded splits of `y` as masks, and how they were drawn."""
+    wanted = entry.split or SplitRule()
+    return wanted.draw(y)._asdict(), wanted.model_dump()
 
 
 def stream(edges: Sparse | Array) -> Chunks:

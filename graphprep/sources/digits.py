@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from pydantic import PositiveInt
 
 from graphprep.errors import DatasetError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, NodeTable, RawGraph
+from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, RawGraph
+from graphprep.sources.assemble import drawn_split, labelled
 from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.split import seeded_split
 from graphprep.whole_file import FileCheck
 
 if TYPE_CHECKING:
@@ -52,14 +52,8 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:  # noqa: ARG001
         yield EdgeChunk(low, high)
 
     labels = y.astype(np.int64)
-    drawn = (
-        {} if entry.split is None else {"seed": entry.split.seed, "train": entry.split.train, "val": entry.split.val}
-    )
-    masks = {}
-    if entry.split is not None:
-        split = seeded_split(labels, entry.split.train, entry.split.val, entry.split.seed)
-        masks = split._asdict()
-    nodes = NodeTable(num_nodes=len(y), x=(pixels / WHITE).astype(np.float32), y=labels, **masks)
+    masks, drawn = ({}, {}) if entry.split is None else drawn_split(entry, labels)
+    nodes = labelled(len(y), x=(pixels / WHITE).astype(np.float32), y=labels, masks=masks)
     return RawGraph(
         nodes={HOMOGENEOUS_NODE: nodes},
         edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=chunks, num_edges=len(low)),),

@@ -17,6 +17,7 @@ from graphprep.sources.edge_file import Wanted, open_edges
 from graphprep.sources.node_files import PARTS
 from graphprep.sources.options import ReaderOptions, options_of
 from graphprep.sources.user_files import ImportRequest, read_files
+from graphprep.split import SplitRule
 from graphprep.whole_file import FileCheck
 
 if TYPE_CHECKING:
@@ -57,12 +58,9 @@ def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:
     """The graph of a registry entry."""
-    from graphprep.registry import SplitEntry
-
     options = options_of(entry, EntryOptions)
     names = {part: name for part in PARTS if (name := getattr(options, part)) is not None}
     edges = options.edges or tuple(file.file_name for file in entry.files if file.file_name not in names.values())
-    split = entry.split or SplitEntry()
     return read_files(
         ImportRequest.of_one_type(
             tuple(folder / name for name in edges),
@@ -72,9 +70,7 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
             undirected=entry.treatment.undirected,
             duplicates=entry.treatment.duplicates,
             self_loops=entry.treatment.self_loops,
-            train_per_class=split.train,
-            val_per_class=split.val,
-            seed=split.seed,
+            split=entry.split or SplitRule(),
             num_nodes=options.num_nodes,
             **{part: folder / name for part, name in names.items()},
         )

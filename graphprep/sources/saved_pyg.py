@@ -31,7 +31,8 @@ from graphprep.sources.edge_file import Wanted
 from graphprep.sources.node_files import NodeData
 from graphprep.sources.table_files import reading
 from graphprep.sources.typed_edges import TypedEdges
-from graphprep.sources.user_graph import SplitRule, build, checked_arrays
+from graphprep.sources.user_graph import build, checked_arrays
+from graphprep.split import SplitRule
 
 Array = NDArray[Any]
 Store = dict[str, Any]

@@ -20,13 +20,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from graphprep.errors import DatasetError
+from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import Duplicates, EdgeType, SelfLoops, Treatment
 from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
 from graphprep.sources.node_files import PARTS, NodeFiles
 from graphprep.sources.saved_pyg import TYPE_NAME
 from graphprep.sources.user_files import EdgeFiles, ImportRequest
-from graphprep.sources.user_graph import SplitRule
+from graphprep.split import SplitRule
 from graphprep.yaml_lines import FaultAt, nearest, validated
 
 NO_NAME = "is not of letters, digits, '.', '-' and single '_' between them"
@@ -113,21 +113,14 @@ class EdgeTypeFiles(_Model):
         )
 
 
-class Split(_Model):
-    """How many nodes of a class, where labels have no masks."""
-
-    train: PositiveInt = 20
-    val: Annotated[int, Field(ge=0)] = 30
-    seed: Annotated[int, Field(ge=0)] = 0
-
-
 class Schema(_Model):
     """The whole file."""
 
     nodes: Annotated[dict[str, NodeType | None], Field(min_length=1)]
     edges: Annotated[list[EdgeTypeFiles], Field(min_length=1)]
     ids: IdKind = "auto"
-    split: Split = Split()
+    split: SplitRule | None = None
+    """None: that of the command line"""
 
     @model_validator(mode="after")
     def _names_fit(self) -> Schema:
@@ -156,10 +149,11 @@ def load_schema(path: Path, split: SplitRule | None = None) -> ImportRequest:
 
     Args:
         path: of the YAML file.
-        split: used where the schema has no `split`.
+        split: used where the schema has no `split`; None for SplitRule().
 
     Raises:
         DatasetError: with its line, what is wrong with the file; or it cannot be read.
+        UsageError: the schema has a `split`, and `split` says something too.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -168,10 +162,11 @@ def load_schema(path: Path, split: SplitRule | None = None) -> ImportRequest:
     except UnicodeDecodeError as problem:
         raise DatasetError(f"{path} is no UTF-8 text, so it is no schema") from problem
     found = validated(Schema, text, origin=str(path), error=DatasetError)
-    rule = SplitRule(train=found.split.train, val=found.split.val, seed=found.split.seed)
+    if found.split is not None and split not in (None, SplitRule()):
+        raise UsageError(f"{path} says how to split the nodes, so neither seed nor splits can be given beside it")
     return ImportRequest(
         nodes={name: (files or NodeType()).files(path.parent) for name, files in found.nodes.items()},
         edges=tuple(part.edges(path.parent) for part in found.edges),
         ids=found.ids,
-        split=split if split is not None and "split" not in found.model_fields_set else rule,
+        split=found.split or split or SplitRule(),
     )

@@ -25,7 +25,10 @@ from graphprep.graph import (
 from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, Wanted, format_of, open_edges
 from graphprep.sources.node_files import PARTS, NodeData, NodeFiles, load_nodes
 from graphprep.sources.typed_edges import TypedEdges
-from graphprep.sources.user_graph import SplitRule, build
+from graphprep.sources.user_graph import build
+from graphprep.split import SplitRule
+
+_OF_SPLITS = ("seed", "splits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +74,10 @@ class ImportRequest:
         undirected: bool = False,
         duplicates: Duplicates = "keep",
         self_loops: SelfLoops = "keep",
-        train_per_class: int = 20,
-        val_per_class: int = 30,
-        seed: int = 0,
+        split: SplitRule | None = None,
         **nodes: Any,
     ) -> ImportRequest:
-        """A graph with one node type and one edge type; `nodes` are the fields of NodeFiles.
+        """A graph with one node type and one edge type; `nodes` are the fields of NodeFiles, `split` is SplitRule().
 
         Raises:
             UsageError: no file of edges is named.
@@ -97,7 +98,7 @@ class ImportRequest:
             ),
             ids=ids,
             treatment=Treatment(undirected=undirected, duplicates=duplicates, self_loops=self_loops),
-            split=SplitRule(train=train_per_class, val=val_per_class, seed=seed),
+            split=split or SplitRule(),
         )
 
     def files(self) -> list[tuple[str, Path]]:
@@ -129,7 +130,7 @@ class ImportRequest:
         return {
             "ids": self.ids,
             "treatment": asdict(self.treatment),
-            "split": asdict(self.split),
+            "split": self.split.model_dump(),
             "nodes": nodes,
             "edges": edges,
             "roles": [f"{role} {''.join(path.suffixes[-2:])}".rstrip() for role, path in self.files()],
@@ -142,22 +143,25 @@ def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[st
     Args:
         paths: files of edges; none beside a schema.
         schema: YAML.
-        options: of `ImportRequest.of_one_type`; beside a schema, only those that its file cannot say.
+        options: of `ImportRequest.of_one_type`, but with `seed` and `splits` in place of the whole rule; beside a
+            schema only these two, where its file says nothing of splits.
 
     Raises:
         UsageError: both or neither, or an option that the schema should say.
         DatasetError: the schema is wrong.
     """
+    split = SplitRule(**{name: options[name] for name in _OF_SPLITS if name in options})
+    others = {name: value for name, value in options.items() if name not in _OF_SPLITS}
     if schema is None:
-        return ImportRequest.of_one_type(paths, **options)
+        return ImportRequest.of_one_type(paths, split=split, **others)
     if paths:
         raise UsageError(f"{paths[0]} and --schema cannot be given together; name all files in {schema}")
     from graphprep.sources.schema import load_schema
 
-    for name, value in options.items():
-        if name != "seed" and value not in (None, False, "auto", "keep"):
+    for name, value in others.items():
+        if value not in (None, False, "auto", "keep"):
             raise UsageError(f"{name.replace('_', '-')} cannot be given beside --schema; write it in {schema}")
-    return load_schema(schema, SplitRule(seed=options.get("seed", 0)))
+    return load_schema(schema, split)
 
 
 def read_files(request: ImportRequest, *, memory_limit: int | None = None) -> RawGraph:

@@ -8,7 +8,7 @@ and splits can be made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +24,12 @@ from graphprep.sources.node_files import NodeData, load_mask
 from graphprep.sources.node_ids import FoundIds, NodeIds, Original, RowNumbers
 from graphprep.sources.spool import KEPT_BYTES, Room
 from graphprep.sources.typed_edges import TypedEdges, see
-from graphprep.split import seeded_split
+from graphprep.split import SplitRule
 
 Array = NDArray[Any]
 KEPT_SHARE = 4
 """parsed edges may take this part of the memory that is left; sorting needs more than that"""
 TABLE_FIELDS = ("x", "y", "train_mask", "val_mask", "test_mask")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitRule:
-    """The split that is drawn where there are labels and no masks; see `graphprep.split`."""
-
-    train: int = 20
-    val: int = 30
-    seed: int = 0
 
 
 def build(
@@ -201,8 +192,7 @@ def _masks(
     if not masks:
         if y is None or y.ndim != 1:
             return {}, None
-        drawn = seeded_split(y, split.train, split.val, split.seed)
-        return drawn._asdict(), {"train": split.train, "val": split.val, "seed": split.seed}
+        return split.draw(y)._asdict(), split.model_dump()
     if y is None:
         raise UsageError(
             f"{next(iter(origin.values()))} splits the nodes, but there are no labels; name their file too"

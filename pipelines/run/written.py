@@ -37,6 +37,7 @@ from graphprep.graph import Duplicates, SelfLoops
 from graphprep.home import checked_name, is_url
 from graphprep.partition.request import PartitionRequest
 from graphprep.sources.edge_file import Format, IdKind
+from graphprep.split import MOST_SPLITS
 from graphprep.topology import Topology, resolve
 from graphprep.topology.units import Number
 from graphprep.traffic import Balance
@@ -137,6 +138,7 @@ class ImportForm(_Form):
     val: StrictStr | None = None
     test: StrictStr | None = None
     seed: Annotated[StrictInt, Field(ge=0)] = 0
+    splits: Annotated[StrictInt, Field(ge=1, le=MOST_SPLITS)] = 1
 
 
 NODE_FILES = ("features", "labels", "node_times", "train", "val", "test")

@@ -15,7 +15,7 @@ from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import RawGraph, Treatment
 from graphprep.sources import edge_list
 from graphprep.sources.user_files import ImportRequest, read_files
-from graphprep.split import seeded_split
+from graphprep.split import SplitRule, seeded_split
 from tests.sources.entries import entry
 
 
@@ -152,11 +152,11 @@ def test_weights_and_treatment(tmp_path: Path) -> None:
 def test_seeded_split_is_drawn_and_noted(tmp_path: Path) -> None:
     """Labels without masks: the split must be reproducible and the store must say how it was drawn."""
     y = np.arange(300) % 3
-    raw = graph(tmp_path, labels=y, seed=7)
+    raw = graph(tmp_path, labels=y, split=SplitRule(seed=7, splits=2))
     nodes = raw.nodes["node"]
-    for name, mask in seeded_split(y, seed=7)._asdict().items():
+    for name, mask in seeded_split(y, seed=7, num_splits=2)._asdict().items():
         assert np.array_equal(getattr(nodes, name), mask)
-    assert raw.notes["seeded_split"] == {"train": 20, "val": 30, "seed": 7}
+    assert raw.notes["seeded_split"] == {"train": 20, "val": 30, "seed": 7, "splits": 2}
 
 
 def test_given_masks(tmp_path: Path) -> None:
@@ -193,6 +193,7 @@ def test_inputs_and_options_make_a_key(tmp_path: Path) -> None:
     assert one.to_json() == other.to_json()
     assert one.to_json() != ImportRequest.of_one_type((tmp_path / "a",), labels=tmp_path / "b").to_json()
     assert one.to_json() != ImportRequest.of_one_type((tmp_path / "a",), undirected=True).to_json()
+    assert one.to_json() != ImportRequest.of_one_type((tmp_path / "a",), split=SplitRule(splits=2)).to_json()
     import json
 
     json.dumps(one.to_json())
@@ -208,13 +209,14 @@ def test_registry_entry(tmp_path: Path) -> None:
         files=[{"url": f"https://h/{name}"} for name in ("edges.txt", "y.csv", "x.npy", "train.npy")],
         options={"features": "x.npy", "labels": "y.csv", "weights": True},
         treatment={"undirected": True},
-        split={"train": 1, "val": 0, "seed": 3},
+        split={"train": 1, "val": 0, "seed": 3, "splits": 4},
     )
     made = made.model_copy(update={"files": made.files[:3]})
     raw = sources.read(tmp_path, made)
     assert raw.treatment.undirected
     assert raw.nodes["node"].x.dtype == np.float16  # type: ignore[union-attr]
-    assert raw.notes["seeded_split"] == {"train": 1, "val": 0, "seed": 3}
+    assert raw.nodes["node"].train_mask.shape == (3, 4)  # type: ignore[union-attr]
+    assert raw.notes["seeded_split"] == {"train": 1, "val": 0, "seed": 3, "splits": 4}
     for name in ("edges.txt", "y.csv", "x.npy"):
         check = edge_list.file_check(made, name)
         assert check is not None

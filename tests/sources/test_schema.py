@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from graphprep.errors import DatasetError
+from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import EdgeType, RawGraph, Treatment
 from graphprep.sources.schema import load_schema
 from graphprep.sources.user_files import read_files
+from graphprep.split import SplitRule
 from tests.sources.user_graphs import edges_of, written
 
 ACM = """
@@ -92,12 +93,27 @@ def test_times_and_splits(tmp_path: Path) -> None:
         tmp_path,
         "nodes: {u: {labels: y.npy, times: t.npy}}\n"
         "edges: [{source: u, relation: r, destination: u, files: [e.txt], times: true, reverse: q}]\n"
-        "split: {train: 2, val: 1, seed: 9}\n",
+        "split: {train: 2, val: 1, seed: 9, splits: 3}\n",
     )
     assert raw.nodes["u"].more["time"].dtype == np.int64
     assert [table.attributes["time"].tolist() for table in raw.edges] == [[5, 4], [5, 4]]
-    assert raw.notes["seeded_split"] == {"u": {"train": 2, "val": 1, "seed": 9}}
-    assert int(raw.nodes["u"].train_mask.sum()) == 6  # type: ignore[union-attr]
+    assert raw.notes["seeded_split"] == {"u": {"train": 2, "val": 1, "seed": 9, "splits": 3}}
+    assert raw.nodes["u"].train_mask.sum(axis=0).tolist() == [6, 6, 6]  # type: ignore[union-attr]
+
+
+def test_splits_of_the_command_line(tmp_path: Path) -> None:
+    """They are for a schema that says nothing of splits; beside one that does, they would be dropped unseen."""
+    text = "nodes: {u: }\nedges:\n" + EDGE
+    silent, says = (
+        written(tmp_path / "silent.yaml", text),
+        written(tmp_path / "says.yaml", text + "split: {train: 5}\n"),
+    )
+    rule = SplitRule(seed=4, splits=2)
+    assert load_schema(silent, rule).split == rule
+    assert load_schema(silent).split == SplitRule()
+    assert load_schema(says, SplitRule()).split == SplitRule(train=5)
+    with pytest.raises(UsageError, match=r"says\.yaml says how to split the nodes"):
+        load_schema(says, rule)
 
 
 EDGE = "  - {source: u, relation: r, destination: u, files: [e.txt]}\n"
@@ -125,6 +141,7 @@ EDGE = "  - {source: u, relation: r, destination: u, files: [e.txt]}\n"
         ("nodes: {u: , v: }\nedges:\n" + EDGE.replace("destination: u", "destination: v, undirected: true"), "line 3"),
         ("nodes: {u: , v: }\nedges:\n" + EDGE.replace("destination: u", "destination: v, self_loops: add"), "line 3"),
         ("nodes: {u: }\nedges:\n" + EDGE + "split: {train: 0}\n", "line 4: split.train"),
+        ("nodes: {u: }\nedges:\n" + EDGE + "split: {splits: 0}\n", "line 4: split.splits"),
         ("nodes: {u: !!python/object:os.system {}}\nedges:\n" + EDGE, "line 1"),
         ("nodes: {u: \nedges: [", "line"),
     ],
