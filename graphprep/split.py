@@ -20,7 +20,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from graphprep.errors import DatasetError
 
@@ -49,6 +57,12 @@ class SplitRule(BaseModel):
     """of the first split; each next one has the following number"""
     splits: int = Field(default=1, ge=1, le=MOST_SPLITS)
     """how many are drawn"""
+
+    @model_serializer(mode="wrap")
+    def _in_words(self, whole: SerializerFunctionWrapHandler) -> dict[str, int]:
+        """One split is not counted, so that the keys of stores are what they were when there never were more."""
+        words: dict[str, int] = whole(self)
+        return words if self.splits > 1 else {name: words[name] for name in words if name != "splits"}
 
     def draw(self, y: NDArray[Any]) -> Split:
         """The masks of the nodes with the labels `y`; see `seeded_split`."""

@@ -66,6 +66,12 @@ def test_a_rule_draws_what_it_says() -> None:
     assert SplitRule().draw(y).train_mask.shape == (500, 1)
 
 
+def test_one_split_is_said_as_ever() -> None:
+    """Stores that were made before there could be several would count as made from something else."""
+    assert SplitRule().model_dump() == {"train": 20, "val": 30, "seed": 0}
+    assert SplitRule(splits=2).model_dump(mode="json") == {"train": 20, "val": 30, "seed": 0, "splits": 2}
+
+
 @pytest.mark.parametrize("wrong", [{"train": 0}, {"val": -1}, {"seed": -1}, {"splits": 0}, {"splits": MOST_SPLITS + 1}])
 def test_a_rule_is_checked(wrong: dict[str, int]) -> None:
     """No training node, no split, or masks that fill the memory."""

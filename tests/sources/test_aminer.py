@@ -45,7 +45,7 @@ def test_both_types_are_split(tmp_path: Path) -> None:
         assert nodes.train_mask is not None
         assert nodes.train_mask.any()
         assert not nodes.train_mask[nodes.y < 0].any()
-    assert raw.notes["seeded_split"] == {"train": 20, "val": 30, "seed": 0, "splits": 1}
+    assert raw.notes["seeded_split"] == {"train": 20, "val": 30, "seed": 0}
 
 
 def replaced(name: str, text: str) -> Callable[[Files], None]:
