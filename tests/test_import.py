@@ -142,12 +142,13 @@ def test_several_splits(tmp_path: Path) -> None:
     text(tmp_path / "e.txt")
     np.save(tmp_path / "y.npy", np.arange(200) % 2)
     words = (tmp_path / "e.txt", "--labels", tmp_path / "y.npy", "--seed", "5")
-    one, several = imported(*words), imported(*words, "--splits", "3")
+    one_N1 = imported(*words).node_array("node", "train_mask")[:]  # type: ignore[index]
+    several = imported(*words, "--splits", "3")
     assert several.attributes["notes"]["seeded_split"] == {"train": 20, "val": 30, "seed": 5, "splits": 3}
     several_NS = several.node_array("node", "train_mask")[:]  # type: ignore[index]
     assert several_NS.shape == (200, 3)
     assert several_NS.sum(axis=0).tolist() == [40, 40, 40]
-    assert np.array_equal(several_NS[:, :1], one.node_array("node", "train_mask")[:])  # type: ignore[index]
+    assert np.array_equal(several_NS[:, :1], one_N1)
     assert not np.array_equal(several_NS[:, 1], several_NS[:, 2])
 
 
@@ -155,7 +156,11 @@ def test_several_splits(tmp_path: Path) -> None:
 def test_a_number_of_splits_that_cannot_be(tmp_path: Path, wrong: str) -> None:
     """No split at all, or masks that fill the memory, are refused before any work."""
     text(tmp_path / "e.txt")
-    assert "--splits" in refuses(tmp_path / "e.txt", "--splits", wrong)
+    words = ["import", str(tmp_path / "e.txt"), "--name", "mine", "--splits", wrong]
+    done = CliRunner().invoke(cli.main, words)
+    assert done.exit_code == 2
+    assert "--splits" in done.stderr
+    assert not home.store_path("mine").exists()
 
 
 def test_splits_beside_a_schema_that_says_them(tmp_path: Path) -> None:

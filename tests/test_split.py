@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from pydantic import ValidationError
@@ -79,6 +79,7 @@ def test_a_rule_is_checked(wrong: dict[str, int]) -> None:
         SplitRule(**wrong)
 
 
+@settings(deadline=None)
 @given(
     y=hnp.arrays(np.int64, st.integers(0, 200), elements=st.integers(-1, 5)),
     train=st.integers(1, 9),

@@ -77,7 +77,9 @@ class ImportRequest:
         split: SplitRule | None = None,
         **nodes: Any,
     ) -> ImportRequest:
-        """A graph with one node type and one edge type; `nodes` are the fields of NodeFiles, `split` is SplitRule().
+        """A graph with one node type and one edge type; `nodes` are the fields of NodeFiles.
+
+        Without a `split` it is SplitRule().
 
         Raises:
             UsageError: no file of edges is named.
