@@ -5,8 +5,10 @@
     labels                                              one class a node
 
 Each edge may be listed in one direction or in both, self-loops occur, and weights mean nothing; the registry's
-treatment makes the graph undirected and simple, as PyTorch Geometric does. Some of the files carry pickled names of
-nodes and classes as well, which nobody reads here. None brings a split.
+treatment makes the graph undirected and simple, as PyTorch Geometric does. Shchur et al. (Pitfalls of Graph Neural
+Network Evaluation, 2018) go on with the largest connected component, which `largest_component` does too: no message
+reaches the other nodes from there. Some of the files carry pickled names of nodes and classes as well, which nobody
+reads here. None brings a split.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from graphprep.errors import DatasetError
 from graphprep.graph import RawGraph
 from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, check_npz
+from graphprep.sources.arrays import Npz, Sparse, check_npz
 from graphprep.sources.assemble import one_type
 from graphprep.sources.checks import classes, file_of, reading
 from graphprep.sources.options import ReaderOptions, options_of
@@ -34,6 +39,8 @@ class GnnBenchmarkOptions(ReaderOptions):
 
     counts: bool = False
     """keep how often a word is used, as DGL does, instead of whether it is"""
+    largest_component: bool = False
+    """take the nodes of the largest connected component alone; `node_number` says which they are in the file"""
 
 
 def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
@@ -42,7 +49,10 @@ def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:
-    """The graph; x float32 [N, F] of 0 and 1 (or counts), y int64 [N], edges as the matrix has them."""
+    """The graph; x float32 [N, F] of 0 and 1 (or counts), y int64 [N], edges as the matrix has them.
+
+    With `largest_component` also node_number, int64 [N]: the number of each node in the file, ascending.
+    """
     options = options_of(entry, GnnBenchmarkOptions)
     path = file_of(folder, entry)
     with reading(path), Archive(path) as archive:
@@ -55,4 +65,22 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
         if not options.counts:
             np.copyto(x, 1, where=x > 0)
         y = classes(arrays.array("labels", "iu", (num_nodes,)))
-    return one_type(entry, num_nodes=num_nodes, x=x, y=y, edges=edges, masks=None)
+    if not options.largest_component:
+        return one_type(entry, num_nodes=num_nodes, x=x, y=y, edges=edges, masks=None)
+    kept, pairs = largest_component(edges)
+    return one_type(
+        entry, num_nodes=len(kept), x=x[kept], y=y[kept], edges=pairs, masks=None, more={"node_number": kept}
+    )
+
+
+def largest_component(edges: Sparse) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Its nodes, int64 [n] ascending, and the edges among them by their new numbers, int64 [E', 2] in the file's order.
+
+    Edges join both ways; of components of the same size the one with the lowest node is taken.
+    """
+    pairs = np.concatenate([np.stack(run, axis=1) for run in edges.entries()] or [np.empty((0, 2), np.int64)])
+    matrix = coo_array((np.ones(len(pairs), np.bool_), pairs.T), shape=edges.shape)
+    component_N = connected_components(matrix, directed=False)[1]
+    inside_N = component_N == np.bincount(component_N).argmax()
+    place_N = np.cumsum(inside_N) - 1
+    return np.flatnonzero(inside_N), place_N[pairs[inside_N[pairs[:, 0]]]]

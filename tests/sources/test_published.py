@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch_geometric.transforms import LargestConnectedComponents
 
 from graphprep import registry, sources
 from graphprep.errors import DatasetError
@@ -31,7 +32,13 @@ def test_the_graph_is_pyg_s(tmp_path: Path, no_network: None, name: str) -> None
     same(read(name, tmp_path / "ours"), PUBLISHED[name].from_pyg(tmp_path / "theirs")[0])
 
 
-@pytest.mark.parametrize("name", ["amazon-photo", "amazon-computers", "coauthor-cs", "minesweeper", "tolokers"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("amazon-photo", "amazon-photo-connected", "amazon-computers", "amazon-computers-connected"),
+        *("coauthor-cs", "minesweeper", "tolokers"),
+    ],
+)
 def test_real_files(test_data: Path, name: str) -> None:
     """The registry's counts must come out of the real files, after the treatment that the registry names."""
     entry = registry.entry(name)
@@ -54,6 +61,22 @@ def test_real_files(test_data: Path, name: str) -> None:
         },
         dataset=name,
     )
+
+
+def test_the_largest_component_is_pyg_s(tmp_path: Path, no_network: None) -> None:
+    """Guards against features, classes or edges that are not those of the nodes that stay."""
+    one = read("gnn_benchmark", tmp_path / "ours", options={"largest_component": True})
+    (whole,) = PUBLISHED["gnn_benchmark"].from_pyg(tmp_path / "theirs")
+    theirs = LargestConnectedComponents()(whole)
+    nodes = one.nodes["node"]
+    assert 0 < nodes.num_nodes < whole.num_nodes
+    assert nodes.x is not None
+    assert nodes.y is not None
+    assert np.array_equal(nodes.x, theirs.x.numpy())
+    assert np.array_equal(nodes.y, theirs.y.numpy())
+    assert np.array_equal(nodes.x, whole.x.numpy()[nodes.more["node_number"]])
+    found = set(map(tuple, treated(one, one.edges[0]).tolist()))
+    assert found == set(map(tuple, theirs.edge_index.T.tolist()))
 
 
 @pytest.mark.parametrize("name", ["amazon-photo", "minesweeper"])
