@@ -59,7 +59,7 @@ FIXED: dict[str, Any] = {
     "hidden": 64,
     "input_dropout": 0.0,
     "eval_every": 10,
-    "lr": 0.003,
+    "lr": 0.002,
     "patience": 0,
     "device": "cpu",
 }

@@ -2,7 +2,8 @@
 
 For each layout (4 and 8 ranks in 2 and 4 machines) and kind of links (unequal, equal) a laboratory is built, and in it
 GCN with 3 layers is trained on every graph with METIS's parts and with ours, exactly and in fp32. Ours are made with
-the effort `default` and `best` within all limits, and with `best` within METIS's only one, on nodes.
+the effort `default` and `best` within all limits, with `best` within METIS's only one, on nodes, and with `best` where
+a rank may have half as much again as its share.
 
     measured    on each rank, from the start of an exchange until all its rows were there, summed over an epoch's
                 exchanges; the greatest of the ranks. Layers 2 and 3 exchange, forward and backward
@@ -45,6 +46,7 @@ WAYS = {
     "default": PartitionRequest(),
     "best": PartitionRequest(effort="best"),
     "best-nodes": PartitionRequest(effort="best", limits=("nodes",)),
+    "best-1.5": PartitionRequest(effort="best", imbalance=1.5),
 }
 """What is asked of the partitioner, beside the bytes of a row."""
 NEAR, SHARE_NEAR, LEAST_CORRELATION = 0.25, 0.9, 0.9
