@@ -3,10 +3,12 @@
     quality    every graph and topology of the partition benchmark: bottleneck and cut of `--method multilevel` by
                passes, in parts of METIS k-way in its own order (median of three seeds). Levels are forced:
                METIS gets at most --coarsest nodes. The parts of a second run, which minimises the sum of all edges on
-               equal links, say how good its cut is when the cut is what is asked for
+               equal links, say how good its cut is when the cut is what is asked for. KaMinPar, where it is
+               installed, stands beside, its parts laid on the ranks that suit them
     scaling    generated block models of rising size, from the store to the finished cache under --memory, into 32
                parts for the 4x8 topology: seconds, nanoseconds an edge, peak memory of the process tree (RssAnon +
-               RssShmem), and METIS's k-way on those whose METIS would need no more than --metis-memory
+               RssShmem), and METIS's k-way and KaMinPar on those for which METIS would need no more than
+               --metis-memory
 
 Prints as it goes, writes JSON with --out after every case.
 """
@@ -18,6 +20,7 @@ import json
 import sys
 import tempfile
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,17 @@ import numpy as np
 
 from benchmarks import graphs, partition_quality
 from benchmarks.measured import measured
-from benchmarks.partition_quality import IMBALANCE, ROW_BYTES, SEEDS, Case, baseline, geometric, timed, topology_of
+from benchmarks.partition_quality import (
+    IMBALANCE,
+    ROW_BYTES,
+    SEEDS,
+    Case,
+    baseline,
+    geometric,
+    mapped,
+    timed,
+    topology_of,
+)
 from graphprep import csr, memory, progress
 from graphprep.partition.metis import expected_bytes
 from graphprep.partition.multilevel.levels import Settings
@@ -35,6 +48,9 @@ from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
 
 DEGREE = 20
+OTHERS = ("metis", "kaminpar")
+PLAIN = ("--effort", "none", "--replace")
+"""Options for their parts as they are."""
 
 
 def by_passes(case: Case, topology: Topology, coarsest: int, folder: Path, **options: Any) -> np.ndarray:
@@ -72,6 +88,7 @@ def quality(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                         "topology": topology_name,
                         "metis k-way": plain,
                         "by passes": mine,
+                        **(beside(case, folder, plain) if find_spec("kaminpar") else {}),
                         "bottleneck": mine["bottleneck_ms"] / plain["bottleneck_ms"],
                         "cut": mine["cut_edges"] / plain["cut_edges"],
                         "cut when asked for": cut["cut_edges"] / plain["cut_edges"],
@@ -81,7 +98,13 @@ def quality(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                     f"{graph:18s} {topology_name:12s} bottleneck {rows[-1]['bottleneck']:.3f}   cut "
                     f"{rows[-1]['cut']:.3f}   cut when asked for {rows[-1]['cut when asked for']:.3f}   nodes "
                     f"{mine['nodes']:.3f} in-edges {mine['in_edges']:.3f} (METIS {plain['in_edges']:.2f})   "
-                    f"{seconds:.1f} s",
+                    f"{seconds:.1f} s, METIS {plain['seconds']:.1f} s"
+                    + (
+                        f"   KaMinPar bottleneck {rows[-1]['kaminpar, bottleneck']:.3f} cut "
+                        f"{rows[-1]['kaminpar, cut']:.3f} {rows[-1]['kaminpar']['seconds']:.1f} s"
+                        if "kaminpar" in rows[-1]
+                        else ""
+                    ),
                     flush=True,
                 )
                 write(arguments, {"quality": {"cases": rows, "geometric means": means(rows)}})
@@ -89,8 +112,21 @@ def quality(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def beside(case: Case, folder: Path, plain: dict[str, Any]) -> dict[str, Any]:
+    """KaMinPar's figures, and in parts of METIS's."""
+    parts, seconds = timed(partial(baseline, case, "kaminpar", 0, folder))
+    found = case.figures(mapped(case, parts), seconds)
+    return {
+        "kaminpar": found,
+        "kaminpar, bottleneck": found["bottleneck_ms"] / plain["bottleneck_ms"],
+        "kaminpar, cut": found["cut_edges"] / plain["cut_edges"],
+    }
+
+
 def means(rows: list[dict[str, Any]]) -> dict[str, float | None]:
-    return {name: geometric([row[name] for row in rows]) for name in ("bottleneck", "cut", "cut when asked for")}
+    """Geometric, of each ratio."""
+    ratios = ("bottleneck", "cut", "cut when asked for", "kaminpar, bottleneck", "kaminpar, cut")
+    return {name: geometric([row[name] for row in rows if name in row]) for name in ratios}
 
 
 def scaling(arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -115,22 +151,21 @@ def scaling(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "result": found,
             }
             if expected_bytes(edges // DEGREE, edges) <= memory.parse(arguments.metis_memory):
-                metis = measured(
-                    [*command, "--method", "metis", "--effort", "none", "--replace"], {"GRAPHPREP_HOME": home}
-                )
-                row["metis"] = {
-                    "seconds": metis.seconds,
-                    "peak_gb": metis.peak_bytes / 1e9,
-                    "result": json.loads(metis.output),
-                }
+                for method in OTHERS if find_spec("kaminpar") else OTHERS[:1]:
+                    other = measured([*command, "--method", method, *PLAIN], {"GRAPHPREP_HOME": home})
+                    row[method] = {
+                        "seconds": other.seconds,
+                        "peak_gb": other.peak_bytes / 1e9,
+                        "result": json.loads(other.output),
+                    }
             rows.append(row)
             print(
                 f"{edges:>13,} edges: {row['seconds']:7.1f} s, {row['nanoseconds_an_edge']:6.0f} ns an edge, peak "
                 f"{row['peak_gb']:.2f} GB; METIS would need {row['metis_would_need_gb']:.1f} GB"
-                + (
-                    f" and took {row['metis']['seconds']:.1f} s, {row['metis']['peak_gb']:.2f} GB"
-                    if "metis" in row
-                    else ""
+                + "".join(
+                    f"; {method} took {row[method]['seconds']:.1f} s, {row[method]['peak_gb']:.2f} GB"
+                    for method in OTHERS
+                    if method in row
                 ),
                 flush=True,
             )

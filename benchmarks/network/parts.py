@@ -1,7 +1,9 @@
 """Seconds of an epoch's exchanges, measured beside predicted, and METIS's parts in their own order beside ours.
 
 For each layout (4 and 8 ranks in 2 and 4 machines) and kind of links (unequal, equal) a laboratory is built, and in it
-GCN with 3 layers is trained on every graph with METIS's parts and with ours, exactly and in fp32.
+GCN with 3 layers is trained on every graph with METIS's parts and with ours, exactly and in fp32. Ours are made with
+the effort `default` and `best` within all limits, with `best` within METIS's only one, on nodes, and with `best` where
+a rank may have half as much again as its share.
 
     measured    on each rank, from the start of an exchange until all its rows were there, summed over an epoch's
                 exchanges; the greatest of the ranks. Layers 2 and 3 exchange, forward and backward
@@ -38,11 +40,18 @@ from graphprep.partition.request import PartitionRequest
 LAYOUTS = ((2, 4), (4, 4), (2, 8), (4, 8))
 """Machines and ranks."""
 COMPARED = ("sbm", "wing", "cit-hep-ph")
-WAYS = {"metis": PartitionRequest(method="metis", effort="none"), "ours": PartitionRequest()}
+METIS = "metis"
+WAYS = {
+    METIS: PartitionRequest(method="metis", effort="none"),
+    "default": PartitionRequest(),
+    "best": PartitionRequest(effort="best"),
+    "best-nodes": PartitionRequest(effort="best", limits=("nodes",)),
+    "best-1.5": PartitionRequest(effort="best", imbalance=1.5),
+}
 """What is asked of the partitioner, beside the bytes of a row."""
 NEAR, SHARE_NEAR, LEAST_CORRELATION = 0.25, 0.9, 0.9
 MOST = {"unequal": 0.7, "equal": 0.95}
-"""Of the geometric mean of ours over METIS's."""
+"""Of the geometric mean of `best` over METIS's."""
 
 
 def cut(graph: str, links: Links, way: str, folder: Path) -> Path:
@@ -52,10 +61,10 @@ def cut(graph: str, links: Links, way: str, folder: Path) -> Path:
 
 
 def of_laboratory(
-    links: Links, kind: str, names: Sequence[str], folder: Path, patience_s: float
+    links: Links, kind: str, cuts: Sequence[tuple[str, str]], folder: Path, patience_s: float
 ) -> list[dict[str, Any]]:
-    """All graphs, cut in all ways, on some machines."""
-    cases = [(graph, way, cut(graph, links, way, folder)) for graph in names for way in WAYS]
+    """Graphs, each cut in some way, on some machines."""
+    cases = [(graph, way, cut(graph, links, way, folder)) for graph, way in cuts]
     with laboratory(links.topology) as lab:
         results = train_all(lab, [run_of(graph, cache) for graph, _, cache in cases], patience_s=patience_s)
     rows = []
@@ -78,7 +87,7 @@ def of_laboratory(
             }
         )
         print(
-            f"{links.name:14} {graph:12} {way:6} links {bottleneck:7.3f} s, measured {measured:7.3f} s",
+            f"{links.name:14} {graph:12} {way:10} links {bottleneck:7.3f} s, measured {measured:7.3f} s",
             flush=True,
         )
     return rows
@@ -101,7 +110,7 @@ def judged(rows: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the rows come to: how good predictions are, but of those that calibrate, and ours over METIS's by links."""
+    """How good predictions are, but for those that calibrate, and each way over METIS, by kind of links."""
     found: dict[str, Any] = {}
     reported = [row for row in rows if "ratio" in row and not row["calibrates"]]
     if reported:
@@ -113,16 +122,20 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "share_near": sum(near) / len(near),
             "rank_correlation": float(spearmanr(predicted, measured).statistic),
         }
-    for kind in MOST:
-        cases = {(row["graph"], row["links"], row["parts"]): row for row in rows if row["kind"] == kind}
-        for side in ("measured", "bottleneck"):
-            ratios = [
-                cases[graph, links, "ours"][f"{side}_seconds"] / row[f"{side}_seconds"]
-                for (graph, links, parts), row in cases.items()
-                if parts == "metis" and (graph, links, "ours") in cases
-            ]
-            if ratios:
-                found[f"ours_over_metis_{kind}_{side}"] = statistics.geometric_mean(ratios)
+    of_case = {(row["graph"], row["links"], row["parts"]): row for row in rows}
+    for kind, way in itertools.product(MOST, [way for way in WAYS if way != METIS]):
+        pairs = [
+            (row, of_case[row["graph"], row["links"], METIS])
+            for row in rows
+            if (row["kind"], row["parts"]) == (kind, way) and (row["graph"], row["links"], METIS) in of_case
+        ]
+        if pairs:
+            found.setdefault("over_metis", {}).setdefault(kind, {})[way] = {
+                side: statistics.geometric_mean(
+                    ours[f"{side}_seconds"] / metis[f"{side}_seconds"] for ours, metis in pairs
+                )
+                for side in ("measured", "bottleneck")
+            }
     return found
 
 
@@ -133,6 +146,7 @@ def main() -> int:
     parser.add_argument("--graphs", nargs="+", choices=COMPARED, default=COMPARED)
     parser.add_argument("--kinds", nargs="+", choices=list(MOST), default=list(MOST))
     parser.add_argument("--layouts", nargs="+", help="MACHINESxRANKS", default=[f"{m}x{r}" for m, r in LAYOUTS])
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--patience", type=float, default=600.0, help="seconds for one laboratory")
     parser.add_argument("--only-prepare", action="store_true", help="make stores and caches, and stop")
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
@@ -140,16 +154,17 @@ def main() -> int:
     needs.require()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
+    cuts = list(itertools.product(arguments.graphs, arguments.ways))
     for kind, layout in itertools.product(arguments.kinds, arguments.layouts):
         machines, ranks = map(int, layout.split("x"))
         links = links_of(machines, ranks, kind)
         if arguments.only_prepare:
-            for graph, way in itertools.product(arguments.graphs, WAYS):
+            for graph, way in cuts:
                 cache = cut(graph, links, way, arguments.folder)
                 seconds = bottleneck_seconds(cache, links, GRAPHS[graph][0])
-                print(f"{links.name:14} {graph:12} {way:6} {seconds:7.3f} s", flush=True)
+                print(f"{links.name:14} {graph:12} {way:10} {seconds:7.3f} s", flush=True)
             continue
-        rows += of_laboratory(links, kind, arguments.graphs, arguments.folder, arguments.patience)
+        rows += of_laboratory(links, kind, cuts, arguments.folder, arguments.patience)
         if arguments.out:
             arguments.out.write_text(json.dumps(judged(rows, arguments.folder), indent=1))
     if not rows:
@@ -158,12 +173,16 @@ def main() -> int:
     found = document["summary"]
     for row in rows:
         if "ratio" in row:
-            print(f"{row['links']:14} {row['graph']:12} {row['parts']:6} measured over predicted {row['ratio']:.2f}")
+            print(f"{row['links']:14} {row['graph']:12} {row['parts']:10} measured over predicted {row['ratio']:.2f}")
     print(json.dumps({**document, "cases": len(rows)}, indent=1))
     missed = [
         found.get("share_near", 1.0) < SHARE_NEAR,
         found.get("rank_correlation", 1.0) < LEAST_CORRELATION,
-        *(found.get(f"ours_over_metis_{kind}_measured", 0.0) > most for kind, most in MOST.items()),
+        *(
+            ways["best"]["measured"] > MOST[kind]
+            for kind, ways in found.get("over_metis", {}).items()
+            if "best" in ways
+        ),
     ]
     return int(any(missed))
 
