@@ -7,6 +7,8 @@
     scaling    generated block models of rising size, from the store to the finished cache under --memory, into 32
                parts for the 4x8 topology: seconds, nanoseconds an edge, peak memory of the process tree (RssAnon +
                RssShmem), and METIS's k-way on those whose METIS would need no more than --metis-memory
+    shares     one generated block model, the same way: seconds of processor time by function of what an executor does,
+               which `--dask` shares out, and of the rest, which stays with the process that was started
 
 Prints as it goes, writes JSON with --out after every case.
 """
@@ -15,8 +17,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import graphs, partition_quality
+from benchmarks.command import graphprep
 from benchmarks.measured import measured
 from benchmarks.partition_quality import IMBALANCE, ROW_BYTES, SEEDS, Case, baseline, geometric, timed, topology_of
 from graphprep import csr, memory, progress
@@ -33,6 +39,7 @@ from graphprep.partition.multilevel.mapped_graph import MappedGraph
 from graphprep.partition.multilevel.past_memory import partition_past_memory
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
+from pipelines.partition import plan_partition, run_partition
 
 DEGREE = 20
 
@@ -138,6 +145,60 @@ def scaling(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+class Timed:
+    """Does the work itself, one piece after another, and books the processor time of each function."""
+
+    is_elsewhere = False
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def map(self, function: Callable[..., Any], pieces: Sequence[Any], *shared: object, needed: int) -> Iterator[Any]:  # noqa: ARG002
+        name = function.__name__.lstrip("_")
+        for piece in pieces:
+            started = time.process_time()  # of all threads: sorting has some of its own
+            found = function(piece, *shared)
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - started
+            yield found
+
+
+def shares(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Where the processor time goes."""
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as home:
+        for edges in arguments.edges:
+            name = f"sbm{edges}"
+            words = ("--name", name, "--nodes", str(edges // DEGREE), "--edges", str(edges // 2), "-q")
+            graphprep("generate", "sbm", *words, home=Path(home))
+            topology = Path(home) / "4x8.yaml"
+            topology.write_text(partition_quality.TOPOLOGIES["4x8"])
+            for number in range(2):  # the first run compiles, and is not counted
+                plan = plan_partition(
+                    str(Path(home) / "stores" / f"{name}.zarr"),
+                    parts=None,
+                    topology=str(topology),
+                    request=PartitionRequest(method="multilevel"),
+                    out=Path(home) / f"cache-{edges}-{number}",
+                    memory_limit=memory.parse(arguments.memory),
+                )
+                executor, before = Timed(), os.times()
+                run_partition(plan, executor=executor)
+                spent = os.times()
+            total = spent.user + spent.system - before.user - before.system
+            metis = spent.children_user - before.children_user
+            row = {
+                "directed_edges": edges,
+                "executor_seconds": dict(sorted(executor.seconds.items(), key=lambda item: -item[1])),
+                "rest_seconds": total - sum(executor.seconds.values()),
+                "metis_seconds": metis,
+                "executor_share": sum(executor.seconds.values()) / (total + metis),
+            }
+            rows.append(row)
+            print(json.dumps(row, indent=1), flush=True)
+            write(arguments, {"shares": rows})
+    return rows
+
+
 def write(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
     if arguments.out:
         arguments.out.write_text(json.dumps(found, indent=1) + "\n")
@@ -146,7 +207,7 @@ def write(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
 def main() -> int:
     """Returns 0; what the figures mean is for people to say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["quality", "scaling"])
+    parser.add_argument("what", choices=["quality", "scaling", "shares"])
     names = [*partition_quality.GRAPHS, *graphs.FILES]
     parser.add_argument("--graphs", nargs="+", default=list(partition_quality.GRAPHS), choices=names)
     topologies = partition_quality.TOPOLOGIES
@@ -159,7 +220,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
     arguments = parser.parse_args()
     progress.configure(quiet=True)
-    (quality if arguments.what == "quality" else scaling)(arguments)
+    {"quality": quality, "scaling": scaling, "shares": shares}[arguments.what](arguments)
     return 0
 
 
