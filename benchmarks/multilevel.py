@@ -7,8 +7,9 @@
     scaling    generated block models of rising size, from the store to the finished cache under --memory, into 32
                parts for the 4x8 topology: seconds, nanoseconds an edge, peak memory of the process tree (RssAnon +
                RssShmem), and METIS's k-way on those whose METIS would need no more than --metis-memory
-    shares     one generated block model, the same way: seconds of processor time by function of what an executor does,
-               which `--dask` shares out, and of the rest, which stays with the process that was started
+    shares     generated block models, from the store to parts in order: processor time by function of what an
+               executor does, which `--dask` shares out, and of the rest, which stays with the process that was started;
+               METIS gets at most --coarsest nodes
 
 Prints as it goes, writes JSON with --out after every case.
 """
@@ -36,10 +37,11 @@ from graphprep import csr, memory, progress
 from graphprep.partition.metis import expected_bytes
 from graphprep.partition.multilevel.levels import Settings
 from graphprep.partition.multilevel.mapped_graph import MappedGraph
-from graphprep.partition.multilevel.past_memory import partition_past_memory
+from graphprep.partition.multilevel.passes import Passes
+from graphprep.partition.multilevel.past_memory import order_past_memory, partition_past_memory
 from graphprep.partition.request import PartitionRequest
+from graphprep.store import GraphStore
 from graphprep.topology import Topology
-from pipelines.partition import plan_partition, run_partition
 
 DEGREE = 20
 
@@ -163,35 +165,48 @@ class Timed:
 
 
 def shares(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Where the processor time goes."""
+    """Where the processor time goes, from the store to parts in order."""
     rows: list[dict[str, Any]] = []
+    limit, settings = memory.parse(arguments.memory), Settings(coarsest_nodes=arguments.coarsest)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as home:
+        folder = Path(home)
+        topology = topology_of("4x8", folder)
         for edges in arguments.edges:
             name = f"sbm{edges}"
             words = ("--name", name, "--nodes", str(edges // DEGREE), "--edges", str(edges // 2), "-q")
-            graphprep("generate", "sbm", *words, home=Path(home))
-            topology = Path(home) / "4x8.yaml"
-            topology.write_text(partition_quality.TOPOLOGIES["4x8"])
-            for number in range(2):  # the first run compiles, and is not counted
-                plan = plan_partition(
-                    str(Path(home) / "stores" / f"{name}.zarr"),
-                    parts=None,
-                    topology=str(topology),
-                    request=PartitionRequest(method="multilevel"),
-                    out=Path(home) / f"cache-{edges}-{number}",
-                    memory_limit=memory.parse(arguments.memory),
-                )
+            graphprep("generate", "sbm", *words, home=folder)
+            store = GraphStore(folder / "stores" / f"{name}.zarr")
+            for _ in range(2):  # the first run compiles, and is not counted
                 executor, before = Timed(), os.times()
-                run_partition(plan, executor=executor)
+                passes = Passes(executor=executor)
+                graph = MappedGraph.of(store, folder, memory_limit=limit, passes=passes)
+                found = partition_past_memory(
+                    graph,
+                    topology,
+                    PartitionRequest(method="multilevel"),
+                    scratch=folder,
+                    memory_limit=limit,
+                    settings=settings,
+                    passes=passes,
+                )
+                order_past_memory(
+                    graph,
+                    found.assignment,
+                    topology.num_ranks,
+                    scratch=folder,
+                    memory_limit=limit,
+                    executor=executor,
+                )
                 spent = os.times()
+            shared = sum(executor.seconds.values())
             total = spent.user + spent.system - before.user - before.system
             metis = spent.children_user - before.children_user
             row = {
                 "directed_edges": edges,
                 "executor_seconds": dict(sorted(executor.seconds.items(), key=lambda item: -item[1])),
-                "rest_seconds": total - sum(executor.seconds.values()),
+                "rest_seconds": total - shared,
                 "metis_seconds": metis,
-                "executor_share": sum(executor.seconds.values()) / (total + metis),
+                "executor_share": shared / (total + metis),
             }
             rows.append(row)
             print(json.dumps(row, indent=1), flush=True)

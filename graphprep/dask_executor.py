@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from graphprep import progress
 from graphprep.errors import GraphprepError, UsageError
-from graphprep.mapped_files import Packed, packed, unpacked
+from graphprep.mapped_files import packed
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -162,17 +162,16 @@ class _Parcel:
     The scheduler, and whoever else only hands it on, opens no file of it.
     """
 
-    def __init__(self, content: Packed) -> None:
+    def __init__(self, content: bytes) -> None:
         self._packed = content
 
     @cached_property
     def content(self) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = unpacked(self._packed)
+        found: tuple[Any, ...] = pickle.loads(self._packed)
         return found
 
-    def __reduce__(self) -> tuple[type[_Parcel], tuple[Packed]]:
-        head, buffers = self._packed
-        return _Parcel, ((head, [pickle.PickleBuffer(buffer) for buffer in buffers]),)
+    def __reduce__(self) -> tuple[type[_Parcel], tuple[bytes]]:
+        return _Parcel, (self._packed,)
 
 
 def _same(value: Result) -> Result:

@@ -1,7 +1,8 @@
 """Arrays in files with names: other processes map the files, in place of being sent what lies in them.
 
 Pickling copies all that a mapped array holds. `packed` pickles such an array as the place of its file, wherever in a
-value it is, and everything else as usual.
+value it is, and everything else as usual. Nobody writes to what arrives. It is mapped writable all the same, because
+numba's loops would otherwise be compiled once more, for arrays that cannot be written to.
 """
 
 from __future__ import annotations
@@ -16,9 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.sources.scratch import RowSink
-
-Packed = tuple[bytes, list[pickle.PickleBuffer]]
-"""a pickle, and the memory of its arrays, of which no copy is made"""
 
 
 def has_name(array: NDArray[Any]) -> bool:
@@ -44,17 +42,11 @@ def in_file(array: NDArray[Any], folder: Path, *, stage: str) -> NDArray[Any]:
     return sink.array()
 
 
-def packed(value: object) -> Packed:
-    """A value to be sent to a process that reaches the same files under the same paths."""
-    head, buffers = BytesIO(), list[pickle.PickleBuffer]()
-    _Pickler(head, protocol=5, buffer_callback=buffers.append).dump(value)
-    return head.getvalue(), buffers
-
-
-def unpacked(found: Packed) -> Any:
-    """The value again; its arrays may be read-only."""
-    head, buffers = found
-    return pickle.loads(head, buffers=buffers)
+def packed(value: object) -> bytes:
+    """A pickle for a process that may write to the same files under the same paths; `pickle.loads` takes it."""
+    found = BytesIO()
+    _Pickler(found, protocol=5).dump(value)
+    return found.getvalue()
 
 
 class _Pickler(pickle.Pickler):
@@ -66,5 +58,5 @@ class _Pickler(pickle.Pickler):
 
 
 def _mapped(path: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    mapped: NDArray[Any] = np.memmap(path, dtype, "r", shape=shape)
+    mapped: NDArray[Any] = np.memmap(path, dtype, "r+", shape=shape)
     return mapped
