@@ -9,6 +9,9 @@
                parts for the 4x8 topology: seconds, nanoseconds an edge, peak memory of the process tree (RssAnon +
                RssShmem), and METIS's k-way and KaMinPar on those for which METIS would need no more than
                --metis-memory
+    shares     generated block models, from the store to parts in order: processor time by function of what an
+               executor does, which `--dask` shares out, and of the rest, which stays with the process that was started;
+               METIS gets at most --coarsest nodes
 
 Prints as it goes, writes JSON with --out after every case.
 """
@@ -17,8 +20,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import graphs, partition_quality
+from benchmarks.command import graphprep
 from benchmarks.measured import measured
 from benchmarks.partition_quality import (
     IMBALANCE,
@@ -43,8 +50,10 @@ from graphprep import csr, memory, progress
 from graphprep.partition.metis import expected_bytes
 from graphprep.partition.multilevel.levels import Settings
 from graphprep.partition.multilevel.mapped_graph import MappedGraph
-from graphprep.partition.multilevel.past_memory import partition_past_memory
+from graphprep.partition.multilevel.passes import Passes
+from graphprep.partition.multilevel.past_memory import order_past_memory, partition_past_memory
 from graphprep.partition.request import PartitionRequest
+from graphprep.store import GraphStore
 from graphprep.topology import Topology
 
 DEGREE = 20
@@ -173,6 +182,73 @@ def scaling(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+class Timed:
+    """Does the work itself, one piece after another, and books the processor time of each function."""
+
+    is_elsewhere = False
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def map(self, function: Callable[..., Any], pieces: Sequence[Any], *shared: object, needed: int) -> Iterator[Any]:  # noqa: ARG002
+        name = function.__name__.lstrip("_")
+        for piece in pieces:
+            started = time.process_time()  # of all threads: sorting has some of its own
+            found = function(piece, *shared)
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - started
+            yield found
+
+
+def shares(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Where the processor time goes, from the store to parts in order."""
+    rows: list[dict[str, Any]] = []
+    limit, settings = memory.parse(arguments.memory), Settings(coarsest_nodes=arguments.coarsest)
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as home:
+        folder = Path(home)
+        topology = topology_of("4x8", folder)
+        for edges in arguments.edges:
+            name = f"sbm{edges}"
+            words = ("--name", name, "--nodes", str(edges // DEGREE), "--edges", str(edges // 2), "-q")
+            graphprep("generate", "sbm", *words, home=folder)
+            store = GraphStore(folder / "stores" / f"{name}.zarr")
+            for _ in range(2):  # the first run compiles, and is not counted
+                executor, before = Timed(), os.times()
+                passes = Passes(executor=executor)
+                graph = MappedGraph.of(store, folder, memory_limit=limit, passes=passes)
+                found = partition_past_memory(
+                    graph,
+                    topology,
+                    PartitionRequest(method="multilevel"),
+                    scratch=folder,
+                    memory_limit=limit,
+                    settings=settings,
+                    passes=passes,
+                )
+                order_past_memory(
+                    graph,
+                    found.assignment,
+                    topology.num_ranks,
+                    scratch=folder,
+                    memory_limit=limit,
+                    executor=executor,
+                )
+                spent = os.times()
+            shared = sum(executor.seconds.values())
+            total = spent.user + spent.system - before.user - before.system
+            metis = spent.children_user - before.children_user
+            row = {
+                "directed_edges": edges,
+                "executor_seconds": dict(sorted(executor.seconds.items(), key=lambda item: -item[1])),
+                "rest_seconds": total - shared,
+                "metis_seconds": metis,
+                "executor_share": shared / (total + metis),
+            }
+            rows.append(row)
+            print(json.dumps(row, indent=1), flush=True)
+            write(arguments, {"shares": rows})
+    return rows
+
+
 def write(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
     if arguments.out:
         arguments.out.write_text(json.dumps(found, indent=1) + "\n")
@@ -181,7 +257,7 @@ def write(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
 def main() -> int:
     """Returns 0; what the figures mean is for people to say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["quality", "scaling"])
+    parser.add_argument("what", choices=["quality", "scaling", "shares"])
     names = [*partition_quality.GRAPHS, *graphs.FILES]
     parser.add_argument("--graphs", nargs="+", default=list(partition_quality.GRAPHS), choices=names)
     topologies = partition_quality.TOPOLOGIES
@@ -194,7 +270,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
     arguments = parser.parse_args()
     progress.configure(quiet=True)
-    (quality if arguments.what == "quality" else scaling)(arguments)
+    {"quality": quality, "scaling": scaling, "shares": shares}[arguments.what](arguments)
     return 0
 
 

@@ -24,22 +24,24 @@ def in_files(
     folder: Path,
     memory_bytes: int,
     stage: str,
+    named: bool = False,
 ) -> Csr:
     """Row ranges in order, joined; an array of up to `memory_bytes` stays in memory.
 
     Args:
         pieces: each one's indptr starts at 0; all have data or none.
         num_rows, num_sources, num_edges: of the whole.
-        folder: for files without a name, which are gone with the arrays.
+        folder: for files, which are gone with the arrays.
         memory_bytes: what an array may take in memory.
         stage: what is going on, for the error.
+        named: whether files have names, by which other processes map them; see `RowSink`.
 
     Raises:
         NoRoomError: the disk is full.
     """
 
     def sink(length: int, dtype: type[np.generic]) -> RowSink:
-        return RowSink((length,), np.dtype(dtype), folder, memory_bytes=memory_bytes, stage=stage)
+        return RowSink((length,), np.dtype(dtype), folder, memory_bytes=memory_bytes, stage=stage, named=named)
 
     offsets, columns = sink(num_rows + 1, np.int64), sink(num_edges, csr.index_dtype(num_sources))
     weights: RowSink | None = None

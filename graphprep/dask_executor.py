@@ -8,16 +8,19 @@ be made again on a worker that is new.
 from __future__ import annotations
 
 import importlib
+import pickle
 import re
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from graphprep import progress
 from graphprep.errors import GraphprepError, UsageError
+from graphprep.mapped_files import packed
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -56,13 +59,14 @@ class DaskExecutor:
     ) -> Iterator[Result]:
         """See `Executor.map`."""
         running: deque[tuple[Piece, Any]] = deque()
-        held = [self._submit(_same, each) for each in shared]
+        parcel = _Parcel(packed(shared))
+        held = self._submit(_same, parcel)
 
         def start(piece: Piece) -> Any:
-            for number, each in enumerate(shared):
-                if held[number].status in ("error", "cancelled", "lost"):
-                    held[number] = self._submit(_same, each)
-            return self._submit(function, piece, *held)
+            nonlocal held
+            if held.status in ("error", "cancelled", "lost"):
+                held = self._submit(_same, parcel)
+            return self._submit(_done, function, piece, held)
 
         try:
             for piece in pieces:
@@ -72,7 +76,7 @@ class DaskExecutor:
             while running:
                 yield self._result(*running.popleft(), start)
         finally:
-            self.client.cancel([future for _, future in running] + held)
+            self.client.cancel([*(future for _, future in running), held])
 
     def _submit(self, function: Callable[..., Any], *arguments: object) -> Any:
         with warnings.catch_warnings():
@@ -152,6 +156,28 @@ def open_dask(where: str) -> Iterator[DaskExecutor]:
             yield DaskExecutor(client=client)
 
 
+class _Parcel:
+    """What is shared, on its way: packed once, and unpacked once by each worker, where it is used.
+
+    The scheduler, and whoever else only hands it on, opens no file of it.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._packed = content
+
+    @cached_property
+    def content(self) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = pickle.loads(self._packed)
+        return found
+
+    def __reduce__(self) -> tuple[type[_Parcel], tuple[bytes]]:
+        return _Parcel, (self._packed,)
+
+
 def _same(value: Result) -> Result:
     """What is shared, as the result of a piece of work: so it can be made again where it was lost."""
     return value
+
+
+def _done(function: Callable[..., Result], piece: Any, parcel: _Parcel) -> Result:
+    return function(piece, *parcel.content)

@@ -5,7 +5,8 @@
 calls `function(piece, *shared)` for every piece and gives the results in the order of the pieces, whoever made them and
 when. The pieces are fixed by the data, never by the number of workers, and are put together in their order: so sums of
 floats come out the same too. A function that is to run on Dask is one of a module's own, and what it takes and gives
-can be pickled; a store goes as its path or URL.
+can be pickled; a store goes as its path or URL, an array that is mapped from a file with a name as that name.
+A piece may be done more than once, so it changes nothing that is shared.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from graphprep import memory
-from graphprep.side_by_side import workers_for
+from graphprep.side_by_side import cores, workers_for
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -53,13 +54,15 @@ class Threads:
 
     memory_limit: int | None = None
     """bytes that this process may hold; None for half of what is free"""
+    most: int = field(default_factory=cores)
+    """threads, however much memory there is"""
     is_elsewhere: bool = False
 
     def map(
         self, function: Callable[..., Result], pieces: Sequence[Piece], *shared: object, needed: int
     ) -> Iterator[Result]:
         """See `Executor.map`."""
-        workers = workers_for(needed, memory.room(self.memory_limit)) if len(pieces) > 1 else 1
+        workers = min(self.most, workers_for(needed, memory.left(self.memory_limit))) if len(pieces) > 1 else 1
         if workers == 1:
             for piece in pieces:
                 yield function(piece, *shared)

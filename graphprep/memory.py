@@ -49,15 +49,19 @@ def room(limit: int | None) -> int:
     Raises:
         UsageError: the limit leaves too little to work with.
     """
-    if limit is None:
-        return max(LEAST_ROOM, available() // 2)
-    left = limit - held()
-    if left < LEAST_ROOM:
+    found = left(limit)
+    if found < LEAST_ROOM:
+        assert limit is not None
         raise UsageError(
-            f"--memory {limit / 1e6:.0f} MB leaves {max(0, left) / 1e6:.0f} MB beside the {held() / 1e6:.0f} MB that "
+            f"--memory {limit / 1e6:.0f} MB leaves {found / 1e6:.0f} MB beside the {held() / 1e6:.0f} MB that "
             f"the program itself holds; give at least {(held() + LEAST_ROOM) / 1e6:.0f} MB"
         )
-    return left
+    return found
+
+
+def left(limit: int | None) -> int:
+    """As `room`, but 0 where nothing is left: for those who only ask how much they can do at a time."""
+    return max(LEAST_ROOM, available() // 2) if limit is None else max(0, limit - held())
 
 
 def free(limit: int | None) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from graphprep import csr, memory, progress
 from graphprep.csr import EdgeCounts, Rules
 from graphprep.errors import DatasetError
+from graphprep.executor import Executor, Threads
 from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Treatment
 from graphprep.spill import Spill
 
@@ -42,7 +43,14 @@ class SortedEdges:
 
 
 def sort_table(
-    table: EdgeTable, *, num_rows: int, num_sources: int, treatment: Treatment, limit: int | None, work: Path
+    table: EdgeTable,
+    *,
+    num_rows: int,
+    num_sources: int,
+    treatment: Treatment,
+    limit: int | None,
+    work: Path,
+    executor: Executor | None = None,
 ) -> SortedEdges:
     """Sort and treat the edges of one type.
 
@@ -54,6 +62,7 @@ def sort_table(
         limit: bytes that the process may use; None for half of what is free.
         work: folder for spilled edges, which belongs to this table and this treatment alone; what an earlier run
             finished there is used, and it has to stay until the pieces have been read.
+        executor: sorts what has been spilled; None for threads. Its workers reach `work` under the same path.
 
     Raises:
         DatasetError: an id is out of range, or the treatment does not suit the types.
@@ -89,7 +98,7 @@ def sort_table(
                 pieces=lambda: iter((matrix,)),
                 attributes=dict(table.attributes),
             )
-    summary = spill.sort_ranges()
+    summary = spill.sort_ranges(executor or Threads(memory_limit=limit))
     _check_attributes(table, summary.counts.given)
     return SortedEdges(
         type=table.type,

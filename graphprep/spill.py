@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from graphprep import csr, progress
 from graphprep import csr_kernels as kernels
 from graphprep.csr import EdgeCounts, Records, Rules
+from graphprep.executor import Executor
 from graphprep.graph import Csr, EdgeChunk
 from graphprep.publish import published_file
 
@@ -139,20 +140,32 @@ class Spill:
             file.write(json.dumps(mark).encode())
         self.holds_all_edges = True
 
-    def sort_ranges(self) -> SpillSummary:
-        """Sort every range that is not sorted yet."""
+    def sort_ranges(self, executor: Executor) -> SpillSummary:
+        """Sort every range that is not sorted yet.
+
+        Args:
+            executor: of the ranges; its workers reach the folder under the same path.
+        """
         counts, weighted, fingerprint = EdgeCounts(), self._weighted, 0
         with progress.task(f"sorting edges {self.name}", total=sum(self._records), unit="records") as task:
-            for number in range(self.num_ranges):
-                if not self._result(number).exists():
-                    self._sort_range(number)
-                with np.load(self._result(number), allow_pickle=False) as result:
-                    facts = json.loads(str(result["facts"]))
+            # A range takes all the room that there may be, so that threads sort one after another, each with all cores.
+            sorted_ranges = executor.map(_sorted, range(self.num_ranges), self, needed=self.room)
+            for number, facts in enumerate(sorted_ranges):
+                for path in self._paths(number).values():
+                    path.unlink(missing_ok=True)
                 counts += EdgeCounts(**facts["counts"])
                 weighted |= facts["weighted"]
                 fingerprint += facts["fingerprint"]
                 task.advance(self._records[number])
         return SpillSummary(counts=counts, weighted=weighted, fingerprint=fingerprint % 2**64)
+
+    def facts(self, number: int) -> dict[str, Any]:
+        """What is known of a range, which is sorted unless it is already."""
+        if not self._result(number).exists():
+            self._sort_range(number)
+        with np.load(self._result(number), allow_pickle=False) as result:
+            found: dict[str, Any] = json.loads(str(result["facts"]))
+        return found
 
     def pieces(self) -> Iterator[Csr]:
         """The sorted ranges in order."""
@@ -181,13 +194,16 @@ class Spill:
                 (self.folder / f"{number}.{column}").open("wb", buffering=1 << 16) for number in range(self.num_ranges)
             ]
 
+    def _paths(self, number: int) -> dict[str, Path]:
+        return {column: self.folder / f"{number}.{column}" for column in self._columns()}
+
     def _result(self, number: int) -> Path:
         return self.folder / f"{number}.npz"
 
     def _sort_range(self, number: int) -> None:
         first_row = number << self.range_bits
         num_rows = max(0, min(1 << self.range_bits, self.num_rows - first_row))
-        paths = {column: self.folder / f"{number}.{column}" for column in self._columns()}
+        paths = self._paths(number)
         count = self._records[number]
         read = {column: np.fromfile(paths[column], dtype, count) for column, dtype in self._columns().items()}
         with_payload = self._weighted or self.numbered
@@ -228,8 +244,10 @@ class Spill:
             arrays["edge_number"][given] = read["number"][matrix.edge_number[given]]
         with published_file(self._result(number)) as file:
             np.savez(file, **arrays)
-        for path in paths.values():
-            path.unlink()
+
+
+def _sorted(number: int, spill: Spill) -> dict[str, Any]:
+    return spill.facts(number)
 
 
 def _optional(result: Any, name: str) -> Any:

@@ -29,13 +29,14 @@ from graphprep.cache.read import OF_THE_CACHE, PartitionCache
 from graphprep.cache.source import GraphSource
 from graphprep.cache.write import CacheContent, write_cache
 from graphprep.errors import CacheError, UsageError
-from graphprep.executor import Executor
+from graphprep.executor import Executor, Threads
 from graphprep.graph import Csr, EdgeType
 from graphprep.partition.choose import partition, require_enough_nodes
 from graphprep.partition.expected import expected, expected_past_memory, is_past_memory
 from graphprep.partition.given import ASSIGNMENT, GivenAssignment, read_assignment
 from graphprep.partition.judging import judge
 from graphprep.partition.multilevel.mapped_graph import MappedGraph
+from graphprep.partition.multilevel.passes import Passes
 from graphprep.partition.multilevel.past_memory import METHOD, order_past_memory, partition_past_memory
 from graphprep.partition.order import locality_order
 from graphprep.partition.request import PartitionRequest, PartitionResult
@@ -325,8 +326,8 @@ def run_partition(
 
     Args:
         replace_other: replace a cache that other options made, and make a damaged one again.
-        executor: counts traffic over ranges of the store's rows and writes the cache by parts; None for threads. The
-            cache does not depend on it.
+        executor: of the passes over ranges of rows and of the parts; None for threads. The cache does not depend on
+            it.
 
     Raises:
         CacheError: another cache, or something that is no cache, lies at the target.
@@ -516,18 +517,21 @@ class _ByPasses:
 
     mapped: MappedGraph
     count: Count
+    passes: Passes
 
     @classmethod
     def of(cls, plan: PartitionPlan, work: Path, executor: Executor | None) -> _ByPasses:
         progress.say("the graph is partitioned by passes over its edges, which do not fit in memory with all they need")
-        mapped = MappedGraph.of(plan.store, work, memory_limit=plan.memory_limit)
-        if executor is None or not executor.is_elsewhere:
-            return cls(mapped, count_in_order)
+        executor = executor or Threads(memory_limit=plan.memory_limit)
+        passes = Passes.of(executor, work)
+        mapped = MappedGraph.of(plan.store, work, memory_limit=plan.memory_limit, passes=passes)
+        if not executor.is_elsewhere:
+            return cls(mapped, count_in_order, passes)
 
         def count(_: Matrices, assignments: Assignments, num_parts: int) -> Traffic:
             return count_by_ranges(plan.store, assignments, num_parts, executor)
 
-        return cls(mapped, count)
+        return cls(mapped, count, passes)
 
     @property
     def graph(self) -> WholeGraph:
@@ -537,12 +541,23 @@ class _ByPasses:
         return judge(assignment_N, self.graph, plan.topology, plan.request, count=self.count)
 
     def partitioned(self, plan: PartitionPlan, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
-        limit = plan.memory_limit
         result = partition_past_memory(
-            self.mapped, plan.topology, plan.request, scratch=work, memory_limit=limit, count=self.count
+            self.mapped,
+            plan.topology,
+            plan.request,
+            scratch=work,
+            memory_limit=plan.memory_limit,
+            count=self.count,
+            passes=self.passes,
         )
-        num_parts = plan.topology.num_ranks
-        return result, order_past_memory(self.mapped, result.assignment, num_parts, scratch=work, memory_limit=limit)
+        return result, order_past_memory(
+            self.mapped,
+            result.assignment,
+            plan.topology.num_ranks,
+            scratch=work,
+            memory_limit=plan.memory_limit,
+            executor=self.passes.executor,
+        )
 
 
 def _assignment(plan: PartitionPlan, way: _Way, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:

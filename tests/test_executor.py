@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphprep import sorted_edges
 from graphprep.cache import regions
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
@@ -24,6 +25,7 @@ from graphprep.errors import DatasetError, UsageError
 from graphprep.executor import Executor, Threads, open_executor
 from graphprep.inspect import edge_scan
 from graphprep.inspect.store_summary import store_summary
+from graphprep.partition.multilevel import levels, past_memory
 from graphprep.partition.request import PartitionRequest
 from graphprep.store import GraphStore
 from graphprep.topology import Topology
@@ -137,20 +139,52 @@ def test_caches_are_the_same(executor: Executor, tmp_path: Path) -> None:
         assert sums(found) == sums(expected), name
 
 
-def test_passes_over_files_are_the_same(
-    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Guards against traffic that workers count otherwise, where the edges are partitioned in files."""
+def many_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small graphs are partitioned by passes, through several levels of several ranges, and sorted through files."""
     small_ranges(monkeypatch)
     monkeypatch.setattr("pipelines.partition.is_past_memory", lambda *_, **__: True)
+    settings = levels.Settings(coarsest_nodes=250, edges_a_range=4000, rows_a_range=250)
+    monkeypatch.setattr(past_memory, "Settings", lambda: settings)
+    monkeypatch.setattr(levels, "LEAST_NODES", 10)
+    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+
+
+def by_passes(store: GraphStore, target: Path, executor: Executor | None, balance: str = "rows") -> PartitionCache:
+    """A cache of three parts."""
+    request = PartitionRequest(method="multilevel", effort="fast", balance=balance)
+    plan = PartitionPlan(store=store, topology=Topology.flat(3), request=request, target=target)
+    return run_partition(plan, executor=executor).cache
+
+
+@pytest.mark.parametrize("balance", ["rows", "edges"])
+def test_passes_over_files_are_the_same(
+    executor: Executor,
+    balance: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Guards against labels, levels, proposals or counts that depend on who makes the passes."""
+    many_passes(monkeypatch)
+    made: list[str] = []
+    map_ = type(executor).map
+
+    def noted(self: Executor, function: Any, *arguments: Any, **needed: Any) -> Any:
+        made.append(function.__name__)
+        return map_(self, function, *arguments, **needed)
+
+    monkeypatch.setattr(type(executor), "map", noted)
     store = make_store(labelled_graph(np.random.default_rng(8), num_nodes=400, num_edges=3000))
-    caches = []
-    for name, chosen in (("one", None), ("other", executor)):
-        request = PartitionRequest(method="multilevel", effort="fast")
-        plan = PartitionPlan(store=store, topology=Topology.flat(3), request=request, target=tmp_path / name)
-        caches.append(run_partition(plan, executor=chosen).cache)
-    assert ("counting traffic" in capsys.readouterr().err) == executor.is_elsewhere
-    assert sums(caches[0]) == sums(caches[1])
+    one = by_passes(store, tmp_path / "one", None, balance)
+    made.clear()
+    other = by_passes(store, tmp_path / "other", executor, balance)
+    rounds = {"_visited", "_crossing", "_sorted", "_weights_counted", "_proposed_by_weight", "_ordered"}
+    assert rounds | ({"_rows_counted", "_proposed_by_rows"} if balance == "rows" else set()) <= set(made)
+    said = capsys.readouterr().err
+    assert "level 1: refining" in said
+    assert ("counting traffic" in said) == executor.is_elsewhere
+    assert sums(one) == sums(other)
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "other"}
 
 
 @dask
@@ -188,15 +222,15 @@ def _many(indptr: Any) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def killing(executor: Any, random_: random.Random) -> Iterator[list[int]]:
-    """Kill a worker after a random time in the block, and another one after that."""
+def killing(executor: Any, random_: random.Random, *, within: float = 1.0) -> Iterator[list[int]]:
+    """Kill a worker after a random time in the block, of so many seconds at most, and another one after that."""
     killed: list[int] = []
     over = threading.Event()
     pids = executor.client.run(os.getpid)
 
     def kill() -> None:
         for pid in random_.sample(sorted(pids.values()), len(pids)):
-            if over.wait(random_.uniform(0, 1.0)):
+            if over.wait(random_.uniform(0, within)):
                 return
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
@@ -209,6 +243,28 @@ def killing(executor: Any, random_: random.Random) -> Iterator[list[int]]:
         over.set()
         thread.join()
         executor.client.wait_for_workers(len(pids), timeout=120)
+
+
+@dask
+@pytest.mark.soak
+def test_killed_workers_change_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a pass that takes what a dead worker had begun, or what an earlier round has left."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    many_passes(monkeypatch)
+    store = make_store(labelled_graph(np.random.default_rng(5), num_nodes=600, num_edges=5000))
+    expected = sums(by_passes(store, tmp_path / "expected", None))
+    trials, kills = soak_count(20), 0
+    random_ = random.Random(20261129)
+    with open_executor("local:2") as executor:
+        started = time.monotonic()
+        assert sums(by_passes(store, tmp_path / "whole", executor)) == expected
+        seconds = time.monotonic() - started
+        for trial in range(trials):
+            with killing(executor, random_, within=seconds / 2) as killed:
+                cache = by_passes(store, tmp_path / f"trial-{trial}", executor)
+            assert sums(cache) == expected, trial
+            kills += len(killed)
+    assert kills >= trials // 2
 
 
 @dask

@@ -11,7 +11,6 @@ Letters: N destination nodes, E edges, P parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ ARRAY_PREFIX = "array-"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Regions:
-    """The edges of one type, by part."""
+    """The edges of one type, by part. The large arrays are mapped from files with names (`mapped_files`)."""
 
     first_row_P: NDArray[np.int64]
     """[P + 1]: where each part's rows begin"""
@@ -68,40 +67,8 @@ class Regions:
         """One of the other arrays, the part's edges in the order of `matrix`; mapped."""
         return self.arrays[name][self._edges(part)]
 
-    def __reduce__(self) -> tuple[Callable[..., Regions], tuple[dict[str, Any]]]:
-        """Another process maps the same files."""
-        held = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "arrays"}
-        by_name = {f"{ARRAY_PREFIX}{name}": array for name, array in self.arrays.items()}
-        return _mapped_again, ({name: _place_of(value) for name, value in (held | by_name).items()},)
-
     def _edges(self, part: int) -> slice:
         return slice(int(self.first_edge_P[part]), int(self.first_edge_P[part + 1]))
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """Where an array lies that is mapped."""
-
-    path: str
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-
-
-def _place_of(value: Any) -> Any:
-    """A mapped array as its file, with all that was written to it; anything else as it is."""
-    if not isinstance(value, np.memmap):
-        return value
-    value.flush()
-    return _File(str(value.filename), value.dtype, value.shape)
-
-
-def _mapped_again(fields: dict[str, Any]) -> Regions:
-    found: dict[str, Any] = {
-        name: np.memmap(value.path, value.dtype, "r", shape=value.shape) if isinstance(value, _File) else value
-        for name, value in fields.items()
-    }
-    arrays = {name.removeprefix(ARRAY_PREFIX): found.pop(name) for name in list(found) if name.startswith(ARRAY_PREFIX)}
-    return Regions(arrays=arrays, **found)
 
 
 def by_part(source: EdgeSource, kind: EdgeType, layout: Layout, folder: Path, *, piece_bytes: int) -> Regions:

@@ -2,7 +2,8 @@
 
 Up to `MEMORY_BYTES` an array is one in memory. A larger one is written to a file without a name in the folder of the
 raw files (which is on the disk that has room for them) and mapped. The file is gone as soon as the array is, also after
-`kill -9`: nothing has to be cleaned up, and nothing half-written can be taken for whole.
+`kill -9`: nothing has to be cleaned up, and nothing half-written can be taken for whole. Where other processes are to
+map it too, the file has a name, and is left over after `kill -9`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import errno
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +43,7 @@ class RowSink:
         *,
         memory_bytes: int | None = None,
         stage: str = CONVERSION,
+        named: bool = False,
     ) -> None:
         """
         Args:
@@ -49,11 +52,12 @@ class RowSink:
             folder: where a large one lies.
             memory_bytes: from how many bytes on it is large; None for more than MEMORY_BYTES.
             stage: what is going on, for the error.
+            named: whether the file has a name, and so is the caller's to remove after `kill -9`.
 
         Raises:
             NoRoomError: there is not enough room on the disk.
         """
-        self.shape, self.dtype, self._folder = shape, dtype, folder
+        self.shape, self.dtype, self._folder, self._named = shape, dtype, folder, named
         self.rows = 0
         self._row_items = int(np.prod(shape[1:], dtype=object))
         self._in_memory: NDArray[Any] | None = None
@@ -62,7 +66,7 @@ class RowSink:
         if num_bytes <= (MEMORY_BYTES if memory_bytes is None else memory_bytes):
             self._in_memory = np.empty(shape, dtype)
         else:
-            self._file = scratch_file(folder, num_bytes, stage=stage)
+            self._file = scratch_file(folder, num_bytes, stage=stage, named=named)
 
     def add(self, rows: NDArray[Any]) -> None:
         """Append rows, [n, ...]; the caller makes sure that they fit."""
@@ -82,19 +86,24 @@ class RowSink:
         with no_room(self._folder):
             self._file.flush()
         mapped = np.memmap(self._file, self.dtype, "r", shape=self.shape)
-        self._file.close()
+        with no_room(self._folder):
+            self._file.close()  # by then a network's file system shows other machines what was written
+        if self._named:
+            weakref.finalize(mapped, Path.unlink, Path(self._file.name), missing_ok=True)
         self._file = None
         return cast(NDArray[Any], mapped)
 
 
-def scratch_file(folder: Path, num_bytes: int, *, stage: str = CONVERSION) -> BinaryIO:
-    """A file without a name in `folder`, for so many bytes.
+def scratch_file(folder: Path, num_bytes: int, *, stage: str = CONVERSION, named: bool = False) -> BinaryIO:
+    """A file without a name in `folder`, or with one, for so many bytes.
 
     Raises:
         NoRoomError: there is not enough room.
     """
     require_room(folder, num_bytes, stage=stage)
     with no_room(folder):
+        if named:
+            return cast(BinaryIO, tempfile.NamedTemporaryFile(dir=folder, delete=False))
         return cast(BinaryIO, tempfile.TemporaryFile(dir=folder))
 
 

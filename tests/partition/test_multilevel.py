@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from graphprep import csr, csr_files
 from graphprep.errors import PartitionError
+from graphprep.executor import Threads
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, RawGraph
 from graphprep.partition.multilevel import contraction, levels, proposals, standing
 from graphprep.partition.multilevel.mapped_graph import MappedGraph
+from graphprep.partition.multilevel.passes import Passes
 from graphprep.partition.multilevel.past_memory import order_past_memory, partition_past_memory
 from graphprep.partition.multilevel.propagation import propagate
 from graphprep.partition.multilevel.streamed import ByRows, ByWeight
@@ -34,7 +36,7 @@ from tests.graphs import csr_of, labelled_graph, random_edges, typed_graph
 from tests.partition.problems import hostile_cases
 from tests.stores import make_store
 
-SMALL = levels.Settings(coarsest_nodes=30, edges_a_range=200, rows_a_range=100, workers=1)
+SMALL = levels.Settings(coarsest_nodes=30, edges_a_range=200, rows_a_range=100)
 
 
 def in_files(matrix: Csr, folder: Path) -> MappedGraph:
@@ -85,13 +87,28 @@ def communities(num_blocks: int, size: int, seed: int = 0) -> Csr:
     return csr.undirected_simple(csr_of(chunk, num_nodes))
 
 
+def by_threads(most: int) -> Passes:
+    return Passes(executor=Threads(most=most))
+
+
 def partitioned(
-    matrix: Csr, topology: Topology, folder: Path, settings: levels.Settings = SMALL, **options: Any
+    matrix: Csr,
+    topology: Topology,
+    folder: Path,
+    settings: levels.Settings = SMALL,
+    passes: Passes | None = None,
+    **options: Any,
 ) -> PartitionResult:
     folder.mkdir(exist_ok=True)
     request = PartitionRequest(method="multilevel", **options)
     return partition_past_memory(
-        in_files(matrix, folder), topology, request, scratch=folder, memory_limit=None, settings=settings
+        in_files(matrix, folder),
+        topology,
+        request,
+        scratch=folder,
+        memory_limit=None,
+        settings=settings,
+        passes=passes or by_threads(1),
     )
 
 
@@ -119,7 +136,7 @@ def test_clusters_keep_limits_and_groups_for_any_number_of_threads(edges_a_range
             weight_XC,
             most_C=np.array([20.0, 300.0]),
             seed=1,
-            workers=workers,
+            passes=by_threads(workers),
             group_X=group_X,
         )
         for workers in (1, 2)
@@ -138,7 +155,7 @@ def test_leaves_of_a_star_and_nodes_without_edges_come_together() -> None:
     matrix = csr.undirected_simple(csr_of(hostile_cases()["star"].chunk, 600))
     ranges = even_ranges(matrix.indptr, 100, 100)
     cluster_X, count = propagate(
-        matrix, ranges, np.ones((600, 1), np.int64), most_C=np.array([10.0]), seed=0, workers=1
+        matrix, ranges, np.ones((600, 1), np.int64), most_C=np.array([10.0]), seed=0, passes=by_threads(1)
     )
     assert count <= 70
     assert np.bincount(cluster_X).max() <= 10
@@ -153,7 +170,16 @@ def test_contraction_sums_the_edges_between_clusters(tmp_path: Path, monkeypatch
 
     def contracted() -> NDArray[np.float64]:
         coarse = contraction.contract(
-            graph, ranges, coarse_X, 30, level=1, folder=tmp_path, memory_limit=None, memory_bytes=0, seed=0
+            graph,
+            ranges,
+            coarse_X,
+            30,
+            passes=by_threads(2),
+            level=1,
+            folder=tmp_path,
+            memory_limit=None,
+            memory_bytes=0,
+            seed=0,
         )
         dense = np.zeros((30, 30))
         dense[np.repeat(np.arange(30), np.diff(coarse.indptr)), coarse.indices] = coarse.data
@@ -209,7 +235,7 @@ def test_masks_know_what_a_move_changes(num_parts: int, mutual: bool, tmp_path: 
     matrix = csr_of(random_edges(rng, 150, 600), 150)
     graph = in_files(csr.undirected_simple(matrix) if mutual else matrix, tmp_path)
     assert (graph.out is graph.into) == mutual
-    view = ByRows(graph.out, graph.into, out_ranges=[(0, 70), (70, 150)], in_ranges=[(0, 90), (90, 150)], workers=1)
+    view = ByRows(graph.out, graph.into, out_ranges=[(0, 70), (70, 150)], in_ranges=[(0, 90), (90, 150)])
     part_N = rng.integers(0, num_parts, 150).astype(np.int32)
 
     def rows(parts: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -233,7 +259,7 @@ def test_masks_know_what_a_move_changes(num_parts: int, mutual: bool, tmp_path: 
 def test_weights_know_what_a_move_changes() -> None:
     """Guards against the same on coarse levels, whose edges have weights."""
     graph = communities(4, 40)
-    view = ByWeight(graph=graph, ranges=[(0, 100), (100, 160)], workers=1)
+    view = ByWeight(graph=graph, ranges=[(0, 100), (100, 160)])
     part_X = np.random.default_rng(0).integers(0, 4, 160).astype(np.int32)
     links = links_of(LinkModel.of(resolve("2x2")), 1024)
     standing.lay(links, view.count(part_X, 4))
@@ -266,8 +292,8 @@ def test_threads_do_not_change_the_parts_and_blocks_are_found(tmp_path: Path, mo
     """Guards against parts that depend on the number of threads, and against levels that lose the communities."""
     monkeypatch.setattr(levels, "LEAST_NODES", 10)
     graph = communities(8, 150)
-    settings = [levels.Settings(coarsest_nodes=100, edges_a_range=3000, rows_a_range=400, workers=w) for w in (1, 2)]
-    one, two = (partitioned(graph, Topology.flat(4), tmp_path, each, seed=3) for each in settings)
+    settings = levels.Settings(coarsest_nodes=100, edges_a_range=3000, rows_a_range=400)
+    one, two = (partitioned(graph, Topology.flat(4), tmp_path, settings, by_threads(most), seed=3) for most in (1, 2))
     assert np.array_equal(one.assignment, two.assignment)
     assert all(limit.met for limit in one.quality.limits)
     # Two of every fourteen edges lead between blocks, six of seven of them to another part.
@@ -373,7 +399,7 @@ room = memory.held() + 220_000_000
 graph = mapped_graph.MappedGraph.of(Ring(), folder, memory_limit=room)
 assert isinstance(graph.clean.indices, np.memmap)
 result = partition_past_memory(graph, Topology.flat(4), PartitionRequest(method="multilevel"), scratch=folder,
-    memory_limit=room, settings=levels.Settings(coarsest_nodes=2000, edges_a_range=1 << 18, workers=1))
+    memory_limit=room, settings=levels.Settings(coarsest_nodes=2000, edges_a_range=1 << 18))
 assert result.quality.cut_edges < 0.05 * count * degree, result.quality.cut_edges
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=500, check=False)

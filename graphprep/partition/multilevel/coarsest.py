@@ -142,7 +142,7 @@ def _refined(
 
 def _sent(part_X: NDArray[np.int32], graph: Csr, num_parts: int) -> NDArray[np.int64]:
     """What part p sends to part q, by the weights of edges."""
-    return ByWeight(graph=graph, ranges=[(0, graph.num_rows)], workers=1).count(part_X, num_parts)
+    return ByWeight(graph=graph, ranges=[(0, graph.num_rows)]).count(part_X, num_parts)
 
 
 def _cost(

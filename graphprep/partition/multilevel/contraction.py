@@ -12,7 +12,7 @@ Letters: X nodes of the finer level, E directed edges.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from numba import njit
 
 from graphprep.csr_files import in_files
 from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Ids, Treatment
+from graphprep.partition.multilevel.passes import STAGE, Passes, Range, Ranges, weights_of
 from graphprep.partition.multilevel.propagation_kernels import spread
 from graphprep.sorted_edges import SortedEdges, sort_table
 
@@ -34,10 +35,11 @@ TREATMENT = Treatment(duplicates="sum", self_loops="drop")
 
 def contract(
     graph: Csr,
-    ranges: Sequence[tuple[int, int]],
+    ranges: Ranges,
     coarse_X: Ids,
     count: int,
     *,
+    passes: Passes,
     level: int,
     folder: Path,
     memory_limit: int | None,
@@ -48,9 +50,10 @@ def contract(
 
     Args:
         graph: of the finer level.
-        ranges: of its rows, which are read one after another.
+        ranges: of its rows.
         coarse_X: the cluster of each node.
         count: how many clusters there are.
+        passes: over the ranges; who makes them also sorts.
         level: number of the new level, for messages.
         folder: for files, which are gone when the arrays are.
         memory_limit: bytes that this process may hold; None for half of what is free.
@@ -61,27 +64,42 @@ def contract(
         NoRoomError: the disk is full.
     """
     name = f"level{level}"
-    table = EdgeTable(type=EdgeType(name, "to", name), chunks=lambda: _between(graph, ranges, coarse_X))
+    table = EdgeTable(type=EdgeType(name, "to", name), chunks=lambda: _between(graph, ranges, coarse_X, passes))
     work = folder / f"{name}.edges"
     try:
-        edges = sort_table(table, num_rows=count, num_sources=count, treatment=TREATMENT, limit=memory_limit, work=work)
-        return _thinned(edges, count, folder=folder, memory_bytes=memory_bytes, seed=seed)
+        edges = sort_table(
+            table,
+            num_rows=count,
+            num_sources=count,
+            treatment=TREATMENT,
+            limit=memory_limit,
+            work=work,
+            executor=passes.executor,
+        )
+        return _thinned(edges, count, passes=passes, folder=folder, memory_bytes=memory_bytes, seed=seed)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _between(graph: Csr, ranges: Sequence[tuple[int, int]], coarse_X: Ids) -> Iterator[EdgeChunk]:
+def _between(graph: Csr, ranges: Ranges, coarse_X: Ids, passes: Passes) -> Iterator[EdgeChunk]:
     """The edges between clusters, range by range."""
-    for start, stop in ranges:
-        first, end = int(graph.indptr[start]), int(graph.indptr[stop])
-        src, dst = np.empty(end - first, coarse_X.dtype), np.empty(end - first, coarse_X.dtype)
-        weight = np.empty(0 if graph.data is None else end - first, np.float32)
-        data = weight if graph.data is None else graph.data
-        count = _cross(start, stop, graph.indptr, graph.indices, data, coarse_X, src, dst, weight)
-        yield EdgeChunk(src[:count], dst[:count], None if graph.data is None else weight[:count])
+    longest = max((int(graph.indptr[stop] - graph.indptr[start]) for start, stop in ranges), default=0)
+    needed = longest * (2 * coarse_X.itemsize + (0 if graph.data is None else graph.data.itemsize))
+    for _, chunk in passes.over(ranges, _crossing, graph, passes.shared(coarse_X), needed=needed):
+        yield chunk
 
 
-def _thinned(edges: SortedEdges, count: int, *, folder: Path, memory_bytes: int, seed: int) -> Csr:
+def _crossing(rows: Range, graph: Csr, coarse_X: Ids) -> EdgeChunk:
+    """The edges of a range between clusters."""
+    num_edges = int(graph.indptr[rows[1]] - graph.indptr[rows[0]])
+    src, dst = np.empty(num_edges, coarse_X.dtype), np.empty(num_edges, coarse_X.dtype)
+    data = weights_of(graph)
+    weight = np.empty(0 if graph.data is None else num_edges, np.float32)
+    count = _cross(*rows, graph.indptr, graph.indices, data, coarse_X, src, dst, weight)
+    return EdgeChunk(src[:count], dst[:count], None if graph.data is None else weight[:count])
+
+
+def _thinned(edges: SortedEdges, count: int, *, passes: Passes, folder: Path, memory_bytes: int, seed: int) -> Csr:
     """The sorted edges as arrays, of the light ones no more than DENSITY allows."""
     threshold = _threshold(edges, DENSITY * count)
     kept = sum(_kept(piece, first, threshold, seed).num_edges for piece, first in _pieces(edges))
@@ -90,9 +108,8 @@ def _thinned(edges: SortedEdges, count: int, *, folder: Path, memory_bytes: int,
         num_rows=count,
         num_sources=count,
         num_edges=kept,
-        folder=folder,
-        memory_bytes=memory_bytes,
-        stage="partitioning",
+        stage=STAGE,
+        **passes.places(folder, memory_bytes),
     )
 
 

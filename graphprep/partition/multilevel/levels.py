@@ -23,6 +23,7 @@ from graphprep.partition.method import NodeLoad, PartitionProblem
 from graphprep.partition.multilevel import propagation_kernels
 from graphprep.partition.multilevel.coarsest import Division, divide
 from graphprep.partition.multilevel.contraction import contract
+from graphprep.partition.multilevel.passes import Passes
 from graphprep.partition.multilevel.propagation import propagate
 from graphprep.partition.multilevel.streamed import ByWeight, View, improve
 from graphprep.partition.refine import OBJECTIVES, weights_and_limits
@@ -56,7 +57,6 @@ class Settings:
     coarsest_nodes: int = COARSEST_NODES
     edges_a_range: int = EDGES_A_RANGE
     rows_a_range: int = ROWS_A_RANGE
-    workers: int = field(default_factory=cores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -89,6 +89,8 @@ class Multilevel:
     memory_limit: int | None = None
     """bytes that this process and METIS's may hold; None for what is free"""
     settings: Settings = field(default_factory=Settings)
+    passes: Passes = field(default_factory=Passes)
+    """over the edges of all levels"""
 
     def most_PC(self) -> NDArray[np.float64]:
         """What each part may hold of each load that has a limit, nodes first."""
@@ -137,6 +139,7 @@ class Multilevel:
                     ranges,
                     coarse_X,
                     count,
+                    passes=self.passes,
                     level=number,
                     folder=self.scratch,
                     memory_limit=self.memory_limit,
@@ -180,7 +183,7 @@ class Multilevel:
             level.weight_XC,
             most_C=most_C,
             seed=self.seed,
-            workers=self.settings.workers,
+            passes=self.passes,
             group_X=group_X,
         )
 
@@ -210,7 +213,7 @@ class Multilevel:
             topology=self.topology,
         )
         needed = metis.expected_bytes(level.graph.num_rows, level.graph.num_edges)
-        at_a_time = max(1, min(self.settings.workers, memory.free(self.memory_limit) // needed))
+        at_a_time = max(1, min(cores(), memory.free(self.memory_limit) // needed))
         division = Division(
             links=self.links,
             most_PC=most_PC,
@@ -227,12 +230,12 @@ class Multilevel:
         if self.effort == "none":
             return part_X
         if view is None:
-            view = ByWeight(graph=level.graph, ranges=level.ranges, workers=self.settings.workers)
+            view = ByWeight(graph=level.graph, ranges=level.ranges, passes=self.passes)
         with progress.task(f"level {number}: refining {len(part_X):,} nodes", unit="rounds") as task:
             return improve(
                 view,
                 part_X,
-                level.weight_XC,
+                self.passes.shared(level.weight_XC),
                 most_PC,
                 self.links,
                 steps=OBJECTIVES[self.minimise].steps,

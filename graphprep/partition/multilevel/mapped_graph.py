@@ -30,7 +30,9 @@ from graphprep import memory, progress
 from graphprep.cache.source import GraphSource
 from graphprep.csr import index_dtype
 from graphprep.csr_files import in_files
+from graphprep.executor import Threads
 from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Ids, Treatment
+from graphprep.partition.multilevel.passes import STAGE, Passes
 from graphprep.partition.whole_graph import WholeGraph
 from graphprep.row_ranges import row_ranges
 from graphprep.sorted_edges import sort_table
@@ -50,19 +52,23 @@ class MappedGraph:
     clean: Csr
 
     @classmethod
-    def of(cls, source: GraphSource, folder: Path, *, memory_limit: int | None) -> MappedGraph:
+    def of(
+        cls, source: GraphSource, folder: Path, *, memory_limit: int | None, passes: Passes | None = None
+    ) -> MappedGraph:
         """Read a source.
 
         Args:
             source: the graph.
             folder: an existing one, for files.
             memory_limit: bytes that this process may hold; None for half of what is free.
+            passes: that are to be made over the graph; None for threads.
 
         Raises:
             NoRoomError: the disk is full.
             DatasetError: the source is damaged.
         """
-        files = _Files(folder, memory_limit, memory.room(memory_limit) // SHARE_IN_MEMORY)
+        passes = passes or Passes(executor=Threads(memory_limit=memory_limit))
+        files = _Files(folder, memory_limit, memory.room(memory_limit) // SHARE_IN_MEMORY, passes)
         masks = {
             node_type: np.asarray(stored[:])[:, 0]
             for node_type in source.num_nodes
@@ -91,6 +97,7 @@ class _Files:
     folder: Path
     memory_limit: int | None
     memory_bytes: int
+    passes: Passes
 
     def written(self, pieces: Iterator[Csr], num_rows: int, num_sources: int, num_edges: int) -> Csr:
         return in_files(
@@ -98,9 +105,8 @@ class _Files:
             num_rows=num_rows,
             num_sources=num_sources,
             num_edges=num_edges,
-            folder=self.folder,
-            memory_bytes=self.memory_bytes,
-            stage="partitioning",
+            stage=STAGE,
+            **self.passes.places(self.folder, self.memory_bytes),
         )
 
     def copied(self, source: GraphSource, kind: EdgeType, task: progress.Task) -> Csr:
@@ -150,6 +156,7 @@ class _Files:
                 treatment=treatment,
                 limit=self.memory_limit,
                 work=work,
+                executor=self.passes.executor,
             )
             return self.written(edges.pieces(), num_nodes, num_nodes, edges.counts.edges)
         finally:

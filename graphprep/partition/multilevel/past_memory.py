@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 
 from graphprep import memory, progress
 from graphprep.cache.blocks import Layout
-from graphprep.cache.regions import by_part
+from graphprep.cache.regions import Regions, by_part
+from graphprep.executor import Executor, Threads
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, Rows
 from graphprep.partition.choose import require_enough_nodes
 from graphprep.partition.judging import judge
@@ -24,12 +24,12 @@ from graphprep.partition.loads import loads_of
 from graphprep.partition.method import NodeLoad
 from graphprep.partition.multilevel.levels import Multilevel, Settings
 from graphprep.partition.multilevel.mapped_graph import MappedGraph
+from graphprep.partition.multilevel.passes import Passes
 from graphprep.partition.multilevel.streamed import ByRows, ByWeight, View
 from graphprep.partition.order import order_of_part
 from graphprep.partition.refine import links_of
 from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
 from graphprep.row_ranges import even_ranges
-from graphprep.side_by_side import side_by_side, workers_for
 from graphprep.topology import Topology
 from graphprep.traffic import FOR_HALO, Count, LinkModel, capacities, count_in_order, memory_of, shares_of
 
@@ -47,6 +47,7 @@ def partition_past_memory(
     scratch: Path,
     memory_limit: int | None,
     count: Count = count_in_order,
+    passes: Passes | None = None,
     settings: Settings | None = None,
 ) -> PartitionResult:
     """Assign each node to a rank.
@@ -58,6 +59,7 @@ def partition_past_memory(
         scratch: an existing folder for temporary files.
         memory_limit: bytes that this process and METIS's may hold; None for what is free.
         count: how traffic is counted.
+        passes: over the edges; None for threads.
         settings: for tests and benchmarks.
 
     Raises:
@@ -66,6 +68,7 @@ def partition_past_memory(
     """
     require_enough_nodes(topology.num_ranks, graph.whole.matrix.num_rows)
     whole, settings = graph.whole, settings or Settings()
+    passes = passes or Passes(executor=Threads(memory_limit=memory_limit))
     model, started = LinkModel.of(topology), time.monotonic()
     shares_P = shares_of(whole.matrices, whole.matrix.num_rows, topology, request.row_bytes)
     loads = loads_of(whole, imbalance=request.imbalance, limits=request.limits)
@@ -82,11 +85,12 @@ def partition_past_memory(
         scratch=scratch,
         memory_limit=memory_limit,
         settings=settings,
+        passes=passes,
     )
     part_N = (
         np.zeros(whole.matrix.num_rows, np.int32)
         if topology.num_ranks == 1
-        else run.partition(graph.clean, _finest(graph, request, settings))
+        else run.partition(graph.clean, _finest(graph, request, settings, passes))
     )
     del run
     candidate = Candidate(method=METHOD, seconds=time.monotonic() - started, assignment=part_N)
@@ -95,20 +99,20 @@ def partition_past_memory(
     return replace(result, method=METHOD, tried=(candidate.summary(result.quality),))
 
 
-def _finest(graph: MappedGraph, request: PartitionRequest, settings: Settings) -> View:
+def _finest(graph: MappedGraph, request: PartitionRequest, settings: Settings, passes: Passes) -> View:
     """What the seconds of links count on the finest level."""
 
     def ranges(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
         return even_ranges(indptr, settings.edges_a_range, settings.rows_a_range)
 
     if request.balance == "edges":
-        return ByWeight(graph=graph.clean, ranges=ranges(graph.clean.indptr), workers=settings.workers)
+        return ByWeight(graph=graph.clean, ranges=ranges(graph.clean.indptr), passes=passes)
     return ByRows(
         graph.out,
         graph.into,
         out_ranges=ranges(graph.out.indptr),
         in_ranges=ranges(graph.into.indptr),
-        workers=settings.workers,
+        passes=passes,
     )
 
 
@@ -128,7 +132,13 @@ def _memory_load(
 
 
 def order_past_memory(
-    graph: MappedGraph, assignment_N: NDArray[np.int32], num_parts: int, *, scratch: Path, memory_limit: int | None
+    graph: MappedGraph,
+    assignment_N: NDArray[np.int32],
+    num_parts: int,
+    *,
+    scratch: Path,
+    memory_limit: int | None,
+    executor: Executor | None = None,
 ) -> list[NDArray[np.int64]]:
     """The nodes of each part, ordered for locality: as `locality_order`, from one pass over the edges.
 
@@ -138,7 +148,9 @@ def order_past_memory(
         num_parts: P.
         scratch: an existing folder, for the edges by part.
         memory_limit: bytes that this process may hold; None for half of what is free.
+        executor: of the parts; None for threads. Its workers reach `scratch` under the same path.
     """
+    executor = executor or Threads(memory_limit=memory_limit)
     clean, folder = graph.clean, scratch / "order"
     by_part_N = np.argsort(assignment_N, kind="stable")
     nodes_P = np.split(by_part_N, np.cumsum(np.bincount(assignment_N, minlength=num_parts))[:-1])
@@ -152,18 +164,23 @@ def order_past_memory(
         folder,
         piece_bytes=min(MOST_PIECE_BYTES, room // 16),
     )
-    local_N = np.empty(clean.num_rows, clean.indices.dtype)
-
-    def ordered(part: int) -> NDArray[np.int64]:
-        nodes_n, rows_n = nodes_P[part], np.arange(len(nodes_P[part]))
-        return order_of_part(regions.matrix(part), rows_n, nodes_n, part, assignment_N, local_N)
-
     largest = max(map(len, nodes_P), default=0)
     needed = BYTES_OF_A_NODE * largest + BYTES_OF_AN_EDGE * int(np.diff(regions.first_edge_P).max(initial=0))
-    with progress.task("ordering nodes inside parts"):
-        order_P = side_by_side([partial(ordered, part) for part in range(num_parts)], workers=workers_for(needed, room))
+    needed += clean.num_rows * clean.indices.itemsize
+    with progress.task("ordering nodes inside parts", total=num_parts, unit="parts") as task:
+        order_P = []
+        for order_n in executor.map(_ordered, range(num_parts), regions, assignment_N, needed=needed):
+            order_P.append(order_n)
+            task.advance()
     shutil.rmtree(folder)
     return order_P
+
+
+def _ordered(part: int, regions: Regions, assignment_N: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The nodes of a part in order."""
+    nodes_n = np.flatnonzero(assignment_N == part)
+    local_N = np.empty(len(assignment_N), regions.indices_E.dtype)
+    return order_of_part(regions.matrix(part), np.arange(len(nodes_n)), nodes_n, part, assignment_N, local_N)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,10 @@ cannot be full.
 Nodes that are left alone have their favourite label full: the leaves of a star, nodes without an edge. If they are
 many, those with the same favourite are put together (two-hop matching: LaSalle and others 2015).
 
-Letters: X nodes of a level, E directed edges, C limits.
+Letters: X nodes of a level, E directed edges, C limits; x nodes of a range.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,24 +27,26 @@ from numpy.typing import NDArray
 from graphprep.csr import index_dtype
 from graphprep.graph import Csr, Ids
 from graphprep.partition.multilevel import propagation_kernels as kernels
-from graphprep.side_by_side import side_by_side
+from graphprep.partition.multilevel.passes import Passes, Range, Ranges, longest, weights_of
 
 SWEEPS = 6
 """over all nodes, at most"""
 SETTLED = 0.02
 """rounds end when fewer than this part of the nodes move in a sweep"""
+BYTES_OF_A_ROW = 32
+"""of the table of labels that a range has joined, for each limit and once more"""
 LEFT_ALONE = 0.3
 """If more than this part of the nodes is left alone, they are put together by their favourites."""
 
 
 def propagate(
     graph: Csr,
-    ranges: Sequence[tuple[int, int]],
+    ranges: Ranges,
     weight_XC: NDArray[np.integer],
     *,
     most_C: NDArray[np.float64],
     seed: int,
-    workers: int,
+    passes: Passes,
     group_X: Ids | None = None,
 ) -> tuple[Ids, int]:
     """The cluster of each node, int32 or int64 [X], numbered in the order of their first nodes, and how many there are.
@@ -59,32 +57,78 @@ def propagate(
         weight_XC: whole numbers [X, C], what each node weighs.
         most_C: what a cluster may weigh; a node that is heavier stays alone.
         seed: of the draw between equal labels.
-        workers: ranges at the same time.
+        passes: over the ranges.
         group_X: clusters stay within a group; None where there are none.
     """
     num_nodes = graph.num_rows
     label_X: Ids = np.arange(num_nodes, dtype=index_dtype(num_nodes))
     new_X, held_XC = label_X.copy(), weight_XC.copy()
-    groups = np.empty(0, label_X.dtype) if group_X is None else group_X
-    weight_E = np.empty(0, np.float32) if graph.data is None else graph.data
+    known = (
+        graph,
+        passes.shared(np.empty(0, label_X.dtype) if group_X is None else group_X),
+        passes.shared(weight_XC),
+        most_C,
+    )
+    needed = longest(ranges) * BYTES_OF_A_ROW * (1 + len(most_C))
     halves = (-1,) if len(ranges) == 1 else (0, 1)
     for sweep in range(SWEEPS):
         moved = 0
         for half in halves:
             salt = 1 + 2 * (seed * SWEEPS + sweep)
-            arrays = (graph.indptr, graph.indices, weight_E, groups, label_X, new_X, weight_XC, held_XC, most_C)
-            side_by_side(
-                [partial(kernels.visit, start, stop, *arrays, salt, half) for start, stop in ranges], workers=workers
-            )
+            state = passes.shared(label_X), passes.shared(held_XC)
+            for (start, stop), new_x in passes.over(ranges, _visited, *known, *state, salt, half, needed=needed):
+                new_X[start:stop] = new_x
             moved += kernels.settle(label_X, new_X, weight_XC, held_XC, most_C)
         if moved <= SETTLED * num_nodes:
             break
     size_X = np.empty_like(label_X)
     kernels.sizes(label_X, size_X)
     if np.count_nonzero(size_X == 1) > LEFT_ALONE * num_nodes:
-        favourite_X, favourites = new_X, cast(Callable[..., None], kernels.favourites)
-        known = (graph.indptr, graph.indices, weight_E, groups, label_X, size_X, favourite_X)
-        side_by_side([partial(favourites, start, stop, *known) for start, stop in ranges], workers=workers)
+        favourite_X, state = new_X, (passes.shared(label_X), passes.shared(size_X))
+        for (start, stop), favourite_x in passes.over(ranges, _favourites, *known[:2], *state, needed=needed):
+            favourite_X[start:stop] = favourite_x
         kernels.pack(favourite_X, label_X, weight_XC, held_XC, most_C, np.empty(num_nodes + 1, label_X.dtype))
     count = kernels.number(label_X, size_X, new_X)
     return new_X, int(count)
+
+
+def _visited(
+    rows: Range,
+    graph: Csr,
+    group_X: Ids,
+    weight_XC: NDArray[np.integer],
+    most_C: NDArray[np.float64],
+    label_X: Ids,
+    held_XC: NDArray[np.integer],
+    salt: int,
+    half: int,
+) -> Ids:
+    """The new labels of a range's nodes, [x]."""
+    start, stop = rows
+    new_x = np.array(label_X[start:stop])
+    kernels.visit(
+        start,
+        stop,
+        graph.indptr,
+        graph.indices,
+        weights_of(graph),
+        group_X,
+        label_X,
+        new_x,
+        weight_XC,
+        held_XC,
+        most_C,
+        salt,
+        half,
+    )
+    return new_x
+
+
+def _favourites(rows: Range, graph: Csr, group_X: Ids, label_X: Ids, size_X: Ids) -> Ids:
+    """The favourites of a range's nodes, [x]; see the kernel."""
+    start, stop = rows
+    favourite_x = np.empty(stop - start, label_X.dtype)
+    kernels.favourites(
+        start, stop, graph.indptr, graph.indices, weights_of(graph), group_X, label_X, size_X, favourite_x
+    )
+    return favourite_x

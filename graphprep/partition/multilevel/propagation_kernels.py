@@ -52,7 +52,7 @@ def _rate(
     weight_E: Any,
     group_X: Any,
     label_X: Any,
-    new_X: Any,
+    new_x: Any,
     keys: Any,
     rating: Any,
     touched: Any,
@@ -64,7 +64,7 @@ def _rate(
         other = indices[e]
         if len(group_X) and group_X[other] != group_X[node]:
             continue
-        label = new_X[other] if start <= other < stop else label_X[other]
+        label = new_x[other - start] if start <= other < stop else label_X[other]
         at = _place(keys, label)
         if keys[at] == NONE:
             keys[at], rating[at] = label, 0.0
@@ -83,7 +83,7 @@ def visit(
     weight_E: Any,
     group_X: Any,
     label_X: Any,
-    new_X: Any,
+    new_x: Any,
     weight_XC: Any,
     held_XC: Any,
     most_C: Any,
@@ -95,7 +95,7 @@ def visit(
     Args:
         group_X: only nodes of one group share a label; empty where all may.
         label_X: labels when the round began.
-        new_X: the same at first; only this range's own entries are read and written.
+        new_x: of the range's own nodes; the same at first, and written.
         held_XC: what each label's nodes weigh when the round began. What leaves a label in this round still counts.
         most_C: what a label may hold.
         salt: of the draw between equal labels.
@@ -109,8 +109,8 @@ def visit(
     for node in range(start, stop):
         if half >= 0 and spread(node, 1) & 1 != half:
             continue
-        count = _rate(node, start, stop, indptr, indices, weight_E, group_X, label_X, new_X, keys, rating, touched)
-        own = new_X[node]
+        count = _rate(node, start, stop, indptr, indices, weight_E, group_X, label_X, new_x, keys, rating, touched)
+        own = new_x[node - start]
         best, best_rating, best_draw = own, 0.0, np.int64(-1)
         for k in range(count):
             if keys[touched[k]] == own:
@@ -135,7 +135,7 @@ def visit(
         for k in range(count):
             keys[touched[k]] = NONE
         if best != own:
-            new_X[node] = best
+            new_x[node - start] = best
             place = _place(joined_keys, best)
             joined_keys[place] = best
             for c in range(num_limits):
@@ -195,7 +195,7 @@ def favourites(
     group_X: Any,
     label_X: Any,
     size_X: Any,
-    favourite_X: Any,
+    favourite_x: Any,
 ) -> None:
     """Fill in the label that each node of a range that is alone would have taken, had there been room.
 
@@ -203,21 +203,22 @@ def favourites(
     """
     keys, rating = np.full(2 * HUB, NONE, np.int64), np.empty(2 * HUB, np.float64)
     touched = np.empty(HUB + 1, np.int64)
+    own_x = label_X[start:stop]
     for node in range(start, stop):
-        favourite_X[node] = -2
+        favourite_x[node - start] = -2
         if size_X[label_X[node]] != 1:
             continue
         if indptr[node] == indptr[node + 1]:
-            favourite_X[node] = -1
+            favourite_x[node - start] = -1
             continue
-        count = _rate(node, start, stop, indptr, indices, weight_E, group_X, label_X, label_X, keys, rating, touched)
+        count = _rate(node, start, stop, indptr, indices, weight_E, group_X, label_X, own_x, keys, rating, touched)
         best_rating = 0.0
         for k in range(count):
             at = touched[k]
             label = keys[at]
-            better = rating[at] == best_rating and label < favourite_X[node]
+            better = rating[at] == best_rating and label < favourite_x[node - start]
             if label != label_X[node] and (rating[at] > best_rating or better):
-                favourite_X[node], best_rating = label, rating[at]
+                favourite_x[node - start], best_rating = label, rating[at]
             keys[at] = NONE
 
 

@@ -163,10 +163,10 @@ def _lay_weights(links: Links, source: Any, target: Any, to_P: Any, touched_P: A
 
 
 @njit(cache=True, nogil=True)
-def find_masks(start: Any, stop: Any, indptr: Any, indices: Any, part_X: Any, masks_X2W: Any) -> None:
+def find_masks(start: Any, stop: Any, indptr: Any, indices: Any, part_X: Any, masks_x2W: Any) -> None:
     """Fill in both masks of a range's nodes from the nodes that they have an edge to, each listed once."""
     for node in range(start, stop):
-        present, single = masks_X2W[node, PRESENT], masks_X2W[node, SINGLE]
+        present, single = masks_x2W[node - start, PRESENT], masks_x2W[node - start, SINGLE]
         present[:] = 0
         single[:] = 0
         for e in range(indptr[node], indptr[node + 1]):
@@ -208,12 +208,12 @@ def _has(mask: Any, part: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def count_rows(start: Any, stop: Any, part_X: Any, masks_X2W: Any, units_PP: Any) -> None:
+def count_rows(start: Any, stop: Any, part_X: Any, masks_x2W: Any, units_PP: Any) -> None:
     """Add the rows that the nodes of a range send, from their masks."""
     found = np.empty(len(units_PP), np.int64)
     for node in range(start, stop):
         source = part_X[node]
-        for k in range(_parts_of(masks_X2W[node, PRESENT], found)):
+        for k in range(_parts_of(masks_x2W[node - start, PRESENT], found)):
             if found[k] != source:
                 units_PP[source, found[k]] += 1
 

@@ -6,18 +6,17 @@ neighbours do not move at once for ever (`proposals`). The proposals are made in
 limits. Then the parts are counted again: a round that has made them worse is undone, and of the next round's proposals
 only half as many are made.
 
-The result depends on the ranges and on the seed, not on the number of threads.
+The result depends on the ranges and on the seed, not on who makes the passes.
 
-Letters: X nodes of a level, P parts, W words of 64 bits for a bit a part, C limits.
+Letters: X nodes of a level, P parts, W words of 64 bits for a bit a part, C limits; x nodes of a range.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +24,9 @@ from numpy.typing import NDArray
 from graphprep.graph import Csr
 from graphprep.partition.multilevel import proposals as kernels
 from graphprep.partition.multilevel import standing
+from graphprep.partition.multilevel.passes import Passes, Range, Ranges, longest, weights_of
 from graphprep.partition.refine_kernels import Limits, Links
-from graphprep.side_by_side import side_by_side
 
-Ranges = Sequence[tuple[int, int]]
 Proposals = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
 """nodes, where they are to go, and what that gains"""
 
@@ -40,6 +38,8 @@ LEAST_SHARE = 1 / 16
 """rounds end when fewer than this share of the proposals may be made"""
 WORTH = 0.002
 """rounds end when two together lower the slowest link's seconds by less than this part"""
+BYTES_OF_A_PROPOSAL = 40
+"""as it is found, and as it is given"""
 
 
 class View(Protocol):
@@ -58,41 +58,39 @@ class ByWeight:
     graph: Csr
     """symmetric"""
     ranges: Ranges
-    workers: int
+    passes: Passes = field(default_factory=Passes)
 
     def count(self, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
         """See `View`."""
-        graph, data = self.graph, _data(self.graph)
-
-        def counted(start: int, stop: int) -> NDArray[np.int64]:
-            units_PP = np.zeros((num_parts, num_parts), np.int64)
-            kernels.count_weights(start, stop, graph.indptr, graph.indices, data, part_X, units_PP)
-            return units_PP
-
-        return _summed(counted, self.ranges, num_parts, self.workers)
+        units_PP = np.zeros((num_parts, num_parts), np.int64)
+        shared = (self.graph, self.passes.shared(part_X), num_parts)
+        for _, counted_PP in self.passes.over(self.ranges, _weights_counted, *shared, needed=units_PP.nbytes):
+            units_PP += counted_PP
+        return units_PP
 
     def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals:
         """See `View`."""
-        arrays = (self.graph.indptr, self.graph.indices, _data(self.graph), part_X)
-        return _proposed(
-            kernels.propose_by_weight, arrays, self.graph.indptr, self.ranges, links, limits, salt, self.workers
-        )
+        state = (self.passes.shared(part_X), links, limits, len(self.ranges), salt)
+        needed = BYTES_OF_A_PROPOSAL * longest(self.ranges)
+        return _joined(self.passes.over(self.ranges, _proposed_by_weight, self.graph, *state, needed=needed))
 
 
 class ByRows:
     """Rows, exactly, by masks: 16 bytes a node for each 64 parts."""
 
-    def __init__(self, out: Csr, into: Csr, *, out_ranges: Ranges, in_ranges: Ranges, workers: int) -> None:
+    def __init__(
+        self, out: Csr, into: Csr, *, out_ranges: Ranges, in_ranges: Ranges, passes: Passes | None = None
+    ) -> None:
         """Nothing is read yet.
 
         Args:
             out: row u lists the nodes that u has an edge to, each once and not u itself.
             into: row v lists the nodes that have an edge to v, likewise; the same object where all edges are mutual.
             out_ranges, in_ranges: of their rows.
-            workers: ranges at the same time.
+            passes: over the ranges; None for threads.
         """
         self.out, self.into, self.out_ranges, self.in_ranges = out, into, out_ranges, in_ranges
-        self.workers = workers
+        self.passes = passes or Passes()
         self._masks_X2W = np.zeros((0, 2, 1), np.uint64)
 
     def count(self, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
@@ -100,22 +98,22 @@ class ByRows:
         shape = (self.out.num_rows, 2, -(-num_parts // kernels.WORD_BITS))
         if self._masks_X2W.shape != shape:
             self._masks_X2W = np.zeros(shape, np.uint64)
-        masks_X2W = self._masks_X2W
-
-        def counted(start: int, stop: int) -> NDArray[np.int64]:
-            units_PP = np.zeros((num_parts, num_parts), np.int64)
-            kernels.find_masks(start, stop, self.out.indptr, self.out.indices, part_X, masks_X2W)
-            kernels.count_rows(start, stop, part_X, masks_X2W, units_PP)
-            return units_PP
-
-        return _summed(counted, self.out_ranges, num_parts, self.workers)
+        units_PP = np.zeros((num_parts, num_parts), np.int64)
+        shared = (self.out, self.passes.shared(part_X), num_parts)
+        needed = units_PP.nbytes + longest(self.out_ranges) * self._masks_X2W[:1].nbytes
+        for (start, stop), (masks_x2W, counted_PP) in self.passes.over(
+            self.out_ranges, _rows_counted, *shared, needed=needed
+        ):
+            self._masks_X2W[start:stop] = masks_x2W
+            units_PP += counted_PP
+        return units_PP
 
     def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals:
         """See `View`."""
-        arrays = (self.into.indptr, self.into.indices, self._masks_X2W, self.out is self.into, part_X)
-        return _proposed(
-            kernels.propose_by_rows, arrays, self.into.indptr, self.in_ranges, links, limits, salt, self.workers
-        )
+        masks_X2W = self.passes.shared(self._masks_X2W)
+        state = (self.passes.shared(part_X), links, limits, len(self.in_ranges), salt)
+        known, needed = (self.into, masks_X2W, self.out is self.into), BYTES_OF_A_PROPOSAL * longest(self.in_ranges)
+        return _joined(self.passes.over(self.in_ranges, _proposed_by_rows, *known, *state, needed=needed))
 
 
 def improve(
@@ -188,46 +186,75 @@ def _made(found: Proposals, part_X: NDArray[np.int32], limits: Limits, share: fl
     return int(kernels.make(order, nodes, targets, gains, part_X, limits, most))
 
 
-def _proposed(
-    propose: Callable[..., int],
-    arrays: tuple[object, ...],
-    indptr: NDArray[np.int64],
-    ranges: Ranges,
+def _weights_counted(rows: Range, graph: Csr, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
+    """int64 [P, P]: what a range's edges weigh, by the parts of their ends."""
+    units_PP = np.zeros((num_parts, num_parts), np.int64)
+    kernels.count_weights(*rows, graph.indptr, graph.indices, weights_of(graph), part_X, units_PP)
+    return units_PP
+
+
+def _rows_counted(
+    rows: Range, out: Csr, part_X: NDArray[np.int32], num_parts: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """The masks of a range's nodes, uint64 [x, 2, W], and the rows that they send, int64 [P, P]."""
+    units_PP = np.zeros((num_parts, num_parts), np.int64)
+    masks_x2W = np.empty((rows[1] - rows[0], 2, -(-num_parts // kernels.WORD_BITS)), np.uint64)
+    kernels.find_masks(*rows, out.indptr, out.indices, part_X, masks_x2W)
+    kernels.count_rows(*rows, part_X, masks_x2W, units_PP)
+    return masks_x2W, units_PP
+
+
+def _proposed_by_weight(
+    rows: Range, graph: Csr, part_X: NDArray[np.int32], links: Links, limits: Limits, num_ranges: int, salt: int
+) -> Proposals:
+    """The proposals of a range by its edges' weights."""
+    known = (graph.indptr, graph.indices, weights_of(graph), part_X)
+    return _proposed(kernels.propose_by_weight, rows, known, links, limits, num_ranges, salt)
+
+
+def _proposed_by_rows(
+    rows: Range,
+    into: Csr,
+    masks_X2W: NDArray[np.uint64],
+    mutual: bool,
+    part_X: NDArray[np.int32],
     links: Links,
     limits: Limits,
+    num_ranges: int,
     salt: int,
-    workers: int,
 ) -> Proposals:
+    """The proposals of a range by rows."""
+    known = (into.indptr, into.indices, masks_X2W, mutual, part_X)
+    return _proposed(kernels.propose_by_rows, rows, known, links, limits, num_ranges, salt)
+
+
+def _proposed(
+    propose: Callable[..., int],
+    rows: Range,
+    known: tuple[Any, ...],
+    links: Links,
+    limits: Limits,
+    num_ranges: int,
+    salt: int,
+) -> Proposals:
+    """What a kernel proposes for a range, on the range's own copies of the links and of what the parts hold."""
+    (start, stop), indptr = rows, known[0]
+    own_links = links._replace(rows_PP=links.rows_PP.copy(), load_D=links.load_D.copy(), price_PP=links.price_PP.copy())
+    own_limits = limits._replace(held_PC=limits.held_PC.copy())
+    edges = int(indptr[stop] - indptr[start])
+    times = max(1, min(num_ranges, round(int(indptr[-1]) / max(1, edges))))
+    room = stop - start
+    nodes, targets, gains = np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room)
+    count = propose(start, stop, *known, own_links, own_limits, times, salt, nodes, targets, gains)
+    return nodes[:count].copy(), targets[:count].copy(), gains[:count].copy()
+
+
+def _joined(found: Iterable[tuple[Range, Proposals]]) -> Proposals:
     """The proposals of all ranges, in the order of the nodes."""
-    num_edges = int(indptr[-1])
-
-    def of_range(start: int, stop: int) -> Proposals:
-        own_links = links._replace(
-            rows_PP=links.rows_PP.copy(), load_D=links.load_D.copy(), price_PP=links.price_PP.copy()
-        )
-        own_limits = limits._replace(held_PC=limits.held_PC.copy())
-        edges = int(indptr[stop] - indptr[start])
-        times = max(1, min(len(ranges), round(num_edges / max(1, edges))))
-        room = stop - start
-        nodes, targets, gains = np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room)
-        count = propose(start, stop, *arrays, own_links, own_limits, times, salt, nodes, targets, gains)
-        return nodes[:count].copy(), targets[:count].copy(), gains[:count].copy()
-
-    found = side_by_side([partial(of_range, start, stop) for start, stop in ranges], workers=workers)
-    nodes, targets, gains = zip(*found, strict=True) if found else ((), (), ())
+    proposals = [proposed for _, proposed in found]
+    nodes, targets, gains = zip(*proposals, strict=True) if proposals else ((), (), ())
     return (
         np.concatenate([np.empty(0, np.int64), *nodes]),
         np.concatenate([np.empty(0, np.int32), *targets]),
         np.concatenate([np.empty(0), *gains]),
     )
-
-
-def _summed(
-    counted: Callable[[int, int], NDArray[np.int64]], ranges: Ranges, num_parts: int, workers: int
-) -> NDArray[np.int64]:
-    pieces = side_by_side([partial(counted, start, stop) for start, stop in ranges], workers=workers)
-    return sum(pieces, start=np.zeros((num_parts, num_parts), np.int64))
-
-
-def _data(graph: Csr) -> NDArray[np.float32]:
-    return np.empty(0, np.float32) if graph.data is None else graph.data

@@ -1,0 +1,104 @@
+"""Passes over a level's edges: one function on fixed ranges of rows, by threads or by a Dask cluster's workers.
+
+What a range gives is made from the range and from what is shared, and nothing that is shared changes while a pass goes
+on; what came of all ranges is put together here, in their order. So a range whose worker was lost is simply done again,
+and who did which changes nothing.
+
+Workers of a cluster map what is shared from files. The edges of a level are written to files anyway; labels, parts and
+masks, which are others after every pass, are written to a new file for each, so that nobody sees an old one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.executor import Executor, Threads
+from graphprep.graph import Csr
+from graphprep.mapped_files import has_name, in_file
+
+Result = TypeVar("Result")
+Array = TypeVar("Array", bound=NDArray[Any])
+Range = tuple[int, int]
+Ranges = Sequence[Range]
+
+STAGE = "partitioning"
+FOLDER = "shared"
+
+
+class Places(TypedDict):
+    """Arguments of `csr_files.in_files`."""
+
+    folder: Path
+    memory_bytes: int
+    named: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """Who makes the passes."""
+
+    executor: Executor = field(default_factory=Threads)
+    folder: Path | None = None
+    """for files with names, under a path by which workers reach it too; None where they share this process's memory"""
+
+    @classmethod
+    def of(cls, executor: Executor, scratch: Path) -> Passes:
+        """Passes by an executor; what a killed run has left of shared files is removed.
+
+        Args:
+            executor: of the ranges.
+            scratch: an existing folder for temporary files.
+        """
+        folder = scratch / FOLDER
+        shutil.rmtree(folder, ignore_errors=True)
+        if not executor.is_elsewhere:
+            return cls(executor=executor)
+        folder.mkdir()
+        return cls(executor=executor, folder=folder)
+
+    def shared(self, array: Array) -> Array:
+        """The array, as it can be handed to `over`: mapped from a file where workers have no other way to it."""
+        if self.folder is None or has_name(array):
+            return array
+        return in_file(array, self.folder, stage=STAGE)  # type: ignore[return-value]
+
+    def places(self, folder: Path, memory_bytes: int) -> Places:
+        """Where the arrays of a graph go that is to be passed over.
+
+        Args:
+            folder: for files without names.
+            memory_bytes: what an array may take in memory. Where workers have no other way to it, it is in a file.
+        """
+        if self.folder is None:
+            return Places(folder=folder, memory_bytes=memory_bytes, named=False)
+        return Places(folder=self.folder, memory_bytes=0, named=True)
+
+    def over(
+        self, ranges: Ranges, function: Callable[..., Result], *shared: object, needed: int
+    ) -> Iterator[tuple[Range, Result]]:
+        """Each range and what comes of it, in order.
+
+        Args:
+            ranges: of rows.
+            function: called with a range and then what is shared; a module's own, and without side effects.
+            shared: what all ranges have in common; large arrays come from `shared` or from files with names.
+            needed: bytes that a range takes.
+        """
+        return zip(ranges, self.executor.map(function, ranges, *shared, needed=needed), strict=True)
+
+
+def longest(ranges: Ranges) -> int:
+    """Rows of the longest range."""
+    return max((stop - start for start, stop in ranges), default=0)
+
+
+def weights_of(graph: Csr) -> NDArray[np.float32]:
+    """As kernels take them: empty where every edge weighs 1."""
+    return np.empty(0, np.float32) if graph.data is None else graph.data
