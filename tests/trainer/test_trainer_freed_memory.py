@@ -1,4 +1,4 @@
-"""Freed blocks are kept for the next tensor, or given back. Each case has a process of its own: a choice is for good."""
+"""Freed blocks are kept for the next tensor or given back, each case in a process of its own: a choice is for good."""
 
 from __future__ import annotations
 
