@@ -172,14 +172,14 @@ class _Summed(torch.autograd.Function):
                 if sample is not None:
                     partial_HF *= sample.factor
             if returning is not None:
-                own_nF += returning.wait()
+                returning.add_to(own_nF)
             returning = one.give_back(partial_HF, ctx.layer, ctx.step)
             del partial_HF
             if not number:
                 with clock("local product"):
                     own_nF = adjacency.local.backward @ grad_nF
         if returning is not None:
-            own_nF += returning.wait()
+            returning.add_to(own_nF)
         if ctx.mask is not None:
             own_nF = ctx.mask.own(own_nF)
         return own_nF.to(grad_nF.dtype), None, None, None, None, None

@@ -186,31 +186,32 @@ class _Attended(torch.autograd.Function):
         num_heads = len(vector_hF)
         grad_nG = grad_nG.float()
         how = scores(terms, vector_hF)
-        backward = _Backward(
-            how=how,
-            grad_nG=grad_nG,
-            mean_nh=torch.einsum("nhf,nhf->nh", by_head(grad_nG, num_heads), by_head(out_nG.float(), num_heads)),
-            log_total_nh=log_total_nh,
-        )
+        mean_nh = torch.einsum("nhf,nhf->nh", by_head(grad_nG, num_heads), by_head(out_nG.float(), num_heads))
+        # The result is not needed any more, which is as large as the rows.
+        del out_nG
+        ctx.maybe_clear_saved_tensors()
+        backward = _Backward(how=how, grad_nG=grad_nG, mean_nh=mean_nh, log_total_nh=log_total_nh)
         halo_grad_HG: Tensor | None = None
-        own_nG: Tensor | None = None
+        own_nG = grad_nG.new_zeros(values_nG.shape)
         returning: Delivery | None = None
         for number, piece, rows_of_round in call.rounds(values_nG, halo_HG, again=True):
             arrived_HG = rows_of_round()
             with clock("halo product"):
-                partial_HG = backward.of_sources(piece, edges.halo[number].backward, arrived_HG).to(values_nG.dtype)
+                partial_HG = torch.zeros_like(arrived_HG, dtype=torch.float32)
+                backward.of_sources(piece, edges.halo[number].backward, arrived_HG, partial_HG)
+                partial_HG = partial_HG.to(values_nG.dtype)
             del arrived_HG
             if ctx.halo_is_given:
                 halo_grad_HG = partial_HG
                 continue
             if returning is not None:
-                own_nG = _added(own_nG, returning.wait())
+                returning.add_to(own_nG)
             returning = call.aggregation.exchange.rounds[number].give_back(partial_HG, call.layer, call.step)
             del partial_HG
         with clock("local product"):
-            own_nG = _added(own_nG, backward.of_sources(call.local_piece, edges.local.backward, values_nG))
+            backward.of_sources(call.local_piece, edges.local.backward, values_nG, own_nG)
         if returning is not None:
-            own_nG += returning.wait()
+            returning.add_to(own_nG)
         return own_nG.to(values_nG.dtype), how.terms_grad.to(terms.dtype), how.vector_grad, halo_grad_HG, None
 
 
@@ -226,11 +227,10 @@ class _Backward:
     log_total_nh: Tensor
     """The logarithm of the sum of exponentials."""
 
-    def of_sources(self, piece: Piece, pattern: Pattern, values_CG: Tensor) -> Tensor:
-        """The gradient of the sources' rows, float32 [C, G]; the destinations' is added up in `how`."""
+    def of_sources(self, piece: Piece, pattern: Pattern, values_CG: Tensor, grad_CG: Tensor) -> None:
+        """Add the gradient of the sources' rows to `grad_CG`, float32; the destinations' is added up in `how`."""
         num_heads = self.mean_nh.shape[1]
         of_sources = self.how.of_sources(values_CG)
-        grad_CG = values_CG.new_zeros(values_CG.shape, dtype=torch.float32)
         grads_nhF, grads_ChF = by_head(self.grad_nG, num_heads), by_head(grad_CG, num_heads)
         for block in pattern.blocks(_edges_at_a_time(pattern, num_heads)):
             source_B, destination_B = block.row_B, block.column_B
@@ -248,11 +248,6 @@ class _Backward:
             score_grad_Bh = share_grad_Bh.sub_(self.mean_nh.index_select(0, destination_B)).mul_(share_Bh)
             self.how.add_gradients(score_grad_Bh, block, of_sources, grad_CG)
         self.how.end_of_sources(values_CG, grad_CG)
-        return grad_CG
-
-
-def _added(sums: Tensor | None, more: Tensor) -> Tensor:
-    return more if sums is None else sums.add_(more)
 
 
 def _edges_at_a_time(pattern: Pattern, num_heads: int) -> int:

@@ -52,11 +52,18 @@ class _Copies:
 class Delivery:
     """Rows that may still be on their way."""
 
-    def __init__(self, swap: Swap, finish: Callable[[], Tensor], book: Callable[[float], None]) -> None:
-        self._swap, self._finish, self._book = swap, finish, book
+    def __init__(self, swap: Swap, finish: Callable[[], Tensor], lane: Lane, book: Callable[[float], None]) -> None:
+        self._swap, self._finish, self._lane, self._book = swap, finish, lane, book
 
     def wait(self) -> Tensor:
-        """All rows, unpacked, when the fresh ones are here; to be called once."""
+        """All rows, unpacked, when the fresh ones are here; this or `add_to` is to be called, once."""
+        return self._lane.unpack(self._arrived())
+
+    def add_to(self, sums_nF: Tensor) -> None:
+        """Add all rows, unpacked, to `sums_nF`."""
+        self._lane.add_to(self._arrived(), sums_nF)
+
+    def _arrived(self) -> Tensor:
         self._swap.wait()
         self._book(self._swap.seconds)
         return self._finish()
@@ -200,9 +207,9 @@ class Courier:
             if not isinstance(wire, AsStored):
                 for peer, place in places:
                     place.copy_(wire.decode(incoming[peer]))
-            return lane.unpack(arrived)
+            return arrived
 
-        return Delivery(swap, finish, partial(self._account.book_seconds, layer, direction))
+        return Delivery(swap, finish, lane, partial(self._account.book_seconds, layer, direction))
 
     def _book(
         self, lane: Lane, layer: int, rows: Tensor, wire: Wire, direction: Direction, *, is_sent: bool, begins: bool

@@ -14,35 +14,51 @@ import torch
 from torch import Tensor
 
 from trainer.accounting import Clock
+from trainer.dropout import Mask
 
 REGISTER_WIDTH = 16
 """fp32 values in a CPU's widest register"""
 
 
-def dense(rows_nF: Tensor, weight_FG: Tensor, clock: Clock) -> Tensor:
-    """rows W: [n, G] in the type of the rows, with gradients for both."""
-    return cast(Tensor, _Dense.apply(rows_nF, weight_FG, clock))  # type: ignore[no-untyped-call]
+def dense(rows_nF: Tensor, weight_FG: Tensor, clock: Clock, mask: Mask | None = None) -> Tensor:
+    """rows W: [n, G] in the type of the rows, with gradients for both.
+
+    Args:
+        rows_nF: this part's.
+        weight_FG: float32.
+        clock: what measures products.
+        mask: what is dropped of the rows first; they are dropped again in the backward pass, which needs them, and not
+            kept beside the rows themselves.
+    """
+    return cast(Tensor, _Dense.apply(rows_nF, weight_FG, clock, mask))  # type: ignore[no-untyped-call]
 
 
 class _Dense(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows_nF: Tensor, weight_FG: Tensor, clock: Clock) -> Tensor:
+    def forward(ctx: Any, rows_nF: Tensor, weight_FG: Tensor, clock: Clock, mask: Mask | None) -> Tensor:
         ctx.save_for_backward(rows_nF, weight_FG)
-        ctx.clock = clock
+        ctx.clock, ctx.mask = clock, mask
+        if mask is not None:
+            rows_nF = mask.own(rows_nF)
         with clock("dense product"):
             return _product(rows_nF, weight_FG.to(rows_nF.dtype))
 
     @staticmethod
-    def backward(ctx: Any, grad_nG: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, grad_nG: Tensor) -> tuple[Tensor | None, ...]:
         rows_nF, weight_FG = ctx.saved_tensors
-        grad_nG = grad_nG.to(rows_nF.dtype)
+        grad_nG, mask = grad_nG.to(rows_nF.dtype), ctx.mask
         rows_grad = weight_grad = None
-        with ctx.clock("dense product"):
-            if ctx.needs_input_grad[0]:
+        if ctx.needs_input_grad[1]:
+            dropped_nF = rows_nF if mask is None else mask.own(rows_nF)
+            with ctx.clock("dense product"):
+                weight_grad = _weight_gradient(dropped_nF, grad_nG).to(weight_FG.dtype)
+            del dropped_nF
+        if ctx.needs_input_grad[0]:
+            with ctx.clock("dense product"):
                 rows_grad = _product(grad_nG, weight_FG.to(rows_nF.dtype).T)
-            if ctx.needs_input_grad[1]:
-                weight_grad = _weight_gradient(rows_nF, grad_nG).to(weight_FG.dtype)
-        return rows_grad, weight_grad, None
+            if mask is not None:
+                rows_grad = mask.own(rows_grad)
+        return rows_grad, weight_grad, None, None
 
 
 def _weight_gradient(rows_nF: Tensor, grad_nG: Tensor) -> Tensor:

@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from trainer.aggregate import Aggregation
 from trainer.dropout import Dropout
+from trainer.freed_memory import give_back_freed_memory
 from trainer.inputs import Hidden, LayerInput
 from trainer.passes import Pass
+from trainer.rematerialise import rematerialised
 from trainer.typed_features import FirstInput, TypedFeatures
 
 
@@ -56,12 +57,13 @@ class Graph:
             self.features: LayerInput = features.of_pass(step)
             """The first layer's input: `own`, `aggregate`, `maximum` and `project` of `trainer.inputs`."""
         self.last_rows_nF: Tensor | None = None
-        """What the last of the layers so far reads of this rank's own rows; None if that is the features."""
+        """What the last of the layers so far reads of this rank's own rows; None if that is the features, or in
+        training, where it would be kept longer than the backward pass needs it."""
 
     def rows(self, rows_nF: Tensor) -> Hidden:
         """The next layer's input: what the layer before gave, one row a node of this rank."""
         self._layer += 1
-        self.last_rows_nF = rows_nF
+        self._note(rows_nF)
         return self._hidden(rows_nF, self._layer)
 
     def through(self, layer: Callable[[LayerInput], Tensor], rows_nF: Tensor | None) -> Tensor:
@@ -69,20 +71,24 @@ class Graph:
         where the exchange is sequential, so that nothing of the layer is kept but its input."""
         if rows_nF is not None:
             self._layer += 1
-            self.last_rows_nF = rows_nF
+            self._note(rows_nF)
         number, times = self._layer, 0
 
         def run(rows_nF: Tensor | None) -> Tensor:
             nonlocal times
             times += 1
+            if self._aggregation.exchange.is_sequential:
+                give_back_freed_memory()
             if rows_nF is not None:
                 return layer(self._hidden(rows_nF, number, again=times > 1))
             return layer(self.features if times == 1 else self._features.again(self._step))
 
         if not (self._aggregation.exchange.is_sequential and self._step.training):
             return run(rows_nF)
-        made: Tensor = checkpoint(run, rows_nF, use_reentrant=False, preserve_rng_state=False)
-        return made
+        return rematerialised(run, rows_nF)
+
+    def _note(self, rows_nF: Tensor) -> None:
+        self.last_rows_nF = None if self._step.training else rows_nF
 
     def _hidden(self, rows_nF: Tensor, layer: int, *, again: bool = False) -> Hidden:
         rows_nF = rows_nF.to(self._stored_type)

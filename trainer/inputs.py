@@ -291,7 +291,12 @@ class Hidden:
                 is_again=self._again,
             )
 
-        return Projected(self.own(weight_FG), attending)
+        if self._aggregation.exchange.is_sequential:
+            # Memory comes before time there.
+            own_nG = dense(self._rows_nF, weight_FG, self._aggregation.clock, self._mask)
+        else:
+            own_nG = self.own(weight_FG)
+        return Projected(own_nG, attending)
 
     def _watched(self, weight_FG: Tensor) -> Callable[[], Tensor]:
         """H W without dropout, of the rows that some peer needs."""

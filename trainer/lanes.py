@@ -39,10 +39,19 @@ class Lane:
     """Rows from each peer."""
     unpack: Callable[[Tensor], Tensor]
     """From all that arrived, peer after peer: forward the halo's rows [H, F], backward the sums [n, F] for own rows."""
+    rows_R: Tensor | None = None
+    """Backward, the own row that each of those that arrive is for, if no two are for the same one."""
 
     def pieces(self, leaving: Tensor) -> list[Tensor]:
         """What leaves, by peer."""
         return [leaving] * len(self.departing) if self.to_all else _split(leaving, self.departing)
+
+    def add_to(self, arrived: Tensor, sums_nF: Tensor) -> None:
+        """Add what `unpack` makes of it to `sums_nF`; with rows of one peer no other [n, F] is made."""
+        if self.rows_R is None:
+            sums_nF += self.unpack(arrived)
+        else:
+            sums_nF.index_add_(0, self.rows_R, arrived.to(sums_nF.dtype))
 
     def places(self, arrived: Tensor) -> list[Tensor]:
         """What arrives, by peer."""
@@ -90,6 +99,7 @@ def boundary(part: Part, ranks: Ranks, *, to: Collection[int], of: Collection[in
             to_all=False,
             arriving=sent,
             unpack=lambda returned_RF: place @ returned_RF,
+            rows_R=rows_R if len(to) == 1 else None,
         ),
     )
 
@@ -123,6 +133,7 @@ def thinned(lanes: Lanes, kept_R: Tensor, kept_H: Tensor) -> Lanes:
             to_all=False,
             arriving=sent,
             unpack=lambda rows_KF: lanes.backward.unpack(spread(rows_KF, going_K, len(kept_R))),
+            rows_R=None if lanes.backward.rows_R is None else lanes.backward.rows_R[going_K],
         ),
     )
 

@@ -115,13 +115,13 @@ class _Maximum(torch.autograd.Function):
                 columns = one.columns
                 partial_HF = _handed_back(grad_nF, who_nF, n + columns.start, columns.stop - columns.start)
             if returning is not None:
-                own_nF += returning.wait()
+                returning.add_to(own_nF)
             returning = one.give_back(partial_HF, ctx.layer, ctx.step)
             del partial_HF
         with clock("local product"):
             own_nF += _handed_back(grad_nF, who_nF, 0, n)
         if returning is not None:
-            own_nF += returning.wait()
+            returning.add_to(own_nF)
         if ctx.mask is not None:
             own_nF = ctx.mask.own(own_nF)
         return own_nF.to(grad_nF.dtype), None, None, None, None, None

@@ -105,10 +105,14 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     outputs = sum(n * width * (_FULL + (b if b != _FULL else 0)) for width in widths[1:])
     hidden = n * sum(widths[1:-1])
     norms = {"none": 0, "layer": hidden * _FULL, "batch": 3 * hidden * _FULL}[options.norm]
+    # A sequential exchange makes one layer of attention at a time again, of which only the input is kept till then.
+    is_made_again = is_sequential and options.attends
     saved = inputs * n * sum(widths[1:-1]) * b
+    if is_made_again:
+        saved = (inputs - 1) * n * max(widths[:-1]) * b
     widest = max(min(pair) for pair in pairs[1:]) if len(pairs) > 1 else widths[1]
     # Gradient in and out of a layer, and the products between them; and what batch norm makes of them.
-    moving = n * (max(widths[1:]) + 2 * inputs * widest) * _FULL
+    moving = n * (max(widths[1:]) + (0 if is_made_again else 2 * inputs * widest)) * _FULL
     if options.norm == "batch":
         moving += 4 * n * max(widths[1:-1], default=0) * _FULL
 

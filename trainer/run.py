@@ -22,7 +22,7 @@ from trainer.errors import TrainingError, found_by_every_rank
 from trainer.exchange import Exchange, exchanged
 from trainer.first_layer import features_of
 from trainer.fit import Fit, Sight
-from trainer.freed_memory import keep_freed_memory
+from trainer.freed_memory import give_back_large_blocks, keep_freed_memory
 from trainer.inductive import induced
 from trainer.labels import Labels
 from trainer.models import Network, model_type, sums_of
@@ -119,7 +119,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         fit.go_on_from(found)
     setup_seconds = time.perf_counter() - started
     if ranks.device.type == "cpu":
-        keep_freed_memory()
+        (give_back_large_blocks if options.exchange == "sequential" else keep_freed_memory)()
     outcome = fit.run()
 
     layers, pairs = account.tables(ranks.add_up, ranks.device, cache.slowest_links)

@@ -1,4 +1,4 @@
-"""Large blocks are kept for the next tensor. Each case has a process of its own: the choice holds to its end."""
+"""Freed blocks are kept for the next tensor or given back, each case in a process of its own: a choice is for good."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ ROUNDS, MEGABYTES = 20, 80
 PAGES = MEGABYTES * 2**20 // 4096
 PROGRAM = """
 import resource, sys, torch
-from trainer.freed_memory import keep_freed_memory
+from trainer import freed_memory
 
-rounds, megabytes, keep = map(int, sys.argv[1:])
-if keep:
-    keep_freed_memory()
+rounds, megabytes, choice = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+if choice:
+    getattr(freed_memory, choice)()
 torch.ones(megabytes * 2**18)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(rounds):
@@ -25,13 +25,48 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def pages_cleared(*, keep: bool) -> int:
-    words = [sys.executable, "-c", PROGRAM, str(ROUNDS), str(MEGABYTES), str(int(keep))]
-    return int(subprocess.run(words, check=True, capture_output=True, text=True, timeout=120).stdout)
+HOLDS = """
+import torch
+from trainer.freed_memory import give_back_freed_memory, keep_freed_memory
+
+def held():
+    [line] = [line for line in open("/proc/self/status") if line.startswith("RssAnon:")]
+    return int(line.split()[1]) // 1024
+
+keep_freed_memory()
+large, pin = torch.ones(80 * 2**18), torch.ones(2**18)
+del large
+before = held()
+give_back_freed_memory()
+print(before - held())
+"""
+
+pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has no mallopt")
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has no mallopt")
+def printed(program: str, *words: str) -> int:
+    command = [sys.executable, "-c", program, *words]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout)
+
+
+def pages_cleared(choice: str = "", megabytes: int = MEGABYTES) -> int:
+    return printed(PROGRAM, str(ROUNDS), str(megabytes), choice)
+
+
 def test_a_freed_block_serves_the_next_tensor() -> None:
     """Not the first few: an aligned block needs a little more room than the one that it follows has left."""
-    assert pages_cleared(keep=False) >= ROUNDS * PAGES, "the C library keeps such blocks by itself"
-    assert pages_cleared(keep=True) < 0.6 * ROUNDS * PAGES
+    assert pages_cleared() >= ROUNDS * PAGES, "the C library keeps such blocks by itself"
+    assert pages_cleared("keep_freed_memory") < 0.6 * ROUNDS * PAGES
+
+
+def test_a_large_block_goes_back_at_once() -> None:
+    """The C library learns from the first large block to keep the next ones, which is memory before time the wrong way
+    round."""
+    pages = 16 * 2**20 // 4096
+    assert pages_cleared(megabytes=16) < 0.6 * ROUNDS * pages
+    assert pages_cleared("give_back_large_blocks", megabytes=16) >= ROUNDS * pages
+
+
+def test_what_is_free_between_others_goes_back_when_asked() -> None:
+    """A tensor that lies above keeps the heap from shrinking by itself."""
+    assert printed(HOLDS) > 70

@@ -28,7 +28,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "gcn": {"hidden": 192, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
     "sage": {"model": "sage", "hidden": 96, "layers": 3, "dropout": 0.5, "norm": "batch"},
     "gat": {"model": "gat", "heads": 2, "hidden": 48, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
-    "gat, sequential": {"model": "gat", "heads": 2, "hidden": 48, "layers": 3, "exchange": "sequential"},
+    "gat, sequential": {"model": "gat", "heads": 2, "hidden": 96, "layers": 3, "exchange": "sequential"},
 }
 SIZES = Sizes(
     rows=1000, halo=200, largest_halo=80, sent=150, others=3000, edges=20_000, index_bytes=4, features=64, outputs=7
