@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import re
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -35,10 +36,13 @@ SECONDS_TO_CONNECT = 30
 SECONDS_TO_START = 120
 ALLOWED_FAILURES = 10
 """workers that may be lost over one piece before the scheduler gives it up"""
+SECONDS_BETWEEN_LOOKS = 5.0
+SECONDS_WITHOUT_WORKERS = 300.0
+"""after which a cluster that has none is given up"""
 
 
 class WorkersLostError(GraphprepError, RuntimeError):
-    """The cluster lost its workers again and again."""
+    """The cluster lost its workers again and again, or all of them for good."""
 
     exit_status = 1
 
@@ -92,7 +96,7 @@ class DaskExecutor:
 
         for _ in range(TIMES):
             try:
-                return future.result()
+                return self._waited_for(future)
             except (KilledWorker, CancelledError, CommClosedError) as problem:
                 progress.warn(
                     f"workers of the Dask cluster were lost ({type(problem).__name__}); their work is repeated"
@@ -102,6 +106,27 @@ class DaskExecutor:
             f"the Dask cluster lost its workers {TIMES} times over the same piece of work; they may lack memory: give "
             "fewer workers, or ones with more of it"
         )
+
+    def _waited_for(self, future: Any) -> Any:
+        """The result of a piece, when it is there.
+
+        Raises:
+            WorkersLostError: there is nobody who could do it, and nobody comes.
+        """
+        seen = time.monotonic()
+        while True:
+            try:
+                return future.result(timeout=SECONDS_BETWEEN_LOOKS)
+            except TimeoutError:
+                if future.done():  # just now, or with an error of this kind
+                    return future.result()
+            if self.client.nthreads():
+                seen = time.monotonic()
+            elif time.monotonic() - seen > SECONDS_WITHOUT_WORKERS:
+                raise WorkersLostError(
+                    f"the Dask cluster has had no workers for {SECONDS_WITHOUT_WORKERS:.0f} s; start some and run the "
+                    "command again"
+                )
 
 
 @contextmanager

@@ -242,7 +242,8 @@ def killing(executor: Any, random_: random.Random, *, within: float = 1.0) -> It
     finally:
         over.set()
         thread.join()
-        executor.client.wait_for_workers(len(pids), timeout=120)
+        # Dask does not start every one of them again: one is enough to go on with.
+        executor.client.wait_for_workers(1, timeout=120)
 
 
 @dask
@@ -289,6 +290,21 @@ def test_a_scheduler_elsewhere(two_workers: Any) -> None:
     done = run("inspect", "graph", "--json", "--dask", address)
     assert done.returncode == 0, done.stderr
     assert done.stdout == run("inspect", "graph", "--json").stdout
+
+
+@dask
+def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a batch job that waits for ever after the last worker has gone for good."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    from graphprep import dask_executor
+
+    monkeypatch.setattr(dask_executor, "SECONDS_BETWEEN_LOOKS", 0.2)
+    monkeypatch.setattr(dask_executor, "SECONDS_WITHOUT_WORKERS", 1.0)
+    with dask_executor.open_dask("local:1") as executor:
+        assert list(executor.map(abs, [-1, 2], needed=1)) == [1, 2]
+        executor.client.cluster.scale(0)
+        with pytest.raises(dask_executor.WorkersLostError, match="no workers"):
+            list(executor.map(abs, [-1], needed=1))
 
 
 @pytest.mark.parametrize("where", ["local", "local:0", "local:x", "nowhere", ""])
