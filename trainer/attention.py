@@ -192,7 +192,7 @@ class _Attended(torch.autograd.Function):
         ctx.maybe_clear_saved_tensors()
         backward = _Backward(how=how, grad_nG=grad_nG, mean_nh=mean_nh, log_total_nh=log_total_nh)
         halo_grad_HG: Tensor | None = None
-        own_nG = grad_nG.new_zeros(values_nG.shape)
+        own_nG: Tensor | None = None
         returning: Delivery | None = None
         for number, piece, rows_of_round in call.rounds(values_nG, halo_HG, again=True):
             arrived_HG = rows_of_round()
@@ -205,9 +205,11 @@ class _Attended(torch.autograd.Function):
                 halo_grad_HG = partial_HG
                 continue
             if returning is not None:
+                own_nG = _begun(own_nG, values_nG)
                 returning.add_to(own_nG)
             returning = call.aggregation.exchange.rounds[number].give_back(partial_HG, call.layer, call.step)
             del partial_HG
+        own_nG = _begun(own_nG, values_nG)
         with clock("local product"):
             backward.of_sources(call.local_piece, edges.local.backward, values_nG, own_nG)
         if returning is not None:
@@ -248,6 +250,11 @@ class _Backward:
             score_grad_Bh = share_grad_Bh.sub_(self.mean_nh.index_select(0, destination_B)).mul_(share_Bh)
             self.how.add_gradients(score_grad_Bh, block, of_sources, grad_CG)
         self.how.end_of_sources(values_CG, grad_CG)
+
+
+def _begun(sums_nG: Tensor | None, rows_nG: Tensor) -> Tensor:
+    """The sums so far, or zeros, float32, once there is something to add: not earlier, for they take memory."""
+    return rows_nG.new_zeros(rows_nG.shape, dtype=torch.float32) if sums_nG is None else sums_nG
 
 
 def _edges_at_a_time(pattern: Pattern, num_heads: int) -> int:
