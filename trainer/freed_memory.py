@@ -22,19 +22,21 @@ _MOST = 2**31 - 1
 
 def keep_freed_memory() -> None:
     """Have the C library keep what is freed, for the rest of this process; elsewhere than on glibc nothing happens."""
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_MAX, 0)
-        library.mallopt(_M_TRIM_THRESHOLD, _MOST)
+    _ask("mallopt", _M_MMAP_MAX, 0)
+    _ask("mallopt", _M_TRIM_THRESHOLD, _MOST)
 
 
 def give_back_large_blocks() -> None:
     """Have the C library give the kernel each large block when it is freed; elsewhere than on glibc nothing happens."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE)
+    _ask("mallopt", _M_MMAP_THRESHOLD, _LARGE)
 
 
 def give_back_freed_memory() -> None:
     """Have the C library give the kernel all whole pages that are free now; elsewhere than on glibc nothing happens."""
+    _ask("malloc_trim", 0)
+
+
+def _ask(function: str, *numbers: int) -> None:
+    """Call a function of the C library, if it has it."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+        getattr(ctypes.CDLL(None), function)(*numbers)
