@@ -81,6 +81,6 @@ def largest_component(edges: Sparse) -> tuple[NDArray[np.int64], NDArray[np.int6
     pairs = np.concatenate([np.stack(run, axis=1) for run in edges.entries()] or [np.empty((0, 2), np.int64)])
     matrix = coo_array((np.ones(len(pairs), np.bool_), pairs.T), shape=edges.shape)
     component_N = connected_components(matrix, directed=False)[1]
-    inside_N = component_N == np.bincount(component_N).argmax()
+    inside_N = component_N == np.bincount(component_N, minlength=1).argmax()
     place_N = np.cumsum(inside_N) - 1
     return np.flatnonzero(inside_N), place_N[pairs[inside_N[pairs[:, 0]]]]

@@ -14,6 +14,8 @@ from torch_geometric.transforms import LargestConnectedComponents
 from graphprep import registry, sources
 from graphprep.errors import DatasetError
 from graphprep.graph import RawGraph
+from graphprep.sources.arrays import Sparse
+from graphprep.sources.gnn_benchmark import largest_component
 from tests.sources.published import PUBLISHED, same, spoiled, treated, write_files
 from tests.sources.published_files import Files, zipped
 
@@ -77,6 +79,16 @@ def test_the_largest_component_is_pyg_s(tmp_path: Path, no_network: None) -> Non
     assert np.array_equal(nodes.x, whole.x.numpy()[nodes.more["node_number"]])
     found = set(map(tuple, treated(one, one.edges[0]).tolist()))
     assert found == set(map(tuple, theirs.edge_index.T.tolist()))
+
+
+@pytest.mark.parametrize(("num_nodes", "kept"), [(0, []), (3, [0])])
+def test_the_largest_component_without_edges(num_nodes: int, kept: list[int]) -> None:
+    """A file without nodes must not end in NumPy's words."""
+    none = np.empty(0, np.int64)
+    edges = Sparse.of(row=none, column=none, indptr=None, data=None, shape=(num_nodes, num_nodes))
+    nodes, pairs = largest_component(edges)
+    assert nodes.tolist() == kept
+    assert pairs.shape == (0, 2)
 
 
 @pytest.mark.parametrize("name", ["amazon-photo", "minesweeper"])
