@@ -147,6 +147,7 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
     from trainer.aggregate import Aggregation
     from trainer.dropout import Dropout
     from trainer.exchange import Exchange
+    from trainer.feature_rows import DenseRows
     from trainer.inputs import Features
     from trainer.models import Network, model_type
     from trainer.options import Options
@@ -190,7 +191,7 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
     # Rounded once, and then the same for the reference.
     rounded = replace(part, x_nF=part.x_nF.to(TYPES[precision]))
     assert rounded.x_nF is not None
-    features = Features(rounded.x_nF.to(place), aggregation, dropout, share=0.0)
+    features = Features(DenseRows(rounded.x_nF.to(place)), aggregation, dropout, share=0.0)
     network = Network(
         model_type(options, ranks),
         options,

@@ -7,8 +7,7 @@ Cora has its public split, and each row of features is scaled to the sum 1, as i
 weights and the masks of dropout. The others are averaged over random splits with 20 nodes a class to train on and 30 to
 validate: seed s takes the registry's split s. As in the paper, their features say which words occur and are not scaled,
 and a GCN has the options that the paper found in validation: 64 hidden features, step size 0.01, dropout 0.8 in both
-layers, L2 0.001, patience 50; and only the largest component counts, since no message reaches the other nodes. (On
-Coauthor CS, which is connected, the 6,805 features are not dropped, so that they are summed over neighbours once.) In
+layers, L2 0.001, patience 50; and only the largest component counts, since no message reaches the other nodes. In
 the paper the validation loss decides when to stop, here the validation accuracy. `--choose N` trains every one of
 CANDIDATES on the first N splits and takes the one that is best in validation instead.
 
@@ -75,7 +74,7 @@ CASES = {
     "cora-gat": _on_cora(
         83.0, model="gat", heads=8, hidden=8, output_heads=1, dropout=0.6, lr=0.005, epochs=1000, patience=100
     ),
-    "coauthor-cs": _random_splits("coauthor-cs", 91.1, input_dropout=0.0),
+    "coauthor-cs": _random_splits("coauthor-cs", 91.1),
     "amazon-computers": _random_splits("amazon-computers-connected", 82.6),
     "amazon-photo": _random_splits("amazon-photo-connected", 91.2),
 }

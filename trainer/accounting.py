@@ -99,7 +99,7 @@ class Account:
         *,
         rows: Mapping[int, int],
         width: int,
-        row_bytes: int | None,
+        sent: Mapping[int, int] | None,
         begins: bool = True,
     ) -> None:
         """Book one exchange, or a further round of one.
@@ -109,19 +109,19 @@ class Account:
             direction: `forward` sends rows, `backward` their gradients, `setup` what is needed once.
             rows: rows for each peer.
             width: values a row.
-            row_bytes: what a row takes on the wire; None if nothing was sent, since the receivers have kept it.
+            sent: bytes to each peer; None if nothing was sent, since the receivers have kept it.
             begins: False for rows of an exchange that is booked already: of another peer, or fetched again.
         """
         entry = self._entry(layer, direction, width)
         for peer, number in rows.items():
-            if row_bytes is None:
+            if sent is None:
                 entry.skipped_P[peer] += number * width * _FULL
             else:
-                entry.sent_P[peer] += number * row_bytes
+                entry.sent_P[peer] += sent[peer]
         if not begins:
             return
         entry.exchanges += 1
-        entry.sends += row_bytes is not None
+        entry.sends += sent is not None
         entry.exact += (self._num_halo if direction == "backward" else self._num_sent) * width * _FULL
         entry.broadcast += self._block_rows * width * _FULL
 

@@ -141,7 +141,7 @@ def added(one: Csr, other: Csr) -> Csr:
 
 def rows_of(csr: Csr) -> Tensor:
     """The row of every edge: [E], in the index type."""
-    numbers = torch.arange(csr.num_rows, dtype=csr.indptr.dtype)
+    numbers = torch.arange(csr.num_rows, dtype=csr.indptr.dtype, device=csr.indptr.device)
     return numbers.repeat_interleave(csr.indptr.diff(), output_size=csr.num_edges)
 
 
@@ -183,6 +183,6 @@ def _merged(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_co
 
 
 def indptr_of(counts: Tensor, data_type: torch.dtype) -> Tensor:
-    indptr = torch.zeros(len(counts) + 1, dtype=data_type)
+    indptr = torch.zeros(len(counts) + 1, dtype=data_type, device=counts.device)
     indptr[1:] = counts.cumsum(0)
     return indptr

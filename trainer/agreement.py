@@ -10,7 +10,7 @@ import hashlib
 import json
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ import torch
 from trainer.cache import Cache
 from trainer.errors import CacheError, TrainingError
 from trainer.exchange import boundary_counts, check_boundaries, exchanged
+from trainer.feature_rows import are_sparse, count_entries
+from trainer.first_layer import may_be_by_entries
 from trainer.labels import LabelCounts, Labels
 from trainer.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory
 from trainer.objective import Objective
@@ -39,6 +41,8 @@ class Agreement:
     num_test: int
     label_counts: LabelCounts
     """Of all ranks' training nodes."""
+    by_entries: bool
+    """Whether features are held by the entries that are not 0."""
     memory: str
     """A sentence about what the fullest rank is expected to take, for the log."""
     remark: str | None
@@ -50,6 +54,8 @@ def facts_of(
 ) -> Facts:
     """What this rank tells the others, as JSON."""
     counts, sizes = labels.counts(objective), sizes_of(part, cache, objective, ranks)
+    if part.x_nF is not None and may_be_by_entries(options, cache):
+        sizes = replace(sizes, entries=count_entries(part.x_nF))
     choices = json.dumps(options.in_common(), sort_keys=True)
     return {
         "host": socket.gethostname(),
@@ -125,6 +131,9 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
     check_boundaries([fact["boundaries"] for fact in facts])
     sizes = [Sizes.of(fact["sizes"]) for fact in facts]
+    by_entries = are_sparse([(one.entries, one.rows * one.features) for one in sizes])
+    if not by_entries:
+        sizes = [replace(one, entries=None) for one in sizes]
     check_memory(facts, options, sizes)
     num_rows = sum(fact["rows"] for fact in facts)
     if num_rows != cache.num_nodes:
@@ -139,6 +148,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         num_val=num_val,
         num_test=num_test,
         label_counts=LabelCounts.total([fact["labels"] for fact in facts]),
+        by_entries=by_entries,
         memory=announcement(options, sizes),
         remark=remark,
     )

@@ -203,6 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--warmup", "first epochs in which everything is sent", type=_whole(0), metavar="N")
     add("--settle", "last epochs in which everything is sent", type=_whole(0), metavar="N")
     add("--precision", "what rows are stored and multiplied in; sums stay fp32", choices=PRECISIONS)
+    add("--dense-features", "hold features as a dense matrix also where few entries of it are not 0")
     add("--wire", "what rows are sent in, if narrower", choices=WIRES)
     add("--error-feedback", "add to what is sent what rounding took from it the last time")
     add = group("machine")

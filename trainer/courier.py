@@ -25,11 +25,15 @@ import torch
 from torch import Tensor
 
 from trainer.accounting import Account, Direction
-from trainer.lanes import Lane
+from trainer.feature_rows import SparseRows
+from trainer.lanes import Lane, split
 from trainer.passes import Pass
 from trainer.policies import Policy, Question
 from trainer.ranks import Ranks, Swap
 from trainer.wire import AsStored, Wire
+
+_COUNT_BYTES, _COLUMN_BYTES = 4, 4
+"""of a row's number of entries, and of each entry beside its value"""
 
 Watched = Callable[[], Tensor]
 """Makes the values whose change decides, [., F]; asked for only where it matters."""
@@ -115,7 +119,8 @@ class Courier:
         due = self._who_is_due(copies, layer, rows.shape[1], step, watched or (lambda: rows))
         is_mine_due = due[self._ranks.rank]
         message = self._message(lane, rows, copies) if is_mine_due else None
-        self._book(lane, layer, rows, self._wire, self._direction, is_sent=is_mine_due, begins=begins)
+        row_bytes = self._wire.row_bytes(rows.shape[1]) if is_mine_due else None
+        self._book(lane, layer, rows.shape[1], row_bytes, self._direction, begins=begins)
         arrived = copies.arrived
         if arrived is None:
             arrived = rows.new_empty(sum(lane.arriving), rows.shape[1])
@@ -130,15 +135,54 @@ class Courier:
     def send_all(self, rows: Tensor, layer: int, direction: Direction, *, begins: bool = True) -> Delivery:
         """Send all rows as they are stored, and get all of the peers'; nothing is kept."""
         wire = AsStored(rows.dtype)
-        self._book(self._lane, layer, rows, wire, direction, is_sent=True, begins=begins)
+        self._book(self._lane, layer, rows.shape[1], wire.row_bytes(rows.shape[1]), direction, begins=begins)
         arrived = rows.new_empty(sum(self._lane.arriving), rows.shape[1])
         message = wire.encode(self._lane.pack(rows))
         is_fresh = [True] * len(self._ranks.peers)
         return self._swap(self._lane, message, arrived, wire, is_fresh, layer, direction)
 
-    def book_skipped(self, rows: Tensor, layer: int, *, begins: bool = True) -> None:
-        """Book an exchange that was not made, since the receivers hold what never changes."""
-        self._book(self._lane, layer, rows, self._wire, self._direction, is_sent=False, begins=begins)
+    def send_entries(self, rows: SparseRows, layer: int, direction: Direction, *, begins: bool = True) -> SparseRows:
+        """Send all rows as they are stored, by their entries, and get all of the peers', unpacked; nothing is kept.
+
+        First it is told how many entries each row has, then their columns follow, and their values.
+        """
+        lane, peers = self._lane, self._ranks.peers
+        leaving = rows.chosen(_numbers_through(lane.pack, len(rows), rows.device))
+        by_peer = [int(counts.sum()) for counts in lane.pieces(leaving.counts)]
+        value_bytes = rows.stored_type.itemsize
+        sent = [
+            _COUNT_BYTES * number + (_COLUMN_BYTES + value_bytes) * entries
+            for number, entries in zip(lane.departing, by_peer, strict=True)
+        ]
+        self._account.book(
+            layer,
+            direction,
+            rows=dict(zip(peers, lane.departing, strict=True)),
+            width=rows.width,
+            sent=dict(zip(peers, sent, strict=True)),
+            begins=begins,
+        )
+
+        def swapped(values: Tensor, departing: Sequence[int], arriving: Sequence[int]) -> Tensor:
+            pieces = [values] * len(peers) if lane.to_all else split(values, departing)
+            arrived = values.new_empty(sum(arriving), values.shape[1])
+            places = dict(zip(peers, split(arrived, arriving), strict=True))
+            swap = self._ranks.swap(dict(zip(peers, pieces, strict=True)), places)
+            swap.wait()
+            self._account.book_seconds(layer, direction, swap.seconds)
+            return arrived
+
+        counts_I = swapped(leaving.counts.unsqueeze(1), lane.departing, lane.arriving).squeeze(1)
+        coming = [int(counts.sum()) for counts in split(counts_I, lane.arriving)]
+        columns_E = swapped(leaving.columns.unsqueeze(1), by_peer, coming).squeeze(1)
+        values = leaving.values_E.to(rows.stored_type).unsqueeze(1).view(torch.uint8)
+        values_E = swapped(values, by_peer, coming).view(rows.stored_type).squeeze(1)
+        arrived = SparseRows.of_entries(counts_I, columns_E, values_E, width=rows.width)
+        return arrived.chosen(_numbers_through(lane.unpack, len(arrived), rows.device))
+
+    def book_skipped(self, width: int, layer: int, *, begins: bool = True) -> None:
+        """Book an exchange of rows [., `width`] that was not made, since the receivers hold what never changes."""
+        self._book(self._lane, layer, width, None, self._direction, begins=begins)
 
     def _who_is_due(self, copies: _Copies, layer: int, width: int, step: Pass, watched: Watched) -> list[bool]:
         """Whether each rank sends, the same list on all ranks."""
@@ -212,16 +256,17 @@ class Courier:
         return Delivery(swap, finish, lane, partial(self._account.book_seconds, layer, direction))
 
     def _book(
-        self, lane: Lane, layer: int, rows: Tensor, wire: Wire, direction: Direction, *, is_sent: bool, begins: bool
+        self, lane: Lane, layer: int, width: int, row_bytes: int | None, direction: Direction, *, begins: bool
     ) -> None:
-        self._account.book(
-            layer,
-            direction,
-            rows=dict(zip(self._ranks.peers, lane.departing, strict=True)),
-            width=rows.shape[1],
-            row_bytes=wire.row_bytes(rows.shape[1]) if is_sent else None,
-            begins=begins,
-        )
+        """Book an exchange in which a row takes `row_bytes`, or that was not made."""
+        rows = dict(zip(self._ranks.peers, lane.departing, strict=True))
+        sent = None if row_bytes is None else {peer: number * row_bytes for peer, number in rows.items()}
+        self._account.book(layer, direction, rows=rows, width=width, sent=sent, begins=begins)
+
+
+def _numbers_through(layout: Callable[[Tensor], Tensor], number: int, device: torch.device) -> Tensor:
+    """Which of `number` rows a lane's `pack` or `unpack` takes, in its order: int64."""
+    return layout(torch.arange(number, device=device).unsqueeze(1)).squeeze(1)
 
 
 def relative_change(now: Tensor, then: Tensor | None) -> float:

@@ -40,11 +40,11 @@ class Mask:
 
     def own(self, rows_nF: Tensor) -> Tensor:
         """This part's rows after dropout."""
-        return cast(Tensor, _Dropped.apply(rows_nF, self.table, self.starts_n))  # type: ignore[no-untyped-call]
+        return dropped(rows_nF, self.table, self.starts_n)
 
     def halo(self, rows_HF: Tensor, columns: slice = slice(None)) -> Tensor:
         """The halo's rows after dropout, or those rows of it that `columns` names."""
-        return cast(Tensor, _Dropped.apply(rows_HF, self.table, self.starts_H[columns]))  # type: ignore[no-untyped-call]
+        return dropped(rows_HF, self.table, self.starts_H[columns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,11 @@ class EdgeMask:
         heads = torch.arange(num_heads, device=pairs_B.device)
         kept_Bh = happens(of_pairs(heads, pairs_B.unsqueeze(1)), self.key, 1 - self.share)
         return kept_Bh.float().mul_(1 / (1 - self.share))
+
+
+def dropped(rows: Tensor, table: Tensor, starts: Tensor) -> Tensor:
+    """Rows [., F] times the windows of the table that begin at `starts` [.], with gradients."""
+    return cast(Tensor, _Dropped.apply(rows, table, starts))  # type: ignore[no-untyped-call]
 
 
 class _Dropped(torch.autograd.Function):

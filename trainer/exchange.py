@@ -17,6 +17,7 @@ from torch import Tensor
 from trainer.accounting import Account, Direction
 from trainer.courier import Courier, Delivery
 from trainer.errors import CacheError
+from trainer.feature_rows import DenseRows, FeatureRows, SparseRows
 from trainer.lanes import Lanes, boundary, broadcast, sent_rows, thinned
 from trainer.options import Options
 from trainer.part import Part
@@ -75,9 +76,13 @@ class Round:
         """The rows of this round's peers as they are stored, and in full."""
         return self._forward.send_all(rows_nF, layer, "forward" if layer else "setup", begins=self._is_first)
 
-    def skip(self, rows_nF: Tensor, layer: int) -> None:
-        """Book a pass in which nothing was sent, since the receivers hold what never changes."""
-        self._forward.book_skipped(rows_nF, layer, begins=self._is_first)
+    def fetch_entries(self, rows: SparseRows, layer: int) -> SparseRows:
+        """The same of rows that are held by their entries, when they are here."""
+        return self._forward.send_entries(rows, layer, "forward", begins=self._is_first)
+
+    def skip(self, width: int, layer: int) -> None:
+        """Book a pass in which no row [`width`] was sent, since the receivers hold what never changes."""
+        self._forward.book_skipped(width, layer, begins=self._is_first)
 
     def sample(self, layer: int, step: Pass) -> Sample | None:
         """Which rows `layer` keeps in the pass `step`; None for all of them."""
@@ -165,10 +170,17 @@ class Exchange:
             halo_HF[one.columns] = one.fetch_all(rows_nF, layer).wait()
         return halo_HF
 
-    def skip_constant(self, rows_nF: Tensor, *, layer: int) -> None:
-        """Book a pass that needed rows that never change, and so sent none."""
+    def fetch_features(self, own: FeatureRows) -> FeatureRows:
+        """The same of layer 1's, in the form of this rank's own."""
+        if isinstance(own, DenseRows):
+            return DenseRows(self.fetch_constant(own.rows_nF, layer=1))
+        [one] = self.rounds  # a sequential exchange has features dense
+        return one.fetch_entries(own, layer=1)
+
+    def skip_constant(self, width: int, *, layer: int) -> None:
+        """Book a pass that needed rows [`width`] that never change, and so sent none."""
         for one in self.rounds:
-            one.skip(rows_nF, layer)
+            one.skip(width, layer)
 
 
 def boundary_counts(part: Part) -> dict[str, dict[str, int]]:

@@ -7,6 +7,7 @@ import torch
 from trainer.aggregate import Aggregation
 from trainer.cache import Cache
 from trainer.dropout import Dropout
+from trainer.feature_rows import DenseRows, FeatureRows, SparseRows
 from trainer.inputs import Features
 from trainer.options import Options
 from trainer.part import Part
@@ -15,8 +16,25 @@ from trainer.sums import reads_own_rows, sums_suit
 from trainer.typed_features import FirstInput, TypedFeatures
 
 
+def may_be_by_entries(options: Options, cache: Cache) -> bool:
+    """Whether features are held by the entries that are not 0, if these are few.
+
+    Not where they are wanted as rows: by a maximum, by a sequential exchange, by types, or not at all.
+    """
+    wants_rows = options.exchange == "sequential" or (options.model, options.aggregator) == ("sage", "max")
+    is_read = reads_own_rows(options) or not sums_suit(options, cache)
+    return is_read and not (options.dense_features or wants_rows or cache.is_typed_for(options.model))
+
+
 def features_of(
-    options: Options, cache: Cache, part: Part, aggregation: Aggregation, dropout: Dropout, device: torch.device
+    options: Options,
+    cache: Cache,
+    part: Part,
+    aggregation: Aggregation,
+    dropout: Dropout,
+    device: torch.device,
+    *,
+    by_entries: bool,
 ) -> FirstInput:
     """The first layer's input of one part; every rank has to call it, when the ranks are connected.
 
@@ -29,5 +47,8 @@ def features_of(
     if part.aggregated_nF is not None and sums_suit(options, cache):
         sums_nF = part.aggregated_nF.to(device, data_type)
     needs_rows = sums_nF is None or reads_own_rows(options)
-    x_nF = part.x_nF.to(device, data_type) if needs_rows and part.x_nF is not None else None
-    return Features(x_nF, aggregation, dropout, share=options.first_dropout, sums_nF=sums_nF)
+    rows: FeatureRows | None = None
+    if needs_rows and part.x_nF is not None:
+        as_entries = SparseRows.of(part.x_nF, device, data_type) if by_entries else None
+        rows = as_entries or DenseRows(part.x_nF.to(device, data_type))
+    return Features(rows, aggregation, dropout, share=options.first_dropout, sums_nF=sums_nF)

@@ -8,7 +8,8 @@ policies then judge by the change of H W, which has no mask in it. For a maximum
 The first layer is special: its input, the features, never changes and needs no gradient. So the halo's features come
 once and stay, and no epoch after that sends any. Without input dropout, A X is made once, and the first layer's sparse
 product is gone too. A cache may hold A X already; then nothing of the features is ever sent. A sequential exchange
-keeps no halo, so there the features travel like any other rows, unless A X is all that is wanted of them.
+keeps no halo, so there the features travel like any other rows, unless A X is all that is wanted of them. Features that
+are held by their entries stay as they are, since X W is quickly made of them, and A X would have many more entries.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from trainer.attention import Attending
 from trainer.dense import dense
 from trainer.dropout import Dropout, Mask
 from trainer.errors import TrainingError, found_by_every_rank
+from trainer.feature_rows import DenseRows, FeatureRows, SparseRows
 from trainer.maximum import maximum, maximum_of_kept
 from trainer.passes import Pass
 
@@ -81,7 +83,7 @@ class Features:
 
     def __init__(
         self,
-        x_nF: Tensor | None,
+        rows: FeatureRows | None,
         aggregation: Aggregation,
         dropout: Dropout,
         *,
@@ -91,41 +93,46 @@ class Features:
         """Fetch the halo's features, and without dropout make the sums.
 
         Args:
-            x_nF: [n, F], in the type that rows are stored in; None where no layer reads a row by itself and the sums
-                are known.
+            rows: X, this part's; None where no layer reads a row by itself and the sums are known.
             aggregation: the part's in-edges.
             dropout: the masks of the run.
             share: of the entries that is zeroed in training.
-            sums_nF: A X, [n, F] in the same type, if it is known and `share` is 0; then nothing is fetched.
+            sums_nF: A X, [n, F] in the type that rows are stored in, if it is known and `share` is 0; then nothing is
+                fetched.
         """
-        self._x_nF, self._sums_nF, self._aggregation = x_nF, sums_nF, aggregation
+        self._rows, self._sums_nF, self._aggregation = rows, sums_nF, aggregation
         self._dropout, self._share = dropout, share
-        self._halo_HF: Tensor | None = None
+        self._halo: FeatureRows | None = None
         self._has_just_travelled = False
         if sums_nF is not None:
             return
-        assert x_nF is not None
+        assert rows is not None
         if not aggregation.exchange.is_sequential:
-            self._halo_HF = aggregation.exchange.fetch_constant(x_nF, layer=1)
+            self._halo = aggregation.exchange.fetch_features(rows)
             self._has_just_travelled = True
-        if not share and aggregation.sums is not None:
-            if self._halo_HF is None:
-                self._sums_nF = aggregation(x_nF, 1, Pass.evaluation(1))
+        if not share and aggregation.sums is not None and isinstance(rows, DenseRows):
+            if self._halo is None:
+                self._sums_nF = aggregation(rows.rows_nF, 1, Pass.evaluation(1))
                 self._has_just_travelled = True
             else:
-                self._sums_nF = aggregation.of_kept(x_nF, self._halo_HF)
-                self._halo_HF = None
+                self._sums_nF = aggregation.of_kept(rows.rows_nF, self._halo.dense())
+                self._halo = None
 
     def of_pass(self, step: Pass) -> LayerInput:
         """The first layer's input in one pass over the graph."""
-        wide_nF = self._sums_nF if self._x_nF is None else self._x_nF
-        assert wide_nF is not None
-        if not self._has_just_travelled and (self._sums_nF is not None or self._halo_HF is not None):
-            self._aggregation.exchange.skip_constant(wide_nF, layer=1)
+        if not self._has_just_travelled and (self._sums_nF is not None or self._halo is not None):
+            self._aggregation.exchange.skip_constant(self._width, layer=1)
         self._has_just_travelled = False
         if self._sums_nF is None:
             return self._in_full(step)
-        return _Summed(self._x_nF, self._sums_nF, self._aggregation.clock, lambda: self._in_full(step))
+        return _Summed(self._rows, self._sums_nF, self._aggregation.clock, lambda: self._in_full(step))
+
+    @property
+    def _width(self) -> int:
+        if self._rows is not None:
+            return self._rows.width
+        assert self._sums_nF is not None
+        return self._sums_nF.shape[1]
 
     def again(self, step: Pass) -> LayerInput:
         """The same once more in one pass."""
@@ -133,36 +140,38 @@ class Features:
 
     def _in_full(self, step: Pass, *, again: bool = False) -> LayerInput:
         """The first layer's input where more than the sums is wanted."""
-        assert self._x_nF is not None
+        assert self._rows is not None
         aggregation, exchange = self._aggregation, self._aggregation.exchange
-        mask = self._dropout.mask(self._share, 1, self._x_nF.shape[1], step)
+        mask = self._dropout.mask(self._share, 1, self._rows.width, step)
         if exchange.is_sequential:
-            return Hidden(self._x_nF, aggregation, mask, self._dropout, layer=1, step=step, again=again)
-        if self._halo_HF is None:
-            self._halo_HF = exchange.fetch_constant(self._x_nF, layer=1)
-        own_nF, halo_HF = self._x_nF, self._halo_HF
+            return Hidden(self._rows.dense(), aggregation, mask, self._dropout, layer=1, step=step, again=again)
+        if self._halo is None:
+            self._halo = exchange.fetch_features(self._rows)
+        own, halo = self._rows, self._halo
         if mask is not None:
-            own_nF, halo_HF = mask.own(own_nF), mask.halo(halo_HF)
-        return _Kept(own_nF, halo_HF, aggregation, self._dropout, step=step)
+            own, halo = own.dropped(mask.table, mask.starts_n), halo.dropped(mask.table, mask.starts_H)
+        return _Kept(own, halo, aggregation, self._dropout, step=step)
 
 
 class _Summed:
     """The first layer's input where A X is known."""
 
-    def __init__(self, own_nF: Tensor | None, sums_nF: Tensor, clock: Clock, in_full: Callable[[], LayerInput]) -> None:
+    def __init__(
+        self, own: FeatureRows | None, sums_nF: Tensor, clock: Clock, in_full: Callable[[], LayerInput]
+    ) -> None:
         """Know the sums.
 
         Args:
-            own_nF: this rank's features; None where no layer reads a row by itself.
+            own: this rank's features; None where no layer reads a row by itself.
             sums_nF: their sums over in-neighbours.
             clock: what measures products.
             in_full: makes an input that knows the halo's features too.
         """
-        self._own_nF, self._sums_nF, self._clock, self._in_full = own_nF, sums_nF, clock, in_full
+        self._own, self._sums_nF, self._clock, self._in_full = own, sums_nF, clock, in_full
 
     def own(self, weight_FG: Tensor | None = None) -> Tensor:
-        assert self._own_nF is not None
-        return self._own_nF if weight_FG is None else dense(self._own_nF, weight_FG, self._clock)
+        assert self._own is not None
+        return self._own.dense() if weight_FG is None else self._own.times(weight_FG, self._clock)
 
     def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
         return self._sums_nF if weight_FG is None else dense(self._sums_nF, weight_FG, self._clock)
@@ -178,23 +187,22 @@ class _Kept:
     """The first layer's input where the halo's features are kept."""
 
     def __init__(
-        self, own_nF: Tensor, halo_HF: Tensor, aggregation: Aggregation, dropout: Dropout, *, step: Pass
+        self, own: FeatureRows, halo: FeatureRows, aggregation: Aggregation, dropout: Dropout, *, step: Pass
     ) -> None:
-        self._own_nF, self._halo_HF, self._aggregation, self._dropout = own_nF, halo_HF, aggregation, dropout
+        self._own, self._halo, self._aggregation, self._dropout = own, halo, aggregation, dropout
         self._step = step
 
     def own(self, weight_FG: Tensor | None = None) -> Tensor:
-        return self._own_nF if weight_FG is None else dense(self._own_nF, weight_FG, self._aggregation.clock)
+        return self._own.dense() if weight_FG is None else self._own.times(weight_FG, self._aggregation.clock)
 
     def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
-        if weight_FG is None:
-            return self._aggregation.of_kept(self._own_nF, self._halo_HF)
-        if _narrows(weight_FG):
+        if weight_FG is not None and (_narrows(weight_FG) or isinstance(self._own, SparseRows)):
             return self._aggregation.of_kept(*self._through(weight_FG))
-        return dense(self._aggregation.of_kept(self._own_nF, self._halo_HF), weight_FG, self._aggregation.clock)
+        sums_nF = self._aggregation.of_kept(self._own.dense(), self._halo.dense())
+        return sums_nF if weight_FG is None else dense(sums_nF, weight_FG, self._aggregation.clock)
 
     def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
-        greatest_nF = maximum_of_kept(self._own_nF, self._halo_HF, self._aggregation)
+        greatest_nF = maximum_of_kept(self._own.dense(), self._halo.dense(), self._aggregation)
         return greatest_nF if weight_FG is None else dense(greatest_nF, weight_FG, self._aggregation.clock)
 
     def project(self, weight_FG: Tensor) -> Projected:
@@ -209,7 +217,7 @@ class _Kept:
     def _through(self, weight_FG: Tensor) -> tuple[Tensor, Tensor]:
         """The halo's rows are transformed here as well as at their owners: H x F x G products, no bytes."""
         clock = self._aggregation.clock
-        return dense(self._own_nF, weight_FG, clock), dense(self._halo_HF, weight_FG, clock)
+        return self._own.times(weight_FG, clock), self._halo.times(weight_FG, clock)
 
 
 class Hidden:

@@ -25,6 +25,9 @@ _FULL = 4
 _COPIES_OF_WEIGHTS = 9
 """Weights, their decay, two vectors of the optimiser, gradients by parameter, as one, and summed, and the best weights
 with a copy on their way there."""
+_OF_AN_ENTRY = 48
+"""Bytes of a feature that is not 0: value, row and column, the same in the transpose with the order that makes it, what
+is left after dropout, and room to sort."""
 _INPUTS = {"gcn": 1, "sage": 2, "gat": 1, "gatv2": 2, "gin": 2, "rgcn": 2}
 """Copies of a layer's input that its backward pass needs: after dropout, for each product with a weight."""
 _BLOCK = 1 << 20
@@ -70,6 +73,8 @@ class Sizes:
     """w_0"""
     outputs: int
     """w_L"""
+    entries: int | None = None
+    """Features of own rows that are not 0, where the features are held by them"""
     typed: TypedSizes | None = None
 
     @classmethod
@@ -96,7 +101,10 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     edges = sizes.edges + (n if options.model == "gcn" else 0)
     matrices = 2 * (edges * (sizes.index_bytes + _FULL) + (n + sizes.halo) * sizes.index_bytes)
     features = (n + (0 if is_sequential else halo)) * widths[0] * b
-    if options.first_dropout:
+    if sizes.entries is not None:
+        # By their entries: those of the halo are as many a row. And its products, with their gradients.
+        features = sizes.entries * (n + halo) // max(n, 1) * _OF_AN_ENTRY + 2 * halo * widths[1] * _FULL
+    elif options.first_dropout:
         # Dropped anew in each epoch; where the layer narrows, the halo's too.
         features += n * widths[0] * b * inputs + (halo * widths[0] * b if widths[1] < widths[0] else n * widths[0] * b)
     else:
@@ -233,7 +241,7 @@ def _what_fits(options: Options, sizes: Sequence[Sizes], room: int) -> str:
         tries.append(("--exchange sequential", replace(options, exchange="sequential")))
     if options.precision == "fp32":
         tries.append(("--precision bf16", replace(options, precision="bf16")))
-    if options.first_dropout:
+    if options.first_dropout and all(one.entries is None for one in sizes):
         tries.append(("--input-dropout 0", replace(options, input_dropout=0.0)))
     tries += [
         (f"--hidden {options.hidden >> shift}", replace(options, hidden=options.hidden >> shift))

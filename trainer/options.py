@@ -108,6 +108,8 @@ class Options:
     """Last epochs in which everything is sent; they are run also after early stopping."""
     precision: str = "fp32"
     """Type that rows and their gradients are stored and multiplied in; sums over edges and weights stay fp32."""
+    dense_features: bool = False
+    """Hold features as a dense matrix also where few entries of it are not 0."""
     wire: str = "fp32"
     """Type that rows between layers and their gradients are sent in; never wider than `precision`."""
     error_feedback: bool = False

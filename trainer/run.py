@@ -98,7 +98,16 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
 
     account = Account(**exchanged(part), rank=ranks.rank, world=ranks.world)
     model = model_type(options, ranks)
-    sight = partial(_sight, options, cache, model=model, objective=objective, ranks=ranks, account=account)
+    sight = partial(
+        _sight,
+        options,
+        cache,
+        model=model,
+        objective=objective,
+        ranks=ranks,
+        account=account,
+        by_entries=agreement.by_entries,
+    )
     whole = training = sight(part, labels=labels, num_nodes=cache.num_nodes)
     if options.inductive:
         seen = induced(part, ranks)
@@ -230,6 +239,7 @@ def _sight(
     account: Account,
     labels: Labels,
     num_nodes: int,
+    by_entries: bool,
 ) -> Sight:
     """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
     exchange = Exchange(options, part, ranks, account.of_part(**exchanged(part)))
@@ -237,7 +247,7 @@ def _sight(
     dropout = Dropout(
         part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=num_nodes, seed=options.seed
     )
-    features = features_of(options, cache, part, aggregation, dropout, ranks.device)
+    features = features_of(options, cache, part, aggregation, dropout, ranks.device, by_entries=by_entries)
     network = Network(
         model,
         options,

@@ -38,6 +38,10 @@ def graphs() -> dict[str, tuple[HandmadeGraph, Any]]:
         assignment[45:] = parts - 1
         return assignment
 
+    words = random_graph(num_features=200, seed=7)
+    words.x *= np.random.default_rng(8).random(words.x.shape) < 1 / 40
+    words.x[:9] = 0
+
     half = random_graph(seed=6)
     half.x = half.x.astype(np.float16)
     return {
@@ -48,6 +52,7 @@ def graphs() -> dict[str, tuple[HandmadeGraph, Any]]:
         "a part without training nodes": (weighted, training_ends_before_last),
         "an empty part": (weighted, lambda parts: uneven(60, max(parts - 1, 1))),
         "a part without halo": (apart, last_is_apart),
+        "few words a node": (words, lambda parts: uneven(60, max(parts - (parts > 3), 1))),
         "half-precision features": (half, lambda parts: uneven(60, parts)),
     }
 
@@ -106,9 +111,25 @@ IN_TURN = (
 SETTINGS |= {f"{name}, sequential": {**SETTINGS[name], "exchange": "sequential"} for name in IN_TURN}
 """An input dropout of 1e-30 drops nothing and scales by 1, but takes the way of the kept halo."""
 
+WORDS = (
+    "gcn",
+    "sage",
+    "gin",
+    "gat",
+    "gatv2, dropout",
+    "dropout, wide",
+    "deep sage, broadcast, dropout",
+    "deep gcn, residual, greatest",
+)
+"""Those that are also run with features of which few are not 0, held by their entries and as a matrix."""
+SETTINGS |= {f"{name}, dense features": {**SETTINGS[name], "dense_features": True} for name in WORDS}
+
 CASES = [(name, setting) for name in graphs() if name != "half-precision features" for setting in ("gcn", "sage")]
 CASES += [("half-precision features", "gcn")]
-CASES += [("directed, weighted, uneven", setting) for setting in SETTINGS if setting not in ("gcn", "sage")]
+OF_ANY_FEATURES = [name for name in SETTINGS if name not in ("gcn", "sage") and not name.endswith("dense features")]
+CASES += [("directed, weighted, uneven", setting) for setting in OF_ANY_FEATURES]
+CASES += [("few words a node", setting) for setting in (*WORDS[2:], "sage, max", "gcn, sequential")]
+CASES += [("few words a node", f"{setting}, dense features") for setting in WORDS]
 CASES += [("an empty part", "deep gcn, batch norm"), ("undirected", "gcn on seven ranks")]
 CASES += [("undirected", "gcn, broadcast"), ("an empty part", "gcn, broadcast"), ("an empty part", "dropout, wide")]
 CASES += [("self-loops and duplicates, weighted", setting) for setting in DENSE if setting not in ("gcn", "sage")]

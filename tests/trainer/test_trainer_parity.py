@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from dense_reference import dense_adjacency, dense_losses, dense_scores
-from parity_cases import CASES, DENSE, SETTINGS, graphs, worlds_of
+from parity_cases import CASES, DENSE, SETTINGS, WORDS, graphs, worlds_of
 from rank_group import Run, empty_account, run_options
 
 from trainer.accounting import Clock
@@ -17,6 +17,7 @@ from trainer.aggregate import Aggregation
 from trainer.cache import open_cache
 from trainer.dropout import Dropout
 from trainer.exchange import Exchange
+from trainer.feature_rows import DenseRows
 from trainer.inputs import Features
 from trainer.models import Network, model_type, sums_of
 from trainer.part import halo_ids, load_part
@@ -63,6 +64,22 @@ def test_one_rank_reproduces_dense_matrices(
     assert runs[name, setting, 1].losses == pytest.approx(dense_losses(options, first_weights, graph), rel=TOLERANCE)
 
 
+@pytest.mark.parametrize("setting", WORDS)
+def test_entries_stand_for_a_matrix(runs: dict[Any, Run], setting: str) -> None:
+    """A mask of other entries, a value of another row's or a gradient that is left out changes the losses."""
+    for world in worlds_of(setting):
+        by_entries, dense = (runs["few words a node", name, world] for name in (setting, f"{setting}, dense features"))
+        assert by_entries.losses == pytest.approx(dense.losses, rel=TOLERANCE)
+        if world > 1:
+            of_entries, of_dense = (
+                next(row for row in run.result["exchanges"] if (row["layer"], row["direction"]) == (1, "forward"))
+                for run in (by_entries, dense)
+            )
+            for name in ("width", "exchanges", "bytes_exact_boundary", "bytes_whole_block_broadcast", "bytes_skipped"):
+                assert of_entries[name] == of_dense[name]
+            assert of_entries["bytes_sent"] < of_dense["bytes_sent"] / 5
+
+
 def test_first_weights_do_not_depend_on_the_global_random_state(caches: dict[Any, Path]) -> None:
     """Weights that came from the per-rank dropout stream would differ between ranks and numbers of ranks."""
     torch.manual_seed(1)
@@ -82,7 +99,7 @@ def network_on_one_rank(cache_folder: Path, **changes: Any) -> tuple[Network, Fe
     model = model_type(options, ranks)
     aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
     dropout = Dropout(part.ids_n, halo_ids(part), num_nodes=cache.num_nodes, seed=options.seed)
-    features = Features(part.x_nF.float(), aggregation, dropout, share=options.first_dropout)
+    features = Features(DenseRows(part.x_nF.float()), aggregation, dropout, share=options.first_dropout)
     sizes = {"num_features": cache.num_features, "num_classes": cache.num_classes, "num_nodes": cache.num_nodes}
     return Network(model, options, aggregation, dropout, **sizes, ranks=ranks).eval(), features
 

@@ -159,7 +159,7 @@ def built(ranks: Ranks, *, cache: str, **changes: Any) -> tuple[Network, FirstIn
     exchange, model = Exchange(options, part, ranks, empty_account(ranks)), model_type(options, ranks)
     aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
     dropout = Dropout(part.ids_n, halo_ids(part), num_nodes=opened.num_nodes, seed=options.seed)
-    features = features_of(options, opened, part, aggregation, dropout, CPU)
+    features = features_of(options, opened, part, aggregation, dropout, CPU, by_entries=False)
     sizes = {"num_features": 0, "num_classes": opened.num_classes, "num_nodes": opened.num_nodes}
     network = Network(model, options, aggregation, dropout, **sizes, ranks=ranks, types=types_of(options, opened, part))
     return network, features, part
