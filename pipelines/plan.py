@@ -22,7 +22,7 @@ from graphprep.inspect.cache_summary import traffic_of
 from graphprep.partition.choose import partition, require_enough_nodes
 from graphprep.partition.request import PartitionRequest
 from graphprep.plan.rates import Rates, first_rows, measured_rates
-from graphprep.plan.training import TrainingPlan, epoch_work, memory_bytes
+from graphprep.plan.training import TrainingPlan, epoch_work, held_by_entries, memory_bytes
 from graphprep.store import GraphStore
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel, Traffic, epoch_seconds, link_seconds
@@ -36,6 +36,8 @@ WORTH_SENDING_LESS = 0.1
 """Share of communication in an epoch, from which sending less is advised."""
 UNEVEN, FULL = 1.1, 0.9
 """Slowest over mean computing, and memory over what a rank has, from which that is said."""
+SAMPLES, SAMPLED_ROWS = 4, 256
+"""Stretches of rows, and rows in each, by which it is told how many features are not 0."""
 SHORT_EPOCH = 0.01
 """Seconds, below which an epoch is mostly what the model does not count."""
 STALE_EPOCHS = 4
@@ -51,6 +53,8 @@ class Cut:
     traffic: Traffic
     nodes_P: NDArray[np.int64]
     num_features: int
+    entries_a_row: float
+    """features of a node that are not 0, by a sample"""
     num_classes: int
     sample: Csr
     is_sketch: bool
@@ -80,7 +84,8 @@ def plan_training(
         {"rows": int(n), "halo": int(halo), "edges": int(edges)}
         for n, halo, edges in zip(cut.nodes_P, halo_P, in_edges_P, strict=True)
     ]
-    work = [epoch_work(training, pairs, **of_rank) for of_rank in counts]
+    entries = cut.entries_a_row if held_by_entries(cut.entries_a_row, cut.num_features) else None
+    work = [epoch_work(training, pairs, **of_rank, entries=entries) for of_rank in counts]
     with progress.task("measuring this machine's rates"):
         rates = measured_rates(cut.sample, work[0], processes=here)
     ranks: list[dict[str, Any]] = []
@@ -94,7 +99,7 @@ def plan_training(
                 **of_rank,
                 "compute_seconds": sum(seconds.values()) / speed,
                 "seconds_by_kind": seconds,
-                "memory_bytes": memory_bytes(training, pairs, **of_rank),
+                "memory_bytes": memory_bytes(training, pairs, **of_rank, entries=entries),
             }
         )
     compute = max(row["compute_seconds"] for row in ranks)
@@ -107,6 +112,7 @@ def plan_training(
         "is_sketch": cut.is_sketch,
         "training": asdict(training),
         "widths": [list(pair) for pair in pairs],
+        "entries_a_row": entries,
         "device": rates.device,
         "threads_a_rank": rates.threads,
         "compute_seconds": compute,
@@ -138,6 +144,7 @@ def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> 
         traffic=traffic_of(cache),
         nodes_P=np.array([row["nodes"] for row in attributes["quality"]["ranks"]], np.int64),
         num_features=_required(features, "features"),
+        entries_a_row=_entries_a_row(_features_of_part(cache, node_type)),
         num_classes=_required(classes, "classes"),
         sample=first_rows(cache.block(0, edge_type, 0)),
         is_sketch=False,
@@ -172,10 +179,31 @@ def _of_store(location: Path | str, parts: int | None, topology: str | None) -> 
         traffic=result.traffic,
         nodes_P=nodes_P.astype(np.int64),
         num_features=needed_features,
+        entries_a_row=_entries_a_row(x),
         num_classes=needed_classes,
         sample=first_rows(_inside(graph.matrix, own)),
         is_sketch=chosen.num_ranks > 1,
     )
+
+
+def _features_of_part(cache: PartitionCache, node_type: str) -> NDArray[Any] | None:
+    """Of the first part that has rows; None where the cache has sums of features alone."""
+    for part in range(cache.num_parts):
+        if "x" not in cache.node_arrays(part, node_type):
+            return None
+        x_nF = cache.node_array(part, node_type, "x")
+        if len(x_nF):
+            return x_nF
+    return None
+
+
+def _entries_a_row(x: Any) -> float:
+    """How many features of a node are not 0, by a sample of its rows; infinite where there are no rows to look at."""
+    if x is None or not x.shape[0]:
+        return float("inf")
+    begins = np.unique(np.linspace(0, max(0, x.shape[0] - SAMPLED_ROWS), SAMPLES).astype(int))
+    samples = [np.asarray(x[begin : begin + SAMPLED_ROWS]).reshape(-1, int(np.prod(x.shape[1:]))) for begin in begins]
+    return float(sum(np.count_nonzero(sample) for sample in samples) / sum(map(len, samples)))
 
 
 def _inside(matrix: Csr, own: NDArray[np.int64]) -> Csr:
@@ -232,7 +260,7 @@ def _advice(found: dict[str, Any], cut: Cut) -> list[str]:
         needed = row["memory_bytes"] / 1e9
         if rank.memory_gb is not None and needed > FULL * rank.memory_gb:
             advice.append(f"{rank.name} would need {needed:.1f} of its {rank.memory_gb:g} GB: make more parts")
-    if found["training"]["input_dropout"]:
+    if found["training"]["input_dropout"] and found["entries_a_row"] is None:
         advice.append("--input-dropout 0 lets the first layer's sums be made once; compare accuracies with it")
     return advice
 

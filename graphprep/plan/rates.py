@@ -39,13 +39,17 @@ class Rates:
 
     def seconds(self, work: Work) -> dict[str, float]:
         """What a rank's work takes, by what it is."""
-        return {
+        seconds = {
             "sums over edges": sum(self.edges[str(width)] * amount for width, amount in work.edges.items()),
             "dense products": sum(self.products[f"{a},{b}"] * amount for (a, b), amount in work.products.items())
             + sum(self.gradients[f"{a},{b}"] * amount for (a, b), amount in work.gradients.items()),
             "masks": sum(self.masked[str(width)] * amount for width, amount in work.masked.items()),
             "other passes": sum(self.passed[str(width)] * amount for width, amount in work.passed.items()),
         }
+        if work.entries:
+            of_entries = sum(self.edges[str(width)] * amount for width, amount in work.entries.items())
+            return {"products of features": of_entries, **seconds}
+        return seconds
 
 
 def first_rows(matrix: Csr) -> Csr:

@@ -2,14 +2,18 @@
 
 The rules are those of docs/training.md, for GCN and GraphSAGE. A layer [a] -> [b] sums over edges and exchanges at the
 narrower of both widths. Layer 1 exchanges nothing; without dropout before it, its sums were made once, and with it they
-are made anew but their gradients only where the product comes first. Layers from the second on sum and exchange forward
+are made anew but their gradients only where the product comes first. Where few features are not 0, layer 1 multiplies
+by these entries, and what that gives is summed forward and backward. Layers from the second on sum and exchange forward
 and backward. A validation is one more forward pass without masks.
+
+An entry is multiplied by a row of a weight and added, as an edge's row is; so it counts as an edge.
 
 Letters: n rows of a rank, H halo rows, E in-edges, F features, C classes.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,6 +23,9 @@ from graphprep.errors import UsageError
 MODELS = ("gcn", "sage")
 WIRE_BYTES = {"fp32": (4, 0), "bf16": (2, 0), "fp16": (2, 0), "int8": (1, 2)}
 """Bytes a value and bytes a row more."""
+FEW_ENTRIES = 1 / 20
+"""The share of features that are not 0 up to which the trainer holds them by entries."""
+BYTES_AN_ENTRY = 48
 ROW_PASSES = {"forward": 3, "backward": 4}
 """Times that a layer reads and writes its result in full beside products and masks: bias, ReLU, their gradients."""
 
@@ -64,6 +71,8 @@ class Work:
 
     edges: Counter[int] = field(default_factory=Counter)
     """in-edges summed over, by width"""
+    entries: Counter[int] = field(default_factory=Counter)
+    """features that are not 0, multiplied by a row of this width"""
     products: Counter[tuple[int, int]] = field(default_factory=Counter)
     """rows multiplied by a matrix [a, b]"""
     gradients: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -74,21 +83,52 @@ class Work:
     """rows read and written once"""
 
 
-def epoch_work(plan: TrainingPlan, pairs: list[tuple[int, int]], *, rows: int, halo: int, edges: int) -> Work:
+def held_by_entries(entries_a_row: float, num_features: int) -> bool:
+    """Whether the trainer holds features by those that are not 0."""
+    return entries_a_row <= FEW_ENTRIES * num_features
+
+
+def epoch_work(
+    plan: TrainingPlan,
+    pairs: list[tuple[int, int]],
+    *,
+    rows: int,
+    halo: int,
+    edges: int,
+    entries: float | None = None,
+) -> Work:
     """What one rank does in a training epoch with its share of the validations.
 
     Args:
         plan: the options.
         pairs: (a, b) of each layer.
         rows, halo, edges: n, H and E of the rank; GCN's own self-loops are added here.
+        entries: features of a row that are not 0, where they are held by these; else None.
     """
     work = Work()
     total_edges = edges + (rows if plan.model == "gcn" else 0)
+    if entries is not None:
+        _first_layer_by_entries(work, plan, pairs[0][1], rows, halo, total_edges, entries)
     for number, pair in enumerate(pairs):
+        if not number and entries is not None:
+            continue
         _forward(work, plan, number, pair, rows, halo, total_edges, part=1.0, masks=True)
         _backward(work, plan, number, pair, rows, halo, total_edges)
         _forward(work, plan, number, pair, rows, halo, total_edges, part=1 / plan.eval_every, masks=False)
     return work
+
+
+def _first_layer_by_entries(
+    work: Work, plan: TrainingPlan, width: int, rows: int, halo: int, edges: int, entries: float
+) -> None:
+    """Forward, backward, and the validations' share of a forward pass."""
+    own_paths = 2 if plan.model == "sage" else 1
+    passes = 2 + 1 / plan.eval_every
+    _add(work.entries, width, passes * entries * (rows * own_paths + halo))
+    _add(work.edges, width, passes * edges)
+    if plan.input_dropout:
+        _add(work.passed, math.ceil(entries), ROW_PASSES["forward"] * (rows + halo))
+    _add(work.passed, width, rows * ((passes - 1) * ROW_PASSES["forward"] + ROW_PASSES["backward"]))
 
 
 def _forward(
@@ -143,7 +183,15 @@ def _add(counter: Counter[int] | Counter[tuple[int, int]], key: object, amount: 
     counter[key] += amount  # type: ignore[index,assignment]
 
 
-def memory_bytes(plan: TrainingPlan, pairs: list[tuple[int, int]], *, rows: int, halo: int, edges: int) -> int:
+def memory_bytes(
+    plan: TrainingPlan,
+    pairs: list[tuple[int, int]],
+    *,
+    rows: int,
+    halo: int,
+    edges: int,
+    entries: float | None = None,
+) -> int:
     """Bytes that a rank holds in training in fp32: matrices with their transposes, features, what layers keep.
 
     A layer keeps its input, the input as it was dropped, and its result, and as many gradients; halo rows come in once
@@ -151,7 +199,11 @@ def memory_bytes(plan: TrainingPlan, pairs: list[tuple[int, int]], *, rows: int,
     """
     held = 16 * (edges + rows)
     features = pairs[0][0]
-    held += 4 * features * (rows * (1 if plan.input_dropout else 2) + (rows + 2 * halo if plan.input_dropout else 0))
+    if entries is not None:
+        held += int(BYTES_AN_ENTRY * entries * (rows + halo))
+    else:
+        dropped = rows + 2 * halo if plan.input_dropout else 0
+        held += 4 * features * (rows * (1 if plan.input_dropout else 2) + dropped)
     for a, b in pairs[1:]:
         held += 4 * (3 * rows * a + 2 * halo * min(a, b))
     return held + sum(4 * 3 * rows * b for _, b in pairs) + sum(16 * a * b for a, b in pairs)

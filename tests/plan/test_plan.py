@@ -15,11 +15,11 @@ from graphprep.graph import Csr
 from graphprep.inspect.plan_tables import print_plan
 from graphprep.plan import rates
 from graphprep.plan.rates import Rates, first_rows, measured_rates
-from graphprep.plan.training import TrainingPlan, Work, epoch_work
+from graphprep.plan.training import TrainingPlan, Work, epoch_work, memory_bytes
 from graphprep.topology import Topology
 from graphprep.traffic import epoch_seconds
 from pipelines import plan as plan_pipeline
-from pipelines.plan import plan_training
+from pipelines.plan import _entries_a_row, plan_training
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_cache, make_store
 
@@ -74,7 +74,7 @@ def test_a_plan_is_the_sum_of_its_parts(folder: Path, quick: None) -> None:
     for row, rank in zip(found["ranks"], cache.quality["ranks"], strict=True):
         assert (row["rows"], row["edges"], row["halo"]) == (rank["nodes"], rank["edges"], rank["halo_rows"])
         work = epoch_work(TRAINING, TRAINING.widths(5, 3), rows=row["rows"], halo=row["halo"], edges=row["edges"])
-        amounts = (work.edges, work.products, work.gradients, work.masked, work.passed)
+        amounts = (work.edges, work.entries, work.products, work.gradients, work.masked, work.passed)
         whole = sum(sum(amount.values()) for amount in amounts)
         assert row["compute_seconds"] == pytest.approx(1e-4 * whole)
     assert not found["is_sketch"]
@@ -114,14 +114,44 @@ def test_what_cannot_be_planned(folder: Path, quick: None, name: str, where: dic
 def test_rates_are_measured_for_all_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a width that is planned with and was not measured."""
     sample = Csr(indptr=np.array([0, 2, 3]), indices=np.array([0, 1, 1], np.int32), num_sources=2)
-    work = epoch_work(TrainingPlan(hidden=8), [(5, 8), (8, 3)], rows=2, halo=0, edges=3)
-    found = measured_rates(sample, work, processes=2)
-    seconds = found.seconds(work)
+    training, pairs = TrainingPlan(hidden=8), [(50, 8), (8, 3)]
+    work = epoch_work(training, pairs, rows=2, halo=0, edges=3)
+    seconds = measured_rates(sample, work, processes=2).seconds(work)
     assert set(seconds) == {"sums over edges", "dense products", "masks", "other passes"}
+    assert all(value > 0 for value in seconds.values())
+    work = epoch_work(training, pairs, rows=2, halo=0, edges=3, entries=2.0)
+    seconds = measured_rates(sample, work, processes=1).seconds(work)
+    assert set(seconds) == {"products of features", "sums over edges", "dense products", "masks", "other passes"}
     assert all(value > 0 for value in seconds.values())
     monkeypatch.setattr(rates.sys, "executable", "/bin/false")
     with pytest.raises(TrainingError, match="graphprep doctor"):
         measured_rates(sample, work, processes=1)
+
+
+def test_few_features_are_multiplied_by_their_entries() -> None:
+    """Guards against bags of words that are planned as dense matrices, which the trainer does not make of them."""
+    sizes = {"rows": 100, "halo": 20, "edges": 300}
+    for model, paths in (("gcn", 1), ("sage", 2)):
+        training = TrainingPlan(model=model, hidden=8, input_dropout=0.5, eval_every=2)
+        dense = epoch_work(training, [(1000, 8), (8, 3)], **sizes)
+        sparse = epoch_work(training, [(1000, 8), (8, 3)], **sizes, entries=10.0)
+        assert sparse.entries == {8: 2.5 * 10 * (100 * paths + 20)}
+        assert sparse.edges[8] == dense.edges[8] == 2.5 * (400 if model == "gcn" else 300)
+        assert (1000, 8) in dense.products
+        assert not any(1000 in pair for pair in [*sparse.products, *sparse.gradients])
+        assert sparse.products[8, 3] == dense.products[8, 3]
+        assert 1000 not in sparse.masked
+        pairs = [(1000, 8), (8, 3)]
+        assert memory_bytes(training, pairs, **sizes, entries=10.0) < memory_bytes(training, pairs, **sizes) / 3
+
+
+def test_how_full_features_are_is_sampled() -> None:
+    """Guards against a matrix that is taken for an empty or a full one, and against one without rows."""
+    random = np.random.default_rng(3)
+    x = random.random((5000, 80)) < 1 / 16
+    assert _entries_a_row(x) == pytest.approx(5, rel=0.1)
+    assert _entries_a_row(x[:3]) == np.count_nonzero(x[:3]) / 3
+    assert _entries_a_row(x[:0]) == _entries_a_row(None) == float("inf")
 
 
 def test_a_sample_is_the_first_rows() -> None:

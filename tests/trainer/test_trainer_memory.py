@@ -134,6 +134,9 @@ def test_what_grows_grows_and_what_saves_saves() -> None:
     assert total() < total(jumping="cat")
     assert total() < total(residual=True)
     assert total(replace(SIZES, halo=2000)) > total()
+    few = replace(SIZES, features=2000, entries=20_000)
+    assert total(few) < total(replace(few, entries=None)) / 2
+    assert total(few) < total(replace(few, halo=2000)) < total(replace(few, halo=2000, entries=40_000))
     assert total(replace(SIZES, index_bytes=8)) > total()
 
 

@@ -67,7 +67,7 @@ def test_one_rank_reproduces_dense_matrices(
 @pytest.mark.parametrize("setting", WORDS)
 def test_entries_stand_for_a_matrix(runs: dict[Any, Run], setting: str) -> None:
     """A mask of other entries, a value of another row's or a gradient that is left out changes the losses."""
-    for world in worlds_of(setting):
+    for world in worlds_of(f"{setting}, dense features"):
         by_entries, dense = (runs["few words a node", name, world] for name in (setting, f"{setting}, dense features"))
         assert by_entries.losses == pytest.approx(dense.losses, rel=TOLERANCE)
         if world > 1:
