@@ -5,6 +5,7 @@
 
     backend     NCCL (on a CPU gloo) with one rank: a sum over all, and rank 0's values to all
     spmm        sums over edges of fp32, fp16 and bf16 rows against float64, with a node of 70,000 in-edges
+    features    features by their entries, dropped and not: products and gradients against the dense matrix, and seconds
     attention   GAT and GATv2, scores and gradients in each precision, against dense matrices in float64 on the CPU
     ranks       2 and 3 ranks that share the device and talk by gloo, through the host's memory: losses of GCN,
                 GraphSAGE, GAT and R-GCN against one rank's on the device, and one rank's on the CPU
@@ -27,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +39,10 @@ PRECISIONS = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2}
 """The greatest error against float64, over the greatest value."""
 RANKS_ERROR = 1e-3
 """Relative, of losses on several ranks or on another device."""
-LIMIT_SECONDS = {"backend": 40, "spmm": 40, "attention": 60, "ranks": 100, "epochs": 100}
+LIMIT_SECONDS = {"backend": 40, "spmm": 40, "features": 30, "attention": 60, "ranks": 100, "epochs": 100}
 SIZES: dict[str, dict[str, int]] = {
-    "cuda": {"hub": 70_000, "width": 128, "nodes": 100_000, "edges": 1_000_000, "epochs": 20},
-    "cpu": {"hub": 7_000, "width": 16, "nodes": 2_000, "edges": 8_000, "epochs": 3},
+    "cuda": {"hub": 70_000, "width": 128, "words": 8_000, "nodes": 100_000, "edges": 1_000_000, "epochs": 20},
+    "cpu": {"hub": 7_000, "width": 16, "words": 400, "nodes": 2_000, "edges": 8_000, "epochs": 3},
 }
 COMMON: dict[str, Any] = {"dropout": 0.0, "patience": 0, "epochs": 8, "hidden": 16}
 MODELS: dict[str, dict[str, Any]] = {
@@ -114,6 +116,50 @@ def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
     x = torch.randn(len(counts), sizes["width"], device=place)
     seconds = [_timed(lambda: block.forward @ x, place) for _ in range(7)]
     rows.append(row(f"A x, fp32, {num_edges:,} edges", 1e3 * statistics.median(seconds), "ms"))
+    return rows
+
+
+def check_features(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
+    """Bags of words, 1 % full, by their entries and as a matrix."""
+    import torch
+
+    from trainer.accounting import Clock
+    from trainer.dropout import Dropout
+    from trainer.feature_rows import DenseRows, FeatureRows, SparseRows
+    from trainer.passes import Pass
+    from trainer.precision import TYPES
+
+    sizes, place, random = SIZES[device], torch.device(device), torch.Generator().manual_seed(0)
+    shape, clock = (2 * sizes["words"], sizes["words"]), Clock(place)
+    x = torch.randn(shape, generator=random) * (torch.rand(shape, generator=random) < 0.01)
+    dropout = Dropout(torch.arange(shape[0], device=place), torch.arange(0, device=place), num_nodes=shape[0], seed=0)
+    mask = dropout.mask(0.5, 1, shape[1], Pass(epoch=1, training=True))
+    assert mask is not None
+    weight = torch.randn(shape[1], 64, generator=random).to(place).requires_grad_()
+    rows = []
+    for precision, limit in PRECISIONS.items():
+        stored = TYPES[precision]
+        forms: dict[str, FeatureRows] = {
+            "by entries": SparseRows.of(x, place, stored),
+            "dense": DenseRows(x.to(place, stored)),
+        }
+
+        def stepped(form: FeatureRows, *, drops: bool) -> tuple[Any, Any]:
+            weight.grad = None
+            own = form.dropped(mask.table, mask.starts_n) if drops else form
+            product = own.times(weight, clock)
+            product.sum().backward()  # type: ignore[no-untyped-call]
+            assert weight.grad is not None
+            return product.detach().double().cpu(), weight.grad.double().cpu()
+
+        for words, drops in (("", False), (", dropped", True)):
+            mine, expected = (stepped(form, drops=drops) for form in forms.values())
+            for what, one, other in zip(("products", "gradients"), mine, expected, strict=True):
+                case = f"{what} of features{words}, {precision}"
+                rows.append(row(case, _error(one, other), "of the greatest", limit))
+            for name, form in forms.items():
+                seconds = [_timed(partial(stepped, form, drops=drops), place) for _ in range(5)]
+                rows.append(row(f"features {name}{words}, {precision}", 1e3 * statistics.median(seconds), "ms"))
     return rows
 
 
@@ -397,6 +443,7 @@ def _timed(work: Callable[[], object], place: Any) -> float:
 CHECKS: dict[str, Callable[[str, Path], list[Row]]] = {
     "backend": check_backend,
     "spmm": check_spmm,
+    "features": check_features,
     "attention": check_attention,
     "ranks": check_ranks,
     "epochs": check_epochs,

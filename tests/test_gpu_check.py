@@ -11,7 +11,7 @@ import torch
 from benchmarks import gpu_check
 
 
-@pytest.mark.parametrize("check", ["spmm", "attention"])
+@pytest.mark.parametrize("check", ["spmm", "features", "attention"])
 def test_figures_are_within_their_limits(check: str, tmp_path: Path) -> None:
     """A check that is wrong itself would be found out on the one hour with a GPU."""
     rows = gpu_check.CHECKS[check]("cpu", tmp_path)

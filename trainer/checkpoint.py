@@ -39,7 +39,8 @@ _KEPT = 2
 
 _OF_THE_STEPS = {"epochs", "lr", "lr_warmup", "schedule", "weight_decay", "momentum", "clip_norm"}
 _OF_THE_COPIES = {"staleness", "staleness_grad", "warmup", "settle"}
-_OF_THE_LINKS = _OF_THE_COPIES | {"exchange", "boundary_sampling", "precision", "wire", "error_feedback"}
+_OF_THE_WIRES = {"precision", "wire", "weights_wire", "error_feedback"}
+_OF_THE_LINKS = _OF_THE_COPIES | _OF_THE_WIRES | {"exchange", "boundary_sampling"}
 _MAY_CHANGE = _OF_THE_STEPS | _OF_THE_LINKS | {"patience", "eval_every", "validate_from", "target", "dense_features"}
 """Options that a resumed run may have otherwise than the run that it goes on from."""
 

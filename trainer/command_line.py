@@ -24,6 +24,7 @@ from trainer.options import (
     PRECISIONS,
     TASKS,
     VALIDATIONS,
+    WEIGHTS_WIRES,
     WIRES,
     Options,
     is_own_model,
@@ -205,6 +206,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--precision", "what rows are stored and multiplied in; sums stay fp32", choices=PRECISIONS)
     add("--dense-features", "hold features as a dense matrix also where few entries of it are not 0")
     add("--wire", "what rows are sent in, if narrower", choices=WIRES)
+    add("--weights-wire", "what weights' gradients are summed in between ranks", choices=WEIGHTS_WIRES)
     add("--error-feedback", "add to what is sent what rounding took from it the last time")
     add = group("machine")
     add("--device", "auto: GPUs if each rank here has one, else the CPU", choices=DEVICES)

@@ -3,8 +3,9 @@
 The loss is the sum over all ranks' training nodes divided by their global number (or weight). So each rank's gradient
 is its share of the whole gradient, and the shares are added, never averaged: the result does not depend on how the
 training nodes are spread, and a rank without any takes part like the others. One all-reduce an epoch carries all
-gradients, the loss, and whether a rank was asked to stop or wants a checkpoint, in one buffer. Every decision (stop,
-keep these weights) is made from sums that are the same on every rank.
+gradients, the loss, and whether a rank was asked to stop or wants a checkpoint, in one buffer (`--weights-wire bf16`
+sends the gradients in one of their own, of half the bytes). Every decision (stop, keep these weights) is made from sums
+that are the same on every rank.
 
 The validation is a pass of its own after the step, without dropout and without kept copies. Its result decides which
 weights are kept: those with the best metric on the validation nodes, the earliest of equals. `--validate-from training`
@@ -42,7 +43,7 @@ from trainer.objective import Objective
 from trainer.optimiser import clipped, optimiser
 from trainer.options import Options
 from trainer.passes import Pass
-from trainer.precision import LossScale
+from trainer.precision import TYPES, LossScale
 from trainer.ranks import Ranks
 from trainer.report import EpochLine, Report
 from trainer.schedule import schedule
@@ -322,7 +323,7 @@ class Fit:
         own_gradient_V = self._owned.take_gradients()
         if own_gradient_V is not None:
             more.insert(0, own_gradient_V.square().sum().reshape(1))
-        sums = self._ranks.add_up(torch.cat([self._optimiser.take_gradients(), *more]))
+        sums = self._added_up(self._optimiser.take_gradients(), torch.cat(more))
         # With the square of all embeddings' gradient at its end, which is finite where they are.
         gradient_W, (total, stop, checkpoint) = sums[:-3], sums[-3:].tolist()
         if not math.isfinite(total):
@@ -335,6 +336,13 @@ class Fit:
         else:
             self._take_step(gradient_W / self._scale.factor, own_gradient_V, self._options.lr * self._factor(epoch))
         return total, val, _Wishes(stop=bool(stop), checkpoint=bool(checkpoint))
+
+    def _added_up(self, gradient_W: Tensor, more: Tensor) -> Tensor:
+        """The sums over all ranks of the weights' gradient, in the type of its wire, and of what is to be exact."""
+        ranks, wire = self._ranks, TYPES[self._options.weights_wire]
+        if wire == gradient_W.dtype or ranks.world == 1:
+            return ranks.add_up(torch.cat([gradient_W, more]))
+        return torch.cat([ranks.add_up(gradient_W.to(wire)).float(), ranks.add_up(more)])
 
     def _take_step(self, gradient_W: Tensor, own_gradient_V: Tensor | None, lr: float) -> None:
         limit, length = self._options.clip_norm, None

@@ -13,6 +13,7 @@ NORMS = ("none", "batch", "layer")
 DEVICES = ("auto", "cpu", "cuda")
 EXCHANGES = ("boundary", "broadcast", "sequential")
 PRECISIONS = ("fp32", "bf16", "fp16")
+WEIGHTS_WIRES = ("fp32", "bf16")
 WIRES = ("fp32", "bf16", "fp16", "int8")
 TASKS = ("auto", "classes", "multilabel", "regression")
 OPTIMISERS = ("adam", "adamw", "sgd")
@@ -112,6 +113,8 @@ class Options:
     """Hold features as a dense matrix also where few entries of it are not 0."""
     wire: str = "fp32"
     """Type that rows between layers and their gradients are sent in; never wider than `precision`."""
+    weights_wire: str = "fp32"
+    """Type that weights' gradients are sent and summed in between ranks: `fp32` or `bf16`."""
     error_feedback: bool = False
     """Add to what is sent what the wire's rounding took from it the last time."""
     seed: int = 0

@@ -25,7 +25,7 @@ def test_every_option_arrives() -> None:
         " --metric f1-macro --class-weights 1,2 --inductive --optimiser sgd --momentum 0.5 --schedule step:3"
         " --lr-warmup 2 --clip-norm 1.5 --checkpoint d --checkpoint-every 4 --checkpoint-minutes 2 --resume"
         " --restarts 3 --output o --save-predictions p.npy --save-embeddings e.pt --tensorboard b --anyway"
-        " --dense-features"
+        " --dense-features --weights-wire bf16"
     )
     options = parse(line.split())
     assert options == Options(
@@ -81,6 +81,7 @@ def test_every_option_arrives() -> None:
         tensorboard="b",
         anyway=True,
         dense_features=True,
+        weights_wire="bf16",
     )
     assert parse(["c", "--dropout", "0", "--validate-from", "training"]).validate_from == "training"
     line = "c --model gatv2 --heads 3 --output-heads 2 --attention-dropout 0.2 --boundary-sampling 0.5"

@@ -43,6 +43,7 @@ def runs_of_policies(caches: dict[tuple[str, int], Path]) -> dict[Any, Run]:
         "wire bf16": {"wire": "bf16"},
         "wire fp16": {"wire": "fp16"},
         "wire int8": {"wire": "int8"},
+        "weights bf16": {"weights_wire": "bf16"},
     }
     tasks = [
         partial(train_once, cache=str(caches[NAME, WORLD]), **{"epochs": EPOCHS, **NARROW, **changes})
@@ -174,7 +175,14 @@ def test_bytes_of_each_pair_are_those_of_the_traffic_matrix(
 
 @pytest.mark.parametrize(
     ("name", "tolerance"),
-    [("bf16", 0.02), ("fp16", 5e-3), ("wire bf16", 0.01), ("wire fp16", 1e-3), ("wire int8", 0.03)],
+    [
+        ("bf16", 0.02),
+        ("fp16", 5e-3),
+        ("wire bf16", 0.01),
+        ("wire fp16", 1e-3),
+        ("wire int8", 0.03),
+        ("weights bf16", 0.02),
+    ],
 )
 def test_half_precision_stays_near_fp32(runs_of_policies: dict[Any, Run], name: str, tolerance: float) -> None:
     """A scale that is not divided out, or sums that are rounded on the way, show in the first losses; a setting that
