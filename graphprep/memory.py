@@ -7,6 +7,7 @@ import ctypes
 import re
 from pathlib import Path
 
+from graphprep import control_group
 from graphprep.errors import UsageError
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -29,11 +30,11 @@ def parse(text: str) -> int:
 
 
 def available() -> int:
-    """Bytes that could be had without swapping, by the kernel's estimate and this process's control group."""
+    """Bytes that could be had without swapping, by the kernel's estimate and this process's control groups."""
     free = [int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
-    limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
-    if limit is not None and used is not None:
-        free.append(max(0, limit - used))
+    of_groups = control_group.left()
+    if of_groups is not None:
+        free.append(of_groups)
     return min(free, default=4 * 10**9)
 
 
@@ -98,8 +99,3 @@ def _lines(path: str) -> list[str]:
         return Path(path).read_text().splitlines()
     except OSError:
         return []
-
-
-def _number(path: str) -> int | None:
-    lines = _lines(path)
-    return int(lines[0]) if lines and lines[0].isdigit() else None

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from trainer import control_group
 from trainer.errors import TrainingError
 from trainer.options import EXCHANGES, Options
 
@@ -187,11 +188,11 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
 
 
 def available_bytes() -> int:
-    """What this machine could give without swapping, by the kernel's estimate and this process's control group."""
+    """What this machine could give without swapping, by the kernel's estimate and this process's control groups."""
     found = [int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
-    limit, used = (_lines(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
-    if limit and used and limit[0].isdigit():
-        found.append(max(0, int(limit[0]) - int(used[0])))
+    of_groups = control_group.left()
+    if of_groups is not None:
+        found.append(of_groups)
     return min(found, default=1 << 62)
 
 
