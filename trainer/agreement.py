@@ -18,7 +18,7 @@ import torch
 from trainer.cache import Cache
 from trainer.errors import CacheError, TrainingError
 from trainer.exchange import boundary_counts, check_boundaries, exchanged
-from trainer.feature_rows import are_sparse, count_entries
+from trainer.feature_rows import are_sparse, count_entries, is_sparse
 from trainer.first_layer import may_be_by_entries
 from trainer.labels import LabelCounts, Labels
 from trainer.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory
@@ -53,7 +53,10 @@ def facts_of(
     options: Options, cache: Cache, part: Part, labels: Labels, ranks: Ranks, *, objective: Objective
 ) -> Facts:
     """What this rank tells the others, as JSON."""
-    counts, sizes = labels.counts(objective), sizes_of(part, cache, objective, ranks)
+    counts, sizes = (
+        labels.counts(objective),
+        sizes_of(part, cache, objective, ranks, may_be_sparse=not options.dense_features),
+    )
     if part.x_nF is not None and may_be_by_entries(options, cache):
         sizes = replace(sizes, entries=count_entries(part.x_nF))
     choices = json.dumps(options.in_common(), sort_keys=True)
@@ -72,8 +75,8 @@ def facts_of(
     }
 
 
-def sizes_of(part: Part, cache: Cache, objective: Objective, ranks: Ranks) -> Sizes:
-    """What this rank's memory depends on."""
+def sizes_of(part: Part, cache: Cache, objective: Objective, ranks: Ranks, *, may_be_sparse: bool = True) -> Sizes:
+    """What this rank's memory depends on; `may_be_sparse` features are held by their entries where few are not 0."""
     counted = exchanged(part)
     blocks = [part.local, *part.remote.values()]
     return Sizes(
@@ -86,13 +89,16 @@ def sizes_of(part: Part, cache: Cache, objective: Objective, ranks: Ranks) -> Si
         index_bytes=part.local.indptr.element_size(),
         features=cache.num_features,
         outputs=objective.num_outputs,
-        typed=_typed_sizes(part, cache, ranks),
+        typed=_typed_sizes(part, cache, ranks, may_be_sparse=may_be_sparse),
     )
 
 
-def _typed_sizes(part: Part, cache: Cache, ranks: Ranks) -> TypedSizes | None:
+def _typed_sizes(part: Part, cache: Cache, ranks: Ranks, *, may_be_sparse: bool) -> TypedSizes | None:
     if part.typed is None:
         return None
+    matrices = [rows.x_kF for rows in part.typed.types if rows.x_kF is not None]
+    sparse = [x_kF for x_kF in matrices if may_be_sparse and is_sparse(x_kF)]
+    values = sum(x_kF.numel() for x_kF in matrices) - sum(x_kF.numel() for x_kF in sparse)
     kinds = list(zip(cache.node_types, part.typed.types, strict=True))
     with_features = [(kind, rows) for kind, rows in kinds if kind.num_features]
     without = [(kind, rows.rows.stop - rows.rows.start) for kind, rows in kinds if not kind.num_features]
@@ -100,7 +106,8 @@ def _typed_sizes(part: Part, cache: Cache, ranks: Ranks) -> TypedSizes | None:
         sums=part.local.num_rows,
         relations=len(cache.relations),
         feature_weights=sum(kind.num_features for kind, _ in with_features),
-        features=sum(rows.x_kF.numel() for _, rows in with_features if rows.x_kF is not None),
+        features=values,
+        entries=sum(count_entries(x_kF) or 0 for x_kF in sparse),
         learnt=sum(number for _, number in without),
         gathered=sum(kind.num_nodes for kind, _ in without) if ranks.speaks else 0,
     )

@@ -192,6 +192,11 @@ class _Times(torch.autograd.Function):
             return rows.places.transposed(rows.values_E) @ grad_nG.contiguous(), None, None
 
 
+def feature_rows(x_nF: Tensor, device: torch.device, stored_type: torch.dtype, *, by_entries: bool) -> FeatureRows:
+    """A matrix [n, F] in one of both forms, on `device`, in the type that rows are stored in."""
+    return SparseRows.of(x_nF, device, stored_type) if by_entries else DenseRows(x_nF.to(device, stored_type))
+
+
 def count_entries(x_nF: Tensor) -> int | None:
     """How many entries of a matrix are not 0; None if a sample of its rows is more than twice as full as `FULL`."""
     if not x_nF.numel():
@@ -200,6 +205,11 @@ def count_entries(x_nF: Tensor) -> int | None:
     if int(torch.count_nonzero(sample)) > 2 * FULL * sample.numel():
         return None
     return sum(int(torch.count_nonzero(block)) for block in _blocks(x_nF))
+
+
+def is_sparse(x_nF: Tensor) -> bool:
+    """Whether rows that stay on this rank are to be held by their entries."""
+    return are_sparse([(count_entries(x_nF), x_nF.numel())])
 
 
 def are_sparse(ranks: Sequence[tuple[int | None, int]]) -> bool:

@@ -7,7 +7,7 @@ import torch
 from trainer.aggregate import Aggregation
 from trainer.cache import Cache
 from trainer.dropout import Dropout
-from trainer.feature_rows import DenseRows, FeatureRows, SparseRows
+from trainer.feature_rows import FeatureRows, feature_rows
 from trainer.inputs import Features
 from trainer.options import Options
 from trainer.part import Part
@@ -19,7 +19,8 @@ from trainer.typed_features import FirstInput, TypedFeatures
 def may_be_by_entries(options: Options, cache: Cache) -> bool:
     """Whether features are held by the entries that are not 0, if these are few.
 
-    Not where they are wanted as rows: by a maximum, by a sequential exchange, by types, or not at all.
+    Not where they are wanted as rows: by a maximum, by a sequential exchange, or not at all. Where types are told
+    apart, each rank decides type by type, since their features stay where they are.
     """
     wants_rows = options.exchange == "sequential" or (options.model, options.aggregator) == ("sage", "max")
     is_read = reads_own_rows(options) or not sums_suit(options, cache)
@@ -42,13 +43,12 @@ def features_of(
     """
     data_type = TYPES[options.precision]
     if part.typed is not None:
-        return TypedFeatures(part.typed, device, data_type, aggregation.clock)
+        return TypedFeatures(part.typed, device, data_type, aggregation.clock, may_be_sparse=not options.dense_features)
     sums_nF = None
     if part.aggregated_nF is not None and sums_suit(options, cache):
         sums_nF = part.aggregated_nF.to(device, data_type)
     needs_rows = sums_nF is None or reads_own_rows(options)
     rows: FeatureRows | None = None
     if needs_rows and part.x_nF is not None:
-        as_entries = SparseRows.of(part.x_nF, device, data_type) if by_entries else None
-        rows = as_entries or DenseRows(part.x_nF.to(device, data_type))
+        rows = feature_rows(part.x_nF, device, data_type, by_entries=by_entries)
     return Features(rows, aggregation, dropout, share=options.first_dropout, sums_nF=sums_nF)

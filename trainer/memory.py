@@ -45,7 +45,9 @@ class TypedSizes:
     feature_weights: int
     """Features of all types together"""
     features: int
-    """Values of the features of this rank's rows"""
+    """Values of the features of this rank's rows, of the types that have them as matrices"""
+    entries: int
+    """Those that are not 0, of the other types"""
     learnt: int
     """Rows that are learnt"""
     gathered: int
@@ -176,7 +178,7 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
     total["adjacency"] = (
         2 * sizes.edges * (sizes.index_bytes + _FULL) + (2 * typed.sums + n + sizes.halo) * sizes.index_bytes
     )
-    total["features"] = typed.features * b
+    total["features"] = typed.features * b + typed.entries * _OF_AN_ENTRY
     # Sums are kept for their weights' gradients, and are in fp32 beside their own gradients while they are made.
     total["activations"] += typed.sums * width * (options.layers * b + 2 * _FULL) + halo * width * _FULL
     total["embeddings"] = typed.learnt * width * _FULL * _COPIES_OF_WEIGHTS + (

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainer.accounting import Clock
-from trainer.dense import dense
+from trainer.feature_rows import feature_rows, is_sparse
 from trainer.inputs import Features
 from trainer.typed import Typed
 
@@ -20,10 +20,25 @@ from trainer.typed import Typed
 class TypedFeatures:
     """This rank's own."""
 
-    def __init__(self, typed: Typed, device: torch.device, data_type: torch.dtype, clock: Clock) -> None:
-        """Bring them to where products are made, in the type that rows are stored in."""
+    def __init__(
+        self, typed: Typed, device: torch.device, data_type: torch.dtype, clock: Clock, *, may_be_sparse: bool
+    ) -> None:
+        """Bring them to where products are made, in the type that rows are stored in.
+
+        Args:
+            typed: with the features.
+            device: where products are made.
+            data_type: what rows are stored in.
+            clock: what measures products.
+            may_be_sparse: whether features of which few are not 0 are held by these.
+        """
         self._clock = clock
-        self._x = [None if of.x_kF is None else of.x_kF.to(device, data_type) for of in typed.types]
+        self._rows = [
+            None
+            if of.x_kF is None
+            else feature_rows(of.x_kF, device, data_type, by_entries=may_be_sparse and is_sparse(of.x_kF))
+            for of in typed.types
+        ]
 
     def products(self, weights: Sequence[Tensor]) -> list[Tensor | None]:
         """The features of each type times a weight: float32 [k, G]; None for a type without features.
@@ -32,7 +47,7 @@ class TypedFeatures:
             weights: [F of the type, G] for each type that has features.
         """
         these = iter(weights)
-        return [None if x_kF is None else dense(x_kF, next(these), self._clock).float() for x_kF in self._x]
+        return [None if rows is None else rows.times(next(these), self._clock).float() for rows in self._rows]
 
 
 FirstInput = Features | TypedFeatures

@@ -101,7 +101,9 @@ def test_the_expected_peak_of_several_types_is_near_the_measured_one(tmp_path: P
 
 def test_several_types_grow_with_what_is_theirs() -> None:
     """A term that is forgotten for R-GCN makes the advice wrong."""
-    typed = TypedSizes(sums=1500, relations=3, feature_weights=90, features=64_000, learnt=300, gathered=900)
+    typed = TypedSizes(
+        sums=1500, relations=3, feature_weights=90, features=64_000, entries=4_000, learnt=300, gathered=900
+    )
     plain = run_options("c", model="rgcn", hidden=64)
 
     def total(changed: TypedSizes = typed, **changes: Any) -> int:

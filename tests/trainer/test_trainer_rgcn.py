@@ -66,10 +66,20 @@ def with_empty_types(graph: TypedGraph, parts: int) -> dict[str, Any]:
     return nodes
 
 
+def few_words() -> TypedGraph:
+    """Papers with 200 features, of which few are not 0."""
+    graph = typed_graph(seed=3)
+    rng = np.random.default_rng(3)
+    shape = len(graph.x["paper"]), 200
+    graph.x["paper"] = (rng.normal(size=shape) * (rng.random(shape) < 1 / 40)).astype(np.float32)
+    return graph
+
+
 GRAPHS: dict[str, tuple[TypedGraph, Any]] = {
     "three types": (typed_graph(), spread),
     "an empty type": (typed_graph(seed=1), with_empty_types),
     "a relation within parts": (typed_graph(seed=2, local_cites=True), spread),
+    "few words a paper": (few_words(), with_empty_types),
     "one type, two relations": (knowledge_graph(), spread),
     "one type, one relation": (knowledge_graph(num_relations=1), spread),
 }
