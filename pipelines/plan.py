@@ -38,6 +38,8 @@ UNEVEN, FULL = 1.1, 0.9
 """Slowest over mean computing, and memory over what a rank has, from which that is said."""
 SAMPLES, SAMPLED_ROWS = 4, 256
 """Stretches of rows, and rows in each, by which it is told how many features are not 0."""
+VALUE_BYTES = 4
+"""Of a weight's gradient on its way, in fp32."""
 SHORT_EPOCH = 0.01
 """Seconds, below which an epoch is mostly what the model does not count."""
 STALE_EPOCHS = 4
@@ -117,6 +119,7 @@ def plan_training(
         "threads_a_rank": rates.threads,
         "compute_seconds": compute,
         "communication_seconds": ways[0]["communication_seconds"],
+        "weights_seconds": _weights_seconds(cut, training),
         "epoch_seconds": ways[0]["epoch_seconds"],
         "ranks": ranks,
         "ways": ways,
@@ -237,9 +240,10 @@ def _ways(cut: Cut, training: TrainingPlan, compute: float) -> list[dict[str, An
         )
         return epoch_seconds(cut.traffic, model, row_bytes) + validations
 
-    ways = [(training.wire, "none", communication(training.wire))]
-    ways += [(wire, "none", communication(wire)) for wire in ("bf16", "int8") if wire != training.wire]
-    ways.append(("int8", "adaptive", communication("int8") / STALE_EPOCHS))
+    weights = _weights_seconds(cut, training)
+    ways = [(training.wire, "none", communication(training.wire) + weights)]
+    ways += [(wire, "none", communication(wire) + weights) for wire in ("bf16", "int8") if wire != training.wire]
+    ways.append(("int8", "adaptive", communication("int8") / STALE_EPOCHS + weights))
     return [
         {
             "wire": wire,
@@ -251,6 +255,20 @@ def _ways(cut: Cut, training: TrainingPlan, compute: float) -> list[dict[str, An
     ]
 
 
+def _weights_seconds(cut: Cut, training: TrainingPlan) -> float:
+    """What the sum of the weights' gradients takes as a ring in rank order: 2 (k - 1) times a k-th of them to the next
+    rank, all ranks at once (Patarasuk and Yuan 2009)."""
+    ranks = cut.topology.num_ranks
+    if ranks == 1:
+        return 0.0
+    pieces_PP = np.zeros((ranks, ranks), np.int64)
+    pieces_PP[np.arange(ranks), (np.arange(ranks) + 1) % ranks] = -(
+        -training.num_weights(cut.num_features, cut.num_classes) // ranks
+    )
+    step = LinkModel.of(cut.topology).seconds(pieces_PP, VALUE_BYTES).max()
+    return float(2 * (ranks - 1) * step)
+
+
 def _advice(found: dict[str, Any], cut: Cut) -> list[str]:
     """What a person may want to do, a sentence each."""
     if found["epoch_seconds"] < SHORT_EPOCH:
@@ -260,6 +278,9 @@ def _advice(found: dict[str, Any], cut: Cut) -> list[str]:
         needed = row["memory_bytes"] / 1e9
         if rank.memory_gb is not None and needed > FULL * rank.memory_gb:
             advice.append(f"{rank.name} would need {needed:.1f} of its {rank.memory_gb:g} GB: make more parts")
+    if found["weights_seconds"] > max(found["communication_seconds"], WORTH_SENDING_LESS * found["epoch_seconds"]) / 2:
+        share = 100 * found["weights_seconds"] / found["epoch_seconds"]
+        advice.append(f"{share:.0f} % of an epoch is summing weights' gradients: --weights-wire bf16 would halve that")
     if found["training"]["input_dropout"] and found["entries_a_row"] is None:
         advice.append("--input-dropout 0 lets the first layer's sums be made once; compare accuracies with it")
     return advice

@@ -58,6 +58,11 @@ class TrainingPlan:
         """(a, b) of each layer."""
         return list(pairwise([num_features, *[self.hidden] * (self.layers - 1), num_classes]))
 
+    def num_weights(self, num_features: int, num_classes: int) -> int:
+        """Of all layers, with their biases: what all ranks sum the gradients of in each epoch."""
+        paths = 2 if self.model == "sage" else 1
+        return sum(paths * a * b + b for a, b in self.widths(num_features, num_classes))
+
     def row_bytes(self, num_features: int, num_classes: int, *, wire: str | None = None) -> list[int]:
         """Bytes of a row in each layer's exchange; 0 for the first, which makes none."""
         a_value, a_row = WIRE_BYTES[wire or self.wire]

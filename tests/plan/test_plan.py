@@ -17,7 +17,7 @@ from graphprep.plan import rates
 from graphprep.plan.rates import Rates, first_rows, measured_rates
 from graphprep.plan.training import TrainingPlan, Work, epoch_work, memory_bytes
 from graphprep.topology import Topology
-from graphprep.traffic import epoch_seconds
+from graphprep.traffic import LinkModel, epoch_seconds
 from pipelines import plan as plan_pipeline
 from pipelines.plan import _entries_a_row, plan_training
 from tests.graphs import labelled_graph, typed_graph
@@ -69,7 +69,11 @@ def test_a_plan_is_the_sum_of_its_parts(folder: Path, quick: None) -> None:
     row_bytes = TRAINING.row_bytes(5, 3)
     training = epoch_seconds(traffic_of(cache), Topology.flat(2), row_bytes)
     validation = epoch_seconds(traffic_of(cache), Topology.flat(2), row_bytes[1:])
-    assert found["communication_seconds"] == pytest.approx(training + validation)
+    assert TRAINING.num_weights(5, 3) == 5 * 8 + 8 + 8 * 3 + 3
+    # Each of two ranks sends half of them to the other, twice.
+    weights = 2 * float(LinkModel.of(Topology.flat(2)).seconds(np.array([[0, 38], [38, 0]]), 4).max())
+    assert found["weights_seconds"] == pytest.approx(weights)
+    assert found["communication_seconds"] == pytest.approx(training + validation + weights)
     assert found["epoch_seconds"] == found["compute_seconds"] + found["communication_seconds"]
     for row, rank in zip(found["ranks"], cache.quality["ranks"], strict=True):
         assert (row["rows"], row["edges"], row["halo"]) == (rank["nodes"], rank["edges"], rank["halo_rows"])
