@@ -3,7 +3,8 @@
     quality    every graph and topology of the partition benchmark: bottleneck and cut of `--method multilevel` by
                passes, in parts of METIS k-way in its own order (median of three seeds). Levels are forced:
                METIS gets at most --coarsest nodes. The parts of a second run, which minimises the sum of all edges on
-               equal links, say how good its cut is when the cut is what is asked for. KaMinPar, where it is
+               equal links within METIS's only limit, on nodes, say how good its cut is when the cut is what is asked
+               for. KaMinPar, where it is
                installed, stands beside, its parts laid on the ranks that suit them
     scaling    generated block models of rising size, from the store to the finished cache under --memory, into 32
                parts for the 4x8 topology: seconds, nanoseconds an edge, peak memory of the process tree (RssAnon +
@@ -89,7 +90,16 @@ def quality(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 mine = case.figures(parts, seconds)
                 flat = Topology.flat(topology.num_ranks)
                 cut = case.figures(
-                    by_passes(case, flat, arguments.coarsest, folder, balance="edges", minimise="total"), 0.0
+                    by_passes(
+                        case,
+                        flat,
+                        arguments.coarsest,
+                        folder,
+                        balance="edges",
+                        minimise="total",
+                        limits=("nodes",),
+                    ),
+                    0.0,
                 )
                 rows.append(
                     {
