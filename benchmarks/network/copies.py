@@ -47,6 +47,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "boundary bf16": {"wire": "bf16"},
     "boundary fp16": {"wire": "fp16"},
     "boundary int8": {"wire": "int8"},
+    "boundary int8, weights bf16": {"wire": "int8", "weights_wire": "bf16"},
+    "adaptive:2 int8, weights bf16": _both("adaptive:2", "int8") | {"weights_wire": "bf16"},
     "fixed:4 fp16": _both("fixed:4", "fp16"),
     "adaptive:3 fp16": _both("adaptive:3", "fp16"),
     "adaptive:3 int8": _both("adaptive:3", "int8"),
