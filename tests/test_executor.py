@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from cli import main
 from graphprep import sorted_edges, spill
 from graphprep.cache import regions
 from graphprep.cache.read import PartitionCache
@@ -146,6 +148,19 @@ def everything_in(store: GraphStore) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def noted_work(kind: type[Executor], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the functions that executors of a kind are given from now on."""
+    made: list[str] = []
+    map_ = kind.map
+
+    def noted(self: Executor, function: Any, *arguments: Any, **needed: Any) -> Any:
+        made.append(function.__name__)
+        return map_(self, function, *arguments, **needed)
+
+    monkeypatch.setattr(kind, "map", noted)
+    return made
+
+
 def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores of small graphs have many files, and edges on their way to them lie in many."""
     monkeypatch.setattr("graphprep.store.CHUNK_BYTES", 80)
@@ -166,18 +181,11 @@ def graphs() -> dict[str, RawGraph]:
 @pytest.mark.parametrize("fits", [True, False])
 def test_stores_are_the_same(executor: Executor, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against edges that depend on who sorts and writes them, and on whether they fit in memory."""
-    made: list[str] = []
-    map_ = type(executor).map
-
-    def noted(self: Executor, function: Any, *arguments: Any, **needed: Any) -> Any:
-        made.append(function.__name__)
-        return map_(self, function, *arguments, **needed)
-
     many_files(monkeypatch)
     expected = {name: make_store(raw, target=tmp_path / "expected" / name) for name, raw in graphs().items()}
     if not fits:
         monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
-    monkeypatch.setattr(type(executor), "map", noted)
+    made = noted_work(type(executor), monkeypatch)
     for name, raw in graphs().items():
         found = make_store(raw, target=tmp_path / "found" / name, executor=executor)
         found.check()
@@ -213,14 +221,7 @@ def test_passes_over_files_are_the_same(
 ) -> None:
     """Guards against labels, levels, proposals or counts that depend on who makes the passes."""
     many_passes(monkeypatch)
-    made: list[str] = []
-    map_ = type(executor).map
-
-    def noted(self: Executor, function: Any, *arguments: Any, **needed: Any) -> Any:
-        made.append(function.__name__)
-        return map_(self, function, *arguments, **needed)
-
-    monkeypatch.setattr(type(executor), "map", noted)
+    made = noted_work(type(executor), monkeypatch)
     store = make_store(labelled_graph(np.random.default_rng(8), num_nodes=400, num_edges=3000))
     one = by_passes(store, tmp_path / "one", None, balance)
     made.clear()
@@ -457,3 +458,26 @@ def test_one_sentence_on_the_command_line() -> None:
     """Guards against a wrong word that is found out after the work."""
     make_store(labelled_graph(np.random.default_rng(1), num_nodes=10, num_edges=40), "graph")
     assert "--dask 'here'" in refused(2, "inspect", "graph", "--dask", "here")
+    for words in (
+        ("fetch", "karate"),
+        ("generate", "grid", "--name", "g", "--sides", "9"),
+        ("import", "e.txt", "--name", "e"),
+    ):
+        assert "--dask 'here'" in refused(2, *words, "--dask", "here")
+
+
+@dask
+def test_commands_make_stores_on_workers(two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against an option that does not reach the conversion."""
+    made = noted_work(type(two_workers), monkeypatch)
+    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    (tmp_path / "e.txt").write_text("0 1\n1 2\n")
+    for words in (
+        ("fetch", "karate"),
+        ("generate", "grid", "--name", "g", "--sides", "9x3"),
+        ("import", tmp_path / "e.txt", "--name", "e"),
+    ):
+        made.clear()
+        done = CliRunner().invoke(main, [*map(str, words), "--dask", two_workers.client.scheduler.address])
+        assert done.exit_code == 0, done.output
+        assert made == ["_sorted", "_written"], words
