@@ -88,6 +88,7 @@ def list_datasets(json_output: bool) -> None:
 @out_option
 @click.option("--replace", is_flag=True, help="Convert again even if the store is here, or replace an imported one.")
 @memory_option
+@dask_option
 @anyway_option
 @as_json
 @common
@@ -97,6 +98,7 @@ def fetch(
     out: str | None,
     replace: bool,
     memory_limit: int | None,
+    dask: str | None,
     anyway: bool,
     json_output: bool,
 ) -> None:
@@ -108,9 +110,19 @@ def fetch(
       graphprep fetch cora
       graphprep fetch cora --mirror ./mirror
     """
+    from graphprep.executor import open_executor
     from pipelines.ingest import fetch_dataset
 
-    outcome = fetch_dataset(name, mirror=mirror, out=out, replace=replace, memory_limit=memory_limit, anyway=anyway)
+    with open_executor(dask, memory_limit=memory_limit) as executor:
+        outcome = fetch_dataset(
+            name,
+            mirror=mirror,
+            out=out,
+            replace=replace,
+            memory_limit=memory_limit,
+            anyway=anyway,
+            executor=executor,
+        )
     print_store_outcome(outcome, json_output)
 
 
@@ -163,6 +175,7 @@ def fetch(
 @out_option
 @click.option("--replace", is_flag=True, help="Replace a store of this name that was made from something else.")
 @memory_option
+@dask_option
 @anyway_option
 @as_json
 @common
@@ -173,6 +186,7 @@ def import_files(
     out: str | None,
     replace: bool,
     memory_limit: int | None,
+    dask: str | None,
     anyway: bool,
     json_output: bool,
     **options: Any,
@@ -193,17 +207,21 @@ def import_files(
       graphprep import mesh.graph --name mesh
       graphprep import --schema acm.yaml --name acm
     """
+    from graphprep.executor import open_executor
     from graphprep.sources.user_files import request_of
     from pipelines.ingest import import_files as import_request
 
-    outcome = import_request(
-        request_of(paths, schema, options),
-        name=name,
-        out=out,
-        replace=replace,
-        memory_limit=memory_limit,
-        anyway=anyway,
-    )
+    request = request_of(paths, schema, options)
+    with open_executor(dask, memory_limit=memory_limit) as executor:
+        outcome = import_request(
+            request,
+            name=name,
+            out=out,
+            replace=replace,
+            memory_limit=memory_limit,
+            anyway=anyway,
+            executor=executor,
+        )
     print_store_outcome(outcome, json_output)
 
 

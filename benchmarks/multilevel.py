@@ -10,9 +10,9 @@
                parts for the 4x8 topology: seconds, nanoseconds an edge, peak memory of the process tree (RssAnon +
                RssShmem), and METIS's k-way and KaMinPar on those for which METIS would need no more than
                --metis-memory
-    shares     generated block models, from the store to parts in order: processor time by function of what an
-               executor does, which `--dask` shares out, and of the rest, which stays with the process that was started;
-               METIS gets at most --coarsest nodes
+    shares     generated block models, to the store by way of the disk, and from the store to parts in order: processor
+               time by function of what an executor does, which `--dask` shares out, and of the rest, which stays with
+               the process that was started; METIS gets at most --coarsest nodes
 
 Prints as it goes, writes JSON with --out after every case.
 """
@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks import graphs, partition_quality
-from benchmarks.command import graphprep
 from benchmarks.measured import measured
 from benchmarks.partition_quality import (
     IMBALANCE,
@@ -48,6 +47,7 @@ from benchmarks.partition_quality import (
     topology_of,
 )
 from graphprep import csr, memory, progress
+from graphprep.generators.sbm import SbmRequest
 from graphprep.partition.metis import expected_bytes
 from graphprep.partition.multilevel.levels import Settings
 from graphprep.partition.multilevel.mapped_graph import MappedGraph
@@ -56,8 +56,11 @@ from graphprep.partition.multilevel.past_memory import order_past_memory, partit
 from graphprep.partition.request import PartitionRequest
 from graphprep.store import GraphStore
 from graphprep.topology import Topology
+from pipelines.generate import generate_graph
 
 DEGREE = 20
+WARM_UP = 4_000_000
+"""directed edges of a graph whose figures do not count, since functions are compiled meanwhile"""
 OTHERS = ("metis", "kaminpar")
 PLAIN = ("--effort", "none", "--replace")
 """Options for their parts as they are."""
@@ -210,53 +213,63 @@ class Timed:
 
 
 def shares(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Where the processor time goes, from the store to parts in order."""
+    """Where the processor time goes: making the store by way of the disk, and from the store to parts in order."""
     rows: list[dict[str, Any]] = []
-    limit, settings = memory.parse(arguments.memory), Settings(coarsest_nodes=arguments.coarsest)
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as home:
-        folder = Path(home)
-        topology = topology_of("4x8", folder)
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+        folder = Path(name)
+        shares_of(WARM_UP, arguments, folder)  # compiles
         for edges in arguments.edges:
-            name = f"sbm{edges}"
-            words = ("--name", name, "--nodes", str(edges // DEGREE), "--edges", str(edges // 2), "-q")
-            graphprep("generate", "sbm", *words, home=folder)
-            store = GraphStore(folder / "stores" / f"{name}.zarr")
-            for _ in range(2):  # the first run compiles, and is not counted
-                executor, before = Timed(), os.times()
-                passes = Passes(executor=executor)
-                graph = MappedGraph.of(store, folder, memory_limit=limit, passes=passes)
-                found = partition_past_memory(
-                    graph,
-                    topology,
-                    PartitionRequest(method="multilevel"),
-                    scratch=folder,
-                    memory_limit=limit,
-                    settings=settings,
-                    passes=passes,
-                )
-                order_past_memory(
-                    graph,
-                    found.assignment,
-                    topology.num_ranks,
-                    scratch=folder,
-                    memory_limit=limit,
-                    executor=executor,
-                )
-                spent = os.times()
-            shared = sum(executor.seconds.values())
-            total = spent.user + spent.system - before.user - before.system
-            metis = spent.children_user - before.children_user
-            row = {
-                "directed_edges": edges,
-                "executor_seconds": dict(sorted(executor.seconds.items(), key=lambda item: -item[1])),
-                "rest_seconds": total - shared,
-                "metis_seconds": metis,
-                "executor_share": shared / (total + metis),
-            }
-            rows.append(row)
-            print(json.dumps(row, indent=1), flush=True)
+            rows.append({"directed_edges": edges, **shares_of(edges, arguments, folder)})
+            print(json.dumps(rows[-1], indent=1), flush=True)
             write(arguments, {"shares": rows})
     return rows
+
+
+def shares_of(edges: int, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Seconds of a graph of so many directed edges."""
+    topology, limit = topology_of("4x8", folder), memory.parse(arguments.memory)
+    name, place = f"sbm{edges}", folder / f"sbm{edges}.zarr"
+
+    def convert(executor: Timed) -> GraphStore:
+        request = SbmRequest(nodes=edges // DEGREE, edges=edges // 2)
+        room = memory.held() + 2 * memory.LEAST_ROOM  # so that edges do not fit
+        return generate_graph(request, name=name, out=place, replace=True, memory_limit=room, executor=executor).store
+
+    def partition(store: GraphStore, executor: Timed) -> None:
+        passes = Passes(executor=executor)
+        graph = MappedGraph.of(store, folder, memory_limit=limit, passes=passes)
+        found = partition_past_memory(
+            graph,
+            topology,
+            PartitionRequest(method="multilevel"),
+            scratch=folder,
+            memory_limit=limit,
+            settings=Settings(coarsest_nodes=arguments.coarsest),
+            passes=passes,
+        )
+        order_past_memory(
+            graph, found.assignment, topology.num_ranks, scratch=folder, memory_limit=limit, executor=executor
+        )
+
+    store, conversion = booked(convert)
+    _, partitioning = booked(partial(partition, store))
+    return {"conversion": conversion, "partitioning": partitioning}
+
+
+def booked(work: Callable[[Timed], Any]) -> tuple[Any, dict[str, Any]]:
+    """What came of work, and its processor time: by function of the executor, of METIS, and the rest."""
+    executor, before = Timed(), os.times()
+    found = work(executor)
+    spent = os.times()
+    shared = sum(executor.seconds.values())
+    total = spent.user + spent.system - before.user - before.system
+    metis = spent.children_user - before.children_user
+    return found, {
+        "executor_seconds": dict(sorted(executor.seconds.items(), key=lambda item: -item[1])),
+        "rest_seconds": total - shared,
+        "metis_seconds": metis,
+        "executor_share": shared / (total + metis),
+    }
 
 
 def write(arguments: argparse.Namespace, found: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from commands.common import Command, as_json, common, memory_option, out_option, print_store_outcome
+from commands.common import Command, as_json, common, dask_option, memory_option, out_option, print_store_outcome
 from graphprep.errors import UsageError
 
 
@@ -33,6 +33,7 @@ def generator_options(command: Command) -> Command:
             out_option,
             click.option("--replace", is_flag=True, help="Replace a store that was made from something else."),
             memory_option,
+            dask_option,
             as_json,
             common,
         )
@@ -42,18 +43,28 @@ def generator_options(command: Command) -> Command:
 
 
 def run_generator(
-    request: Any, name: str, out: str | None, replace: bool, memory_limit: int | None, json_output: bool
+    request: Any,
+    name: str,
+    out: str | None,
+    replace: bool,
+    memory_limit: int | None,
+    dask: str | None,
+    json_output: bool,
 ) -> None:
     """The end of every generator."""
+    from graphprep.executor import open_executor
     from pipelines.generate import generate_graph
 
-    outcome = generate_graph(request, name=name, out=out, replace=replace, memory_limit=memory_limit)
+    with open_executor(dask, memory_limit=memory_limit) as executor:
+        outcome = generate_graph(
+            request, name=name, out=out, replace=replace, memory_limit=memory_limit, executor=executor
+        )
     print_store_outcome(outcome, json_output)
 
 
 def split_off(options: dict[str, Any]) -> dict[str, Any]:
     """Take the options that are not the generator's own out of `options`."""
-    return {name: options.pop(name) for name in ("name", "out", "replace", "memory_limit", "json_output")}
+    return {name: options.pop(name) for name in ("name", "out", "replace", "memory_limit", "dask", "json_output")}
 
 
 @generate.command()

@@ -36,6 +36,9 @@ SECONDS_TO_CONNECT = 30
 SECONDS_TO_START = 120
 ALLOWED_FAILURES = 10
 """workers that may be lost over one piece before the scheduler gives it up"""
+LOST_FOR_GOOD = "1000 days"
+"""after which a cluster that was started here takes a worker for lost that has not come back, and ends the process that
+starts it again; by default 15 seconds, in which a slow machine, or a second loss, leaves no workers at all"""
 SECONDS_BETWEEN_LOOKS = 5.0
 SECONDS_WITHOUT_WORKERS = 300.0
 """after which a cluster that has none is given up"""
@@ -151,8 +154,12 @@ def open_dask(where: str) -> Iterator[DaskExecutor]:
         raise UsageError(
             f"--dask needs a package that is not here ({problem}): pip install 'graphprep[dask]'"
         ) from problem
-    quiet = {"distributed.logging.distributed": "error", "distributed.scheduler.allowed-failures": ALLOWED_FAILURES}
-    with configuration.set(quiet):
+    settings = {
+        "distributed.logging.distributed": "error",
+        "distributed.scheduler.allowed-failures": ALLOWED_FAILURES,
+        "distributed.deploy.lost-worker-timeout": LOST_FOR_GOOD,
+    }
+    with configuration.set(settings):
         if local is None:
             try:
                 client = distributed.Client(where, timeout=SECONDS_TO_CONNECT, set_as_default=False)

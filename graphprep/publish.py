@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -64,9 +65,15 @@ def reserve(path: Path) -> None:
 
 
 @contextmanager
-def published_file(target: Path) -> Iterator[BinaryIO]:
-    """Write a file that appears under its name only when the block ends without an error."""
-    partial = target.with_name(PARTIAL_PREFIX + target.name)
+def published_file(target: Path, *, shared: bool = False) -> Iterator[BinaryIO]:
+    """Write a file that appears under its name only when the block ends without an error.
+
+    Args:
+        target: the name.
+        shared: whether several processes may be at it, each of which then has a file of its own until the end. What
+            one of them leaves behind that is killed is the caller's to remove, with the folder.
+    """
+    partial = target.with_name(f"{PARTIAL_PREFIX}{uuid.uuid4().hex if shared else ''}{target.name}")
     with open(partial, "wb") as file:
         yield file
         file.flush()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from graphprep import csr, memory, progress
 from graphprep.csr import EdgeCounts, Rules
+from graphprep.edge_pieces import EdgePieces
 from graphprep.errors import DatasetError
 from graphprep.executor import Executor, Threads
 from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Treatment
@@ -38,6 +39,8 @@ class SortedEdges:
     """whether every edge has its reverse"""
     pieces: Callable[[], Iterator[Csr]]
     """row ranges in order; each piece's indptr starts at 0"""
+    arrays: EdgePieces
+    """the same, any range of entries of an array by itself"""
     attributes: dict[str, NDArray[np.generic]]
     """[E given, ...] in the stream's order; the pieces' edge_number says which row belongs to an edge"""
 
@@ -96,6 +99,7 @@ def sort_table(
                 weighted=matrix.data is not None,
                 symmetric=rules.square and csr.is_symmetric(matrix),
                 pieces=lambda: iter((matrix,)),
+                arrays=EdgePieces.of(lambda _: matrix, [num_rows], [matrix.num_edges], in_files=False),
                 attributes=dict(table.attributes),
             )
     summary = spill.sort_ranges(executor or Threads(memory_limit=limit))
@@ -108,6 +112,12 @@ def sort_table(
         weighted=summary.weighted,
         symmetric=rules.square and summary.fingerprint == 0,
         pieces=spill.pieces,
+        arrays=EdgePieces.of(
+            spill.piece,
+            [spill.rows_of(number)[1] for number in range(spill.num_ranges)],
+            summary.edges_by_range,
+            in_files=True,
+        ),
         attributes=dict(table.attributes),
     )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +29,7 @@ from graphprep import csr_kernels as kernels
 from graphprep.csr import EdgeCounts, Records, Rules
 from graphprep.executor import Executor
 from graphprep.graph import Csr, EdgeChunk
+from graphprep.mapped_npz import mapped_npz
 from graphprep.publish import published_file
 
 MOST_RANGES = 256
@@ -46,6 +47,7 @@ class SpillSummary:
     """What came of all ranges."""
 
     counts: EdgeCounts
+    edges_by_range: tuple[int, ...]
     weighted: bool
     fingerprint: int
     """of direction; 0 if every edge has its reverse"""
@@ -147,17 +149,25 @@ class Spill:
             executor: of the ranges; its workers reach the folder under the same path.
         """
         counts, weighted, fingerprint = EdgeCounts(), self._weighted, 0
+        edges_by_range: list[int] = []
         with progress.task(f"sorting edges {self.name}", total=sum(self._records), unit="records") as task:
             # A range takes all the room that there may be, so that threads sort one after another, each with all cores.
             sorted_ranges = executor.map(_sorted, range(self.num_ranges), self, needed=self.room)
             for number, facts in enumerate(sorted_ranges):
                 for path in self._paths(number).values():
                     path.unlink(missing_ok=True)
-                counts += EdgeCounts(**facts["counts"])
+                found = EdgeCounts(**facts["counts"])
+                counts += found
+                edges_by_range.append(found.edges)
                 weighted |= facts["weighted"]
                 fingerprint += facts["fingerprint"]
                 task.advance(self._records[number])
-        return SpillSummary(counts=counts, weighted=weighted, fingerprint=fingerprint % 2**64)
+        return SpillSummary(
+            counts=counts,
+            edges_by_range=tuple(edges_by_range),
+            weighted=weighted,
+            fingerprint=fingerprint % 2**64,
+        )
 
     def facts(self, number: int) -> dict[str, Any]:
         """What is known of a range, which is sorted unless it is already."""
@@ -171,13 +181,25 @@ class Spill:
         """The sorted ranges in order."""
         for number in range(self.num_ranges):
             with np.load(self._result(number), allow_pickle=False) as result:
-                yield Csr(
-                    indptr=result["indptr"],
-                    indices=result["indices"],
-                    data=_optional(result, "data"),
-                    edge_number=_optional(result, "edge_number"),
-                    num_sources=self.num_sources,
-                )
+                yield self._csr({name: result[name] for name in result.files})
+
+    def piece(self, number: int) -> Csr:
+        """A sorted range whose arrays are mapped from its file."""
+        return self._csr(mapped_npz(self._result(number)))
+
+    def rows_of(self, number: int) -> tuple[int, int]:
+        """The first row of a range, and how many it has."""
+        first_row = number << self.range_bits
+        return first_row, max(0, min(1 << self.range_bits, self.num_rows - first_row))
+
+    def _csr(self, arrays: Mapping[str, NDArray[Any]]) -> Csr:
+        return Csr(
+            indptr=arrays["indptr"],
+            indices=arrays["indices"],
+            data=arrays.get("data"),
+            edge_number=arrays.get("edge_number"),
+            num_sources=self.num_sources,
+        )
 
     def _columns(self) -> dict[str, np.dtype[Any]]:
         columns: dict[str, np.dtype[Any]] = {"record": np.dtype(np.int64)}
@@ -201,8 +223,7 @@ class Spill:
         return self.folder / f"{number}.npz"
 
     def _sort_range(self, number: int) -> None:
-        first_row = number << self.range_bits
-        num_rows = max(0, min(1 << self.range_bits, self.num_rows - first_row))
+        first_row, num_rows = self.rows_of(number)
         paths = self._paths(number)
         count = self._records[number]
         read = {column: np.fromfile(paths[column], dtype, count) for column, dtype in self._columns().items()}
@@ -242,13 +263,9 @@ class Spill:
             given = matrix.edge_number >= 0
             arrays["edge_number"] = np.full(len(given), -1, np.int64)
             arrays["edge_number"][given] = read["number"][matrix.edge_number[given]]
-        with published_file(self._result(number)) as file:
+        with published_file(self._result(number), shared=True) as file:
             np.savez(file, **arrays)
 
 
 def _sorted(number: int, spill: Spill) -> dict[str, Any]:
     return spill.facts(number)
-
-
-def _optional(result: Any, name: str) -> Any:
-    return result[name] if name in result.files else None

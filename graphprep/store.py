@@ -29,7 +29,9 @@ from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from graphprep import __version__, csr, progress
+from graphprep.edge_writing import EVERY_CHUNK, rows_a_file, write_by_ranges
 from graphprep.errors import DatasetError
+from graphprep.executor import Executor, Threads
 from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type, row_bytes
 from graphprep.home import is_url
 from graphprep.publish import PARTIAL_PREFIX, publish_folder
@@ -335,6 +337,8 @@ def write_store(
     edges: Sequence[SortedEdges],
     treatment: Treatment,
     notes: Mapping[str, Any],
+    executor: Executor | None = None,
+    memory_limit: int | None = None,
 ) -> GraphStore:
     """Write a store and open it. At a local path it appears whole or not at all.
 
@@ -344,12 +348,16 @@ def write_store(
         key: 64 hex digits over all that determines the content.
         source: where the data came from: reader, files with their SHA-256.
         nodes: the node tables by type; arrays may be memory maps, they are written in row ranges.
-        edges: the sorted edges of each type, read piece by piece.
+        edges: the sorted edges of each type, read by ranges and piece by piece.
         treatment: what was done to the edges; `edges` carries the counts.
         notes: further facts (how a split was drawn), kept as they are.
+        executor: of the ranges of edges; None for threads. Edges in memory are written by threads all the same. Its
+            workers reach the target, and edges in files, under the same path.
+        memory_limit: bytes that the process may hold, which limits threads; None for half of what is free.
     """
     local = not is_url(str(target))
-    partial = Path(target).with_name(f"{PARTIAL_PREFIX}{Path(target).name}") if local else target
+    partial = Path(target).absolute().with_name(f"{PARTIAL_PREFIX}{Path(target).name}") if local else target
+    threads = Threads(memory_limit=memory_limit)
     if isinstance(partial, Path):
         partial.parent.mkdir(parents=True, exist_ok=True)
         if partial.exists():
@@ -364,7 +372,8 @@ def write_store(
             for node_type, node_table in sorted(nodes.items()):
                 _write_nodes(root, node_type, node_table, task, written)
             for table in edges:
-                _write_edges(root.create_group(f"edges/{table.type.key}"), table, task, written)
+                by = executor if executor is not None and table.arrays.in_files else threads
+                _write_edges(str(partial), root.create_group(f"edges/{table.type.key}"), table, by, task, written)
         root.attrs.update(
             {
                 "graphprep_format": STORE_FORMAT,
@@ -411,33 +420,45 @@ def _write_nodes(root: zarr.Group, node_type: str, table: NodeTable, task: progr
                 appender.add(array)
 
 
-def _write_edges(group: zarr.Group, table: SortedEdges, task: progress.Task, written: Written) -> None:
+def _write_edges(
+    place: str, group: zarr.Group, table: SortedEdges, executor: Executor, task: progress.Task, written: Written
+) -> None:
+    """The CSR by ranges, then what needs the edges from front to back: checksums, and the attributes in CSR order."""
     count = table.counts.edges
     group.attrs.update({**ANNDATA_CSR, "shape": [table.num_rows, table.num_sources], "weighted": table.weighted})
+    arrays = {
+        "indptr": _create(group, "indptr", (table.num_rows + 1,), np.dtype(np.int64)),
+        "indices": _create(group, "indices", (count,), np.dtype(csr.index_dtype(table.num_sources))),
+    }
+    data = _create(group, "data", (count,), np.dtype(np.float32), fill_value=0 if table.weighted else 1)
+    if table.weighted:
+        arrays["data"] = data
+    write_by_ranges(place, arrays, table.arrays, executor=executor, task=task)
+    digests = {name: hashlib.sha256() for name in arrays}
+    digests["indptr"].update(np.zeros(1, np.int64).data)
     with ExitStack() as stack:
-
-        def append_to(name: str, shape: tuple[int, ...], dtype: Any) -> _Appender:
-            return stack.enter_context(_Appender(_create(group, name, shape, np.dtype(dtype)), task, written))
-
-        indptr = append_to("indptr", (table.num_rows + 1,), np.int64)
-        indices = append_to("indices", (count,), csr.index_dtype(table.num_sources))
-        data = append_to("data", (count,), np.float32) if table.weighted else None
-        if data is None:
-            _create(group, "data", (count,), np.dtype(np.float32), fill_value=1)
         attributes = {
-            name: append_to(name, (count, *rows.shape[1:]), rows.dtype) for name, rows in table.attributes.items()
+            name: stack.enter_context(
+                _Appender(_create(group, name, (count, *rows.shape[1:]), rows.dtype), task, written)
+            )
+            for name, rows in table.attributes.items()
         }
-        indptr.add(np.zeros(1, np.int64))
         base = 0
         for piece in table.pieces():
-            indptr.add(piece.indptr[1:] + base)
+            digests["indptr"].update((piece.indptr[1:] + base).data)
             base += piece.num_edges
-            indices.add(piece.indices)
-            if data is not None:
-                data.add(np.ones(piece.num_edges, np.float32) if piece.data is None else piece.data)
+            digests["indices"].update(piece.indices.data)
+            if table.weighted:
+                weights = np.ones(piece.num_edges, np.float32) if piece.data is None else piece.data
+                digests["data"].update(weights.data)
             for name, appender in attributes.items():
                 assert piece.edge_number is not None
                 appender.add(_of_edges(table.attributes[name], piece.edge_number))
+    written.update({array.path: _facts(array, digests[name].hexdigest()) for name, array in arrays.items()})
+
+
+def _facts(array: zarr.Array[Any], sha256: str) -> dict[str, Any]:
+    return {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": sha256}
 
 
 def _of_edges(rows: NDArray[Any], edge_number: NDArray[np.int64]) -> NDArray[Any]:
@@ -457,7 +478,7 @@ class _Appender:
     def __init__(self, array: zarr.Array[Any], task: progress.Task, written: Written) -> None:
         self._array, self._task, self._written = array, task, written
         self._digest = hashlib.sha256()
-        self.rows_at_a_time = int((array.shards or array.chunks)[0])
+        self.rows_at_a_time = rows_a_file(array)
         self._waiting: list[NDArray[Any]] = []
         self._num_waiting = self._done = 0
 
@@ -468,11 +489,7 @@ class _Appender:
         if failed is None:
             if self._num_waiting:
                 self._flush()
-            self._written[self._array.path] = {
-                "shape": list(self._array.shape),
-                "dtype": str(self._array.dtype),
-                "sha256": self._digest.hexdigest(),
-            }
+            self._written[self._array.path] = _facts(self._array, self._digest.hexdigest())
 
     def add(self, piece: NDArray[Any]) -> None:
         """Append rows."""
@@ -512,5 +529,5 @@ def _create(
             Crc32cCodec(),
         ],
         fill_value=fill_value,
-        config={"write_empty_chunks": True},
+        config=EVERY_CHUNK,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from graphprep import home, progress
 from graphprep.errors import UsageError
+from graphprep.executor import Executor
 from graphprep.publish import locked
 from graphprep.store_place import store_place, work_beside
 from pipelines.expectation import Expectation, GraphSize
@@ -27,7 +28,13 @@ BYTES_SPILLED, BYTES_STORED = 16, 4
 
 
 def generate_graph(
-    request: Request, *, name: str, out: Path | str | None, replace: bool, memory_limit: int | None
+    request: Request,
+    *,
+    name: str,
+    out: Path | str | None,
+    replace: bool,
+    memory_limit: int | None,
+    executor: Executor | None = None,
 ) -> StoreOutcome:
     """Generate a graph and convert it to a store.
 
@@ -37,6 +44,7 @@ def generate_graph(
         out: path or URL of the store itself; by default HOME/stores/NAME.zarr.
         replace: replace a store that was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
+        executor: of the edges that do not fit in memory, which are sorted and written by ranges; None for threads.
 
     Raises:
         DatasetError: another store lies at the target.
@@ -57,7 +65,16 @@ def generate_graph(
         _, scratch = scratch_of(work)
         raw = generator.generate(request, folder=scratch)
         source = {"reader": f"generator {kind}", "options": asdict(request), "files": []}
-        store = graph_to_store(raw, target, name=name, key=key, source=source, expected=None, memory_limit=memory_limit)
+        store = graph_to_store(
+            raw,
+            target,
+            name=name,
+            key=key,
+            source=source,
+            expected=None,
+            memory_limit=memory_limit,
+            executor=executor,
+        )
         if scratch.exists():
             shutil.rmtree(scratch)
     return StoreOutcome(store=store, reused=False)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphprep import __version__, home, progress
 from graphprep.errors import DatasetError
+from graphprep.executor import Executor
 from graphprep.graph import RawGraph
 from graphprep.graph_check import check_nodes
 from graphprep.publish import PARTIAL_PREFIX, locked, sweep
@@ -75,6 +76,7 @@ def fetch_dataset(
     replace: bool = False,
     memory_limit: int | None = None,
     anyway: bool = False,
+    executor: Executor | None = None,
 ) -> StoreOutcome:
     """Download, verify and convert a dataset of the registry.
 
@@ -85,6 +87,7 @@ def fetch_dataset(
         replace: convert again even if the store is there, also where it was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
         anyway: only warn about counts and values that are not what they should be.
+        executor: of the edges that do not fit in memory, which are sorted and written by ranges; None for threads.
 
     Raises:
         UnknownDatasetError: the registry has no such name.
@@ -125,6 +128,7 @@ def fetch_dataset(
             expected=entry.expected,
             memory_limit=memory_limit,
             anyway=anyway,
+            executor=executor,
         )
     return StoreOutcome(store=store, reused=False)
 
@@ -177,6 +181,7 @@ def import_files(
     replace: bool,
     memory_limit: int | None = None,
     anyway: bool = False,
+    executor: Executor | None = None,
 ) -> StoreOutcome:
     """Convert a user's own files to a store.
 
@@ -187,6 +192,7 @@ def import_files(
         replace: replace a store that was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
         anyway: only warn about values that are not what they should be.
+        executor: of the edges that do not fit in memory, which are sorted and written by ranges; None for threads.
 
     Raises:
         DatasetError: a file is not what it should be, or another store lies at the target.
@@ -217,6 +223,7 @@ def import_files(
             expected=None,
             memory_limit=memory_limit,
             anyway=anyway,
+            executor=executor,
         )
     return StoreOutcome(store=store, reused=False)
 
@@ -231,6 +238,7 @@ def graph_to_store(
     expected: Expected | None,
     memory_limit: int | None = None,
     anyway: bool = False,
+    executor: Executor | None = None,
 ) -> GraphStore:
     """Convert what a reader gave, check what it means, and write the store.
 
@@ -241,6 +249,7 @@ def graph_to_store(
         expected: the registry's counts, if there are any.
         memory_limit: bytes that the process may use; None for half of what is free.
         anyway: only warn about counts and values that are not what they should be.
+        executor: of the edges that do not fit in memory, which are sorted and written by ranges; None for threads.
 
     Raises:
         DatasetError: ids out of range; values or counts that are wrong, unless `anyway`.
@@ -259,6 +268,7 @@ def graph_to_store(
             treatment=table.treatment or raw.treatment,
             limit=memory_limit,
             work=scratch / key / table.type.key,
+            executor=executor,
         )
         for table in raw.edges
     ]
@@ -274,6 +284,8 @@ def graph_to_store(
         edges=edges,
         treatment=raw.treatment,
         notes=raw.notes,
+        executor=executor,
+        memory_limit=memory_limit,
     )
     if scratch.exists():
         shutil.rmtree(scratch)

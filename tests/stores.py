@@ -6,6 +6,7 @@ from pathlib import Path
 
 from graphprep import home
 from graphprep.cache.read import PartitionCache
+from graphprep.executor import Executor
 from graphprep.graph import RawGraph
 from graphprep.partition.request import PartitionRequest
 from graphprep.store import GraphStore
@@ -14,10 +15,18 @@ from pipelines.ingest import graph_to_store
 from pipelines.partition import PartitionPlan, run_partition
 
 
-def make_store(raw: RawGraph, name: str = "graph", target: Path | str | None = None) -> GraphStore:
+def make_store(
+    raw: RawGraph, name: str = "graph", target: Path | str | None = None, executor: Executor | None = None
+) -> GraphStore:
     """A store of `raw` in the test's GRAPHPREP_HOME, or at `target`."""
     return graph_to_store(
-        raw, target or home.store_path(name), name=name, key="0" * 64, source={"reader": "test"}, expected=None
+        raw,
+        target or home.store_path(name),
+        name=name,
+        key="0" * 64,
+        source={"reader": "test"},
+        expected=None,
+        executor=executor,
     )
 
 

@@ -16,13 +16,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from graphprep import sorted_edges
+from cli import main
+from graphprep import sorted_edges, spill
 from graphprep.cache import regions
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
 from graphprep.errors import DatasetError, UsageError
 from graphprep.executor import Executor, Threads, open_executor
+from graphprep.graph import RawGraph
 from graphprep.inspect import edge_scan
 from graphprep.inspect.store_summary import store_summary
 from graphprep.partition.multilevel import levels, past_memory
@@ -32,7 +35,7 @@ from graphprep.topology import Topology
 from graphprep.traffic import by_ranges, count_traffic
 from graphprep.traffic.by_ranges import count_by_ranges
 from pipelines.partition import PartitionPlan, run_partition
-from tests.graphs import labelled_graph, typed_graph
+from tests.graphs import labelled_graph, typed_graph, with_edge_arrays
 from tests.soak import soak_count
 from tests.stores import make_store
 from tests.test_cli import refused, run
@@ -139,6 +142,58 @@ def test_caches_are_the_same(executor: Executor, tmp_path: Path) -> None:
         assert sums(found) == sums(expected), name
 
 
+def everything_in(store: GraphStore) -> dict[str, bytes]:
+    """What lies in the store's folder, by path."""
+    folder = Path(store.location)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def noted_work(kind: type[Executor], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the functions that executors of a kind are given from now on."""
+    made: list[str] = []
+    map_ = kind.map
+
+    def noted(self: Executor, function: Any, *arguments: Any, **needed: Any) -> Any:
+        made.append(function.__name__)
+        return map_(self, function, *arguments, **needed)
+
+    monkeypatch.setattr(kind, "map", noted)
+    return made
+
+
+def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores of small graphs have many files, and edges on their way to them lie in many."""
+    monkeypatch.setattr("graphprep.store.CHUNK_BYTES", 80)
+    monkeypatch.setattr(spill, "LEAST_RANGE_BITS", 2)
+    monkeypatch.setattr(spill, "MOST_RANGES", 40)
+
+
+def graphs() -> dict[str, RawGraph]:
+    """Of several types with edge features, undirected, with weights."""
+    rng = np.random.default_rng(12)
+    return {
+        "typed": with_edge_arrays(rng, typed_graph(rng)),
+        "undirected": labelled_graph(rng, num_nodes=200, num_edges=900, undirected=True),
+        "weighted": labelled_graph(rng, num_nodes=300, num_edges=2000, weighted=True),
+    }
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_stores_are_the_same(executor: Executor, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against edges that depend on who sorts and writes them, and on whether they fit in memory."""
+    many_files(monkeypatch)
+    expected = {name: make_store(raw, target=tmp_path / "expected" / name) for name, raw in graphs().items()}
+    if not fits:
+        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    made = noted_work(type(executor), monkeypatch)
+    for name, raw in graphs().items():
+        found = make_store(raw, target=tmp_path / "found" / name, executor=executor)
+        found.check()
+        assert everything_in(found) == everything_in(expected[name])
+    assert ("_sorted" in made) == (not fits)
+    assert len(list((tmp_path / "found").iterdir())) == 3  # and nothing beside them
+
+
 def many_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small graphs are partitioned by passes, through several levels of several ranges, and sorted through files."""
     small_ranges(monkeypatch)
@@ -166,14 +221,7 @@ def test_passes_over_files_are_the_same(
 ) -> None:
     """Guards against labels, levels, proposals or counts that depend on who makes the passes."""
     many_passes(monkeypatch)
-    made: list[str] = []
-    map_ = type(executor).map
-
-    def noted(self: Executor, function: Any, *arguments: Any, **needed: Any) -> Any:
-        made.append(function.__name__)
-        return map_(self, function, *arguments, **needed)
-
-    monkeypatch.setattr(type(executor), "map", noted)
+    made = noted_work(type(executor), monkeypatch)
     store = make_store(labelled_graph(np.random.default_rng(8), num_nodes=400, num_edges=3000))
     one = by_passes(store, tmp_path / "one", None, balance)
     made.clear()
@@ -242,8 +290,30 @@ def killing(executor: Any, random_: random.Random, *, within: float = 1.0) -> It
     finally:
         over.set()
         thread.join()
-        # Dask does not start every one of them again: one is enough to go on with.
-        executor.client.wait_for_workers(1, timeout=120)
+        executor.client.wait_for_workers(len(pids), timeout=120)
+
+
+@dask
+@pytest.mark.soak
+def test_killed_workers_change_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against half a range that is taken for whole, and half a file that is left in a store."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    many_files(monkeypatch)
+    raw = labelled_graph(np.random.default_rng(6), num_nodes=600, num_edges=5000, weighted=True)
+    expected = everything_in(make_store(raw, target=tmp_path / "expected"))
+    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    trials, kills = soak_count(20), 0
+    random_ = random.Random(20261130)
+    with open_executor("local:2") as executor:
+        started = time.monotonic()
+        assert everything_in(make_store(raw, target=tmp_path / "whole", executor=executor)) == expected
+        seconds = time.monotonic() - started
+        for trial in range(trials):
+            with killing(executor, random_, within=seconds / 2) as killed:
+                store = make_store(raw, target=tmp_path / f"trial-{trial}", executor=executor)
+            assert everything_in(store) == expected, trial
+            kills += len(killed)
+    assert kills >= trials // 2
 
 
 @dask
@@ -268,15 +338,34 @@ def test_killed_workers_change_no_part(tmp_path: Path, monkeypatch: pytest.Monke
     assert kills >= trials // 2
 
 
+@pytest.fixture(scope="module", params=[1, 2, 4])
+def workers(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    """So many Dask workers."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    with open_executor(f"local:{request.param}") as executor:
+        yield executor
+
+
 @dask
-@pytest.mark.parametrize("workers", [1, 4])
-def test_the_number_of_workers_changes_nothing(workers: int, tmp_path: Path) -> None:
+def test_passes_by_any_number_of_workers(workers: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against parts that depend on how many make the passes over files."""
+    many_passes(monkeypatch)
+    store = make_store(labelled_graph(np.random.default_rng(9), num_nodes=400, num_edges=3000, undirected=True))
+    one, other = by_passes(store, tmp_path / "one", None), by_passes(store, tmp_path / "other", workers)
+    assert np.array_equal(one.assignment("node"), other.assignment("node"))
+    assert len(np.unique(one.assignment("node"))) == 3
+    assert sums(one) == sums(other)
+
+
+@dask
+@pytest.mark.parametrize("number", [1, 4])
+def test_the_number_of_workers_changes_nothing(number: int, tmp_path: Path) -> None:
     """Guards against an assignment that depends on how many work on it, from the command line."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     assert run("generate", "sbm", "--name", "blocks", "--nodes", "3000", "--edges", "20000").returncode == 0
     command = ("partition", "blocks", "--parts", "3", "--method", "multilevel", "--seed", "3", "-q")
     assert run(*command, "--out", tmp_path / "threads").returncode == 0
-    done = run(*command, "--out", tmp_path / "dask", "--dask", f"local:{workers}")
+    done = run(*command, "--out", tmp_path / "dask", "--dask", f"local:{number}")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert sums(PartitionCache(tmp_path / "dask")) == sums(PartitionCache(tmp_path / "threads"))
@@ -290,6 +379,23 @@ def test_a_scheduler_elsewhere(two_workers: Any) -> None:
     done = run("inspect", "graph", "--json", "--dask", address)
     assert done.returncode == 0, done.stderr
     assert done.stdout == run("inspect", "graph", "--json").stdout
+
+
+@dask
+def test_workers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a cluster that gives workers up which take their time, until it has none."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    import dask.config
+
+    from graphprep import dask_executor
+
+    monkeypatch.setattr(dask_executor, "SECONDS_WITHOUT_WORKERS", 60.0)
+    hasty = dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"})
+    with hasty, dask_executor.open_dask("local:1") as executor:
+        for _ in range(2):
+            [pid] = executor.client.run(os.getpid).values()
+            os.kill(pid, signal.SIGKILL)
+            assert list(executor.map(squared, [3], 1, needed=1)) == [10]
 
 
 @dask
@@ -352,3 +458,26 @@ def test_one_sentence_on_the_command_line() -> None:
     """Guards against a wrong word that is found out after the work."""
     make_store(labelled_graph(np.random.default_rng(1), num_nodes=10, num_edges=40), "graph")
     assert "--dask 'here'" in refused(2, "inspect", "graph", "--dask", "here")
+    for words in (
+        ("fetch", "karate"),
+        ("generate", "grid", "--name", "g", "--sides", "9"),
+        ("import", "e.txt", "--name", "e"),
+    ):
+        assert "--dask 'here'" in refused(2, *words, "--dask", "here")
+
+
+@dask
+def test_commands_make_stores_on_workers(two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against an option that does not reach the conversion."""
+    made = noted_work(type(two_workers), monkeypatch)
+    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    (tmp_path / "e.txt").write_text("0 1\n1 2\n")
+    for words in (
+        ("fetch", "karate"),
+        ("generate", "grid", "--name", "g", "--sides", "9x3"),
+        ("import", tmp_path / "e.txt", "--name", "e"),
+    ):
+        made.clear()
+        done = CliRunner().invoke(main, [*map(str, words), "--dask", two_workers.client.scheduler.address])
+        assert done.exit_code == 0, done.output
+        assert made == ["_sorted", "_written"], words

@@ -170,6 +170,21 @@ def test_workers_open_the_store_by_its_url(bucket: Any) -> None:
         assert store_summary(store, executor=executor) == store_summary(store)
 
 
+@pytest.mark.xdist_group("dask")
+def test_workers_write_a_store_at_its_url(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against workers that write where only they find it, and against listings older than their files."""
+    pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+    monkeypatch.setattr("graphprep.store.CHUNK_BYTES", 800)
+    monkeypatch.setattr("graphprep.sorted_edges.BYTES_PER_EDGE", 1 << 60)
+    options: dict[str, Any] = {"name": "blocks", "replace": False, "memory_limit": None}
+    with open_executor("local:1") as executor:
+        found = generate_graph(REQUEST, out=f"{BUCKET}/blocks", executor=executor, **options).store
+    found.check()
+    assert len(bucket.find(f"{BUCKET}/blocks/edges/node__to__node/indices/c")) > 1
+    there = generate_graph(REQUEST, out=tmp_path / "blocks", **options).store
+    assert found.attributes == there.attributes
+
+
 def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a traceback of the storage's own library."""
     pytest.importorskip("s3fs", reason="s3fs is not installed")

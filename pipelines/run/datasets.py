@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from graphprep.errors import DatasetError
+from graphprep.executor import Executor
 from graphprep.store import GraphStore
 from graphprep.store_place import standing_of, store_place, work_beside
 from pipelines.expectation import Expectation, GraphSize
@@ -62,7 +63,7 @@ class Dataset(Protocol):
             DatasetError: something else lies there, and `replace` does not say that it may go.
         """
 
-    def make(self, *, replace: bool, memory_limit: int | None) -> None:
+    def make(self, *, replace: bool, memory_limit: int | None, executor: Executor | None) -> None:
         """Make it."""
 
 
@@ -125,9 +126,15 @@ class Fetched:
             return _standing(target, self.key, self.name, replace=replace)
         return None if found.key == self.key else "it was made from an older description of the dataset"
 
-    def make(self, *, replace: bool, memory_limit: int | None) -> None:
+    def make(self, *, replace: bool, memory_limit: int | None, executor: Executor | None) -> None:
         fetch_dataset(
-            self.name, mirror=self.mirror, out=self.out, replace=replace, memory_limit=memory_limit, anyway=self.anyway
+            self.name,
+            mirror=self.mirror,
+            out=self.out,
+            replace=replace,
+            memory_limit=memory_limit,
+            anyway=self.anyway,
+            executor=executor,
         )
 
 
@@ -164,9 +171,15 @@ class Imported:
     def reason(self, *, replace: bool) -> str | None:
         return _standing(store_place(self.out, self.name), self.key, self.name, replace=replace)
 
-    def make(self, *, replace: bool, memory_limit: int | None) -> None:
+    def make(self, *, replace: bool, memory_limit: int | None, executor: Executor | None) -> None:
         import_files(
-            self.request, name=self.name, out=self.out, replace=replace, memory_limit=memory_limit, anyway=self.anyway
+            self.request,
+            name=self.name,
+            out=self.out,
+            replace=replace,
+            memory_limit=memory_limit,
+            anyway=self.anyway,
+            executor=executor,
         )
 
 
@@ -198,8 +211,15 @@ class Generated:
     def reason(self, *, replace: bool) -> str | None:
         return _standing(store_place(self.out, self.name), self.key, self.name, replace=replace)
 
-    def make(self, *, replace: bool, memory_limit: int | None) -> None:
-        generate_graph(self.request, name=self.name, out=self.out, replace=replace, memory_limit=memory_limit)
+    def make(self, *, replace: bool, memory_limit: int | None, executor: Executor | None) -> None:
+        generate_graph(
+            self.request,
+            name=self.name,
+            out=self.out,
+            replace=replace,
+            memory_limit=memory_limit,
+            executor=executor,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,5 +246,5 @@ class Existing:
         _ = self.key
         return None
 
-    def make(self, *, replace: bool, memory_limit: int | None) -> None:
+    def make(self, *, replace: bool, memory_limit: int | None, executor: Executor | None) -> None:
         """Nothing; it is there."""

@@ -85,6 +85,7 @@ class StoreStage:
     dataset: Dataset
     replace: bool
     memory_limit: int | None
+    executor: Executor | None
     needs: tuple[str, ...] = ()
     foresees: bool = True
 
@@ -104,7 +105,7 @@ class StoreStage:
         return self.dataset.reason(replace=self.replace)
 
     def run(self) -> None:
-        self.dataset.make(replace=self.replace, memory_limit=self.memory_limit)
+        self.dataset.make(replace=self.replace, memory_limit=self.memory_limit, executor=self.executor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +319,7 @@ def stages_of(
         executor: of the work over ranges of rows and parts; None for threads.
     """
     for name, dataset in pipeline.datasets.items():
-        store = StoreStage(dataset=dataset, replace=replace, memory_limit=memory_limit)
+        store = StoreStage(dataset=dataset, replace=replace, memory_limit=memory_limit, executor=executor)
         yield store
         if pipeline.reports is not None:
             yield ReportStage(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from graphprep import memory, progress
 from graphprep.errors import GraphprepError, operating_system_sentence
-from graphprep.executor import Executor
+from graphprep.executor import Executor, Threads
 from pipelines.expectation import Expectation
 from pipelines.run.stages import Stage, stages_of
 from pipelines.run.written import read_pipeline
@@ -117,6 +117,8 @@ def run_pipeline(
     limit = pipeline.memory_limit if memory_limit is None else memory_limit
     if limit is not None:
         memory.room(limit)
+    if executor is None or not executor.is_elsewhere:
+        executor = Threads(memory_limit=limit)  # the file may say another limit than whoever calls
     stages = list(stages_of(pipeline, replace=replace, memory_limit=limit, executor=executor))
     report = RunReport(pipeline=path, dry=dry)
     for number, stage in enumerate(stages, 1):

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from graphprep import home
+from graphprep import home, sorted_edges
 from graphprep.cache.read import PartitionCache
+from graphprep.executor import Threads
 from graphprep.store import GraphStore
 from pipelines.run.whole_run import RunReport, run_pipeline
 from tests.test_cli import refused, run
+from tests.test_edge_writing import Elsewhere
 
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = """\
@@ -61,6 +63,33 @@ def test_the_documented_example(tmp_path: Path) -> None:
     again = run("run", path)
     assert again.returncode == 0
     assert {line.split(" ")[0] for line in again.stdout.splitlines()} == {"up"}
+
+
+def test_stores_are_made_by_the_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a cluster that only works once the store is there."""
+    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    (tmp_path / "e.txt").write_text("0 1\n1 2\n")
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "datasets: {karate: , mine: {import: {edges: [e.txt]}}, blocks: {generate: {grid: {sides: [8, 4]}}}}"
+    )
+    executor = Elsewhere(lambda _: 1)
+    done = executor.done
+    for step in run_pipeline(path, executor=executor).steps:
+        assert step.state == "done"
+        GraphStore(step.output).check()
+    assert executor.done - done == 3 * 3  # sorted, indptr, indices
+
+
+def test_threads_keep_to_the_memory_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against threads that know only the limit of the command line."""
+    seen: list[object] = []
+    monkeypatch.setattr("pipelines.run.whole_run.stages_of", lambda *_, executor, **__: seen.append(executor) or ())
+    path = tmp_path / "p.yaml"
+    path.write_text(SMALL + "memory: 3GB\n")
+    run_pipeline(path, executor=Threads(memory_limit=None))
+    run_pipeline(path, executor=Threads(memory_limit=4 * 10**9), memory_limit=4 * 10**9)
+    assert [executor.memory_limit for executor in seen] == [3 * 10**9, 4 * 10**9]  # type: ignore[attr-defined]
 
 
 def test_a_dry_run_does_nothing_and_says_what_is_needed(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""The arrays of an uncompressed .npz file, mapped where they lie in it: of a large one, what is needed is read alone.
+
+The file's checksums are not looked at; whoever reads all of it by `np.load` compares them.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from graphprep.sources.archive import LOCAL_HEADER
+
+
+def mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays by name, read-only.
+
+    Args:
+        path: of what `np.savez` wrote.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        for info in archive.infolist():
+            file.seek(info.header_offset)
+            _, name_bytes, extra_bytes = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+            file.seek(name_bytes + extra_bytes, os.SEEK_CUR)
+            npy.read_magic(file)
+            shape, _, dtype = npy.read_array_header_1_0(file)
+            name = info.filename.removesuffix(".npy")
+            empty = 0 in shape  # which cannot be mapped
+            found[name] = (
+                np.empty(shape, dtype) if empty else np.memmap(path, dtype, "r", offset=file.tell(), shape=shape)
+            )
+    return found
