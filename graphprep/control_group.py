@@ -9,6 +9,7 @@ This file is in graphprep and in the trainer, neither of which knows the other.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
@@ -23,7 +24,10 @@ def left(root: Path = Path("/")) -> int | None:
     """
     found: list[int | None] = []
     for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, path = line.split(":", 2)
+        _, *where = line.split(":", 2)
+        if len(where) != 2:
+            continue
+        controllers, path = where
         if controllers and "memory" not in controllers.split(","):
             continue
         names = VERSION_1 if controllers else VERSION_2
@@ -38,14 +42,18 @@ def left(root: Path = Path("/")) -> int | None:
 def _left(group: Path, limit_name: str, used_name: str, idle_name: str) -> int | None:
     """What one group leaves; None where it has no limit, or is not here."""
     [limit], [used] = (_lines(group / name)[:1] or [""] for name in (limit_name, used_name))
-    if not (limit.isdigit() and used.isdigit()):
+    if not (limit.isdecimal() and used.isdecimal()):
         return None
-    idle = [int(line.split()[1]) for line in _lines(group / "memory.stat") if line.startswith(f"{idle_name} ")]
-    return max(0, int(limit) - int(used) + sum(idle))
+    facts = dict(line.partition(" ")[::2] for line in _lines(group / "memory.stat"))
+    idle = facts.get(idle_name, "")
+    # The files are read one after the other, and idle pages may be more by then than all were before.
+    taken = max(0, int(used) - (int(idle) if idle.isdecimal() else 0))
+    return max(0, int(limit) - taken)
 
 
 def _lines(path: Path) -> list[str]:
+    """Of a file whose names of groups are bytes; none where it cannot be read, or its name cannot be a path."""
     try:
-        return path.read_text().splitlines()
-    except OSError:
+        return os.fsdecode(path.read_bytes()).split("\n")
+    except (OSError, ValueError):
         return []

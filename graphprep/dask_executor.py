@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import pickle
 import re
+import signal
 import time
 import warnings
 from collections import deque
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
 from graphprep import progress
@@ -174,7 +176,7 @@ def open_dask(where: str) -> Iterator[DaskExecutor]:
             return
         with (
             distributed.LocalCluster(
-                n_workers=int(local[1]),
+                n_workers=0,
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
@@ -184,8 +186,20 @@ def open_dask(where: str) -> Iterator[DaskExecutor]:
             ) as cluster,
             distributed.Client(cluster, timeout=SECONDS_TO_START, set_as_default=False) as client,
         ):
+            resource_tracker.ensure_running()  # which would unblock them where it is started
+            cluster.sync(_interrupts_kept_off)
+            cluster.scale(int(local[1]))
             client.wait_for_workers(int(local[1]), timeout=SECONDS_TO_START)
             yield DaskExecutor(client=client)
+
+
+async def _interrupts_kept_off() -> None:
+    """Block Ctrl-C in the thread of a cluster, from which the workers that it starts, also later ones, have the mask.
+
+    A terminal sends it to all processes of a command. This one ends its workers in order; by themselves they would each
+    write a traceback.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 class _Parcel:

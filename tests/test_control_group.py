@@ -50,6 +50,27 @@ def test_the_second_version(module: ModuleType, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
+def test_what_is_not_understood_is_left_out(module: ModuleType, tmp_path: Path) -> None:
+    """Guards against a command that ends because a line, a group's name or a figure is not as it should be."""
+    in_group(tmp_path, "")
+    assert module.left(tmp_path) is None
+    lines = b"\nno fields\n1:memory\n0::/nul\0\n0::/../..\n0::/a job: 7\x0c\xff\n"
+    (tmp_path / "proc/self/cgroup").write_bytes(lines)
+    names = module.VERSION_2
+    folder = tmp_path / "sys/fs/cgroup" / os.fsdecode(b"a job: 7\x0c\xff")
+    group(folder, names, limit="1000", used=700, idle=250)
+    assert module.left(tmp_path) == 550
+    group(folder, names, limit="1000", used=700, idle=5000)
+    assert module.left(tmp_path) == 1000
+    for stat in (b"inactive_file\n", b"inactive_file \n", b"inactive_file many\n", b"\xff\n"):
+        (folder / "memory.stat").write_bytes(stat)
+        assert module.left(tmp_path) == 300
+    for limit in (b"", b"-1\n", b"\xff\n", "\u00b2\n".encode()):
+        (folder / "memory.max").write_bytes(limit)
+        assert module.left(tmp_path) is None
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_the_first_version(module: ModuleType, tmp_path: Path) -> None:
     """Guards against machines whose kernel has one tree a controller, among which memory's counts."""
     in_group(tmp_path, "5:cpu,cpuacct:/\n4:hugetlb,memory:/job/step\n0::/other\n")

@@ -399,6 +399,17 @@ def test_workers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dask
+def test_interrupts_are_not_for_workers(two_workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against Ctrl-C, which a terminal sends to workers too, and of which each of them writes a traceback."""
+    monkeypatch.setattr("graphprep.dask_executor.SECONDS_WITHOUT_WORKERS", 10.0)
+    pids = two_workers.client.run(os.getpid)
+    for pid in pids.values():
+        os.kill(pid, signal.SIGINT)
+    assert list(two_workers.map(squared, range(6), 1, needed=1)) == [1, 2, 5, 10, 17, 26]
+    assert two_workers.client.run(os.getpid) == pids
+
+
+@dask
 def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a batch job that waits for ever after the last worker has gone for good."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")

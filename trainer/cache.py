@@ -19,12 +19,17 @@ FORMAT = 2
 
 ITEM_SIZES = {
     "bool": 1,
+    "int8": 1,
     "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
     "float16": 2,
     "bfloat16": 2,
     "int32": 4,
+    "uint32": 4,
     "float32": 4,
     "int64": 8,
+    "uint64": 8,
     "float64": 8,
 }
 """Bytes per element of every data type that the trainer knows."""

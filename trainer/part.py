@@ -18,14 +18,21 @@ from trainer.typed import Typed
 
 _TYPES = {
     "bool": torch.bool,
-    "uint8": torch.uint8,
+    "int8": torch.int8,
+    "int16": torch.int16,
     "int32": torch.int32,
     "int64": torch.int64,
+    "uint8": torch.uint8,
+    "uint16": torch.uint16,
+    "uint32": torch.uint32,
+    "uint64": torch.uint64,
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
     "float32": torch.float32,
     "float64": torch.float64,
 }
+_BARELY_KNOWN = {torch.uint16, torch.uint32, torch.uint64}
+"""Types of which torch can do little more than make another."""
 _INDEX_TYPES = ("int32", "int64")
 _LABEL_TYPES = ("bool", "float16", "float32", "float64")
 
@@ -157,8 +164,9 @@ def index_type_of(cache: Cache, folder: str) -> str:
 
 
 def read_features(cache: Cache, name: str, num_rows: int, num_features: int) -> Tensor:
-    """The features of `num_rows` nodes, in the cache's own type."""
-    return mapped(cache, name, tuple(_TYPES), (num_rows, num_features))
+    """The features of `num_rows` nodes, in the cache's own type; unsigned integers of two bytes and more as float32."""
+    x_nF = mapped(cache, name, tuple(_TYPES), (num_rows, num_features))
+    return x_nF.float() if x_nF.dtype in _BARELY_KNOWN else x_nF
 
 
 def read_labels(cache: Cache, name: str, num_rows: int) -> Tensor:

@@ -16,6 +16,7 @@ from rank_group import train_once
 from trainer.__main__ import main
 from trainer.accounting import Clock
 from trainer.cache import open_cache
+from trainer.feature_rows import SparseRows, count_entries
 from trainer.part import load_part
 from trainer.ranks import Ranks
 from trainer.seat import Seat
@@ -221,6 +222,22 @@ def test_bfloat16_features_are_mapped_as_they_lie(tmp_path: Path) -> None:
     assert part.x_nF is not None
     assert part.x_nF.dtype == torch.bfloat16
     assert torch.equal(part.x_nF, narrow[part.ids_n])
+
+
+@pytest.mark.parametrize("kind", ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))])
+def test_whole_numbers_are_features_too(kind: str, tmp_path: Path) -> None:
+    """Guards against features that were imported and partitioned, and are refused when they are to be learnt from."""
+    graph = random_graph(num_features=60)
+    graph.x = np.where(np.random.default_rng(3).random(graph.x.shape) < 1 / 30, 3, 0).astype(kind)
+    folder = make_cache(tmp_path / "cache", graph, np.zeros(60, int), 1)
+    edit_json(folder / "parts/0/nodes/node/x/zarr.json", attributes={})
+    seal(folder)
+    part = load_part(open_cache(str(folder)), 0, split=0)
+    assert part.x_nF is not None
+    assert torch.equal(part.x_nF.float(), torch.from_numpy(graph.x.astype(np.float32))[part.ids_n])
+    assert count_entries(part.x_nF) == np.count_nonzero(graph.x)
+    rows = SparseRows.of(part.x_nF, torch.device("cpu"), torch.float32)
+    assert torch.equal(rows.dense(), part.x_nF.float())
 
 
 def test_bits_of_something_else_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
