@@ -148,7 +148,8 @@ def _from_npz(path: Path) -> Array:
         names = archive.files
         if "format" not in names:
             if len(names) != 1:
-                raise DatasetError(f"it holds the arrays {', '.join(names)}, where one is wanted")
+                found = f"the arrays {', '.join(names)}" if names else "no array"
+                raise DatasetError(f"it holds {found}, where one is wanted")
             return np.asarray(archive[names[0]])
     import scipy.sparse
 

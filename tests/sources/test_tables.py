@@ -145,6 +145,10 @@ def test_damaged_files(tmp_path: Path) -> None:
             load_labels(tmp_path / "y.npy")
         with pytest.raises(DatasetError, match=r"y\.npy"):
             load_mask(tmp_path / "y.npy", 3)
+    for arrays, words in (({}, "no array"), ({"a": TABLE, "b": TABLE}, "the arrays a, b")):
+        np.savez(tmp_path / "n.npz", **arrays)
+        with pytest.raises(DatasetError, match=f"it holds {words}, where one is wanted"):
+            load_features(tmp_path / "n.npz")
     with pytest.raises(DatasetError, match=r"none\.npy cannot be read"):
         load_features(tmp_path / "none.npy")
     with pytest.raises(DatasetError, match=r"is none of \.npy"):
