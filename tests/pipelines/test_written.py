@@ -93,7 +93,19 @@ def test_every_import_option_can_be_written() -> None:
     import cli
 
     options = {option.name for option in cli.import_files.params}
-    options -= {"paths", "name", "out", "replace", "memory_limit", "anyway", "json_output", "quiet", "debug", "help"}
+    options -= {
+        "paths",
+        "name",
+        "out",
+        "replace",
+        "memory_limit",
+        "dask",
+        "anyway",
+        "json_output",
+        "quiet",
+        "debug",
+        "help",
+    }
     known = {field.alias or name for name, field in written.ImportForm.model_fields.items()} - {"edges"}
     assert known == {"node_times" if name == "times" else name for name in options}
 

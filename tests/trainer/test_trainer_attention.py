@@ -19,7 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trainer import attention, scores
 from trainer.draws import happens, of_pairs
 from trainer.dropout import Dropout
+from trainer.feature_rows import DenseRows
 from trainer.passes import Pass
+from trainer.precision import TYPES
 
 GAT = {"model": "gat", "heads": 2}
 GATV2 = {"model": "gatv2", "heads": 3, "layers": 3}
@@ -175,9 +177,7 @@ def test_half_precision_stays_near_fp32(
     found = []
     for name in ("fp32", precision):
         network, features = network_on_one_rank(cache, **options, precision=name)
-        features._x_nF = features._x_nF.to(
-            getattr(torch, {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[name])
-        )
+        features._rows = DenseRows(features._rows.dense().to(TYPES[name]))
         found.append(network(features, Pass.evaluation(1)))
     assert found[1].dtype == torch.float32
     torch.testing.assert_close(found[1], found[0], rtol=0.1, atol=0.05)
