@@ -105,7 +105,8 @@ def plan_training(
             }
         )
     compute = max(row["compute_seconds"] for row in ranks)
-    ways = _ways(cut, training, compute)
+    weights = _weights_seconds(cut, training)
+    ways = _ways(cut, training, compute, weights)
     slowest = link_seconds(cut.traffic, cut.topology, 1024)
     document = {
         "dataset": cut.dataset,
@@ -119,7 +120,7 @@ def plan_training(
         "threads_a_rank": rates.threads,
         "compute_seconds": compute,
         "communication_seconds": ways[0]["communication_seconds"],
-        "weights_seconds": _weights_seconds(cut, training),
+        "weights_seconds": weights,
         "epoch_seconds": ways[0]["epoch_seconds"],
         "ranks": ranks,
         "ways": ways,
@@ -227,7 +228,7 @@ def _required(count: int | None, what: str) -> int:
     return count
 
 
-def _ways(cut: Cut, training: TrainingPlan, compute: float) -> list[dict[str, Any]]:
+def _ways(cut: Cut, training: TrainingPlan, compute: float, weights: float) -> list[dict[str, Any]]:
     """The exchange as it was asked for, then ways to send less; each with the epoch that it makes."""
     model = LinkModel.of(cut.topology)
 
@@ -240,7 +241,6 @@ def _ways(cut: Cut, training: TrainingPlan, compute: float) -> list[dict[str, An
         )
         return epoch_seconds(cut.traffic, model, row_bytes) + validations
 
-    weights = _weights_seconds(cut, training)
     ways = [(training.wire, "none", communication(training.wire) + weights)]
     ways += [(wire, "none", communication(wire) + weights) for wire in ("bf16", "int8") if wire != training.wire]
     ways.append(("int8", "adaptive", communication("int8") / STALE_EPOCHS + weights))

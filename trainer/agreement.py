@@ -18,7 +18,7 @@ import torch
 from trainer.cache import Cache
 from trainer.errors import CacheError, TrainingError
 from trainer.exchange import boundary_counts, check_boundaries, exchanged
-from trainer.feature_rows import are_sparse, count_entries, is_sparse
+from trainer.feature_rows import are_sparse, count_entries
 from trainer.first_layer import may_be_by_entries
 from trainer.labels import LabelCounts, Labels
 from trainer.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory
@@ -53,10 +53,8 @@ def facts_of(
     options: Options, cache: Cache, part: Part, labels: Labels, ranks: Ranks, *, objective: Objective
 ) -> Facts:
     """What this rank tells the others, as JSON."""
-    counts, sizes = (
-        labels.counts(objective),
-        sizes_of(part, cache, objective, ranks, may_be_sparse=not options.dense_features),
-    )
+    counts = labels.counts(objective)
+    sizes = sizes_of(part, cache, objective, ranks, may_be_sparse=not options.dense_features)
     if part.x_nF is not None and may_be_by_entries(options, cache):
         sizes = replace(sizes, entries=count_entries(part.x_nF))
     choices = json.dumps(options.in_common(), sort_keys=True)
@@ -97,8 +95,7 @@ def _typed_sizes(part: Part, cache: Cache, ranks: Ranks, *, may_be_sparse: bool)
     if part.typed is None:
         return None
     matrices = [rows.x_kF for rows in part.typed.types if rows.x_kF is not None]
-    sparse = [x_kF for x_kF in matrices if may_be_sparse and is_sparse(x_kF)]
-    values = sum(x_kF.numel() for x_kF in matrices) - sum(x_kF.numel() for x_kF in sparse)
+    values = [(count_entries(x_kF) if may_be_sparse else None, x_kF.numel()) for x_kF in matrices]
     kinds = list(zip(cache.node_types, part.typed.types, strict=True))
     with_features = [(kind, rows) for kind, rows in kinds if kind.num_features]
     without = [(kind, rows.rows.stop - rows.rows.start) for kind, rows in kinds if not kind.num_features]
@@ -106,8 +103,8 @@ def _typed_sizes(part: Part, cache: Cache, ranks: Ranks, *, may_be_sparse: bool)
         sums=part.local.num_rows,
         relations=len(cache.relations),
         feature_weights=sum(kind.num_features for kind, _ in with_features),
-        features=values,
-        entries=sum(count_entries(x_kF) or 0 for x_kF in sparse),
+        features=sum(number for entries, number in values if not are_sparse([(entries, number)])),
+        entries=sum(entries or 0 for entries, number in values if are_sparse([(entries, number)])),
         learnt=sum(number for _, number in without),
         gathered=sum(kind.num_nodes for kind, _ in without) if ranks.speaks else 0,
     )

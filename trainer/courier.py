@@ -18,7 +18,7 @@ An evaluation sends all rows as they are stored and leaves copies, ages and erro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from trainer.accounting import Account, Direction
 from trainer.feature_rows import SparseRows
-from trainer.lanes import Lane, split
+from trainer.lanes import Lane
 from trainer.passes import Pass
 from trainer.policies import Policy, Question
 from trainer.ranks import Ranks, Swap
@@ -163,20 +163,20 @@ class Courier:
             begins=begins,
         )
 
-        def swapped(values: Tensor, departing: Sequence[int], arriving: Sequence[int]) -> Tensor:
-            pieces = [values] * len(peers) if lane.to_all else split(values, departing)
-            arrived = values.new_empty(sum(arriving), values.shape[1])
-            places = dict(zip(peers, split(arrived, arriving), strict=True))
-            swap = self._ranks.swap(dict(zip(peers, pieces, strict=True)), places)
+        def swapped(values: Tensor, lane: Lane) -> Tensor:
+            arrived = values.new_empty(sum(lane.arriving), values.shape[1])
+            outgoing = dict(zip(peers, lane.pieces(values), strict=True))
+            swap = self._ranks.swap(outgoing, dict(zip(peers, lane.places(arrived), strict=True)))
             swap.wait()
             self._account.book_seconds(layer, direction, swap.seconds)
             return arrived
 
-        counts_I = swapped(leaving.counts.unsqueeze(1), lane.departing, lane.arriving).squeeze(1)
-        coming = [int(counts.sum()) for counts in split(counts_I, lane.arriving)]
-        columns_E = swapped(leaving.columns.unsqueeze(1), by_peer, coming).squeeze(1)
+        counts_I = swapped(leaving.counts.unsqueeze(1), lane).squeeze(1)
+        coming = [int(counts.sum()) for counts in lane.places(counts_I)]
+        of_entries = replace(lane, departing=by_peer, arriving=coming)
+        columns_E = swapped(leaving.columns.unsqueeze(1), of_entries).squeeze(1)
         values = leaving.values_E.to(rows.stored_type).unsqueeze(1).view(torch.uint8)
-        values_E = swapped(values, by_peer, coming).view(rows.stored_type).squeeze(1)
+        values_E = swapped(values, of_entries).view(rows.stored_type).squeeze(1)
         arrived = SparseRows.of_entries(counts_I, columns_E, values_E, width=rows.width)
         return arrived.chosen(_numbers_through(lane.unpack, len(arrived), rows.device))
 

@@ -44,7 +44,7 @@ class Lane:
 
     def pieces(self, leaving: Tensor) -> list[Tensor]:
         """What leaves, by peer."""
-        return [leaving] * len(self.departing) if self.to_all else split(leaving, self.departing)
+        return [leaving] * len(self.departing) if self.to_all else _split(leaving, self.departing)
 
     def add_to(self, arrived: Tensor, sums_nF: Tensor) -> None:
         """Add what `unpack` makes of it to `sums_nF`; with rows of one peer no other [n, F] is made."""
@@ -55,7 +55,7 @@ class Lane:
 
     def places(self, arrived: Tensor) -> list[Tensor]:
         """What arrives, by peer."""
-        return split(arrived, self.arriving)
+        return _split(arrived, self.arriving)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +113,8 @@ def thinned(lanes: Lanes, kept_R: Tensor, kept_H: Tensor) -> Lanes:
         kept_H: bool, which of the rows that should arrive are sent.
     """
     going_K, coming_M = kept_R.nonzero().squeeze(1), kept_H.nonzero().squeeze(1)
-    sent = [int(piece.sum()) for piece in split(kept_R, lanes.forward.departing)]
-    received = [int(piece.sum()) for piece in split(kept_H, lanes.forward.arriving)]
+    sent = [int(piece.sum()) for piece in _split(kept_R, lanes.forward.departing)]
+    received = [int(piece.sum()) for piece in _split(kept_H, lanes.forward.arriving)]
 
     def spread(rows_KF: Tensor, places_K: Tensor, number: int) -> Tensor:
         return rows_KF.new_zeros(number, rows_KF.shape[1]).index_copy_(0, places_K, rows_KF)
@@ -143,7 +143,7 @@ def broadcast(part: Part, ranks: Ranks) -> Lanes:
     blocks = [facts["rows"] for facts in ranks.compare({"rows": part.num_rows})]
     theirs = [blocks[peer] for peer in ranks.peers]
     rows_H = torch.empty(sum(part.halo_rows(peer) for peer in ranks.peers), dtype=torch.int64, device=ranks.device)
-    places = split(rows_H, [part.halo_rows(peer) for peer in ranks.peers])
+    places = _split(rows_H, [part.halo_rows(peer) for peer in ranks.peers])
     ranks.swap(
         {peer: part.send_rows[peer].to(ranks.device, torch.int64) for peer in ranks.peers},
         dict(zip(ranks.peers, places, strict=True)),
@@ -184,6 +184,5 @@ def sent_rows(part: Part, ranks: Ranks, to: Collection[int]) -> Tensor:
     )
 
 
-def split(rows: Tensor, counts: Sequence[int]) -> list[Tensor]:
-    """Consecutive rows, so many in each piece."""
+def _split(rows: Tensor, counts: Sequence[int]) -> list[Tensor]:
     return list(torch.split(rows, list(counts))) if counts else []
