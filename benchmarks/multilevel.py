@@ -4,8 +4,7 @@
                passes, in parts of METIS k-way in its own order (median of three seeds). Levels are forced:
                METIS gets at most --coarsest nodes. The parts of a second run, which minimises the sum of all edges on
                equal links within METIS's only limit, on nodes, say how good its cut is when the cut is what is asked
-               for. KaMinPar, where it is
-               installed, stands beside, its parts laid on the ranks that suit them
+               for. KaMinPar, where it is installed, stands beside, its parts laid on the ranks that suit them
     scaling    generated block models of rising size, from the store to the finished cache under --memory, into 32
                parts for the 4x8 topology: seconds, nanoseconds an edge, peak memory of the process tree (RssAnon +
                RssShmem), and METIS's k-way and KaMinPar on those for which METIS would need no more than
