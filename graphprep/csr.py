@@ -171,7 +171,12 @@ def require_same_weights(weighted: bool, chunk: EdgeChunk, name: str) -> None:
         DatasetError: only one of them has weights.
     """
     if (chunk.weight is not None) != weighted:
-        raise DatasetError(f"edges {name}: some have weights and some have none; give all or none")
+        raise mixed_weights(name)
+
+
+def mixed_weights(name: str) -> DatasetError:
+    """What to raise where only some edges have weights."""
+    return DatasetError(f"edges {name}: some have weights and some have none; give all or none")
 
 
 def scatter(

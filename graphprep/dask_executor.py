@@ -8,7 +8,6 @@ be made again on a worker that is new.
 from __future__ import annotations
 
 import importlib
-import pickle
 import re
 import signal
 import time
@@ -17,13 +16,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
 from graphprep import progress
 from graphprep.errors import GraphprepError, UsageError
-from graphprep.mapped_files import packed
+from graphprep.mapped_files import Parcel
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -68,7 +66,7 @@ class DaskExecutor:
     ) -> Iterator[Result]:
         """See `Executor.map`."""
         running: deque[tuple[Piece, Any]] = deque()
-        parcel = _Parcel(packed(shared))
+        parcel = Parcel(shared)
         held = self._submit(_same, parcel)
 
         def start(piece: Piece) -> Any:
@@ -202,28 +200,10 @@ async def _interrupts_kept_off() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
-class _Parcel:
-    """What is shared, on its way: packed once, and unpacked once by each worker, where it is used.
-
-    The scheduler, and whoever else only hands it on, opens no file of it.
-    """
-
-    def __init__(self, content: bytes) -> None:
-        self._packed = content
-
-    @cached_property
-    def content(self) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = pickle.loads(self._packed)
-        return found
-
-    def __reduce__(self) -> tuple[type[_Parcel], tuple[bytes]]:
-        return _Parcel, (self._packed,)
-
-
 def _same(value: Result) -> Result:
     """What is shared, as the result of a piece of work: so it can be made again where it was lost."""
     return value
 
 
-def _done(function: Callable[..., Result], piece: Any, parcel: _Parcel) -> Result:
+def _done(function: Callable[..., Result], piece: Any, parcel: Any) -> Result:
     return function(piece, *parcel.content)

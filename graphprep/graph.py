@@ -81,11 +81,30 @@ class NodeTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeSections:
+    """A stream of edges in sections, each of which can be read without those before it, and by another process."""
+
+    counts: Sequence[int]
+    """edges in each section"""
+    read: Callable[..., Iterator[EdgeChunk]]
+    """called with a section's number and then what is shared; a function of a module"""
+    shared: tuple[object, ...] = ()
+    """what all sections have in common; can be pickled"""
+
+    def chunks(self) -> Iterator[EdgeChunk]:
+        """All sections, one after the other."""
+        for number in range(len(self.counts)):
+            yield from self.read(number, *self.shared)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeTable:
     """The edges of one type, as a stream that can be read more than once, until it is released."""
 
     type: EdgeType
     chunks: Callable[[], Iterator[EdgeChunk]]
+    sections: EdgeSections | None = None
+    """the same stream, where it can be read by sections"""
     release: Callable[[], None] = lambda: None
     """Gives back what was kept for the stream; chunks that have been read stay valid."""
     num_edges: int | None = None
@@ -94,6 +113,17 @@ class EdgeTable:
     """Edge features, times and the like by name: arrays (or memory maps) of one row an edge, in the stream's order."""
     treatment: Treatment | None = None
     """What is done to the edges of this type; None: what the graph says."""
+
+    @classmethod
+    def of_sections(cls, edge_type: EdgeType, sections: EdgeSections, treatment: Treatment | None = None) -> EdgeTable:
+        """A table whose stream is read by sections."""
+        return cls(
+            type=edge_type,
+            chunks=sections.chunks,
+            sections=sections,
+            num_edges=sum(sections.counts),
+            treatment=treatment,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

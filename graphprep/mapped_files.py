@@ -1,6 +1,6 @@
 """Arrays in files with names: other processes map the files, in place of being sent what lies in them.
 
-Pickling copies all that a mapped array holds. `packed` pickles such an array as the place of its file, wherever in a
+Pickling copies all that a mapped array holds. A `Parcel` pickles such an array as the place of its file, wherever in a
 value it is, and everything else as usual. Nobody writes to what arrives. It is mapped writable all the same, because
 numba's loops would otherwise be compiled once more, for arrays that cannot be written to.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import mmap
 import pickle
+from collections.abc import Callable
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.sources.scratch import RowSink
+
+LARGE_BYTES = 1 << 20
+"""An array of so many bytes is put in a file rather than sent."""
 
 
 def has_name(array: NDArray[Any]) -> bool:
@@ -42,19 +47,74 @@ def in_file(array: NDArray[Any], folder: Path, *, stage: str) -> NDArray[Any]:
     return sink.array()
 
 
-def packed(value: object) -> bytes:
-    """A pickle for a process that may write to the same files under the same paths; `pickle.loads` takes it."""
-    found = BytesIO()
-    _Pickler(found, protocol=5).dump(value)
-    return found.getvalue()
+class Parcel:
+    """Values on their way to processes that reach the same files under the same paths.
+
+    They are packed once, and unpacked once by each process, where they are used: whoever only hands a parcel on opens
+    no file of it. A parcel that has not travelled gives the values themselves.
+    """
+
+    def __init__(self, content: tuple[Any, ...], *, folder: Path | None = None, stage: str = "") -> None:
+        """
+        Args:
+            content: can be pickled.
+            folder: an existing one for large arrays that are in no file with a name yet; None to pickle these too.
+                The files are gone with the parcel.
+            stage: what is going on, for the error.
+        """
+        self.content = content
+        self._folder, self._stage = folder, stage
+        self._files: list[NDArray[Any]] = []
+
+    def __reduce__(self) -> tuple[Callable[[bytes], _Arrived], tuple[bytes]]:
+        """
+        Raises:
+            NoRoomError: the disk is full.
+        """
+        return _Arrived, (self._packed,)
+
+    @cached_property
+    def _packed(self) -> bytes:
+        found = BytesIO()
+        _Pickler(found, self._in_file if self._folder else None).dump(self.content)
+        return found.getvalue()
+
+    def _in_file(self, array: NDArray[Any]) -> NDArray[Any]:
+        assert self._folder is not None
+        self._files.append(in_file(array, self._folder, stage=self._stage))
+        return self._files[-1]
+
+
+class _Arrived:
+    """A parcel that has travelled."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    @cached_property
+    def content(self) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = pickle.loads(self._packed)
+        return found
+
+    def __reduce__(self) -> tuple[type[_Arrived], tuple[bytes]]:
+        return _Arrived, (self._packed,)
 
 
 class _Pickler(pickle.Pickler):
+    def __init__(self, file: BytesIO, put: Callable[[NDArray[Any]], NDArray[Any]] | None) -> None:
+        super().__init__(file, protocol=5)
+        self._put = put
+
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, np.memmap) and has_name(value):
-            value.flush()
-            return _mapped, (str(value.filename), value.dtype, value.shape)
-        return NotImplemented
+        if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+            return NotImplemented
+        if not has_name(value):
+            if self._put is None or value.nbytes < LARGE_BYTES:
+                return NotImplemented
+            value = self._put(value)
+        assert isinstance(value, np.memmap)
+        value.flush()
+        return _mapped, (str(value.filename), value.dtype, value.shape)
 
 
 def _mapped(path: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -40,13 +40,9 @@ def fsync_tree(folder: Path) -> None:
     Several at once: a file system gathers flushes that come together, and a cache can have tens of thousands of files.
     """
 
-    def flush(path: str) -> None:
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-
     tree = list(os.walk(folder, topdown=False))
     with ThreadPoolExecutor(FLUSHES_AT_ONCE) as pool:
-        for _ in pool.map(flush, [os.path.join(root, name) for root, _, names in tree for name in names]):
+        for _ in pool.map(fsync_file, [Path(root, name) for root, _, names in tree for name in names]):
             pass
         for _ in pool.map(fsync_folder, [Path(root) for root, _, _ in tree]):
             pass
@@ -65,21 +61,30 @@ def reserve(path: Path) -> None:
 
 
 @contextmanager
-def published_file(target: Path, *, shared: bool = False) -> Iterator[BinaryIO]:
+def published_file(target: Path, *, shared: bool = False, flushed: bool = True) -> Iterator[BinaryIO]:
     """Write a file that appears under its name only when the block ends without an error.
 
     Args:
         target: the name.
         shared: whether several processes may be at it, each of which then has a file of its own until the end. What
             one of them leaves behind that is killed is the caller's to remove, with the folder.
+        flushed: whether it is on the disk when it appears; else the caller sees to that by `fsync_file`.
     """
     partial = target.with_name(f"{PARTIAL_PREFIX}{uuid.uuid4().hex if shared else ''}{target.name}")
     with open(partial, "wb") as file:
         yield file
         file.flush()
-        os.fsync(file.fileno())
+        if flushed:
+            os.fsync(file.fileno())
     os.replace(partial, target)
-    fsync_folder(target.parent)
+    if flushed:
+        fsync_folder(target.parent)
+
+
+def fsync_file(path: Path) -> None:
+    """Flush a file."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def publish_folder(partial: Path, target: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +66,8 @@ def sort_table(
         limit: bytes that the process may use; None for half of what is free.
         work: folder for spilled edges, which belongs to this table and this treatment alone; what an earlier run
             finished there is used, and it has to stay until the pieces have been read.
-        executor: sorts what has been spilled; None for threads. Its workers reach `work` under the same path.
+        executor: reads what has sections and does not fit in memory, and sorts it; None for threads. Its workers reach
+            `work`, and what they read, under the same path.
 
     Raises:
         DatasetError: an id is out of range, or the treatment does not suit the types.
@@ -74,11 +76,12 @@ def sort_table(
     rules = Rules.of(treatment, square=table.type.source == table.type.destination, name=name)
     numbered = bool(table.attributes)
     room = memory.room(limit)
+    executor = executor or Threads(memory_limit=limit)
     spill = Spill(
         work, num_rows=num_rows, num_sources=num_sources, rules=rules, numbered=numbered, room=room, name=name
     )
     if not spill.holds_all_edges:
-        kept = _kept_in_memory(table, spill, room, 2 if rules.undirected else 1)
+        kept = _kept_in_memory(table, spill, room, 2 if rules.undirected else 1, executor)
         if kept is not None:
             with progress.task(f"sorting edges {name}"):
                 matrix, counts = csr.from_edges(
@@ -102,7 +105,7 @@ def sort_table(
                 arrays=EdgePieces.of(lambda _: matrix, [num_rows], [matrix.num_edges], in_files=False),
                 attributes=dict(table.attributes),
             )
-    summary = spill.sort_ranges(executor or Threads(memory_limit=limit))
+    summary = spill.sort_ranges(executor)
     _check_attributes(table, summary.counts.given)
     return SortedEdges(
         type=table.type,
@@ -114,7 +117,7 @@ def sort_table(
         pieces=spill.pieces,
         arrays=EdgePieces.of(
             spill.piece,
-            [spill.rows_of(number)[1] for number in range(spill.num_ranges)],
+            [spill.rows_of(number)[1] for number in range(spill.runs.num_ranges)],
             summary.edges_by_range,
             in_files=True,
         ),
@@ -122,28 +125,36 @@ def sort_table(
     )
 
 
-def _kept_in_memory(table: EdgeTable, spill: Spill, room: int, records_per_edge: int) -> list[EdgeChunk] | None:
+def _kept_in_memory(
+    table: EdgeTable, spill: Spill, room: int, records_per_edge: int, executor: Executor
+) -> list[EdgeChunk] | None:
     """The chunks, if they can be sorted in memory; None once they have gone to the disk."""
     fits = room // (BYTES_PER_EDGE * records_per_edge)
     if table.num_edges is not None and table.num_edges > fits:
         fits = 0
-    kept: list[EdgeChunk] | None = []
-    count = 0
+        if table.sections is not None:
+            spill.add_sections(table.sections, executor)
+            table.release()
+            return None
+    kept: list[EdgeChunk] = []
     with progress.task(f"reading edges {table.type.key}", total=table.num_edges, unit="edges") as task:
-        for chunk in table.chunks():
+        chunks = _told(table.chunks(), task)
+        count = 0
+        for chunk in chunks:
+            kept.append(chunk)
             count += len(chunk.src)
-            if kept is not None and count <= fits:
-                kept.append(chunk)
-            else:
-                for earlier in kept or ():
-                    spill.add(earlier)
-                kept = None
-                spill.add(chunk)
-            task.advance(len(chunk.src))
-        if kept is None:
-            spill.finish()
+            if count > fits:
+                spill.add(chain(_taken(kept), chunks))
+                break
     table.release()
-    return kept
+    return None if spill.holds_all_edges else kept
+
+
+def _told(chunks: Iterator[EdgeChunk], task: progress.Task) -> Iterator[EdgeChunk]:
+    """The chunks, while somebody watches."""
+    for chunk in chunks:
+        task.advance(len(chunk.src))
+        yield chunk
 
 
 def _taken(chunks: list[EdgeChunk]) -> Iterator[EdgeChunk]:

@@ -1,24 +1,23 @@
 """CSR conversion of edges that do not fit in memory: by ranges of destination rows, through files.
 
-Going in, every chunk of edges is scattered by range (the radix scatter of `csr`, with few and large buckets) and each
-range's records are appended to its files. Then one range after another is read back, sorted and treated as if it were a
-whole graph, and its result takes the place of its records: a run that is killed goes on with the ranges that are left.
-An edge is written and read twice, in long runs; memory is one range.
+Going in, edges are scattered by range (the radix scatter of `csr`, with few and large buckets) and written as runs
+(`edge_runs`). Then one range after another is read from all runs, sorted and treated as if it were a whole graph: a run
+that is killed goes on with the ranges that are left. An edge is written and read twice; memory is one range.
 
-    ranges.json          written when all edges are in: what a later run may rely on
-    <range>.record       records, int64; .weight float32 and .number int64 where there are any
+    sections.json        what is being read, while sections go in: what a later run may go on with
+    ranges.json          written when all edges are in, and what that run may rely on
+    <section>.*          the runs, until all ranges are sorted
     <range>.npz          the range's result, under its name only when it is whole
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numba import get_num_threads
@@ -26,20 +25,22 @@ from numpy.typing import NDArray
 
 from graphprep import csr, progress
 from graphprep import csr_kernels as kernels
-from graphprep.csr import EdgeCounts, Records, Rules
+from graphprep.csr import EdgeCounts, Records, Rules, mixed_weights
+from graphprep.edge_runs import EdgeRuns, Section, section_firsts, write_section
 from graphprep.executor import Executor
-from graphprep.graph import Csr, EdgeChunk
+from graphprep.graph import Csr, EdgeChunk, EdgeSections
+from graphprep.mapped_files import Parcel
 from graphprep.mapped_npz import mapped_npz
 from graphprep.publish import published_file
 
 MOST_RANGES = 256
-"""Files that are open at once are at most three times as many."""
 LEAST_RANGE_BITS = 10
 BYTES_PER_RECORD = 40
 """Peak while a range is sorted: records as read (8), by bucket (8), sorted (8), the result (8), and some slack."""
 BYTES_PER_PAYLOAD = 40
 """The same for weights or edge numbers."""
-MARK = "ranges.json"
+BEGUN, MARK = "sections.json", "ranges.json"
+CONVERSION = "conversion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,68 +78,88 @@ class Spill:
             room: bytes that may be used.
             name: of the edge type, for messages.
         """
-        self.folder, self.name = folder, name
-        self.num_rows, self.num_sources = num_rows, num_sources
-        self.rules, self.numbered, self.room = rules, numbered, room
-        self.range_bits = max(LEAST_RANGE_BITS, (max(1, num_rows - 1) // MOST_RANGES).bit_length())
-        self.num_ranges = csr.bucket_count(num_rows, self.range_bits)
+        self.rules, self.room = rules, room
+        self.runs = EdgeRuns(
+            folder=folder,
+            name=name,
+            num_rows=num_rows,
+            num_sources=num_sources,
+            range_bits=max(LEAST_RANGE_BITS, (max(1, num_rows - 1) // MOST_RANGES).bit_length()),
+            undirected=rules.undirected,
+            numbered=numbered,
+            room=room,
+        )
         self._given = 0
         self._weighted = False
-        self._files: dict[str, list[BinaryIO]] = {}
+        self._runs: list[int] = []
+        """files of each section"""
         mark = folder / MARK
-        self._records: list[int] = [0] * self.num_ranges
+        self._records: list[int] = [0] * self.runs.num_ranges
         self.holds_all_edges = mark.exists()
         """whether a run, this or an earlier one, has put all edges in"""
         if self.holds_all_edges:
             found = json.loads(mark.read_text())
-            self._given, self._weighted, self._records = found["given"], found["weighted"], found["records"]
-        elif folder.exists():
-            shutil.rmtree(folder)
+            self._given, self._weighted = found["given"], found["weighted"]
+            self._records, self._runs = found["records"], found["runs"]
 
-    def add(self, chunk: EdgeChunk) -> None:
-        """Put a chunk of edges in.
+    def add(self, chunks: Iterable[EdgeChunk]) -> None:
+        """Put all edges in, from a stream that is read from front to back.
 
         Raises:
-            DatasetError: an id is out of range.
+            DatasetError: an id is out of range, or some edges have weights and some have none.
         """
-        if not self._files:
-            self._weighted = chunk.weight is not None
-            self._open()
-        csr.require_same_weights(self._weighted, chunk, self.name)
-        records = csr.scatter(
-            [chunk],
-            num_rows=self.num_rows,
-            num_sources=self.num_sources,
-            row_bits=self.range_bits,
-            undirected=self.rules.undirected,
-            with_payload=self._weighted or self.numbered,
-            name=self.name,
-        )
-        columns: dict[str, NDArray[Any]] = {"record": records.record.astype(np.int64, copy=False)}
-        if self._weighted:
-            assert chunk.weight is not None
-            columns["weight"] = chunk.weight[records.payload]
-        if self.numbered:
-            columns["number"] = records.payload + np.int64(self._given)
-        for column, values in columns.items():
-            for number, file in enumerate(self._files[column]):
-                start, stop = records.starts[number], records.starts[number + 1]
-                if stop > start:
-                    file.write(values[start:stop].data)
-        for number, count in enumerate(np.diff(records.starts)):
-            self._records[number] += int(count)
-        self._given += len(chunk.src)
+        self._begin({})
+        self._finish([self.runs.write(0, 0, chunks)])
 
-    def finish(self) -> None:
-        """All edges are in."""
-        for files in self._files.values():
-            for file in files:
-                file.flush()
-                os.fsync(file.fileno())
-                file.close()
-        self._files = {}
-        mark = {"given": self._given, "weighted": self._weighted, "records": self._records}
-        with published_file(self.folder / MARK) as file:
+    def add_sections(self, sections: EdgeSections, executor: Executor) -> None:
+        """Put all edges in, by sections; those that an earlier run has put in are not read again.
+
+        Args:
+            sections: of the stream.
+            executor: of the sections; its workers reach the folder, and what `sections` reads, under the same path.
+
+        Raises:
+            DatasetError: as `add`, or a section has not as many edges as it should.
+        """
+        bits, numbered = self.runs.range_bits, self.runs.numbered
+        self._begin({"edges": list(sections.counts), "range_bits": bits, "numbered": numbered})
+        firsts = section_firsts(sections)
+        shared = Parcel(sections.shared, folder=self.runs.folder, stage=CONVERSION)
+        found: list[Section] = []
+        with progress.task(f"reading edges {self.runs.name}", total=firsts[-1], unit="edges") as task:
+            numbers = range(len(sections.counts))
+            # A run takes all the room that there may be; threads make one after another, each with all cores.
+            for section in executor.map(
+                write_section, numbers, self.runs, firsts, sections.read, shared, needed=self.room
+            ):
+                found.append(section)
+                task.advance(section.edges)
+        self._finish(found)
+
+    def _begin(self, sections: dict[str, object]) -> None:
+        """Make the folder, and empty it unless an earlier run was reading the same sections into it."""
+        folder, begun = self.runs.folder, self.runs.folder / BEGUN
+        if not (sections and begun.exists() and json.loads(begun.read_text()) == sections):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            with published_file(begun) as file:
+                file.write(json.dumps(sections).encode())
+
+    def _finish(self, sections: Sequence[Section]) -> None:
+        """All edges are in.
+
+        Raises:
+            DatasetError: some have weights and some have none.
+        """
+        weighted = {section.weighted for section in sections if section.edges}
+        if len(weighted) > 1:
+            raise mixed_weights(self.runs.name)
+        self._given = sum(section.edges for section in sections)
+        self._weighted = True in weighted
+        self._records = [sum(counts) for counts in zip(*(section.records for section in sections), strict=True)]
+        self._runs = [section.runs for section in sections]
+        mark = {"given": self._given, "weighted": self._weighted, "records": self._records, "runs": self._runs}
+        with published_file(self.runs.folder / MARK) as file:
             file.write(json.dumps(mark).encode())
         self.holds_all_edges = True
 
@@ -150,18 +171,17 @@ class Spill:
         """
         counts, weighted, fingerprint = EdgeCounts(), self._weighted, 0
         edges_by_range: list[int] = []
-        with progress.task(f"sorting edges {self.name}", total=sum(self._records), unit="records") as task:
+        with progress.task(f"sorting edges {self.runs.name}", total=sum(self._records), unit="records") as task:
             # A range takes all the room that there may be, so that threads sort one after another, each with all cores.
-            sorted_ranges = executor.map(_sorted, range(self.num_ranges), self, needed=self.room)
+            sorted_ranges = executor.map(_sorted, range(self.runs.num_ranges), self, needed=self.room)
             for number, facts in enumerate(sorted_ranges):
-                for path in self._paths(number).values():
-                    path.unlink(missing_ok=True)
                 found = EdgeCounts(**facts["counts"])
                 counts += found
                 edges_by_range.append(found.edges)
                 weighted |= facts["weighted"]
                 fingerprint += facts["fingerprint"]
                 task.advance(self._records[number])
+        self.runs.remove(self._runs)
         return SpillSummary(
             counts=counts,
             edges_by_range=tuple(edges_by_range),
@@ -179,7 +199,7 @@ class Spill:
 
     def pieces(self) -> Iterator[Csr]:
         """The sorted ranges in order."""
-        for number in range(self.num_ranges):
+        for number in range(self.runs.num_ranges):
             with np.load(self._result(number), allow_pickle=False) as result:
                 yield self._csr({name: result[name] for name in result.files})
 
@@ -189,8 +209,9 @@ class Spill:
 
     def rows_of(self, number: int) -> tuple[int, int]:
         """The first row of a range, and how many it has."""
-        first_row = number << self.range_bits
-        return first_row, max(0, min(1 << self.range_bits, self.num_rows - first_row))
+        bits = self.runs.range_bits
+        first_row = number << bits
+        return first_row, max(0, min(1 << bits, self.runs.num_rows - first_row))
 
     def _csr(self, arrays: Mapping[str, NDArray[Any]]) -> Csr:
         return Csr(
@@ -198,46 +219,27 @@ class Spill:
             indices=arrays["indices"],
             data=arrays.get("data"),
             edge_number=arrays.get("edge_number"),
-            num_sources=self.num_sources,
+            num_sources=self.runs.num_sources,
         )
 
-    def _columns(self) -> dict[str, np.dtype[Any]]:
-        columns: dict[str, np.dtype[Any]] = {"record": np.dtype(np.int64)}
-        if self._weighted:
-            columns["weight"] = np.dtype(np.float32)
-        if self.numbered:
-            columns["number"] = np.dtype(np.int64)
-        return columns
-
-    def _open(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for column in self._columns():
-            self._files[column] = [
-                (self.folder / f"{number}.{column}").open("wb", buffering=1 << 16) for number in range(self.num_ranges)
-            ]
-
-    def _paths(self, number: int) -> dict[str, Path]:
-        return {column: self.folder / f"{number}.{column}" for column in self._columns()}
-
     def _result(self, number: int) -> Path:
-        return self.folder / f"{number}.npz"
+        return self.runs.folder / f"{number}.npz"
 
     def _sort_range(self, number: int) -> None:
         first_row, num_rows = self.rows_of(number)
-        paths = self._paths(number)
-        count = self._records[number]
-        read = {column: np.fromfile(paths[column], dtype, count) for column, dtype in self._columns().items()}
-        with_payload = self._weighted or self.numbered
+        runs, count = self.runs, self._records[number]
+        with_payload = self._weighted or runs.numbered
         expected = count * (BYTES_PER_RECORD + (BYTES_PER_PAYLOAD if with_payload else 0))
         if expected > self.room:
             progress.warn(
-                f"edges {self.name}: rows {first_row} to {first_row + num_rows - 1} alone have {count:,} edges, which "
+                f"edges {runs.name}: rows {first_row} to {first_row + num_rows - 1} alone have {count:,} edges, which "
                 f"take about {progress.format_bytes(expected)}, more than --memory allows"
             )
+        read = runs.range_records(self._runs, number, count)
         record = np.empty(count, np.int64)
         payload = np.empty(count if with_payload else 0, csr.index_dtype(count))
-        key_bits = csr.key_bits(self.num_sources, undirected=self.rules.undirected)
-        row_bits = min(self.range_bits, csr.bucket_bits(num_rows, count, key_bits))
+        key_bits = csr.key_bits(runs.num_sources, undirected=self.rules.undirected)
+        row_bits = min(runs.range_bits, csr.bucket_bits(num_rows, count, key_bits))
         num_buckets = csr.bucket_count(num_rows, row_bits)
         starts = kernels.scatter_records(
             read.pop("record"), row_bits, key_bits, num_buckets, get_num_threads(), record, payload
@@ -246,10 +248,10 @@ class Spill:
             Records(starts=starts, record=record, payload=payload, row_bits=row_bits, key_bits=key_bits),
             weight=read.get("weight"),
             num_rows=num_rows,
-            num_sources=self.num_sources,
+            num_sources=runs.num_sources,
             first_row=first_row,
             rules=self.rules,
-            numbered=self.numbered,
+            numbered=runs.numbered,
         )
         facts = {
             "counts": asdict(counts),

@@ -210,7 +210,7 @@ def import_files(
             if found is not None:
                 return StoreOutcome(store=found, reused=True)
         _announce_import(request, name)
-        raw = read_files(request, memory_limit=memory_limit)
+        raw = read_files(request, memory_limit=memory_limit, executor=executor)
         inputs = digests.result()
         key = imported_key(request, name, inputs)
         source = {"reader": "user_files", "options": request.to_json(), "files": inputs}

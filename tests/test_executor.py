@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -25,15 +27,22 @@ from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
 from graphprep.errors import DatasetError, UsageError
 from graphprep.executor import Executor, Threads, open_executor
+from graphprep.generators.grid import GridRequest
+from graphprep.generators.rmat import RmatRequest
+from graphprep.generators.sbm import SbmRequest
 from graphprep.graph import RawGraph
 from graphprep.inspect import edge_scan
 from graphprep.inspect.store_summary import store_summary
 from graphprep.partition.multilevel import levels, past_memory
 from graphprep.partition.request import PartitionRequest
+from graphprep.sources import numpy_edges, parquet_edges
+from graphprep.sources.user_files import ImportRequest
 from graphprep.store import GraphStore
 from graphprep.topology import Topology
 from graphprep.traffic import by_ranges, count_traffic
 from graphprep.traffic.by_ranges import count_by_ranges
+from pipelines.generate import generate_graph
+from pipelines.ingest import import_files
 from pipelines.partition import PartitionPlan, run_partition
 from tests.graphs import labelled_graph, typed_graph, with_edge_arrays
 from tests.soak import soak_count
@@ -194,6 +203,53 @@ def test_stores_are_the_same(executor: Executor, fits: bool, tmp_path: Path, mon
     assert len(list((tmp_path / "found").iterdir())) == 3  # and nothing beside them
 
 
+@pytest.mark.parametrize("fits", [True, False])
+def test_files_are_read_the_same(
+    executor: Executor, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against ids and edges that depend on who reads a user's files, and on whether they fit in memory."""
+    many_files(monkeypatch)
+    if not fits:
+        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    rng = np.random.default_rng(4)
+    src, dst = rng.integers(0, 300, (2, 20_000)) * 7
+    text, array, table = tmp_path / "e.txt", tmp_path / "e.npy", tmp_path / "e.parquet"
+    np.savetxt(text, np.stack([src, dst], axis=1)[:6000], fmt="%d")
+    np.save(array, np.stack([src, dst], axis=1)[6000:11_000])
+    pq.write_table(pa.table({"source": src[11_000:], "target": dst[11_000:]}), table, 3000)
+    for module in (numpy_edges, parquet_edges):
+        monkeypatch.setattr(module, "ROWS_A_SECTION", 2000)
+    monkeypatch.setattr("graphprep.sources.edge_text.BYTES_A_SECTION", 20_000)
+    request = ImportRequest.of_one_type((text, array, table), undirected=True)
+    options: dict[str, Any] = {"name": "mine", "replace": False}
+    expected = import_files(request, **options, out=tmp_path / "expected").store
+    made = noted_work(type(executor), monkeypatch)
+    found = import_files(request, **options, out=tmp_path / "found", executor=executor).store
+    assert everything_in(found) == everything_in(expected)
+    assert ("_see" in made) == executor.is_elsewhere
+    assert ("write_section" in made) == (executor.is_elsewhere and not fits)
+
+
+def test_generated_stores_are_the_same(executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against edges that depend on who draws them."""
+    many_files(monkeypatch)
+    monkeypatch.setattr("graphprep.generators.EDGES_AT_A_TIME", 500)
+    monkeypatch.setattr("graphprep.generators.grid.EDGES_AT_A_TIME", 500)
+    requests = {
+        "sbm": SbmRequest(nodes=900, edges=5000),
+        "rmat": RmatRequest(scale=9, edges=5000),
+        "grid": GridRequest(sides=(17, 11, 5)),
+    }
+    options: dict[str, Any] = {"name": "mine", "replace": False, "memory_limit": None}
+    expected = {name: generate_graph(made, **options, out=tmp_path / name).store for name, made in requests.items()}
+    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    made = noted_work(type(executor), monkeypatch)
+    for name, request in requests.items():
+        found = generate_graph(request, **options, out=tmp_path / f"{name}-found", executor=executor).store
+        assert everything_in(found) == everything_in(expected[name])
+    assert "write_section" in made
+
+
 def many_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small graphs are partitioned by passes, through several levels of several ranges, and sorted through files."""
     small_ranges(monkeypatch)
@@ -226,7 +282,15 @@ def test_passes_over_files_are_the_same(
     one = by_passes(store, tmp_path / "one", None, balance)
     made.clear()
     other = by_passes(store, tmp_path / "other", executor, balance)
-    rounds = {"_visited", "_crossing", "_sorted", "_weights_counted", "_proposed_by_weight", "_ordered"}
+    rounds = {
+        "write_section",
+        "_visited",
+        "_crossing",
+        "_sorted",
+        "_weights_counted",
+        "_proposed_by_weight",
+        "_ordered",
+    }
     assert rounds | ({"_rows_counted", "_proposed_by_rows"} if balance == "rows" else set()) <= set(made)
     said = capsys.readouterr().err
     assert "level 1: refining" in said
@@ -483,12 +547,13 @@ def test_commands_make_stores_on_workers(two_workers: Any, tmp_path: Path, monke
     made = noted_work(type(two_workers), monkeypatch)
     monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
     (tmp_path / "e.txt").write_text("0 1\n1 2\n")
-    for words in (
-        ("fetch", "karate"),
-        ("generate", "grid", "--name", "g", "--sides", "9x3"),
-        ("import", tmp_path / "e.txt", "--name", "e"),
-    ):
+    read = {
+        ("fetch", "karate"): [],
+        ("generate", "grid", "--name", "g", "--sides", "9x3"): ["write_section"],
+        ("import", tmp_path / "e.txt", "--name", "e"): ["_see", "write_section"],
+    }
+    for words, before in read.items():
         made.clear()
         done = CliRunner().invoke(main, [*map(str, words), "--dask", two_workers.client.scheduler.address])
         assert done.exit_code == 0, done.output
-        assert made == ["_sorted", "_written"], words
+        assert made == [*before, "_sorted", "_written"], words

@@ -12,9 +12,14 @@ import pytest
 
 from graphprep.csr_files import in_files
 from graphprep.graph import Csr
-from graphprep.mapped_files import has_name, in_file, packed
+from graphprep.mapped_files import Parcel, has_name, in_file
 from graphprep.partition.multilevel.passes import Passes
 from graphprep.sources.scratch import NoRoomError, RowSink
+
+
+def arrived(value: Any) -> Any:
+    """A value as another process gets it."""
+    return pickle.loads(pickle.dumps(Parcel((value,)))).content[0]
 
 
 class Pair(NamedTuple):
@@ -30,9 +35,9 @@ def test_a_mapped_array_travels_as_its_name(tmp_path: Path, wrap: Any) -> None:
     array = np.arange(30_000, dtype=np.int64).reshape(10_000, 3)
     mapped = in_file(array, tmp_path, stage="test")
     assert has_name(mapped)
-    assert len(packed(wrap(array))) > array.nbytes
-    assert len(packed(wrap(mapped))) < 2000
-    found: Any = pickle.loads(packed(wrap(mapped)))
+    assert len(pickle.dumps(Parcel((wrap(array),)))) > array.nbytes
+    assert len(pickle.dumps(Parcel((wrap(mapped),)))) < 2000
+    found: Any = arrived(wrap(mapped))
     while not isinstance(found, np.ndarray):
         found = found["x"] if isinstance(found, dict) else found[1] if isinstance(found, Pair) else found[0]
     assert np.array_equal(found, array)
@@ -42,14 +47,32 @@ def test_a_slice_of_a_mapped_array_is_not_taken_for_the_whole(tmp_path: Path) ->
     """Guards against a view whose file begins elsewhere."""
     mapped = in_file(np.arange(1000), tmp_path, stage="test")
     assert not has_name(mapped[10:])
-    assert np.array_equal(pickle.loads(packed(mapped[10:20])), np.arange(10, 20))
+    assert np.array_equal(arrived(mapped[10:20]), np.arange(10, 20))
 
 
 def test_what_was_written_last_is_seen(tmp_path: Path) -> None:
     """Guards against a reader of the file's former content."""
     array = np.memmap(tmp_path / "a", np.int32, "w+", shape=(100,))
     array[:] = 7
-    assert np.array_equal(pickle.loads(packed(array)), np.full(100, 7, np.int32))
+    assert np.array_equal(arrived(array), np.full(100, 7, np.int32))
+
+
+def test_large_arrays_go_by_way_of_a_folder(tmp_path: Path) -> None:
+    """Guards against gigabytes through a scheduler, against files that outlive the work, and a parcel of a parcel."""
+    large = np.asfortranarray(np.arange(300_000, dtype=np.int64).reshape(1000, 300))
+    parcel = Parcel((Pair(1, large), large, np.arange(3)), folder=tmp_path, stage="test")
+    assert parcel.content[0].array is large
+    sent = pickle.dumps(Parcel((parcel,)))
+    assert len(sent) < 2000
+    assert len(list(tmp_path.iterdir())) == 1
+    there = pickle.loads(sent).content[0]
+    pair, again, small = pickle.loads(pickle.dumps(there)).content
+    assert pair.array is again
+    assert np.array_equal(again, large)
+    assert np.array_equal(small, np.arange(3))
+    del parcel
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_gone_with_its_array(tmp_path: Path) -> None:
@@ -93,7 +116,7 @@ def test_a_matrix_in_files_with_names(tmp_path: Path) -> None:
     )
     arrays = (found.indptr, found.indices, found.data)
     assert all(array is not None and has_name(array) for array in arrays)
-    again = pickle.loads(packed(found))
+    again = arrived(found)
     assert np.array_equal(again.indices, piece.indices)
     assert pickle.loads(pickle.dumps(again)).num_rows == 2
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,25 +11,34 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphprep import memory, sorted_edges, spill
+from graphprep import edge_runs, memory, sorted_edges, spill
 from graphprep.csr import from_edges
 from graphprep.errors import DatasetError, UsageError
-from graphprep.graph import HOMOGENEOUS_EDGE, Csr, EdgeChunk, EdgeTable, EdgeType, Treatment
+from graphprep.executor import Executor, Threads
+from graphprep.graph import HOMOGENEOUS_EDGE, Csr, EdgeChunk, EdgeSections, EdgeTable, EdgeType, Treatment
 from graphprep.sorted_edges import SortedEdges, sort_table
 from tests.conftest import BoundsChecked
+from tests.elsewhere import Elsewhere
 from tests.graphs import random_edges
 
 
-def table_of(edges: EdgeChunk, *, pieces: int = 5, attributes: dict[str, np.ndarray] | None = None) -> EdgeTable:
-    """A stream of a few chunks."""
-    bounds = np.linspace(0, len(edges.src), pieces + 1).astype(int)
+def table_of(
+    edges: EdgeChunk, *, pieces: int = 5, attributes: dict[str, np.ndarray] | None = None, sections: bool = False
+) -> EdgeTable:
+    """A stream of a few chunks, or of as many sections of two chunks."""
+    bounds = np.linspace(0, len(edges.src), pieces + 1).astype(int).tolist()
+    found = EdgeSections(counts=np.diff(bounds).tolist(), read=section_of, shared=(edges, bounds))
+    table = EdgeTable.of_sections(HOMOGENEOUS_EDGE, found)
+    if not sections:
+        table = EdgeTable(type=HOMOGENEOUS_EDGE, chunks=found.chunks)
+    return replace(table, attributes=attributes or {})
 
-    def chunks() -> Iterator[EdgeChunk]:
-        for start, stop in itertools.pairwise(bounds):
-            weight = None if edges.weight is None else edges.weight[start:stop]
-            yield EdgeChunk(edges.src[start:stop], edges.dst[start:stop], weight)
 
-    return EdgeTable(type=HOMOGENEOUS_EDGE, chunks=chunks, attributes=attributes or {})
+def section_of(number: int, edges: EdgeChunk, bounds: list[int]) -> Iterator[EdgeChunk]:
+    """The edges between two bounds, in two chunks."""
+    start, stop = bounds[number : number + 2]
+    for chunk in (slice(start, (start + stop) // 2), slice((start + stop) // 2, stop)):
+        yield EdgeChunk(edges.src[chunk], edges.dst[chunk], None if edges.weight is None else edges.weight[chunk])
 
 
 def joined(edges: SortedEdges) -> Csr:
@@ -55,6 +63,7 @@ def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spill, "LEAST_RANGE_BITS", 2)
     monkeypatch.setattr("graphprep.csr.RECORDS_PER_BUCKET", 4)
     monkeypatch.setattr(spill, "MOST_RANGES", 6)
+    monkeypatch.setattr(edge_runs, "MOST_EDGES", 40)
 
 
 @pytest.mark.usefixtures("on_disk")
@@ -68,6 +77,7 @@ def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     undirected=st.booleans(),
     duplicates=st.sampled_from(["keep", "drop", "sum"]),
     self_loops=st.sampled_from(["keep", "drop", "add"]),
+    executor=st.sampled_from([None, Threads(), Elsewhere()]),
 )
 def test_the_disk_gives_what_memory_gives(
     tmp_path_factory: pytest.TempPathFactory,
@@ -79,18 +89,23 @@ def test_the_disk_gives_what_memory_gives(
     undirected: bool,
     duplicates: str,
     self_loops: str,
+    executor: Executor | None,
 ) -> None:
-    """Guards against edges lost between ranges, loops counted twice, and weights or numbers that part from edges."""
+    """Guards against edges lost between ranges, loops counted twice, and weights or numbers that part from edges.
+
+    With an executor the stream is read by sections.
+    """
     edges = random_edges(np.random.default_rng(seed), num_nodes, num_edges, weighted=weighted)
     treatment = Treatment(undirected=undirected, duplicates=duplicates, self_loops=self_loops)  # type: ignore[arg-type]
     attributes = {"time": np.arange(num_edges)} if numbered else None
     found = sort_table(
-        table_of(edges, attributes=attributes),
+        table_of(edges, attributes=attributes, sections=executor is not None),
         num_rows=num_nodes,
         num_sources=num_nodes,
         treatment=treatment,
         limit=None,
         work=tmp_path_factory.mktemp("spill") / "edges",
+        executor=executor,
     )
     expected, counts = from_edges(
         [edges], num_rows=num_nodes, num_sources=num_nodes, treatment=treatment, name="test", numbered=numbered
@@ -165,6 +180,54 @@ def test_edges_that_were_only_half_read_are_read_again(tmp_path: Path) -> None:
         sort_table(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=cut_short), **arguments)  # type: ignore[arg-type]
     found = sort_table(table_of(edges), **arguments)  # type: ignore[arg-type]
     assert found.counts.edges == 400
+
+
+@pytest.mark.usefixtures("on_disk")
+def test_a_run_goes_on_with_the_sections_that_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a killed conversion that reads everything again, and against one that trusts half a section."""
+    edges = random_edges(np.random.default_rng(0), 50, 400)
+    arguments = {"num_rows": 50, "num_sources": 50, "treatment": Treatment(), "limit": None, "work": tmp_path / "e"}
+    table = table_of(edges, sections=True)
+    began: list[int] = []
+
+    def stop_in_the_fourth(number: int, *shared: object) -> Iterator[EdgeChunk]:
+        began.append(number)
+        chunks = section_of(number, *shared)  # type: ignore[arg-type]
+        yield next(chunks)
+        if len(began) == 4:
+            raise KeyboardInterrupt
+        yield from chunks
+
+    assert table.sections is not None
+    stopping = replace(table, sections=replace(table.sections, read=stop_in_the_fourth))
+    with pytest.raises(KeyboardInterrupt):
+        sort_table(stopping, **arguments)  # type: ignore[arg-type]
+    assert began == [0, 1, 2, 3]
+    found = joined(sort_table(stopping, **arguments))  # type: ignore[arg-type]
+    assert began == [0, 1, 2, 3, 3, 4]
+    expected, _ = from_edges([edges], num_rows=50, num_sources=50, treatment=Treatment(), name="test")
+    assert np.array_equal(found.indices, expected.indices)
+    assert not list((tmp_path / "e").glob("*.run"))
+
+
+@pytest.mark.usefixtures("on_disk")
+@pytest.mark.parametrize("executor", [Threads(), Elsewhere()])
+def test_other_sections_are_not_gone_on_with(tmp_path: Path, executor: Executor) -> None:
+    """Guards against sections that were cut elsewhere, and against a section that has changed since it was counted."""
+    edges = random_edges(np.random.default_rng(0), 50, 400)
+    arguments = {"num_rows": 50, "num_sources": 50, "treatment": Treatment(), "limit": None, "work": tmp_path / "e"}
+    table = table_of(edges, sections=True)
+    assert table.sections is not None
+    counts = [*table.sections.counts[:-1], 81]
+    wrong = EdgeTable.of_sections(HOMOGENEOUS_EDGE, replace(table.sections, counts=counts))
+    with pytest.raises(DatasetError, match="80 edges where there were 81; a file has changed"):
+        sort_table(wrong, **arguments, executor=executor)  # type: ignore[arg-type]
+    weighted = random_edges(np.random.default_rng(0), 50, 400, weighted=True)
+    table = table_of(weighted, sections=True, pieces=4)
+    found = joined(sort_table(table, **arguments, executor=executor))  # type: ignore[arg-type]
+    expected, _ = from_edges([weighted], num_rows=50, num_sources=50, treatment=Treatment(), name="test")
+    assert np.array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.data, expected.data)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("disk", [False, True])

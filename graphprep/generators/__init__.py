@@ -1,7 +1,7 @@
 """Graphs of any size from a seed: edges and features come in chunks, each from its own stream of random numbers.
 
-A chunk's stream depends on the seed and on the chunk's number alone, so a graph can be read again, and is the same on
-every machine, without being held in memory.
+A chunk's stream depends on the seed and on the chunk's number alone, so a graph can be read again, in any order and by
+any process, and is the same on every machine, without being held in memory.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from graphprep.graph import (
     HOMOGENEOUS_EDGE,
     HOMOGENEOUS_NODE,
     EdgeChunk,
+    EdgeSections,
     EdgeTable,
     NodeTable,
     RawGraph,
@@ -29,6 +30,7 @@ from graphprep.publish import reserve
 from graphprep.split import seeded_split
 
 EDGES_AT_A_TIME = 1 << 20
+CHUNKS_A_SECTION = 4
 ROWS_AT_A_TIME = 1 << 16
 
 
@@ -55,19 +57,30 @@ class GraphRequest:
             raise UsageError(f"--signal {self.signal} must be a finite number")
 
 
-def chunk_sizes(num_edges: int) -> Iterator[tuple[int, int]]:
-    """(number, edges) of each chunk."""
-    for number, start in enumerate(range(0, num_edges, EDGES_AT_A_TIME)):
-        yield number, min(EDGES_AT_A_TIME, num_edges - start)
+def drawn_sections(num_edges: int, draw: Callable[..., EdgeChunk], *shared: object) -> EdgeSections:
+    """Edges that are drawn in chunks, a few of them a section.
+
+    Args:
+        num_edges: all of them.
+        draw: called with a chunk's number, its number of edges, and what is shared; a function of a module.
+        shared: what all chunks have in common.
+    """
+    a_section = EDGES_AT_A_TIME * CHUNKS_A_SECTION
+    counts = [min(a_section, num_edges - start) for start in range(0, num_edges, a_section)]
+    return EdgeSections(counts=counts, read=_drawn, shared=(num_edges, EDGES_AT_A_TIME, draw, *shared))
+
+
+def _drawn(
+    section: int, num_edges: int, a_chunk: int, draw: Callable[..., EdgeChunk], *shared: object
+) -> Iterator[EdgeChunk]:
+    for number in range(section * CHUNKS_A_SECTION, (section + 1) * CHUNKS_A_SECTION):
+        count = min(a_chunk, num_edges - number * a_chunk)
+        if count > 0:
+            yield draw(number, count, *shared)
 
 
 def undirected_graph(
-    kind: str,
-    request: GraphRequest,
-    y: NDArray[np.int64],
-    chunks: Callable[[], Iterator[EdgeChunk]],
-    num_edges: int,
-    folder: Path,
+    kind: str, request: GraphRequest, y: NDArray[np.int64], sections: EdgeSections, folder: Path
 ) -> RawGraph:
     """The graph of some edges, each given once; self-loops and repetitions are dropped.
 
@@ -75,13 +88,12 @@ def undirected_graph(
         kind: the generator's name.
         request: its parameters.
         y: int64 [N], the classes.
-        chunks: the edges, readable again and again.
-        num_edges: how many they are.
+        sections: the edges.
         folder: features go to a file in it.
     """
     return RawGraph(
         nodes={HOMOGENEOUS_NODE: _labelled_nodes(y, request, folder / "x.npy")},
-        edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=chunks, num_edges=num_edges),),
+        edges=(EdgeTable.of_sections(HOMOGENEOUS_EDGE, sections),),
         treatment=Treatment(undirected=True, duplicates="drop", self_loops="drop"),
         notes={"generator": kind, "parameters": asdict(request), "split": "seeded, 20 and 30 nodes a class"},
     )

@@ -6,7 +6,7 @@ Labels are slabs along the first axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from graphprep.errors import UsageError
 from graphprep.generators import EDGES_AT_A_TIME, GraphRequest, undirected_graph
-from graphprep.graph import EdgeChunk, RawGraph
+from graphprep.graph import EdgeChunk, EdgeSections, RawGraph
 
 MOST_NODES = 2**40
 
@@ -41,15 +41,29 @@ class GridRequest(GraphRequest):
 
 def generate(request: GridRequest, *, folder: Path) -> RawGraph:
     """The graph, its nodes numbered with the last axis fastest; features go to a file in `folder`."""
-    num_nodes, num_edges = request.size
+    num_nodes, _ = request.size
     y = np.arange(num_nodes) // (num_nodes // request.sides[0]) * request.classes // request.sides[0]
+    ranges = [
+        (axis, start, min(start + EDGES_AT_A_TIME, num_nodes))
+        for axis in range(len(request.sides))
+        for start in range(0, num_nodes, EDGES_AT_A_TIME)
+    ]
+    counts = [_joined(request, axis, stop) - _joined(request, axis, start) for axis, start, stop in ranges]
+    sections = EdgeSections(counts=counts, read=_along, shared=(request, ranges))
+    return undirected_graph("grid", request, y.astype(np.int64), sections, folder)
 
-    def chunks() -> Iterator[EdgeChunk]:
-        for axis, side in enumerate(request.sides):
-            step = math.prod(request.sides[axis + 1 :])
-            for start in range(0, num_nodes, EDGES_AT_A_TIME):
-                ids = np.arange(start, min(start + EDGES_AT_A_TIME, num_nodes))
-                ids = ids[ids // step % side < side - 1]
-                yield EdgeChunk(ids, ids + step)
 
-    return undirected_graph("grid", request, y.astype(np.int64), chunks, num_edges, folder)
+def _along(number: int, request: GridRequest, ranges: Sequence[tuple[int, int, int]]) -> Iterator[EdgeChunk]:
+    """The edges along an axis from a range of nodes."""
+    axis, start, stop = ranges[number]
+    side, step = request.sides[axis], math.prod(request.sides[axis + 1 :])
+    ids = np.arange(start, stop)
+    ids = ids[ids // step % side < side - 1]
+    yield EdgeChunk(ids, ids + step)
+
+
+def _joined(request: GridRequest, axis: int, stop: int) -> int:
+    """How many of the nodes below `stop` are joined to the next along an axis: all but the last slab of each block."""
+    side, step = request.sides[axis], math.prod(request.sides[axis + 1 :])
+    blocks, rest = divmod(stop, side * step)
+    return blocks * (side - 1) * step + min(rest, (side - 1) * step)

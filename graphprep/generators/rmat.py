@@ -6,15 +6,15 @@ Node numbers are shuffled, since otherwise the low ones are the hubs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from graphprep.errors import UsageError
-from graphprep.generators import GraphRequest, chunk_sizes, undirected_graph
+from graphprep.generators import GraphRequest, drawn_sections, undirected_graph
 from graphprep.graph import EdgeChunk, RawGraph
 
 
@@ -50,13 +50,13 @@ def generate(request: RmatRequest, *, folder: Path) -> RawGraph:
     order_N = np.random.default_rng([request.seed, 0]).permutation(num_nodes)
     y = np.random.default_rng([request.seed, 4]).integers(0, request.classes, num_nodes)
 
-    def chunks() -> Iterator[EdgeChunk]:
-        for number, count in chunk_sizes(request.edges):
-            draws = np.random.default_rng([request.seed, 3, number]).random((count, request.scale), np.float32)
-            src, dst = _descend(draws, request.a, request.a + request.b, request.a + request.b + request.c)
-            yield EdgeChunk(order_N[src], order_N[dst])
+    return undirected_graph("rmat", request, y, drawn_sections(request.edges, _chunk, request, order_N), folder)
 
-    return undirected_graph("rmat", request, y, chunks, request.edges, folder)
+
+def _chunk(number: int, count: int, request: RmatRequest, order_N: NDArray[np.int64]) -> EdgeChunk:
+    draws = np.random.default_rng([request.seed, 3, number]).random((count, request.scale), np.float32)
+    src, dst = _descend(draws, request.a, request.a + request.b, request.a + request.b + request.c)
+    return EdgeChunk(order_N[src], order_N[dst])
 
 
 @njit(cache=True)

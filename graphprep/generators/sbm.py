@@ -8,7 +8,6 @@ steps, Social Networks 1983; levels after Clauset, Moore, Newman, Nature 2008.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import UsageError
-from graphprep.generators import GraphRequest, chunk_sizes, undirected_graph
+from graphprep.generators import GraphRequest, drawn_sections, undirected_graph
 from graphprep.graph import EdgeChunk, RawGraph
 
 
@@ -57,14 +56,10 @@ def generate(request: SbmRequest, *, folder: Path) -> RawGraph:
     y = np.empty(request.nodes, np.int64)
     y[order_N] = np.arange(request.nodes) * blocks // request.nodes * request.classes // blocks
 
-    def chunks() -> Iterator[EdgeChunk]:
-        for number, count in chunk_sizes(request.edges):
-            yield _chunk(request, order_N, number, count)
-
-    return undirected_graph("sbm", request, y, chunks, request.edges, folder)
+    return undirected_graph("sbm", request, y, drawn_sections(request.edges, _chunk, request, order_N), folder)
 
 
-def _chunk(request: SbmRequest, order_N: NDArray[np.int64], number: int, count: int) -> EdgeChunk:
+def _chunk(number: int, count: int, request: SbmRequest, order_N: NDArray[np.int64]) -> EdgeChunk:
     rng = np.random.default_rng([request.seed, 3, number])
     place = rng.integers(0, request.nodes, count)
     # The level at which an edge stays: 0 is the leaf block, `levels` the whole graph.

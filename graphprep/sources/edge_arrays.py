@@ -71,8 +71,16 @@ class EdgeArrays:
         Raises:
             DatasetError: an id beyond 64 bits, a weight or time that is not finite.
         """
-        for start in range(0, len(self.src), CHUNK_EDGES):
-            run = slice(start, min(start + CHUNK_EDGES, len(self.src)))
+        yield from self.rows_between(0, len(self.src))
+
+    def rows_between(self, first: int, stop: int) -> Iterator[EdgeRows]:
+        """Those from `first` to before `stop`.
+
+        Raises:
+            DatasetError: as `rows`.
+        """
+        for start in range(first, min(stop, len(self.src)), CHUNK_EDGES):
+            run = slice(start, min(start + CHUNK_EDGES, stop))
             try:
                 weight = None if self.weight is None else weights(self.weight[run], start)
                 time = None if self.time is None else times(self.time[run], start)

@@ -10,10 +10,10 @@ else is text. What text is given under a wrong name is noticed by its first byte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,10 @@ class Wanted:
     num_destinations: int | None = None
 
 
+FileRange = tuple[int, int]
+"""first and end: of rows, groups of rows, or bytes, as the format has it"""
+
+
 class EdgeFile(Protocol):
     """What a format gives. Making one looks at the file's beginning, or at all of it."""
 
@@ -113,6 +117,23 @@ class EdgeFile(Protocol):
 
     def node_arrays(self) -> Mapping[str, NDArray[Any]]:
         """Arrays of one row a node that the file has, by their name in NodeTable (x, y, train_mask) or another."""
+        ...
+
+
+@runtime_checkable
+class SectionedFile(EdgeFile, Protocol):
+    """What a format gives whose edges can be read from the middle on. It can be sent to another process."""
+
+    def sections(self) -> Sequence[FileRange]:
+        """Ranges that follow each other and are all of the file; none where it has to be read from front to back."""
+        ...
+
+    def rows_of(self, section: FileRange) -> Iterator[EdgeRows]:
+        """The edges of one of them. What is wrong with them is told as by `rows`, but for its place.
+
+        Raises:
+            DatasetError: what is no edge; a damaged file.
+        """
         ...
 
 

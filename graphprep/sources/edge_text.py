@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
 from graphprep.sources.edge_columns import Roles, names_ends, roles
-from graphprep.sources.edge_file import EdgeRows, Wanted, Words
+from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted, Words
 from graphprep.sources.edge_lines import pairs_of
 from graphprep.sources.text_faults import (
     COMMENT_MARKS,
@@ -36,9 +36,10 @@ from graphprep.sources.text_faults import (
     delimiter_of,
     fields_of,
 )
-from graphprep.sources.text_file import line_blocks, unpacked_name
+from graphprep.sources.text_file import byte_ranges, line_blocks, lines_between, unpacked_name
 
 MOST_THREADS = 4
+BYTES_A_SECTION = 64 << 20
 HEX_MARKS = (b"x", b"X")
 
 
@@ -99,6 +100,21 @@ class EdgeText:
             for future in ahead:
                 if (run := future.result()) is not None:
                     yield run
+
+    def sections(self) -> Sequence[FileRange]:
+        """Ranges of bytes; none of what is packed, and where ids are words or there are times."""
+        if self._words or self.wanted.times:
+            return []
+        return byte_ranges(self.path, BYTES_A_SECTION)
+
+    def rows_of(self, section: FileRange) -> Iterator[EdgeRows]:
+        """One of them; see `rows`."""
+        line = 1 if section[0] == 0 else 1 + (self.layout.header_line or 0)
+        for block in lines_between(self.path, *section):
+            run = self._run(block, line)
+            if run is not None:
+                yield run
+            line = max(line, 1 + (self.layout.header_line or 0))
 
     def _stat(self) -> tuple[int, int]:
         try:

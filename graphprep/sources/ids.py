@@ -6,7 +6,7 @@ billion writes and no sort. Larger ones, which only hashes and packed keys reach
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -20,6 +20,15 @@ MERGE_AT = 1 << 20
 INT32_LIMIT = 2**31
 TABLE_RATIO = 4
 """rows are looked up in a table while it has at most so many entries a node, else by bisection"""
+
+
+class Seen(NamedTuple):
+    """A set of ids on its way from one process to another."""
+
+    flags: NDArray[np.uint8]
+    """one bit an id, from 0 on"""
+    large: NDArray[np.int64]
+    """those beyond, ascending"""
 
 
 class DistinctIds:
@@ -37,11 +46,27 @@ class DistinctIds:
             self._add_large(_ascending_set(ids[ids >= FLAGGED_IDS].astype(np.int64)))
             ids = ids[ids < FLAGGED_IDS]
             highest = int(ids.max()) if len(ids) else -1
+        self._reach(highest)
+        mark(self.flags, ids)
+
+    def seen(self) -> Seen:
+        """All of them, small."""
+        return Seen(np.packbits(self.flags), self._all_large())
+
+    def join(self, other: Seen) -> None:
+        """Take in all of another set."""
+        flags = np.unpackbits(other.flags).view(np.bool_)
+        self._reach(len(flags) - 1)
+        self.flags[: len(flags)] |= flags
+        if len(other.large):
+            self._add_large(other.large)
+
+    def _reach(self, highest: int) -> None:
+        """Have a flag for each id up to this one."""
         if highest >= len(self.flags):
             grown = np.zeros(min(max(2 * len(self.flags), highest + 1), FLAGGED_IDS), np.bool_)
             grown[: len(self.flags)] = self.flags
             self.flags = grown
-        mark(self.flags, ids)
 
     def _add_large(self, ids: NDArray[np.int64]) -> None:
         self.large.append(ids)
@@ -52,7 +77,10 @@ class DistinctIds:
     def ascending(self) -> NDArray[np.int64]:
         """All of them, int64, each once."""
         small = np.flatnonzero(self.flags).astype(np.int64)
-        return np.concatenate([small, _ascending_set(np.concatenate(self.large))]) if self.large else small
+        return np.concatenate([small, self._all_large()]) if self.large else small
+
+    def _all_large(self) -> NDArray[np.int64]:
+        return _ascending_set(np.concatenate(self.large)) if self.large else np.zeros(0, np.int64)
 
 
 @njit(cache=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from graphprep.errors import DatasetError
 from graphprep.graph import Ids
 from graphprep.sources.edge_file import Words
-from graphprep.sources.ids import DistinctIds, Renumbering
+from graphprep.sources.ids import DistinctIds, Renumbering, Seen
 from graphprep.sources.table_files import word_array
 
 Original = NDArray[np.int64] | NDArray[np.str_]
@@ -33,6 +33,22 @@ class NodeIds(Protocol):
 
         Raises:
             DatasetError: an id that cannot be; the end of a sentence that begins with the file.
+        """
+        ...
+
+    def unseen(self) -> NodeIds:
+        """One like this that has taken in no ids yet, for another process."""
+        ...
+
+    def seen(self) -> Seen | None:
+        """Which numbers it has taken in; None where that does not matter. There are no words among them."""
+        ...
+
+    def join(self, seen: Seen) -> None:
+        """Take in the numbers that another one has.
+
+        Raises:
+            DatasetError: as `codes`.
         """
         ...
 
@@ -64,6 +80,15 @@ class RowNumbers:
                 raise DatasetError(f"the node id {bad} does not fit {self.num_nodes:,} nodes, whose ids are 0 .. N-1")
         return ids
 
+    def unseen(self) -> RowNumbers:
+        return self
+
+    def seen(self) -> None:
+        return None
+
+    def join(self, seen: Seen) -> None:
+        """All ids were compared where they were read."""
+
     def close(self) -> tuple[int, None]:
         return self.num_nodes, None
 
@@ -80,11 +105,7 @@ class FoundIds:
         self._rows: NDArray[np.int64] | Renumbering | None = None
 
     def codes(self, ids: Ids | Words) -> Ids:
-        words = isinstance(ids, Words)
-        if (self._numbers if words else self._words) is not None:
-            raise DatasetError(
-                "its ids are words where others are numbers, or the other way round; they cannot be joined"
-            )
+        self._require(words=isinstance(ids, Words))
         if isinstance(ids, Words):
             self._words = self._words or WordCodes()
             return self._words.take(ids)
@@ -95,6 +116,17 @@ class FoundIds:
             self._numbers.add(ids)
         return ids
 
+    def unseen(self) -> FoundIds:
+        return FoundIds()
+
+    def seen(self) -> Seen | None:
+        return self._numbers.seen() if self._numbers else None
+
+    def join(self, seen: Seen) -> None:
+        self._require(words=False)
+        self._numbers = self._numbers or DistinctIds()
+        self._numbers.join(seen)
+
     def close(self) -> tuple[int, Original | None]:
         if self._words is not None:
             original, self._rows = self._words.ascending()
@@ -104,6 +136,12 @@ class FoundIds:
             return len(ids), None
         self._rows = Renumbering(ids)
         return len(ids), ids
+
+    def _require(self, *, words: bool) -> None:
+        if (self._numbers if words else self._words) is not None:
+            raise DatasetError(
+                "its ids are words where others are numbers, or the other way round; they cannot be joined"
+            )
 
     def rows(self, codes: Ids) -> Ids:
         if self._rows is None:
@@ -138,6 +176,15 @@ class ListedIds:
             if (wrong := self._ascending[place] != ids).any():
                 self._unknown(str(ids[int(np.argmax(wrong))]))
         return ids
+
+    def unseen(self) -> ListedIds:
+        return self
+
+    def seen(self) -> None:
+        return None
+
+    def join(self, seen: Seen) -> None:
+        """All ids were looked up where they were read."""
 
     def close(self) -> tuple[int, Original | None]:
         rows = np.arange(len(self.ids))

@@ -10,7 +10,8 @@ Nothing is unpickled: arrays of Python objects are refused by name, or left alon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,14 +22,35 @@ from graphprep.errors import DatasetError
 from graphprep.sources.archive import Archive
 from graphprep.sources.arrays import Npz, map_npy
 from graphprep.sources.edge_arrays import EdgeArrays
-from graphprep.sources.edge_file import Wanted
+from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted
 
 Array = NDArray[Any]
 WEIGHTS = ("edge_weight", "weight")
 TIMES = ("edge_time", "time")
 ENDS = (("src", "dst"), ("source", "target"), ("row", "col"))
 NODE_ARRAYS = {"x": "biuf", "y": "biuf", "train_mask": "biu", "val_mask": "biu", "test_mask": "biu"}
+ROWS_A_SECTION = 1 << 22
 SPARSE_NAMES = ("format", "shape", "data", "indices", "indptr", "row", "col")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedEdges(EdgeArrays):
+    """The edges of a .npy file; another process maps the file again."""
+
+    wanted: Wanted
+
+    def sections(self) -> Sequence[FileRange]:
+        """Ranges of edges."""
+        return [
+            (start, min(start + ROWS_A_SECTION, self.num_edges)) for start in range(0, self.num_edges, ROWS_A_SECTION)
+        ]
+
+    def rows_of(self, section: FileRange) -> Iterator[EdgeRows]:
+        """One of them; see `EdgeArrays.rows`."""
+        return self.rows_between(*section)
+
+    def __reduce__(self) -> tuple[Callable[..., EdgeArrays], tuple[Path, str, Wanted]]:
+        return open_numpy, (self.path, "npy", self.wanted)
 
 
 def open_numpy(path: Path, format: Literal["npy", "npz"], wanted: Wanted) -> EdgeArrays:
@@ -52,7 +74,7 @@ def _from_npy(path: Path, wanted: Wanted) -> EdgeArrays:
         if is_wanted:
             raise DatasetError(f"a .npy file of edges has no {name}; save them in an .npz beside src and dst")
     src, dst = ends(map_npy(path, "biufcSUV", (None, None)), "it")
-    return EdgeArrays(path=path, src=src, dst=dst)
+    return MappedEdges(path=path, src=src, dst=dst, wanted=wanted)
 
 
 def ends(pairs: Array, what: str) -> tuple[Array, Array]:

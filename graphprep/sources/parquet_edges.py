@@ -7,7 +7,7 @@ would be no edge. Times may be integers, floats or timestamps, which become inte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from graphprep.errors import DatasetError
 from graphprep.sources.edge_arrays import node_ids, times, weights
 from graphprep.sources.edge_columns import Roles, roles
-from graphprep.sources.edge_file import EdgeRows, Wanted, Words
+from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted, Words
 from graphprep.sources.table_files import reading
 
 BATCH_ROWS = 1 << 20
+ROWS_A_SECTION = 1 << 22
 
 
 class ParquetEdges:
@@ -57,11 +58,37 @@ class ParquetEdges:
         Raises:
             DatasetError: a row without a value; a damaged file.
         """
+        yield from self._rows(None)
+
+    def sections(self) -> Sequence[FileRange]:
+        """Groups of rows, some together; none where ids are words."""
         import pyarrow.parquet as pq
 
-        start = 0
+        with reading(self.path), pq.ParquetFile(self.path) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+            if any(_is_text(schema.field(end).type) for end in (self._roles.src, self._roles.dst)):
+                return []
+            rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        found: list[FileRange] = []
+        first = count = 0
+        for group, more in enumerate(rows, 1):
+            count += more
+            if count >= ROWS_A_SECTION or group == len(rows):
+                found.append((first, group))
+                first, count = group, 0
+        return found
+
+    def rows_of(self, section: FileRange) -> Iterator[EdgeRows]:
+        """One of them; see `rows`."""
+        return self._rows(range(*section))
+
+    def _rows(self, groups: range | None) -> Iterator[EdgeRows]:
+        import pyarrow.parquet as pq
+
         with reading(self.path), pq.ParquetFile(self.path, page_checksum_verification=True) as file:
-            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=self._names):
+            before = range(groups.start) if groups else ()
+            start = sum(file.metadata.row_group(group).num_rows for group in before)
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=groups, columns=self._names):
                 if batch.num_rows:
                     yield self._run(batch, start)
                 start += batch.num_rows

@@ -11,6 +11,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -76,6 +77,48 @@ def line_blocks(path: Path, *, expected: bytes | None = None) -> Iterator[tuple[
         raise DatasetError(f"{path} cannot be used: it is empty")
     if rest:
         yield line, rest
+
+
+def lines_between(path: Path, start: int, stop: int) -> Iterator[bytes]:
+    """The lines of a file that is not packed, and whose lines end in line feeds, that begin within a range of bytes.
+
+    Args:
+        path: of the file.
+        start: of the range; a line that is under way there is the one before's.
+        stop: its end; the last line may go beyond it.
+
+    Returns:
+        Blocks of whole lines.
+
+    Raises:
+        DatasetError: as `line_blocks`.
+    """
+    with _opened(path, None) as stream:
+        at = start
+        if start:
+            stream.seek(start - 1)
+            at += len(stream.readline(LONGEST_LINE)) - 1
+        while at < stop and (block := stream.read(min(BLOCK_BYTES, stop - at))):
+            if not block.endswith(b"\n"):
+                block += stream.readline(LONGEST_LINE)
+            yield block if at else block.removeprefix(UTF8_MARK)
+            at += len(block)
+
+
+def byte_ranges(path: Path, num_bytes: int) -> list[tuple[int, int]]:
+    """Ranges for `lines_between`, of so many bytes each; none where a file is not for it.
+
+    Raises:
+        DatasetError: as `line_blocks`.
+    """
+    with _opened(path, None) as stream:
+        if not isinstance(stream, BufferedReader):
+            return []
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(0)
+        if size > num_bytes and b"\n" not in stream.read(BLOCK_BYTES):
+            return []
+        return [(start, min(start + num_bytes, size)) for start in range(0, size, num_bytes)]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The edges of one type: seen once, then streamed as often as anybody wants, with ids as rows.
 
-What took parsing is kept (`spool`), what is an array stays where it is.
+What took parsing is kept (`spool`), what is an array stays where it is. Where other processes can do the reading, and
+all files can be read by sections, each of these is read where it is wanted, twice, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from numpy.typing import NDArray
 
 from graphprep import progress
 from graphprep.errors import DatasetError
+from graphprep.executor import Executor
 from graphprep.graph import EdgeChunk, EdgeTable, EdgeType, Treatment
 from graphprep.sources.edge_file import EdgeFile
+from graphprep.sources.edge_sections import FileSections
 from graphprep.sources.node_ids import NodeIds
 from graphprep.sources.spool import Column, Room
 
@@ -50,6 +53,10 @@ class SeenEdges:
     """what the runs are read from, where it is not the files themselves"""
     num_edges: int
     times: Array | None
+    sections: FileSections | None = None
+    """what is read in place of the runs"""
+    counts: Sequence[int] = ()
+    """edges in each section"""
 
     def tables(self, ids: Mapping[str, NodeIds]) -> Iterator[EdgeTable]:
         """The edge type, and the one with its edges reversed if there is to be one; ids must be closed."""
@@ -58,6 +65,10 @@ class SeenEdges:
         if reverse is not None:
             types.append((EdgeType(forward.destination, reverse, forward.source), True))
         for edge_type, turned in types:
+            if self.sections is not None:
+                stream = self.sections.stream(self.counts, ids[forward.source], ids[forward.destination], turned=turned)
+                yield EdgeTable.of_sections(edge_type, stream, self.typed.treatment)
+                continue
             last = edge_type is types[-1][0]
             yield EdgeTable(
                 type=edge_type,
@@ -73,7 +84,9 @@ class SeenEdges:
             column.release()
 
 
-def see(typed: TypedEdges, ids: Mapping[str, NodeIds], room: Room, task: progress.Task) -> SeenEdges:
+def see(
+    typed: TypedEdges, ids: Mapping[str, NodeIds], room: Room, task: progress.Task, executor: Executor | None = None
+) -> SeenEdges:
     """Read all files of one type once.
 
     Args:
@@ -81,11 +94,14 @@ def see(typed: TypedEdges, ids: Mapping[str, NodeIds], room: Room, task: progres
         ids: by node type; they take in what they see.
         room: where parsed edges are kept.
         task: advanced by the number of edges.
+        executor: reads them, if its workers are other processes and the files and ids are for it; None to read here.
 
     Raises:
         DatasetError: a file is damaged, or has an edge that cannot be.
     """
     sources, destinations = ids[typed.type.source], ids[typed.type.destination]
+    if executor is not None and executor.is_elsewhere and (seen := _seen(typed, sources, destinations, task, executor)):
+        return seen
     runs: list[Callable[[], Iterator[Run]]] = []
     columns: list[Column] = []
     times, num_edges = Column(room), 0
@@ -110,6 +126,29 @@ def see(typed: TypedEdges, ids: Mapping[str, NodeIds], room: Room, task: progres
     return SeenEdges(
         typed=typed, runs=runs, kept=columns, num_edges=num_edges, times=times.whole() if typed.times else None
     )
+
+
+def _seen(
+    typed: TypedEdges, sources: NodeIds, destinations: NodeIds, task: progress.Task, executor: Executor
+) -> SeenEdges | None:
+    """What an executor's workers have seen; None where the files have to be read here."""
+    if typed.times:  # which are wanted in one array
+        return None
+    try:
+        sections = FileSections.of(typed.files)
+        if sections is None:
+            return None
+        counts: list[int] = []
+        for section in sections.see(executor, sources, destinations):
+            for ids, seen in ((sources, section.sources), (destinations, section.destinations)):
+                if seen is not None:
+                    ids.join(seen)
+            counts.append(section.edges)
+            task.advance(section.edges)
+    except DatasetError as problem:
+        progress.warn(f"the edges {typed.type.key} are read by this process alone, as a worker could not: {problem}")
+        return None
+    return SeenEdges(typed=typed, runs=(), kept=(), num_edges=sum(counts), times=None, sections=sections, counts=counts)
 
 
 def _nothing() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.errors import UsageError
+from graphprep.executor import Executor
 from graphprep.graph import (
     HOMOGENEOUS_EDGE,
     HOMOGENEOUS_NODE,
@@ -166,12 +167,16 @@ def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[st
     return load_schema(schema, split)
 
 
-def read_files(request: ImportRequest, *, memory_limit: int | None = None) -> RawGraph:
+def read_files(
+    request: ImportRequest, *, memory_limit: int | None = None, executor: Executor | None = None
+) -> RawGraph:
     """The graph of a user's own files.
 
     Args:
         request: the files and how to read them.
         memory_limit: bytes that the process may use; None for half of what is free.
+        executor: reads edges that can be read by sections, if its workers are other processes, which reach the files
+            under the same paths; None to read here.
 
     Returns:
         Of each node type: x [N, F] in the file's dtype, y int64 [N] or [N, C], masks bool [N, S], times; of each edge
@@ -185,17 +190,25 @@ def read_files(request: ImportRequest, *, memory_limit: int | None = None) -> Ra
     if formats & set(WHOLE_GRAPH):
         return _whole_graph(request)
     nodes = {name: load_nodes(files) for name, files in request.nodes.items()}
+    place = Path.absolute if executor is not None and executor.is_elsewhere else Path
     edges = [
         TypedEdges(
             type=part.type,
-            files=[open_edges(path, part.format, _wanted(request, part, nodes)) for path in part.paths],
+            files=[open_edges(place(path), part.format, _wanted(request, part, nodes)) for path in part.paths],
             treatment=part.treatment,
             reverse=part.reverse,
             times=part.times,
         )
         for part in request.edges
     ]
-    return build(nodes, edges, treatment=request.treatment, split=request.split, memory_limit=memory_limit)
+    return build(
+        nodes,
+        edges,
+        treatment=request.treatment,
+        split=request.split,
+        memory_limit=memory_limit,
+        executor=executor,
+    )
 
 
 def _wanted(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeData]) -> Wanted:

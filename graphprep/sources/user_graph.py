@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from graphprep import memory, progress
 from graphprep.errors import DatasetError, UsageError
+from graphprep.executor import Executor
 from graphprep.graph import EdgeType, NodeTable, RawGraph, Treatment
 from graphprep.sources import tables
 from graphprep.sources.edge_file import EdgeFile
@@ -40,6 +41,7 @@ def build(
     split: SplitRule,
     notes: Mapping[str, object] | None = None,
     memory_limit: int | None = None,
+    executor: Executor | None = None,
 ) -> RawGraph:
     """The graph.
 
@@ -50,6 +52,7 @@ def build(
         split: for the node types that have labels and no masks.
         notes: for the store's attributes.
         memory_limit: bytes that the process may use; None for half of what is free.
+        executor: reads edges that can be read by sections, if its workers are other processes; None to read here.
 
     Raises:
         DatasetError: a file is not what it should be (with its place), or two do not fit together.
@@ -63,7 +66,7 @@ def build(
     ids = {name: _ids_of(data) for name, data in known.items()}
     room = Room(min(KEPT_BYTES, memory.room(memory_limit) // KEPT_SHARE))
     with progress.task("reading the edges", unit="edges") as task:
-        seen = [see(typed, ids, room, task) for typed in edges]
+        seen = [see(typed, ids, room, task, executor) for typed in edges]
     made: dict[str, NodeTable] = {}
     numbered: dict[str, object] = {}
     drawn: dict[str, object] = {}

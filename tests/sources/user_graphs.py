@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import pickle
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from graphprep.graph import EdgeTable, RawGraph
-from graphprep.sources.edge_file import Format, Wanted, open_edges
+from graphprep.sources.edge_file import EdgeRows, Format, SectionedFile, Wanted, open_edges
 from graphprep.sources.user_files import ImportRequest, read_files
 
 Edges = list[tuple[Any, ...]]
@@ -20,16 +23,22 @@ def written(path: Path, data: str | bytes) -> Path:
 
 
 def rows_of(path: Path, format: Format = "auto", **wanted: Any) -> Edges:
-    """What the format gives: (source, destination) and weight and time where there are any. Read twice, the same."""
+    """What the format gives: (source, destination) and weight and time where there are any. Read twice, the same.
+
+    What can be read by sections gives the same by these, after a journey to another process.
+    """
     file = open_edges(path, format, Wanted(**wanted))
-    first, again = (_rows(file) for _ in range(2))
+    first, again = (_rows(file.rows()) for _ in range(2))
     assert first == again
+    if isinstance(file, SectionedFile) and (sections := file.sections()):
+        there: SectionedFile = pickle.loads(pickle.dumps(file))
+        assert _rows(itertools.chain.from_iterable(there.rows_of(section) for section in sections)) == first
     return first
 
 
-def _rows(file: Any) -> Edges:
+def _rows(runs: Iterable[EdgeRows]) -> Edges:
     found: Edges = []
-    for run in file.rows():
+    for run in runs:
         ends = [end if isinstance(end, np.ndarray) else np.array(end.words)[end.codes] for end in (run.src, run.dst)]
         columns = [array.tolist() for array in (*ends, run.weight, run.time) if array is not None]
         found += zip(*columns, strict=True)

@@ -17,10 +17,10 @@ Letters: N nodes, E directed edges.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -31,8 +31,8 @@ from graphprep.cache.source import GraphSource
 from graphprep.csr import index_dtype
 from graphprep.csr_files import in_files
 from graphprep.executor import Threads
-from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Ids, Treatment
-from graphprep.partition.multilevel.passes import STAGE, Passes
+from graphprep.graph import Csr, EdgeChunk, EdgeSections, EdgeTable, EdgeType, Ids, Treatment
+from graphprep.partition.multilevel.passes import STAGE, Passes, Range, Ranges
 from graphprep.partition.whole_graph import WholeGraph
 from graphprep.row_ranges import row_ranges
 from graphprep.sorted_edges import sort_table
@@ -85,8 +85,10 @@ class MappedGraph:
         return cls(
             whole=whole,
             into=into,
-            out=files.sorted("out", lambda: _turned(into), into.num_rows, Treatment()),
-            clean=files.sorted("clean", lambda: _both_ways(into), into.num_rows, Treatment(duplicates="sum")),
+            out=files.sorted("out", _edges_of(into, _turned), into.num_rows, Treatment()),
+            clean=files.sorted(
+                "clean", _edges_of(into, _both_ways, ways=2), into.num_rows, Treatment(duplicates="sum")
+            ),
         )
 
 
@@ -128,12 +130,14 @@ class _Files:
         firsts = dict(zip(num_nodes, np.cumsum([0, *num_nodes.values()]).tolist(), strict=False))
         total = sum(num_nodes.values())
 
-        def chunks() -> Iterator[EdgeChunk]:
-            for kind, matrix in matrices.items():
-                for src, dst in _edges(matrix, index_dtype(total)):
-                    yield EdgeChunk(src + src.dtype.type(firsts[kind.source]), dst + firsts[kind.destination])
-
-        return self.sorted("all types", chunks, total, Treatment())
+        places = [
+            _Place(matrix, rows, firsts[kind.source], firsts[kind.destination])
+            for kind, matrix in matrices.items()
+            for rows in row_ranges(matrix.indptr, EDGES_AT_A_TIME)
+        ]
+        counts = [place.num_edges for place in places]
+        sections = EdgeSections(counts=counts, read=_moved, shared=(places, index_dtype(total)))
+        return self.sorted("all types", sections, total, Treatment())
 
     def simple(self, matrix: Csr) -> Csr:
         """Without self-loops and repetitions; the matrix itself where there are none."""
@@ -144,10 +148,10 @@ class _Files:
         pieces = (_simple(matrix, start, stop) for start, stop in ranges)
         return self.written(pieces, matrix.num_rows, matrix.num_sources, kept)
 
-    def sorted(self, name: str, chunks: Any, num_nodes: int, treatment: Treatment) -> Csr:
+    def sorted(self, name: str, sections: EdgeSections, num_nodes: int, treatment: Treatment) -> Csr:
         """Edges in any order, sorted by way of the disk where they have to be."""
         work = self.folder / f"{name}.edges"
-        table = EdgeTable(type=EdgeType(name, "to", name), chunks=chunks)
+        table = EdgeTable.of_sections(EdgeType(name, "to", name), sections)
         try:
             edges = sort_table(
                 table,
@@ -163,23 +167,50 @@ class _Files:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _edges(matrix: Csr, dtype: type[np.int32] | type[np.int64]) -> Iterator[tuple[Ids, Ids]]:
-    """Sources and destinations, a range of rows at a time; new arrays."""
-    for start, stop in row_ranges(matrix.indptr, EDGES_AT_A_TIME):
-        offsets = np.asarray(matrix.indptr[start : stop + 1])
-        rows: Ids = np.repeat(np.arange(start, stop, dtype=dtype), np.diff(offsets))
-        yield matrix.indices[offsets[0] : offsets[-1]].astype(dtype), rows
+class _Place(NamedTuple):
+    """Some rows of one edge type, on their way to the common numbering."""
+
+    matrix: Csr
+    rows: Range
+    first_source: int
+    first_destination: int
+
+    @property
+    def num_edges(self) -> int:
+        start, stop = self.rows
+        return int(self.matrix.indptr[stop] - self.matrix.indptr[start])
 
 
-def _turned(matrix: Csr) -> Iterator[EdgeChunk]:
-    for src, dst in _edges(matrix, index_dtype(matrix.num_rows)):
-        yield EdgeChunk(dst, src)
+def _moved(number: int, places: Sequence[_Place], dtype: type[np.int32] | type[np.int64]) -> Iterator[EdgeChunk]:
+    matrix, rows, first_source, first_destination = places[number]
+    src, dst = _ends(matrix, rows, dtype)
+    yield EdgeChunk(src + dtype(first_source), dst + dtype(first_destination))
 
 
-def _both_ways(matrix: Csr) -> Iterator[EdgeChunk]:
-    for src, dst in _edges(matrix, index_dtype(matrix.num_rows)):
-        yield EdgeChunk(src, dst)
-        yield EdgeChunk(dst, src)
+def _edges_of(matrix: Csr, read: Callable[..., Iterator[EdgeChunk]], *, ways: int = 1) -> EdgeSections:
+    """The edges of a square matrix by ranges of rows; `read` gives each of them `ways` times."""
+    ranges = row_ranges(matrix.indptr, EDGES_AT_A_TIME)
+    counts = [ways * int(matrix.indptr[stop] - matrix.indptr[start]) for start, stop in ranges]
+    return EdgeSections(counts=counts, read=read, shared=(matrix, ranges))
+
+
+def _turned(number: int, matrix: Csr, ranges: Ranges) -> Iterator[EdgeChunk]:
+    src, dst = _ends(matrix, ranges[number], index_dtype(matrix.num_rows))
+    yield EdgeChunk(dst, src)
+
+
+def _both_ways(number: int, matrix: Csr, ranges: Ranges) -> Iterator[EdgeChunk]:
+    src, dst = _ends(matrix, ranges[number], index_dtype(matrix.num_rows))
+    yield EdgeChunk(src, dst)
+    yield EdgeChunk(dst, src)
+
+
+def _ends(matrix: Csr, rows: Range, dtype: type[np.int32] | type[np.int64]) -> tuple[Ids, Ids]:
+    """Sources and destinations of a range of rows; new arrays."""
+    start, stop = rows
+    offsets = np.asarray(matrix.indptr[start : stop + 1])
+    destinations: Ids = np.repeat(np.arange(start, stop, dtype=dtype), np.diff(offsets))
+    return matrix.indices[offsets[0] : offsets[-1]].astype(dtype), destinations
 
 
 def _simple(matrix: Csr, start: int, stop: int) -> Csr:

@@ -1,0 +1,228 @@
+"""Edges on their way to ranges of destination rows: in runs, each a file of records that are grouped by range.
+
+A stream is read section by section (a stream that has none is one section), by this process or by others, and a section
+becomes one run or a few. Nothing is appended to, so a section can be read again, by whoever it is, and one that is done
+stays done: a run that is killed goes on with the sections that are left. (Runs: Knuth, The Art of Computer Programming,
+volume 3, external sorting.)
+
+    <section>.<i>.run    .npz, uncompressed: starts int64 [ranges + 1], record int64 [R], weight float32 [R] and number
+                         int64 [R] where there are any; records keep their order within a range
+    <section>.json       what the section was, when its runs are on the disk
+
+Letters: R records of a run: edges, and their reverses if those are wanted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep import csr
+from graphprep.errors import DatasetError
+from graphprep.graph import EdgeChunk, EdgeSections
+from graphprep.mapped_files import Parcel
+from graphprep.mapped_npz import mapped_npz
+from graphprep.publish import fsync_file, published_file
+
+MOST_EDGES = 1 << 22
+"""of a run, beyond the chunk that fills it: long enough that what a range takes of it is read in one go"""
+LEAST_EDGES = 1 << 16
+BYTES_PER_EDGE = 48
+"""Peak while a run is made: ids as given (16), records (8), the same as they are written (8), positions of weights or
+numbers (8), and those (8); reverses double all but the first."""
+COLUMNS: dict[str, np.dtype[Any]] = {
+    "record": np.dtype(np.int64),
+    "weight": np.dtype(np.float32),
+    "number": np.dtype(np.int64),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """What a section was."""
+
+    edges: int
+    weighted: bool
+    runs: int
+    """files"""
+    records: list[int]
+    """by range"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeRuns:
+    """The runs of one edge type, of whatever section; can be sent to other processes."""
+
+    folder: Path
+    """an existing one, which belongs to these edges and this treatment alone"""
+    name: str
+    """of the edge type, for messages"""
+    num_rows: int
+    num_sources: int
+    range_bits: int
+    """a range has 2^range_bits rows"""
+    undirected: bool
+    """whether reverses are wanted"""
+    numbered: bool
+    """whether edge numbers are wanted"""
+    room: int
+    """bytes that the process which started may use"""
+
+    @property
+    def num_ranges(self) -> int:
+        return csr.bucket_count(self.num_rows, self.range_bits)
+
+    @property
+    def edges_a_run(self) -> int:
+        """So many edges fit in a quarter of the room, within limits."""
+        fits = self.room // (4 * BYTES_PER_EDGE * (2 if self.undirected else 1))
+        return min(MOST_EDGES, max(LEAST_EDGES, fits))
+
+    def write(
+        self, number: int, first_edge: int, chunks: Iterable[EdgeChunk], *, expected: int | None = None
+    ) -> Section:
+        """Make the runs of a section.
+
+        Args:
+            number: of the section.
+            first_edge: the number of its first edge in the whole stream.
+            chunks: its edges, read once.
+            expected: how many there are; None where nobody knows.
+
+        Raises:
+            DatasetError: an id is out of range, some edges have weights and some have none, or they are not as many.
+        """
+        records = np.zeros(self.num_ranges, np.int64)
+        edges = runs = 0
+        weighted: bool | None = None
+        for gathered in _gathered(chunks, self.edges_a_run):
+            for chunk in gathered:
+                weighted = chunk.weight is not None if weighted is None else weighted
+                csr.require_same_weights(weighted, chunk, self.name)
+            count = sum(len(chunk.src) for chunk in gathered)
+            records += self._write_run(self._file(number, runs), first_edge + edges, gathered)
+            edges, runs = edges + count, runs + 1
+        if expected is not None and edges != expected:
+            raise DatasetError(
+                f"edges {self.name}: {edges:,} edges where there were {expected:,}; a file has changed while it was "
+                "being read, run the same again"
+            )
+        for run in range(runs):
+            fsync_file(self._file(number, run))
+        section = Section(edges=edges, weighted=bool(weighted), runs=runs, records=records.tolist())
+        with published_file(self._mark(number), shared=True) as file:
+            file.write(json.dumps(asdict(section)).encode())
+        return section
+
+    def found(self, number: int) -> Section | None:
+        """What a section was, if it has been done."""
+        mark = self._mark(number)
+        return Section(**json.loads(mark.read_text())) if mark.exists() else None
+
+    def range_records(self, runs: Sequence[int], number: int, count: int) -> dict[str, NDArray[Any]]:
+        """The records of one range from all runs, in the order of the stream.
+
+        Args:
+            runs: files of each section.
+            number: of the range.
+            count: its records.
+
+        Returns:
+            record, weight and number, as far as there are any, [count].
+        """
+        found: dict[str, NDArray[Any]] = {}
+        at = 0
+        for arrays in self._all(runs):
+            start, stop = (int(bound) for bound in arrays["starts"][number : number + 2])
+            for column, dtype in COLUMNS.items():
+                if column in arrays:
+                    values = found.setdefault(column, np.empty(count, dtype))
+                    values[at : at + stop - start] = arrays[column][start:stop]
+            at += stop - start
+        return found if found else {"record": np.empty(0, np.int64)}
+
+    def remove(self, runs: Sequence[int]) -> None:
+        """Remove all runs, which nobody needs any more."""
+        for number, count in enumerate(runs):
+            self._mark(number).unlink(missing_ok=True)
+            for run in range(count):
+                self._file(number, run).unlink(missing_ok=True)
+
+    def _write_run(self, path: Path, first_edge: int, chunks: list[EdgeChunk]) -> NDArray[np.int64]:
+        """Write a run and give its records by range; the list is empty in the end."""
+        weights = [chunk.weight for chunk in chunks if chunk.weight is not None]
+        records = csr.scatter(
+            chunks,
+            num_rows=self.num_rows,
+            num_sources=self.num_sources,
+            row_bits=self.range_bits,
+            undirected=self.undirected,
+            with_payload=self.numbered or bool(weights),
+            name=self.name,
+        )
+        columns: dict[str, NDArray[Any]] = {
+            "starts": records.starts,
+            "record": records.record.astype(np.int64, copy=False),
+        }
+        if weights:
+            columns["weight"] = np.concatenate(weights)[records.payload]
+        if self.numbered:
+            columns["number"] = records.payload + np.int64(first_edge)
+        with published_file(path, shared=True, flushed=False) as file:
+            np.savez(file, **columns)  # type: ignore[arg-type]
+        return np.diff(records.starts)
+
+    def _all(self, runs: Sequence[int]) -> Iterator[dict[str, NDArray[Any]]]:
+        for number, count in enumerate(runs):
+            for run in range(count):
+                yield mapped_npz(self._file(number, run))
+
+    def _file(self, number: int, run: int) -> Path:
+        return self.folder / f"{number}.{run}.run"
+
+    def _mark(self, number: int) -> Path:
+        return self.folder / f"{number}.json"
+
+
+def write_section(
+    number: int, runs: EdgeRuns, firsts: Sequence[int], read: Callable[..., Iterator[EdgeChunk]], shared: Parcel
+) -> Section:
+    """Make the runs of a section unless an earlier run of the command has; see `EdgeRuns.write`.
+
+    Args:
+        number: of the section.
+        runs: where they go.
+        firsts: the number of each section's first edge, and how many edges there are.
+        read: of `EdgeSections`.
+        shared: as it takes it.
+    """
+    first, stop = firsts[number : number + 2]
+    return runs.found(number) or runs.write(number, first, read(number, *shared.content), expected=stop - first)
+
+
+def section_firsts(sections: EdgeSections) -> list[int]:
+    """The number of each section's first edge, and how many edges there are."""
+    found: list[int] = np.concatenate([[0], np.cumsum(sections.counts, dtype=np.int64)]).tolist()
+    return found
+
+
+def _gathered(chunks: Iterable[EdgeChunk], wanted: int) -> Iterator[list[EdgeChunk]]:
+    """Chunks with at least `wanted` edges together, but for the last ones; none without edges."""
+    gathered: list[EdgeChunk] = []
+    count = 0
+    for chunk in chunks:
+        if not len(chunk.src):
+            continue
+        gathered.append(chunk)
+        count += len(chunk.src)
+        if count >= wanted:
+            yield gathered
+            gathered, count = [], 0
+    if gathered:
+        yield gathered

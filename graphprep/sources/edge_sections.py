@@ -1,0 +1,103 @@
+"""Files of edges read by other processes, section by section: first to learn which ids occur, then for the edges.
+
+A section has no idea of the lines before it, so that what is wrong in a file is told with its place only by reading it
+from front to back. Here a fault means no more than that this has to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from graphprep.executor import Executor
+from graphprep.graph import EdgeChunk, EdgeSections
+from graphprep.sources.edge_file import EdgeFile, FileRange, SectionedFile
+from graphprep.sources.ids import Seen
+from graphprep.sources.node_ids import NodeIds
+
+BYTES_NEEDED = 600_000_000
+"""of a section: its edges as they are read, and a flag for each id"""
+
+
+class Place(NamedTuple):
+    """Where a section lies."""
+
+    file: int
+    """which of the files"""
+    range: FileRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenSection:
+    """What a section has."""
+
+    edges: int
+    sources: Seen | None
+    destinations: Seen | None
+    """None too where both ends are of one type"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSections:
+    """All sections of some files, in their order."""
+
+    files: Sequence[SectionedFile]
+    places: Sequence[Place]
+
+    @classmethod
+    def of(cls, files: Sequence[EdgeFile]) -> FileSections | None:
+        """The sections; None if some file can only be read from front to back."""
+        sectioned = [file for file in files if isinstance(file, SectionedFile)]
+        ranges = [file.sections() for file in sectioned]
+        if len(sectioned) < len(files) or not all(ranges):
+            return None
+        places = [Place(number, section) for number, sections in enumerate(ranges) for section in sections]
+        return cls(files=sectioned, places=places)
+
+    def see(self, executor: Executor, sources: NodeIds, destinations: NodeIds) -> Iterator[SeenSection]:
+        """What each section has.
+
+        Args:
+            executor: its workers reach the files under the same paths.
+            sources, destinations: they are not changed; one and the same where both ends are of one type.
+
+        Raises:
+            DatasetError: a file is damaged or has something that is no edge, or a worker does not reach it.
+        """
+        unseen = sources.unseen()
+        others = unseen if destinations is sources else destinations.unseen()
+        yield from executor.map(_see, self.places, self.files, unseen, others, needed=BYTES_NEEDED)
+
+    def stream(self, counts: Sequence[int], sources: NodeIds, destinations: NodeIds, *, turned: bool) -> EdgeSections:
+        """The edges, with ids as rows.
+
+        Args:
+            counts: edges of each section.
+            sources, destinations: closed.
+            turned: whether sources and destinations change places.
+        """
+        return EdgeSections(counts=counts, read=_read, shared=(self, sources, destinations, turned))
+
+
+def _see(place: Place, files: Sequence[SectionedFile], sources: NodeIds, destinations: NodeIds) -> SeenSection:
+    edges = 0
+    for run in files[place.file].rows_of(place.range):
+        sources.codes(run.src)
+        destinations.codes(run.dst)
+        edges += run.num_edges
+    other = None if destinations is sources else destinations.seen()
+    return SeenSection(edges=edges, sources=sources.seen(), destinations=other)
+
+
+def _read(
+    number: int, sections: FileSections, sources: NodeIds, destinations: NodeIds, turned: bool
+) -> Iterator[EdgeChunk]:
+    place = sections.places[number]
+    for run in sections.files[place.file].rows_of(place.range):
+        if not isinstance(run.src, np.ndarray) or not isinstance(run.dst, np.ndarray):
+            raise TypeError("words are kept as codes, and not read again")
+        src, dst = sources.rows(run.src), destinations.rows(run.dst)
+        yield EdgeChunk(dst, src, run.weight) if turned else EdgeChunk(src, dst, run.weight)

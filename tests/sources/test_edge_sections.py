@@ -1,0 +1,236 @@
+"""Files of edges that are read by sections give what they give from front to back, whoever reads them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graphprep import sorted_edges
+from graphprep.errors import DatasetError
+from graphprep.graph import RawGraph, Treatment
+from graphprep.sorted_edges import sort_table
+from graphprep.sources import edge_sections, edge_text, numpy_edges, parquet_edges, text_file
+from graphprep.sources.edge_file import SectionedFile, Wanted, open_edges
+from graphprep.sources.ids import DistinctIds
+from graphprep.sources.text_file import byte_ranges, lines_between
+from graphprep.sources.user_files import ImportRequest, read_files
+from tests.elsewhere import Elsewhere
+from tests.sources.user_graphs import Edges, edges_of, graph, rows_of, written
+from tests.test_sorted_edges import joined
+
+TEXTS = {
+    "pairs": "0 1\n1 2\n22 0\n3 1\n",
+    "no end": "0 1\n1 2\n22 0",
+    "returns": "0\t1\r\n1\t2\r\n22\t0\r\n",
+    "header": "src,dst\n0,1\n1,2\n22,0\n",
+    "comments": "# of edges\n0 1\n\n# more\n1 2\n22 0\n",
+}
+
+
+@pytest.fixture
+def short_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few edges make a section."""
+    monkeypatch.setattr(edge_text, "BYTES_A_SECTION", 9)
+    monkeypatch.setattr(numpy_edges, "ROWS_A_SECTION", 3)
+    monkeypatch.setattr(parquet_edges, "ROWS_A_SECTION", 5)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(st.binary(max_size=6).map(lambda line: line.replace(b"\n", b"")), min_size=1, max_size=8),
+    ends=st.booleans(),
+    size=st.integers(1, 12),
+    block=st.integers(1, 9),
+)
+def test_every_line_is_in_one_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[bytes], ends: bool, size: int, block: int
+) -> None:
+    """Guards against lines that are lost, cut or given twice where ranges of bytes meet, and blocks of half lines."""
+    text = b"# \n" + b"\n".join(lines) + b"\n" * ends
+    path = written(tmp_path / "e.txt", text)
+    monkeypatch.setattr(text_file, "BLOCK_BYTES", block)
+    ranges = [(start, min(start + size, len(text))) for start in range(0, len(text), size)]
+    blocks = [list(lines_between(path, *span)) for span in ranges]
+    all_blocks = list(itertools.chain(*blocks))
+    assert all(piece.endswith(b"\n") for piece in all_blocks[:-1])
+    whole = BytesIO(text).readlines()
+    begins = itertools.accumulate(map(len, whole), initial=0)
+    by_begin = dict(zip(begins, whole, strict=False))
+    for span, pieces in zip(ranges, blocks, strict=True):
+        assert b"".join(pieces) == b"".join(by_begin.get(at, b"") for at in range(*span))
+
+
+def test_which_files_have_ranges(tmp_path: Path) -> None:
+    """Guards against packed files read from the middle, and lines that only end in carriage returns."""
+    import gzip
+
+    plain = written(tmp_path / "a.txt", "0 1\n" * 10)
+    assert byte_ranges(plain, 25) == [(0, 25), (25, 40)]
+    assert byte_ranges(written(tmp_path / "b.txt.gz", gzip.compress(b"0 1\n" * 10)), 25) == []
+    assert byte_ranges(written(tmp_path / "c.txt", "0 1\r" * 10), 25) == []
+    assert open_edges(tmp_path / "c.txt", "auto", Wanted()).sections() == [(0, 40)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("short_sections")
+@pytest.mark.parametrize("name", TEXTS)
+def test_text(tmp_path: Path, name: str) -> None:
+    """Guards against a header or comments that count as edges in a section, and edges that are lost between two."""
+    path = written(tmp_path / "e.csv", TEXTS[name])
+    assert len(rows_of(path)) == TEXTS[name].count("\n") + (name == "no end") - (name == "header") - 3 * (
+        name == "comments"
+    )
+    assert len(opened(path).sections()) > 1
+
+
+def opened(path: Path, **wanted: Any) -> SectionedFile:
+    """A file that can be read by sections."""
+    found = open_edges(path, "auto", Wanted(**wanted))
+    assert isinstance(found, SectionedFile)
+    return found
+
+
+def test_what_is_read_from_front_to_back(tmp_path: Path) -> None:
+    """Guards against words that would get other codes in each process, and times that change their type on the way."""
+    text = written(tmp_path / "e.txt", "0 1 5\n1 2 7\n")
+    assert opened(text, ids="words").sections() == []
+    assert opened(text, times=True).sections() == []
+    assert opened(text, weights=True).sections() != []
+    pq.write_table(pa.table({"src": ["a", "b"], "dst": ["b", "a"]}), tmp_path / "w.parquet")
+    assert opened(tmp_path / "w.parquet").sections() == []
+
+
+def text(folder: Path, edges: Edges) -> Path:
+    return written(folder / "e.txt", "".join(" ".join(map(str, edge)) + "\n" for edge in edges))
+
+
+def parquet(folder: Path, edges: Edges) -> Path:
+    columns = dict(zip(("src", "dst", "weight"), zip(*edges, strict=True), strict=False))
+    pq.write_table(pa.table({name: list(values) for name, values in columns.items()}), folder / "e.parquet", 3)
+    return folder / "e.parquet"
+
+
+def npy(folder: Path, edges: Edges) -> Path:
+    np.save(folder / "e.npy", np.array([edge[:2] for edge in edges]))
+    return folder / "e.npy"
+
+
+def npy_in_columns(folder: Path, edges: Edges) -> Path:
+    np.save(folder / "c.npy", np.asfortranarray(np.array([edge[:2] for edge in edges], np.uint64).T))
+    return folder / "c.npy"
+
+
+WRITERS = [text, parquet, npy, npy_in_columns]
+
+
+def some_edges(highest: int, count: int = 40) -> Edges:
+    """Ids that have gaps, with weights."""
+    rng = np.random.default_rng(5)
+    ends = rng.integers(0, highest, (count, 2))
+    return [(int(one), int(other), float(weight)) for (one, other), weight in zip(ends, range(count), strict=True)]
+
+
+def read(*paths: Path, **options: Any) -> RawGraph:
+    return read_files(ImportRequest.of_one_type(paths, **options), executor=Elsewhere())
+
+
+@pytest.mark.usefixtures("short_sections")
+@pytest.mark.parametrize("highest", [30, 3000, 1 << 40], ids=["table", "bisection", "beyond the flags"])
+@pytest.mark.parametrize("write", WRITERS)
+def test_the_graph_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, Edges], Path], highest: int
+) -> None:
+    """Guards against ids that get other rows, and edges in another order, where workers read a file."""
+    path = write(tmp_path, [edge[:2] for edge in some_edges(highest)])
+    here, there = graph(path), read(path)
+    sections = there.edges[0].sections
+    assert sections is not None
+    assert len(sections.counts) > 5
+    assert edges_of(there.edges[0]) == edges_of(here.edges[0])
+    assert np.array_equal(there.nodes["node"].original_id, here.nodes["node"].original_id)  # type: ignore[arg-type]
+    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    arguments = {"num_rows": there.nodes["node"].num_nodes, "num_sources": there.nodes["node"].num_nodes}
+    matrices = [
+        joined(
+            sort_table(
+                raw.edges[0],
+                **arguments,
+                treatment=Treatment(undirected=True),
+                limit=None,
+                work=tmp_path / name,
+                executor=executor,
+            )
+        )
+        for raw, name, executor in ((here, "here", None), (there, "there", Elsewhere()))
+    ]
+    assert np.array_equal(matrices[0].indptr, matrices[1].indptr)
+    assert np.array_equal(matrices[0].indices, matrices[1].indices)
+
+
+@pytest.mark.usefixtures("short_sections")
+def test_several_files_weights_and_known_nodes(tmp_path: Path) -> None:
+    """Guards against files that are mixed up, weights left out, and ids compared with nothing."""
+    edges = some_edges(30)
+    paths = (text(tmp_path, edges[:17]), parquet(tmp_path, edges[17:]))
+    for options in ({}, {"num_nodes": 30}):
+        there = read(*paths, weights=True, **options)
+        assert edges_of(there.edges[0]) == edges_of(graph(*paths, weights=True, **options).edges[0])
+        assert there.edges[0].sections is not None
+    ids = written(tmp_path / "ids.csv", "id,x\n" + "".join(f"{node},1\n" for node in reversed(range(30))))
+    there, here = (reader(*paths, features=ids, id_column="id") for reader in (read, graph))
+    assert edges_of(there.edges[0]) == edges_of(here.edges[0])
+
+
+@pytest.mark.usefixtures("short_sections")
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("0 1\n1 2\n2 0\n3 x\n", r"e\.txt, line 4: 'x' is no node id"),
+        ("0 1\n1 2\n2 0\n3 1\n1 2 3\n", r"e\.txt, line 5: 3 columns"),
+        ("0 1\n1 2\n2 0\n3 -7\n", r"e\.txt, line 4: the node id '-7' is negative"),
+    ],
+)
+def test_a_fault_has_its_place(tmp_path: Path, content: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards against a line number that counts from the middle of the file."""
+    path = written(tmp_path / "e.txt", content)
+    with pytest.raises(DatasetError, match=said):
+        read(path)
+    assert "read by this process alone" in capsys.readouterr().err
+
+
+def unreached(*_: object) -> None:
+    raise DatasetError("e.txt cannot be read (No such file or directory)")
+
+
+def test_files_that_workers_do_not_reach_are_read_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards against a cluster without the user's disk that makes an import fail, or drops what was not read."""
+    monkeypatch.setattr(edge_sections, "_see", unreached)
+    path = written(tmp_path / "e.txt", TEXTS["pairs"])
+    found = read(path)
+    assert found.edges[0].sections is None
+    assert edges_of(found.edges[0]) == edges_of(graph(path).edges[0])
+    assert "as a worker could not: e.txt cannot be read" in capsys.readouterr().err
+
+
+@given(sets=st.lists(st.lists(st.one_of(st.integers(0, 300_000), st.integers(0, 1 << 40)), max_size=20), max_size=5))
+@settings(max_examples=30, deadline=None)
+def test_sets_of_ids_join(sets: list[list[int]]) -> None:
+    """Guards against ids that are lost on the way from one process to another."""
+    whole = DistinctIds()
+    for ids in sets:
+        part = DistinctIds()
+        if ids:
+            part.add(np.array(ids))
+        whole.join(part.seen())
+    assert whole.ascending().tolist() == sorted(set(itertools.chain(*sets)))
