@@ -140,12 +140,12 @@ class EdgeRuns:
         at = 0
         for arrays in self._all(runs):
             start, stop = (int(bound) for bound in arrays["starts"][number : number + 2])
-            for column, dtype in COLUMNS.items():
-                if column in arrays:
-                    values = found.setdefault(column, np.empty(count, dtype))
-                    values[at : at + stop - start] = arrays[column][start:stop]
+            for column in COLUMNS.keys() & arrays.keys():
+                if column not in found:
+                    found[column] = np.empty(count, COLUMNS[column])
+                found[column][at : at + stop - start] = arrays[column][start:stop]
             at += stop - start
-        return found if found else {"record": np.empty(0, np.int64)}
+        return found
 
     def remove(self, runs: Sequence[int]) -> None:
         """Remove all runs, which nobody needs any more."""

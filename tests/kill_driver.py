@@ -19,25 +19,59 @@ from pathlib import Path
 from typing import Any
 
 import numba  # noqa: F401 - imported before the forks
+import numpy as np
 import sklearn.datasets  # noqa: F401
 import zarr  # noqa: F401
 
-from graphprep import home, progress
+from graphprep import generators, home, progress, sorted_edges, spill
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
+from graphprep.csr import from_edges
+from graphprep.generators.sbm import SbmRequest, generate
+from graphprep.graph import HOMOGENEOUS_EDGE
 from graphprep.partition.request import PartitionRequest
 from graphprep.store import GraphStore
+from pipelines.generate import generate_graph
 from pipelines.ingest import fetch_dataset
 from pipelines.partition import plan_partition, run_partition
 from pipelines.run.whole_run import run_pipeline
 
 LABEL = "flat-3"
+BLOCKS = SbmRequest(nodes=300, edges=3000)
 WRITING = os.O_WRONLY | os.O_RDWR
 CHANGES = ("os.rename", "os.mkdir", "os.remove", "os.rmdir")
 
 
 def convert() -> None:
     fetch_dataset("digits", mirror=None)
+
+
+def by_sections() -> None:
+    """By way of the disk, the edges in several sections and ranges; patches stay in the child."""
+    sorted_edges.BYTES_PER_EDGE = 1 << 60
+    spill.MOST_RANGES, spill.LEAST_RANGE_BITS = 4, 2
+    generators.EDGES_AT_A_TIME = 200
+    generate_graph(BLOCKS, name="blocks", out=None, replace=False, memory_limit=None)
+
+
+def blocks_are_whole_or_absent() -> None:
+    path = home.store_path("blocks")
+    if path.exists():
+        GraphStore(path).check()
+
+
+def blocks_are_as_in_memory() -> None:
+    store = GraphStore(home.store_path("blocks"))
+    store.check()
+    nothing_is_left_over(home.home() / "stores")
+    generators.EDGES_AT_A_TIME = 200
+    raw = generate(BLOCKS, folder=home.home())
+    expected, _ = from_edges(
+        raw.edges[0].chunks(), num_rows=BLOCKS.nodes, num_sources=BLOCKS.nodes, treatment=raw.treatment, name="blocks"
+    )
+    found = store.csr(HOMOGENEOUS_EDGE)
+    assert np.array_equal(found.indptr, expected.indptr)
+    assert np.array_equal(found.indices, expected.indices)
 
 
 def partition(seed: int = 0, *, replace: bool = False) -> None:
@@ -109,6 +143,7 @@ def nothing_is_left_over(folder: Path) -> None:
 
 Stage = tuple[Callable[[], None], Callable[[], None], Callable[[], None], Callable[[], None]]
 STAGES: dict[str, Stage] = {
+    "sections": (lambda: None, by_sections, blocks_are_whole_or_absent, blocks_are_as_in_memory),
     "convert": (lambda: None, convert, store_is_whole_or_absent, store_is_whole),
     "cache": (convert, partition, cache_is_whole_or_absent, cache_is_whole),
     "run": (write_pipeline, run_all, cache_is_whole_or_absent, all_is_up_to_date),

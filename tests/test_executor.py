@@ -364,18 +364,27 @@ def test_killed_workers_change_no_store(tmp_path: Path, monkeypatch: pytest.Monk
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     many_files(monkeypatch)
     raw = labelled_graph(np.random.default_rng(6), num_nodes=600, num_edges=5000, weighted=True)
-    expected = everything_in(make_store(raw, target=tmp_path / "expected"))
+    monkeypatch.setattr("graphprep.sources.edge_text.BYTES_A_SECTION", 5000)
+    rng = np.random.default_rng(7)
+    np.savetxt(tmp_path / "e.txt", rng.integers(0, 600, (5000, 2)) * 7, fmt="%d")
+    request = ImportRequest.of_one_type((tmp_path / "e.txt",))
+
+    def stores(name: str, executor: Executor | None) -> list[dict[str, bytes]]:
+        own = import_files(request, name="mine", out=tmp_path / f"own-{name}", replace=False, executor=executor).store
+        return [everything_in(make_store(raw, target=tmp_path / name, executor=executor)), everything_in(own)]
+
+    expected = stores("expected", None)
     monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
     trials, kills = soak_count(20), 0
     random_ = random.Random(20261130)
     with open_executor("local:2") as executor:
         started = time.monotonic()
-        assert everything_in(make_store(raw, target=tmp_path / "whole", executor=executor)) == expected
+        assert stores("whole", executor) == expected
         seconds = time.monotonic() - started
         for trial in range(trials):
             with killing(executor, random_, within=seconds / 2) as killed:
-                store = make_store(raw, target=tmp_path / f"trial-{trial}", executor=executor)
-            assert everything_in(store) == expected, trial
+                found = stores(f"trial-{trial}", executor)
+            assert found == expected, trial
             kills += len(killed)
     assert kills >= trials // 2
 

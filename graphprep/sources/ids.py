@@ -30,6 +30,10 @@ class Seen(NamedTuple):
     large: NDArray[np.int64]
     """those beyond, ascending"""
 
+    def ascending(self) -> NDArray[np.int64]:
+        """All of them."""
+        return np.concatenate([np.flatnonzero(np.unpackbits(self.flags)), self.large])
+
 
 class DistinctIds:
     """A growing set of ids."""

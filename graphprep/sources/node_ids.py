@@ -37,7 +37,7 @@ class NodeIds(Protocol):
         ...
 
     def unseen(self) -> NodeIds:
-        """One like this that has taken in no ids yet, for another process."""
+        """One that takes in ids in another process, in place of this one."""
         ...
 
     def seen(self) -> Seen | None:
@@ -45,7 +45,7 @@ class NodeIds(Protocol):
         ...
 
     def join(self, seen: Seen) -> None:
-        """Take in the numbers that another one has.
+        """Take in the numbers of one that was in another process.
 
         Raises:
             DatasetError: as `codes`.
@@ -177,14 +177,14 @@ class ListedIds:
                 self._unknown(str(ids[int(np.argmax(wrong))]))
         return ids
 
-    def unseen(self) -> ListedIds:
-        return self
+    def unseen(self) -> FoundIds:
+        return FoundIds()
 
     def seen(self) -> None:
         return None
 
     def join(self, seen: Seen) -> None:
-        """All ids were looked up where they were read."""
+        self.codes(seen.ascending())
 
     def close(self) -> tuple[int, Original | None]:
         rows = np.arange(len(self.ids))

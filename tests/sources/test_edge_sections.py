@@ -188,6 +188,10 @@ def test_several_files_weights_and_known_nodes(tmp_path: Path) -> None:
     ids = written(tmp_path / "ids.csv", "id,x\n" + "".join(f"{node},1\n" for node in reversed(range(30))))
     there, here = (reader(*paths, features=ids, id_column="id") for reader in (read, graph))
     assert edges_of(there.edges[0]) == edges_of(here.edges[0])
+    assert there.edges[0].sections is not None
+    fewer = written(tmp_path / "fewer.csv", "id,x\n" + "".join(f"{node},1\n" for node in range(29)))
+    with pytest.raises(DatasetError, match=r"e\.txt cannot be used: the node 29 has no row in .*fewer\.csv"):
+        read(*paths, features=fewer, id_column="id")
 
 
 @pytest.mark.usefixtures("short_sections")
