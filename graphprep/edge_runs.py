@@ -15,7 +15,7 @@ Letters: R records of a run: edges, and their reverses if those are wanted.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -190,26 +190,17 @@ class EdgeRuns:
         return self.folder / f"{number}.json"
 
 
-def write_section(
-    number: int, runs: EdgeRuns, firsts: Sequence[int], read: Callable[..., Iterator[EdgeChunk]], shared: Parcel
-) -> Section:
+def write_section(number: int, runs: EdgeRuns, sections: EdgeSections, shared: Parcel) -> Section:
     """Make the runs of a section unless an earlier run of the command has; see `EdgeRuns.write`.
 
     Args:
         number: of the section.
         runs: where they go.
-        firsts: the number of each section's first edge, and how many edges there are.
-        read: of `EdgeSections`.
-        shared: as it takes it.
+        sections: of the stream, but for what they share.
+        shared: that.
     """
-    first, stop = firsts[number : number + 2]
-    return runs.found(number) or runs.write(number, first, read(number, *shared.content), expected=stop - first)
-
-
-def section_firsts(sections: EdgeSections) -> list[int]:
-    """The number of each section's first edge, and how many edges there are."""
-    found: list[int] = np.concatenate([[0], np.cumsum(sections.counts, dtype=np.int64)]).tolist()
-    return found
+    first, expected = sum(sections.counts[:number]), sections.counts[number] if sections.exact else None
+    return runs.found(number) or runs.write(number, first, sections.read(number, *shared.content), expected=expected)
 
 
 def _gathered(chunks: Iterable[EdgeChunk], wanted: int) -> Iterator[list[EdgeChunk]]:

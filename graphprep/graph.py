@@ -85,7 +85,8 @@ class EdgeSections:
     """A stream of edges in sections, each of which can be read without those before it, and by another process."""
 
     counts: Sequence[int]
-    """edges in each section"""
+    """edges in each section; the most that there may be unless it is `exact`"""
+    exact: bool = True
     read: Callable[..., Iterator[EdgeChunk]]
     """called with a section's number and then what is shared; a function of a module"""
     shared: tuple[object, ...] = ()

@@ -25,8 +25,14 @@ LARGE_BYTES = 1 << 20
 
 
 def has_name(array: NDArray[Any]) -> bool:
-    """Whether it is all of an array that is mapped from a file with a name."""
-    return isinstance(array, np.memmap) and array.filename is not None and isinstance(array.base, mmap.mmap)
+    """Whether it is all of an array that is mapped from the beginning of a file with a name, and written to it."""
+    return (
+        isinstance(array, np.memmap)
+        and array.filename is not None
+        and array.offset == 0
+        and array.mode != "c"
+        and isinstance(array.base, mmap.mmap)
+    )
 
 
 def in_file(array: NDArray[Any], folder: Path, *, stage: str) -> NDArray[Any]:

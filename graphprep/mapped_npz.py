@@ -18,7 +18,8 @@ from graphprep.sources.archive import LOCAL_HEADER
 
 
 def mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays by name, read-only.
+    """All arrays by name. What is written to them stays in this process; they are not read-only because numba's loops
+    would be compiled once more for such arrays.
 
     Args:
         path: of what `np.savez` wrote.
@@ -34,6 +35,6 @@ def mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
             name = info.filename.removesuffix(".npy")
             empty = 0 in shape  # which cannot be mapped
             found[name] = (
-                np.empty(shape, dtype) if empty else np.memmap(path, dtype, "r", offset=file.tell(), shape=shape)
+                np.empty(shape, dtype) if empty else np.memmap(path, dtype, "c", offset=file.tell(), shape=shape)
             )
     return found

@@ -130,12 +130,12 @@ def _kept_in_memory(
 ) -> list[EdgeChunk] | None:
     """The chunks, if they can be sorted in memory; None once they have gone to the disk."""
     fits = room // (BYTES_PER_EDGE * records_per_edge)
+    if table.sections is not None and sum(table.sections.counts) > fits:
+        spill.add_sections(table.sections, executor)
+        table.release()
+        return None
     if table.num_edges is not None and table.num_edges > fits:
         fits = 0
-        if table.sections is not None:
-            spill.add_sections(table.sections, executor)
-            table.release()
-            return None
     kept: list[EdgeChunk] = []
     with progress.task(f"reading edges {table.type.key}", total=table.num_edges, unit="edges") as task:
         chunks = _told(table.chunks(), task)

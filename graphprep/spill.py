@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from graphprep import csr, progress
 from graphprep import csr_kernels as kernels
 from graphprep.csr import EdgeCounts, Records, Rules, mixed_weights
-from graphprep.edge_runs import EdgeRuns, Section, section_firsts, write_section
+from graphprep.edge_runs import EdgeRuns, Section, write_section
 from graphprep.executor import Executor
 from graphprep.graph import Csr, EdgeChunk, EdgeSections
 from graphprep.mapped_files import Parcel
@@ -123,15 +123,13 @@ class Spill:
         """
         bits, numbered = self.runs.range_bits, self.runs.numbered
         self._begin({"edges": list(sections.counts), "range_bits": bits, "numbered": numbered})
-        firsts = section_firsts(sections)
         shared = Parcel(sections.shared, folder=self.runs.folder, stage=CONVERSION)
+        total = sum(sections.counts) if sections.exact else None
         found: list[Section] = []
-        with progress.task(f"reading edges {self.runs.name}", total=firsts[-1], unit="edges") as task:
-            numbers = range(len(sections.counts))
+        with progress.task(f"reading edges {self.runs.name}", total=total, unit="edges") as task:
             # A run takes all the room that there may be; threads make one after another, each with all cores.
-            for section in executor.map(
-                write_section, numbers, self.runs, firsts, sections.read, shared, needed=self.room
-            ):
+            arguments = (self.runs, replace(sections, shared=()), shared)
+            for section in executor.map(write_section, range(len(sections.counts)), *arguments, needed=self.room):
                 found.append(section)
                 task.advance(section.edges)
         self._finish(found)

@@ -44,9 +44,15 @@ def test_a_mapped_array_travels_as_its_name(tmp_path: Path, wrap: Any) -> None:
 
 
 def test_a_slice_of_a_mapped_array_is_not_taken_for_the_whole(tmp_path: Path) -> None:
-    """Guards against a view whose file begins elsewhere."""
+    """Guards against a view whose file begins elsewhere, or holds something else."""
     mapped = in_file(np.arange(1000), tmp_path, stage="test")
     assert not has_name(mapped[10:])
+    (path,) = tmp_path.iterdir()
+    changed = np.memmap(path, np.int64, "c")
+    changed[0] = 5
+    for other in (changed, np.memmap(path, np.int64, "r", offset=80)):
+        assert not has_name(other)
+        assert np.array_equal(arrived(other), other)
     assert np.array_equal(arrived(mapped[10:20]), np.arange(10, 20))
 
 

@@ -12,15 +12,18 @@ Letters: X nodes of the finer level, E directed edges.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from graphprep.csr_files import in_files
-from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Ids, Treatment
+from graphprep.edge_pieces import EdgePieces
+from graphprep.executor import Threads
+from graphprep.graph import Csr, EdgeChunk, EdgeSections, EdgeTable, EdgeType, Ids, Treatment
 from graphprep.partition.multilevel.passes import STAGE, Passes, Range, Ranges, weights_of
 from graphprep.partition.multilevel.propagation_kernels import spread
 from graphprep.sorted_edges import SortedEdges, sort_table
@@ -30,6 +33,9 @@ DENSITY = 48
 MOST_WEIGHT = 1 << 12
 """the heaviest edges of the histogram by which the threshold is found; heavier ones are always kept"""
 DRAW_BITS = 30
+BYTES_PER_EDGE = 12
+"""while some are chosen: a column, a weight, and a weight of 1 where there are none"""
+Result = TypeVar("Result")
 TREATMENT = Treatment(duplicates="sum", self_loops="drop")
 
 
@@ -64,7 +70,11 @@ def contract(
         NoRoomError: the disk is full.
     """
     name = f"level{level}"
-    table = EdgeTable(type=EdgeType(name, "to", name), chunks=lambda: _between(graph, ranges, coarse_X, passes))
+    table = EdgeTable(
+        type=EdgeType(name, "to", name),
+        chunks=lambda: _between(graph, ranges, coarse_X, passes),
+        sections=_sections(graph, ranges, coarse_X, passes) if passes.executor.is_elsewhere else None,
+    )
     work = folder / f"{name}.edges"
     try:
         edges = sort_table(
@@ -89,6 +99,16 @@ def _between(graph: Csr, ranges: Ranges, coarse_X: Ids, passes: Passes) -> Itera
         yield chunk
 
 
+def _sections(graph: Csr, ranges: Ranges, coarse_X: Ids, passes: Passes) -> EdgeSections:
+    """The same for other processes, which do not send the edges here if they are to go to the disk."""
+    most = [int(graph.indptr[stop] - graph.indptr[start]) for start, stop in ranges]
+    return EdgeSections(counts=most, exact=False, read=_section, shared=(ranges, graph, passes.shared(coarse_X)))
+
+
+def _section(number: int, ranges: Ranges, graph: Csr, coarse_X: Ids) -> Iterator[EdgeChunk]:
+    yield _crossing(ranges[number], graph, coarse_X)
+
+
 def _crossing(rows: Range, graph: Csr, coarse_X: Ids) -> EdgeChunk:
     """The edges of a range between clusters."""
     num_edges = int(graph.indptr[rows[1]] - graph.indptr[rows[0]])
@@ -101,10 +121,10 @@ def _crossing(rows: Range, graph: Csr, coarse_X: Ids) -> EdgeChunk:
 
 def _thinned(edges: SortedEdges, count: int, *, passes: Passes, folder: Path, memory_bytes: int, seed: int) -> Csr:
     """The sorted edges as arrays, of the light ones no more than DENSITY allows."""
-    threshold = _threshold(edges, DENSITY * count)
-    kept = sum(_kept(piece, first, threshold, seed).num_edges for piece, first in _pieces(edges))
+    threshold = _threshold(edges, DENSITY * count, passes)
+    kept = sum(_over_pieces(edges, passes, _num_kept, threshold, seed))
     return in_files(
-        (_kept(piece, first, threshold, seed) for piece, first in _pieces(edges)),
+        _over_pieces(edges, passes, _kept, threshold, seed),
         num_rows=count,
         num_sources=count,
         num_edges=kept,
@@ -113,22 +133,21 @@ def _thinned(edges: SortedEdges, count: int, *, passes: Passes, folder: Path, me
     )
 
 
-def _pieces(edges: SortedEdges) -> Iterator[tuple[Csr, int]]:
-    """Row ranges with their first rows."""
-    first = 0
-    for piece in edges.pieces():
-        yield piece, first
-        first += piece.num_rows
+def _over_pieces(
+    edges: SortedEdges, passes: Passes, function: Callable[..., Result], *shared: object
+) -> Iterator[Result]:
+    """What a function gives of each piece, in order; called with its number, the pieces, and what is shared."""
+    pieces = edges.arrays
+    executor = passes.executor if pieces.in_files or not passes.executor.is_elsewhere else Threads(most=1)
+    needed = int(np.diff(pieces.edge_starts).max(initial=0)) * BYTES_PER_EDGE
+    return executor.map(function, range(len(pieces.row_starts) - 1), pieces, *shared, needed=needed)
 
 
-def _threshold(edges: SortedEdges, most: int) -> int:
+def _threshold(edges: SortedEdges, most: int, passes: Passes) -> int:
     """The least whole number by which no more than `most` edges are kept, as far as can be expected; at least 1."""
     if edges.counts.edges <= most:
         return 1
-    histogram = np.zeros(MOST_WEIGHT + 1, np.int64)
-    for piece, _ in _pieces(edges):
-        weights = np.ones(piece.num_edges) if piece.data is None else piece.data
-        histogram += np.bincount(np.minimum(weights, MOST_WEIGHT).astype(np.int64), minlength=len(histogram))
+    histogram = np.sum(list(_over_pieces(edges, passes, _weights_found)), axis=0)
     weight = np.arange(len(histogram))
     expected = [
         float(histogram[at:].sum() + (histogram[:at] * weight[:at]).sum() / at) for at in range(1, len(histogram))
@@ -137,14 +156,28 @@ def _threshold(edges: SortedEdges, most: int) -> int:
     return int(fits[0]) + 1 if len(fits) else MOST_WEIGHT
 
 
-def _kept(piece: Csr, first: int, threshold: int, seed: int) -> Csr:
-    """What is kept of some rows, of which `first` is the first; weighted."""
-    data = np.ones(piece.num_edges, np.float32) if piece.data is None else piece.data
+def _weights_found(number: int, pieces: EdgePieces) -> NDArray[np.int64]:
+    """How many edges of a piece have each weight, int64 [MOST_WEIGHT + 1]; the last one counts all from there on."""
+    weights = _data_of(pieces.piece(number))
+    return np.bincount(np.minimum(weights, MOST_WEIGHT).astype(np.int64), minlength=MOST_WEIGHT + 1)
+
+
+def _num_kept(number: int, pieces: EdgePieces, threshold: int, seed: int) -> int:
+    return _kept(number, pieces, threshold, seed).num_edges
+
+
+def _kept(number: int, pieces: EdgePieces, threshold: int, seed: int) -> Csr:
+    """What is kept of a piece; weighted."""
+    piece, first = pieces.piece(number), int(pieces.row_starts[number])
     indptr = np.zeros(piece.num_rows + 1, np.int64)
     columns, weights = np.empty_like(piece.indices), np.empty(piece.num_edges, np.float32)
-    count = _choose(piece.indptr, piece.indices, data, first, threshold, seed, indptr[1:], columns, weights)
+    count = _choose(piece.indptr, piece.indices, _data_of(piece), first, threshold, seed, indptr[1:], columns, weights)
     np.cumsum(indptr, out=indptr)
     return Csr(indptr=indptr, indices=columns[:count], data=weights[:count], num_sources=piece.num_sources)
+
+
+def _data_of(piece: Csr) -> NDArray[np.float32]:
+    return np.ones(piece.num_edges, np.float32) if piece.data is None else piece.data
 
 
 @njit(cache=True, nogil=True)
