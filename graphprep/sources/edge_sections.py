@@ -83,13 +83,15 @@ class FileSections:
 
 
 def _see(place: Place, files: Sequence[SectionedFile], sources: NodeIds, destinations: NodeIds) -> SeenSection:
+    # What is shared stays with a worker, which may see several sections one after the other, or at once in threads.
+    some = sources.unseen()
+    others = some if destinations is sources else destinations.unseen()
     edges = 0
     for run in files[place.file].rows_of(place.range):
-        sources.codes(run.src)
-        destinations.codes(run.dst)
+        some.codes(run.src)
+        others.codes(run.dst)
         edges += run.num_edges
-    other = None if destinations is sources else destinations.seen()
-    return SeenSection(edges=edges, sources=sources.seen(), destinations=other)
+    return SeenSection(edges=edges, sources=some.seen(), destinations=None if others is some else others.seen())
 
 
 def _read(

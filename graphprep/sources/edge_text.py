@@ -102,16 +102,23 @@ class EdgeText:
                     yield run
 
     def sections(self) -> Sequence[FileRange]:
-        """Ranges of bytes; none of what is packed, and where ids are words or there are times."""
+        """Ranges of bytes; none of what is packed, where ids are words or there are times, or a header comes late."""
         if self._words or self.wanted.times:
             return []
-        return byte_ranges(self.path, BYTES_A_SECTION)
+        ranges = byte_ranges(self.path, BYTES_A_SECTION)
+        header = self.layout.header_line or 0
+        if header and len(next(lines_between(self.path, *ranges[0])).splitlines()) < header:
+            return []  # `rows_of` leaves out a header in the first block alone
+        return ranges
 
     def rows_of(self, section: FileRange) -> Iterator[EdgeRows]:
         """One of them; see `rows`."""
         line = 1 if section[0] == 0 else 1 + (self.layout.header_line or 0)
         for block in lines_between(self.path, *section):
-            run = self._run(block, line)
+            try:
+                run = self._run(block, line)
+            except DatasetError as problem:  # it names a line, and counts from the wrong one
+                raise DatasetError(f"{self.path} has a line that is no edge") from problem
             if run is not None:
                 yield run
             line = max(line, 1 + (self.layout.header_line or 0))
