@@ -90,11 +90,14 @@ class EdgeSections:
     """called with a section's number and then what is shared; a function of a module"""
     shared: tuple[object, ...] = ()
     """what all sections have in common; can be pickled"""
+    check: Callable[[], None] = lambda: None
+    """called when all sections have been read; raises a DatasetError if it was not all from the same stream"""
 
     def chunks(self) -> Iterator[EdgeChunk]:
         """All sections, one after the other."""
         for number in range(len(self.counts)):
             yield from self.read(number, *self.shared)
+        self.check()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

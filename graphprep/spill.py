@@ -27,11 +27,13 @@ from graphprep import csr, progress
 from graphprep import csr_kernels as kernels
 from graphprep.csr import EdgeCounts, Records, Rules, mixed_weights
 from graphprep.edge_runs import EdgeRuns, Section, section_firsts, write_section
+from graphprep.errors import DatasetError
 from graphprep.executor import Executor
 from graphprep.graph import Csr, EdgeChunk, EdgeSections
 from graphprep.mapped_files import Parcel
 from graphprep.mapped_npz import mapped_npz
 from graphprep.publish import published_file
+from graphprep.sources.scratch import NoRoomError
 
 MOST_RANGES = 256
 LEAST_RANGE_BITS = 10
@@ -119,7 +121,7 @@ class Spill:
             executor: of the sections; its workers reach the folder, and what `sections` reads, under the same path.
 
         Raises:
-            DatasetError: as `add`, or a section has not as many edges as it should.
+            DatasetError: as `add`, or a section has not as many edges as it should, or its file has changed.
         """
         bits, numbered = self.runs.range_bits, self.runs.numbered
         self._begin({"edges": list(sections.counts), "range_bits": bits, "numbered": numbered})
@@ -129,11 +131,17 @@ class Spill:
         with progress.task(f"reading edges {self.runs.name}", total=firsts[-1], unit="edges") as task:
             numbers = range(len(sections.counts))
             # A run takes all the room that there may be; threads make one after another, each with all cores.
-            for section in executor.map(
-                write_section, numbers, self.runs, firsts, sections.read, shared, needed=self.room
-            ):
-                found.append(section)
-                task.advance(section.edges)
+            written = executor.map(write_section, numbers, self.runs, firsts, sections.read, shared, needed=self.room)
+            try:
+                for section in written:
+                    found.append(section)
+                    task.advance(section.edges)
+                sections.check()
+            except NoRoomError:
+                raise
+            except DatasetError:  # some sections may be of files that have changed, and none is to be gone on with
+                shutil.rmtree(self.runs.folder, ignore_errors=True)
+                raise
         self._finish(found)
 
     def _begin(self, sections: dict[str, object]) -> None:

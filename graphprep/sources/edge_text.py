@@ -27,6 +27,7 @@ from graphprep.errors import DatasetError
 from graphprep.sources.edge_columns import Roles, names_ends, roles
 from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted, Words
 from graphprep.sources.edge_lines import pairs_of
+from graphprep.sources.file_version import require_version, version_of
 from graphprep.sources.text_faults import (
     COMMENT_MARKS,
     INT64_MAX,
@@ -67,7 +68,7 @@ class EdgeText:
         self.num_destinations: int | None = None
         self._words = wanted.ids == "words"
         self._time_type = "int64"
-        self._version = self._stat()
+        self._version = version_of(path)
         self.layout = layout or self._look()
         self._faults = FaultFinder(path, self.layout, wanted)
 
@@ -88,8 +89,7 @@ class EdgeText:
             DatasetError: with the line number, a line that is not an edge; a damaged file; a file that has changed
                 since it was first looked at.
         """
-        if self._stat() != self._version:
-            raise DatasetError(f"{self.path} has changed while it was being read; run the same again")
+        require_version(self.path, self._version)
         workers = min(MOST_THREADS, os.cpu_count() or 1)
         ahead: deque[Future[EdgeRows | None]] = deque()
         with ThreadPoolExecutor(workers, "edge-text") as pool:
@@ -122,13 +122,6 @@ class EdgeText:
             if run is not None:
                 yield run
             line = max(line, 1 + (self.layout.header_line or 0))
-
-    def _stat(self) -> tuple[int, int]:
-        try:
-            found = self.path.stat()
-        except OSError as problem:
-            raise DatasetError(f"{self.path} cannot be read ({problem.strerror})") from problem
-        return found.st_size, found.st_mtime_ns
 
     def _look(self) -> Layout:
         header_line, names = None, None

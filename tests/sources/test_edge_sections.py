@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -274,3 +275,41 @@ def test_an_endless_line_is_no_two_lines(tmp_path: Path, monkeypatch: pytest.Mon
             continue
         with pytest.raises(DatasetError, match="no line feed within 8 bytes"):
             list(lines_between(path, *span))
+
+
+@pytest.mark.usefixtures("short_sections")
+@pytest.mark.parametrize("disk", [False, True])
+@pytest.mark.parametrize("later", ["0 1\n1 2\n2 9\n9 0\n", "0 1\n1 2\n2 0\n1 0\n"], ids=["new id", "known ids"])
+@pytest.mark.parametrize("kind", ["txt", "npy", "parquet"])
+def test_a_file_that_changes_between_two_readings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: bool, later: str, kind: str
+) -> None:
+    """Guards against edges of one version with the ids, and the store's key, of another."""
+
+    def put(text: str, nanoseconds: int) -> Path:
+        edges = np.array(text.split(), np.int64).reshape(-1, 2)
+        path = tmp_path / f"e.{kind}"
+        if kind == "npy":
+            np.save(path, edges)
+        elif kind == "parquet":
+            pq.write_table(pa.table({"src": edges[:, 0], "dst": edges[:, 1]}), path)
+        else:
+            written(path, text)
+        os.utime(path, ns=(nanoseconds, nanoseconds))
+        return path
+
+    if disk:
+        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    raw = read(put("0 1\n1 2\n2 0\n0 5\n", 1))
+    put(later, 2)
+    with pytest.raises(DatasetError, match="has changed while it was being read"):
+        sort_table(
+            raw.edges[0],
+            num_rows=4,
+            num_sources=4,
+            treatment=Treatment(),
+            limit=None,
+            work=tmp_path / "work",
+            executor=Elsewhere(),
+        )
+    assert not (tmp_path / "work").exists()
