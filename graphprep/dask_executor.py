@@ -66,7 +66,7 @@ class DaskExecutor:
     ) -> Iterator[Result]:
         """See `Executor.map`."""
         running: deque[tuple[Piece, Any]] = deque()
-        parcel = Parcel(shared)
+        parcel = Parcel(shared).sent()
         held = self._submit(_same, parcel)
 
         def start(piece: Piece) -> Any:
@@ -187,7 +187,13 @@ def open_dask(where: str) -> Iterator[DaskExecutor]:
             resource_tracker.ensure_running()  # which would unblock them where it is started
             cluster.sync(_interrupts_kept_off)
             cluster.scale(int(local[1]))
-            client.wait_for_workers(int(local[1]), timeout=SECONDS_TO_START)
+            try:
+                client.wait_for_workers(int(local[1]), timeout=SECONDS_TO_START)
+            except TimeoutError as problem:
+                raise UsageError(
+                    f"--dask {where}: the workers did not start within {SECONDS_TO_START} s; give fewer, or run the "
+                    "command again when the machine is less busy"
+                ) from problem
             yield DaskExecutor(client=client)
 
 

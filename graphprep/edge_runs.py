@@ -71,8 +71,8 @@ class EdgeRuns:
     """whether reverses are wanted"""
     numbered: bool
     """whether edge numbers are wanted"""
-    room: int
-    """bytes that the process which started may use"""
+    room: int | None
+    """bytes that this process may use; None for as many as it takes"""
 
     @property
     def num_ranges(self) -> int:
@@ -81,6 +81,8 @@ class EdgeRuns:
     @property
     def edges_a_run(self) -> int:
         """So many edges fit in a quarter of the room, within limits."""
+        if self.room is None:
+            return MOST_EDGES
         fits = self.room // (4 * BYTES_PER_EDGE * (2 if self.undirected else 1))
         return min(MOST_EDGES, max(LEAST_EDGES, fits))
 

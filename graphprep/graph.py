@@ -80,6 +80,10 @@ class NodeTable:
         return {name: array for name, array in {**present, **self.more}.items() if array.dtype.kind != "U"}
 
 
+def unchecked() -> None:
+    """There is nothing that could have changed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeSections:
     """A stream of edges in sections, each of which can be read without those before it, and by another process."""
@@ -91,11 +95,14 @@ class EdgeSections:
     """called with a section's number and then what is shared; a function of a module"""
     shared: tuple[object, ...] = ()
     """what all sections have in common; can be pickled"""
+    check: Callable[[], None] = unchecked
+    """called when all sections have been read; raises a DatasetError if it was not all from the same stream"""
 
     def chunks(self) -> Iterator[EdgeChunk]:
         """All sections, one after the other."""
         for number in range(len(self.counts)):
             yield from self.read(number, *self.shared)
+        self.check()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

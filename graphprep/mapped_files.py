@@ -72,12 +72,20 @@ class Parcel:
         self._folder, self._stage = folder, stage
         self._files: list[NDArray[Any]] = []
 
-    def __reduce__(self) -> tuple[Callable[[bytes], _Arrived], tuple[bytes]]:
+    def sent(self) -> _Arrived:
+        """What arrives; packed here and now, as whoever sends it may make another error of one that comes on the way.
+
+        Raises:
+            NoRoomError: the disk is full.
+        """
+        return _Arrived(self._packed)
+
+    def __reduce__(self) -> tuple[type[_Arrived], tuple[bytes]]:
         """
         Raises:
             NoRoomError: the disk is full.
         """
-        return _Arrived, (self._packed,)
+        return self.sent().__reduce__()
 
     @cached_property
     def _packed(self) -> bytes:

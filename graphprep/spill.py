@@ -27,11 +27,13 @@ from graphprep import csr, progress
 from graphprep import csr_kernels as kernels
 from graphprep.csr import EdgeCounts, Records, Rules, mixed_weights
 from graphprep.edge_runs import EdgeRuns, Section, write_section
+from graphprep.errors import DatasetError
 from graphprep.executor import Executor
-from graphprep.graph import Csr, EdgeChunk, EdgeSections
+from graphprep.graph import Csr, EdgeChunk, EdgeSections, unchecked
 from graphprep.mapped_files import Parcel
 from graphprep.mapped_npz import mapped_npz
 from graphprep.publish import published_file
+from graphprep.sources.scratch import NoRoomError
 
 MOST_RANGES = 256
 LEAST_RANGE_BITS = 10
@@ -119,19 +121,30 @@ class Spill:
             executor: of the sections; its workers reach the folder, and what `sections` reads, under the same path.
 
         Raises:
-            DatasetError: as `add`, or a section has not as many edges as it should.
+            DatasetError: as `add`, or a section has not as many edges as it should, or its file has changed.
         """
         bits, numbered = self.runs.range_bits, self.runs.numbered
         self._begin({"edges": list(sections.counts), "range_bits": bits, "numbered": numbered})
         shared = Parcel(sections.shared, folder=self.runs.folder, stage=CONVERSION)
+        # Other processes have memory of their own. A worker that is still busy for a command that was killed may put
+        # runs in the place of these, so they are the same in every attempt.
+        runs = replace(self.runs, room=None) if executor.is_elsewhere else self.runs
         total = sum(sections.counts) if sections.exact else None
         found: list[Section] = []
         with progress.task(f"reading edges {self.runs.name}", total=total, unit="edges") as task:
             # A run takes all the room that there may be; threads make one after another, each with all cores.
-            arguments = (self.runs, replace(sections, shared=()), shared)
-            for section in executor.map(write_section, range(len(sections.counts)), *arguments, needed=self.room):
-                found.append(section)
-                task.advance(section.edges)
+            arguments = (runs, replace(sections, shared=(), check=unchecked), shared)
+            written = executor.map(write_section, range(len(sections.counts)), *arguments, needed=self.room)
+            try:
+                for section in written:
+                    found.append(section)
+                    task.advance(section.edges)
+                sections.check()
+            except NoRoomError:
+                raise
+            except DatasetError:  # some sections may be of files that have changed, and none is to be gone on with
+                shutil.rmtree(self.runs.folder, ignore_errors=True)
+                raise
         self._finish(found)
 
     def _begin(self, sections: dict[str, object]) -> None:

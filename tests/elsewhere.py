@@ -23,7 +23,7 @@ class Elsewhere:
         *shared: object,
         needed: int,
     ) -> Iterator[Any]:
-        sent = pickle.dumps(Parcel(shared))
+        sent = pickle.dumps(Parcel(shared).sent())
         for piece in pieces:
             there: Callable[..., Any] = pickle.loads(pickle.dumps(function))
             found = there(pickle.loads(pickle.dumps(piece)), *pickle.loads(sent).content)

@@ -36,6 +36,7 @@ from graphprep.inspect.store_summary import store_summary
 from graphprep.partition.multilevel import levels, past_memory
 from graphprep.partition.request import PartitionRequest
 from graphprep.sources import numpy_edges, parquet_edges
+from graphprep.sources.scratch import NoRoomError
 from graphprep.sources.user_files import ImportRequest
 from graphprep.store import GraphStore
 from graphprep.topology import Topology
@@ -512,6 +513,32 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphprep.dask_executor.SECONDS_TO_CONNECT", 1)
     with pytest.raises(UsageError, match="no scheduler answers there"), open_executor("tcp://127.0.0.1:9"):
         pass
+
+
+def test_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a traceback, or a sentence about the operating system, on a machine that is too busy."""
+    distributed = pytest.importorskip("distributed", reason="dask[distributed] is not installed")
+
+    def late(*_: Any, **__: Any) -> None:
+        raise TimeoutError("Only 0/1 workers arrived")
+
+    monkeypatch.setattr(distributed.Client, "wait_for_workers", late)
+    with pytest.raises(UsageError, match="the workers did not start within"), open_executor("local:1"):
+        pass
+
+
+class Unpacked:
+    """What finds no room on its way."""
+
+    def __reduce__(self) -> str:
+        raise NoRoomError("the disk is full")
+
+
+@dask
+def test_a_full_disk_on_the_way_to_workers(two_workers: Executor) -> None:
+    """Guards against Dask's error about pickling in place of the sentence."""
+    with pytest.raises(NoRoomError, match="the disk is full"):
+        list(two_workers.map(squared, [1], Unpacked(), needed=1))
 
 
 def test_dask_is_imported_only_when_asked_for() -> None:

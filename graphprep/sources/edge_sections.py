@@ -15,6 +15,7 @@ import numpy as np
 from graphprep.executor import Executor
 from graphprep.graph import EdgeChunk, EdgeSections
 from graphprep.sources.edge_file import EdgeFile, FileRange, SectionedFile
+from graphprep.sources.file_version import FileVersion, changed, require_version, version_of
 from graphprep.sources.ids import Seen
 from graphprep.sources.node_ids import NodeIds
 
@@ -46,6 +47,8 @@ class FileSections:
 
     files: Sequence[SectionedFile]
     places: Sequence[Place]
+    versions: Sequence[FileVersion]
+    """of the files, before anything is read"""
 
     @classmethod
     def of(cls, files: Sequence[EdgeFile]) -> FileSections | None:
@@ -55,7 +58,7 @@ class FileSections:
         if len(sectioned) < len(files) or not all(ranges):
             return None
         places = [Place(number, section) for number, sections in enumerate(ranges) for section in sections]
-        return cls(files=sectioned, places=places)
+        return cls(files=sectioned, places=places, versions=[version_of(file.path) for file in sectioned])
 
     def see(self, executor: Executor, sources: NodeIds, destinations: NodeIds) -> Iterator[SeenSection]:
         """What each section has.
@@ -79,17 +82,29 @@ class FileSections:
             sources, destinations: closed.
             turned: whether sources and destinations change places.
         """
-        return EdgeSections(counts=counts, read=_read, shared=(self, sources, destinations, turned))
+        shared = (self, sources, destinations, turned)
+        return EdgeSections(counts=counts, read=_read, shared=shared, check=self.require_same)
+
+    def require_same(self) -> None:
+        """Look at the files again. Only the process that was started does: elsewhere they may be copies.
+
+        Raises:
+            DatasetError: one has changed.
+        """
+        for file, version in zip(self.files, self.versions, strict=True):
+            require_version(file.path, version)
 
 
 def _see(place: Place, files: Sequence[SectionedFile], sources: NodeIds, destinations: NodeIds) -> SeenSection:
+    # What is shared stays with a worker, which may see several sections one after the other, or at once in threads.
+    some = sources.unseen()
+    others = some if destinations is sources else destinations.unseen()
     edges = 0
     for run in files[place.file].rows_of(place.range):
-        sources.codes(run.src)
-        destinations.codes(run.dst)
+        some.codes(run.src)
+        others.codes(run.dst)
         edges += run.num_edges
-    other = None if destinations is sources else destinations.seen()
-    return SeenSection(edges=edges, sources=sources.seen(), destinations=other)
+    return SeenSection(edges=edges, sources=some.seen(), destinations=None if others is some else others.seen())
 
 
 def _read(
@@ -99,5 +114,8 @@ def _read(
     for run in sections.files[place.file].rows_of(place.range):
         if not isinstance(run.src, np.ndarray) or not isinstance(run.dst, np.ndarray):
             raise TypeError("words are kept as codes, and not read again")
-        src, dst = sources.rows(run.src), destinations.rows(run.dst)
+        try:
+            src, dst = sources.rows(run.src), destinations.rows(run.dst)
+        except IndexError as problem:  # an id that was not there before
+            raise changed(sections.files[place.file].path) from problem
         yield EdgeChunk(dst, src, run.weight) if turned else EdgeChunk(src, dst, run.weight)

@@ -27,6 +27,7 @@ from graphprep.errors import DatasetError
 from graphprep.sources.edge_columns import Roles, names_ends, roles
 from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted, Words
 from graphprep.sources.edge_lines import pairs_of
+from graphprep.sources.file_version import require_version, version_of
 from graphprep.sources.text_faults import (
     COMMENT_MARKS,
     INT64_MAX,
@@ -67,7 +68,7 @@ class EdgeText:
         self.num_destinations: int | None = None
         self._words = wanted.ids == "words"
         self._time_type = "int64"
-        self._version = self._stat()
+        self._version = version_of(path)
         self.layout = layout or self._look()
         self._faults = FaultFinder(path, self.layout, wanted)
 
@@ -88,8 +89,7 @@ class EdgeText:
             DatasetError: with the line number, a line that is not an edge; a damaged file; a file that has changed
                 since it was first looked at.
         """
-        if self._stat() != self._version:
-            raise DatasetError(f"{self.path} has changed while it was being read; run the same again")
+        require_version(self.path, self._version)
         workers = min(MOST_THREADS, os.cpu_count() or 1)
         ahead: deque[Future[EdgeRows | None]] = deque()
         with ThreadPoolExecutor(workers, "edge-text") as pool:
@@ -102,26 +102,28 @@ class EdgeText:
                     yield run
 
     def sections(self) -> Sequence[FileRange]:
-        """Ranges of bytes; none of what is packed, and where ids are words or there are times."""
+        """Ranges of bytes; none of what is packed, where ids are words or there are times, or a header comes late."""
         if self._words or self.wanted.times:
             return []
-        return byte_ranges(self.path, BYTES_A_SECTION)
+        ranges = byte_ranges(self.path, BYTES_A_SECTION)
+        header = self.layout.header_line or 0
+        if header and len(next(lines_between(self.path, *ranges[0])).splitlines()) < header:
+            return []  # `rows_of` leaves out a header in the first block alone
+        return ranges
 
     def rows_of(self, section: FileRange) -> Iterator[EdgeRows]:
         """One of them; see `rows`."""
         line = 1 if section[0] == 0 else 1 + (self.layout.header_line or 0)
         for block in lines_between(self.path, *section):
-            run = self._run(block, line)
+            if b'"' in block:
+                raise DatasetError(f"{self.path} has quotes, which may hold line feeds")
+            try:
+                run = self._run(block, line)
+            except DatasetError as problem:  # it names a line, and counts from the wrong one
+                raise DatasetError(f"{self.path} has a line that is no edge") from problem
             if run is not None:
                 yield run
             line = max(line, 1 + (self.layout.header_line or 0))
-
-    def _stat(self) -> tuple[int, int]:
-        try:
-            found = self.path.stat()
-        except OSError as problem:
-            raise DatasetError(f"{self.path} cannot be read ({problem.strerror})") from problem
-        return found.st_size, found.st_mtime_ns
 
     def _look(self) -> Layout:
         header_line, names = None, None

@@ -15,6 +15,7 @@ from types import TracebackType
 
 from graphprep import progress
 from graphprep.errors import DatasetError
+from graphprep.sources.file_version import FileVersion, require_version, version_of
 
 BYTES_AT_A_TIME = 1 << 22
 
@@ -28,10 +29,10 @@ class InputDigests:
         self._left = threading.Event()
         self._pool = ThreadPoolExecutor(1, "input-digests")
         self._future: Future[list[dict[str, object]]] | None = None
-        self._versions: list[tuple[int, int]] = []
+        self._versions: list[FileVersion] = []
 
     def __enter__(self) -> InputDigests:
-        self._versions = [_version(path) for _, path in self._files]
+        self._versions = [version_of(path) for _, path in self._files]
         self._future = self._pool.submit(lambda: [self._digest(role, path) for role, path in self._files])
         return self
 
@@ -54,8 +55,7 @@ class InputDigests:
                 wait([self._future])
         found = self._future.result()
         for (_, path), version in zip(self._files, self._versions, strict=True):
-            if _version(path) != version:
-                raise DatasetError(f"{path} has changed while it was being read; run the same again")
+            require_version(path, version)
         return found
 
     def _digest(self, role: str, path: Path) -> dict[str, object]:
@@ -67,18 +67,5 @@ class InputDigests:
                     digest.update(piece[:read])
                     count += read
         except OSError as problem:
-            raise _unreadable(path, problem) from problem
+            raise DatasetError(f"{path} cannot be read ({problem.strerror})") from problem
         return {"role": role, "name": path.name, "bytes": count, "sha256": digest.hexdigest()}
-
-
-def _version(path: Path) -> tuple[int, int]:
-    """What changes when a file is written to."""
-    try:
-        found = path.stat()
-    except OSError as problem:
-        raise _unreadable(path, problem) from problem
-    return found.st_size, found.st_mtime_ns
-
-
-def _unreadable(path: Path, problem: OSError) -> DatasetError:
-    return DatasetError(f"{path} cannot be read ({problem.strerror})")

@@ -97,12 +97,20 @@ def lines_between(path: Path, start: int, stop: int) -> Iterator[bytes]:
         at = start
         if start:
             stream.seek(start - 1)
-            at += len(stream.readline(LONGEST_LINE)) - 1
+            at += len(_line_end(path, stream)) - 1
         while at < stop and (block := stream.read(min(BLOCK_BYTES, stop - at))):
             if not block.endswith(b"\n"):
-                block += stream.readline(LONGEST_LINE)
+                block += _line_end(path, stream)
             yield block if at else block.removeprefix(UTF8_MARK)
             at += len(block)
+
+
+def _line_end(path: Path, stream: BinaryIO) -> bytes:
+    """What is left of a line, up to its line feed or the end of the file."""
+    rest = stream.readline(LONGEST_LINE + 1)
+    if len(rest) > LONGEST_LINE:
+        raise DatasetError(f"{path} has no line feed within {LONGEST_LINE:,} bytes")
+    return rest
 
 
 def byte_ranges(path: Path, num_bytes: int) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -21,7 +22,9 @@ from graphprep.graph import RawGraph, Treatment
 from graphprep.sorted_edges import sort_table
 from graphprep.sources import edge_sections, edge_text, numpy_edges, parquet_edges, text_file
 from graphprep.sources.edge_file import SectionedFile, Wanted, open_edges
+from graphprep.sources.edge_sections import Place
 from graphprep.sources.ids import DistinctIds
+from graphprep.sources.node_ids import FoundIds
 from graphprep.sources.text_file import byte_ranges, lines_between
 from graphprep.sources.user_files import ImportRequest, read_files
 from tests.elsewhere import Elsewhere
@@ -208,7 +211,19 @@ def test_a_fault_has_its_place(tmp_path: Path, content: str, said: str, capsys: 
     path = written(tmp_path / "e.txt", content)
     with pytest.raises(DatasetError, match=said):
         read(path)
-    assert "read by this process alone" in capsys.readouterr().err
+    assert "read by this process alone, as a worker could not: " + str(path) + " has a line that is no edge\n" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.usefixtures("short_sections")
+def test_quotes_are_read_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards against a line feed within quotes that passes for the end of an edge."""
+    path = written(tmp_path / "e.csv", 'src,dst,note\n0,1,"a\n5,6,b"\n1,2,c\n2,0,d\n')
+    found = read(path)
+    assert found.edges[0].sections is None
+    assert edges_of(found.edges[0]) == [(0, 1), (1, 2), (2, 0)]
+    assert "quotes, which may hold line feeds" in capsys.readouterr().err
 
 
 def unreached(*_: object) -> None:
@@ -238,3 +253,73 @@ def test_sets_of_ids_join(sets: list[list[int]]) -> None:
             part.add(np.array(ids))
         whole.join(part.seen())
     assert whole.ascending().tolist() == sorted(set(itertools.chain(*sets)))
+
+
+def test_a_section_gives_its_own_ids_alone(tmp_path: Path) -> None:
+    """Guards against ids that pile up in a worker, or that its threads lose because they share one set."""
+    path = written(tmp_path / "e.txt", "0 1\n2 3\n")
+    sections = edge_sections.FileSections.of([open_edges(path, "auto", Wanted())])
+    assert sections is not None
+    ids = FoundIds()
+    first, second = (edge_sections._see(Place(0, span), sections.files, ids, ids) for span in ((0, 4), (4, 8)))
+    assert [section.sources.ascending().tolist() for section in (first, second)] == [[0, 1], [2, 3]]  # type: ignore[union-attr]
+    assert ids.seen() is None
+
+
+@pytest.mark.usefixtures("short_sections")
+def test_a_header_behind_many_comments(tmp_path: Path) -> None:
+    """Guards against a header of numbers that counts as an edge, as no section knows that it is one."""
+    path = written(tmp_path / "e.txt", "# a graph\n# of mine\n7 8\n0 1\n1 2\n")
+    assert opened(path, header=True).sections() == []
+    assert edges_of(read(path, header=True).edges[0]) == [(0, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_an_endless_line_is_no_two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """Guards against the middle of a long line, or of lines without line feeds, that passes for the begin of one."""
+    monkeypatch.setattr(text_file, "LONGEST_LINE", 8)
+    path = written(tmp_path / "e.txt", f"0 1\n0 1{end}2 3{end}4 5{end}6 7{end}")
+    for span in ((0, 6), (6, 20)):
+        if end == "\n":
+            assert all(block.endswith(b"\n") for block in lines_between(path, *span))
+            continue
+        with pytest.raises(DatasetError, match="no line feed within 8 bytes"):
+            list(lines_between(path, *span))
+
+
+@pytest.mark.usefixtures("short_sections")
+@pytest.mark.parametrize("disk", [False, True])
+@pytest.mark.parametrize("later", ["0 1\n1 2\n2 9\n9 0\n", "0 1\n1 2\n2 0\n1 0\n"], ids=["new id", "known ids"])
+@pytest.mark.parametrize("kind", ["txt", "npy", "parquet"])
+def test_a_file_that_changes_between_two_readings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: bool, later: str, kind: str
+) -> None:
+    """Guards against edges of one version with the ids, and the store's key, of another."""
+
+    def put(text: str, nanoseconds: int) -> Path:
+        edges = np.array(text.split(), np.int64).reshape(-1, 2)
+        path = tmp_path / f"e.{kind}"
+        if kind == "npy":
+            np.save(path, edges)
+        elif kind == "parquet":
+            pq.write_table(pa.table({"src": edges[:, 0], "dst": edges[:, 1]}), path)
+        else:
+            written(path, text)
+        os.utime(path, ns=(nanoseconds, nanoseconds))
+        return path
+
+    if disk:
+        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    raw = read(put("0 1\n1 2\n2 0\n0 5\n", 1))
+    put(later, 2)
+    with pytest.raises(DatasetError, match="has changed while it was being read"):
+        sort_table(
+            raw.edges[0],
+            num_rows=4,
+            num_sources=4,
+            treatment=Treatment(),
+            limit=None,
+            work=tmp_path / "work",
+            executor=Elsewhere(),
+        )
+    assert not (tmp_path / "work").exists()
