@@ -32,8 +32,8 @@ PASSES_SECONDS_PER_EDGE = {"none": 1.2e-6, "fast": 2.5e-6, "default": 2.5e-6, "b
 """Time of a run by passes, without writing the cache: between 50 and 400 million edges on two cores (docs/scale.md)."""
 DIRECTED = 1.5
 """times as long where edges have to be turned around"""
-SPILLED_BYTES_PER_EDGE = 13
-"""of edges on their way to the next level, or to the order inside parts"""
+SPILLED_BYTES_PER_EDGE = 16
+"""at most, of edges on their way to the next level or to the order inside parts: as they are read, and sorted"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
