@@ -195,9 +195,9 @@ def scaling(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 class Timed:
-    """Does the work itself, one piece after another, and books the processor time of each function."""
+    """Does what other processes would do, one piece after another, and books the processor time of each function."""
 
-    is_elsewhere = False
+    is_elsewhere = True
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -235,7 +235,7 @@ def shares_of(edges: int, arguments: argparse.Namespace, folder: Path) -> dict[s
         return generate_graph(request, name=name, out=place, replace=True, memory_limit=room, executor=executor).store
 
     def partition(store: GraphStore, executor: Timed) -> None:
-        passes = Passes(executor=executor)
+        passes = Passes.of(executor, folder)
         graph = MappedGraph.of(store, folder, memory_limit=limit, passes=passes)
         found = partition_past_memory(
             graph,
