@@ -143,8 +143,11 @@ def test_an_interrupted_harness_leaves_nothing(number: signal.Signals, tmp_path:
     assert harness.stdout is not None
     assert harness.stdout.readline() == "built\n", harness.communicate(timeout=PATIENCE)
     mine = [name for name in existing() if name.startswith(f"{PREFIX}-{harness.pid}-")]
-    inside = [int(pid) for name in mine for pid in ip_pids(name)]
     assert len(mine) == 2
+    inside: list[int] = []
+    started = time.monotonic()
+    while not inside and time.monotonic() < started + PATIENCE:  # `ip` has to get there before it becomes the process
+        inside = [int(pid) for name in mine for pid in ip_pids(name)]
     assert inside
     os.kill(harness.pid, number)
     harness.communicate(timeout=PATIENCE)
