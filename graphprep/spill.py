@@ -33,7 +33,7 @@ from graphprep.graph import Csr, EdgeChunk, EdgeSections, unchecked
 from graphprep.mapped_files import Parcel
 from graphprep.mapped_npz import mapped_npz
 from graphprep.publish import published_file
-from graphprep.sources.scratch import NoRoomError
+from graphprep.sources.scratch import CONVERSION, NoRoomError
 
 MOST_RANGES = 256
 LEAST_RANGE_BITS = 10
@@ -42,7 +42,6 @@ BYTES_PER_RECORD = 40
 BYTES_PER_PAYLOAD = 40
 """The same for weights or edge numbers."""
 BEGUN, MARK = "sections.json", "ranges.json"
-CONVERSION = "conversion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +109,7 @@ class Spill:
         Raises:
             DatasetError: an id is out of range, or some edges have weights and some have none.
         """
-        self._begin({})
+        self._empty()
         self._finish([self.runs.write(0, 0, chunks)])
 
     def add_sections(self, sections: EdgeSections, executor: Executor) -> None:
@@ -124,7 +123,7 @@ class Spill:
             DatasetError: as `add`, or a section has not as many edges as it should, or its file has changed.
         """
         bits, numbered = self.runs.range_bits, self.runs.numbered
-        self._begin({"edges": list(sections.counts), "range_bits": bits, "numbered": numbered})
+        self._go_on_with({"edges": list(sections.counts), "range_bits": bits, "numbered": numbered})
         shared = Parcel(sections.shared, folder=self.runs.folder, stage=CONVERSION)
         # Other processes have memory of their own. A worker that is still busy for a command that was killed may put
         # runs in the place of these, so they are the same in every attempt.
@@ -147,14 +146,18 @@ class Spill:
                 raise
         self._finish(found)
 
-    def _begin(self, sections: dict[str, object]) -> None:
-        """Make the folder, and empty it unless an earlier run was reading the same sections into it."""
-        folder, begun = self.runs.folder, self.runs.folder / BEGUN
-        if not (sections and begun.exists() and json.loads(begun.read_text()) == sections):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
+    def _go_on_with(self, sections: dict[str, object]) -> None:
+        """Empty the folder unless an earlier run was reading the same sections into it."""
+        begun = self.runs.folder / BEGUN
+        if not (begun.exists() and json.loads(begun.read_text()) == sections):
+            self._empty()
             with published_file(begun) as file:
                 file.write(json.dumps(sections).encode())
+
+    def _empty(self) -> None:
+        """Make the folder, without what an earlier run has left in it."""
+        shutil.rmtree(self.runs.folder, ignore_errors=True)
+        self.runs.folder.mkdir(parents=True)
 
     def _finish(self, sections: Sequence[Section]) -> None:
         """All edges are in.
