@@ -65,6 +65,12 @@ class EdgeArrays:
         """Arrays of nodes that came with the edges."""
         return self.nodes
 
+    def read_as(self) -> str:
+        """What was taken as what."""
+        found = ["arrays of sources and destinations"]
+        found += [name for name, array in (("weights", self.weight), ("times", self.time)) if array is not None]
+        return ", ".join([*found, *(f"{name} of the nodes" for name in self.nodes)])
+
     def rows(self) -> Iterator[EdgeRows]:
         """The edges in their order.
 

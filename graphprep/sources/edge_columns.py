@@ -1,20 +1,32 @@
 """Which column of a table of edges is what, for text with a header and for Parquet.
 
-If the columns' names say which one is the source and which the destination, they count; else the first two columns do.
+What was said counts most. Else, if the columns' names say which one is the source and which the destination, they
+count; else the first two columns do that are not named as a weight, a time or a label and do not number the rows.
 Weights and times are found by name, else in the first columns that are left. Names are compared in lower case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 NAMES = {
-    "source": ("src", "source", "from", "fromnodeid", "head", "u", "src_id", "source_id"),
-    "destination": ("dst", "dest", "destination", "target", "to", "tonodeid", "tail", "v", "dst_id", "target_id"),
+    "source": (
+        *("src", "source", "from", "fromnodeid", "head", "u", "src_id", "source_id"),
+        *("from_id", "from_node", "id1", "id_1", "node1", "node_1"),
+    ),
+    "destination": (
+        *("dst", "dest", "destination", "target", "to", "tonodeid", "tail", "v", "dst_id", "target_id"),
+        *("to_id", "to_node", "id2", "id_2", "node2", "node_2"),
+    ),
     "weight": ("weight", "weights", "w", "edge_weight", "value", "rating"),
-    "time": ("time", "times", "timestamp", "timestamps", "t", "edge_time", "ts", "unixts"),
+    "time": ("time", "times", "timestamp", "timestamps", "t", "edge_time", "ts", "unixts", "date", "datetime"),
 }
+PAIRS = (("user", "item"), ("user_id", "item_id"), ("userid", "itemid"), ("follower", "followee"))
+"""names of two ends that say what the columns are, but not which way the edges go: the first column is the source"""
+OTHER_VALUES = ("label", "labels", "class", "type", "kind", "relation", "rel", "predicate", "edge_type", "edge_label")
+"""names of columns that are neither ends nor weights nor times"""
 
 
 class Roles(NamedTuple):
@@ -30,13 +42,66 @@ class Roles(NamedTuple):
         return [position for position in self if position is not None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenColumns:
+    """Columns that a person names: each the name of one, or its number from 1; None to find it."""
+
+    source: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    time: str | None = None
+
+    def any(self) -> bool:
+        """Whether one is given."""
+        return any((self.source, self.target, self.weight, self.time))
+
+
+NONE_GIVEN = GivenColumns()
+
+
 def names_ends(names: Sequence[str]) -> bool:
     """Whether these are the names of columns, one of sources and one of destinations among them."""
     known = {name.strip().lower() for name in names}
-    return all(known.intersection(NAMES[end]) for end in ("source", "destination"))
+    return all(known.intersection(NAMES[end]) for end in ("source", "destination")) or any(
+        known.issuperset(pair) for pair in PAIRS
+    )
 
 
-def roles(names: Sequence[str] | None, columns: int, *, weights: bool, times: bool) -> Roles | None:
+def names_value(name: str) -> bool:
+    """Whether a column of this name holds something else than ends."""
+    return name.strip().lower() in (*NAMES["weight"], *NAMES["time"], *OTHER_VALUES)
+
+
+def column_place(column: str, names: Sequence[str] | None, columns: int) -> int:
+    """The position of a column that a person names.
+
+    Args:
+        column: its name, or its number from 1.
+        names: of the columns, None if they have none.
+        columns: how many there are.
+
+    Raises:
+        KeyError: there is none; the end of a sentence.
+    """
+    if names is not None and column in names:
+        return list(names).index(column)
+    if names is not None and (same := [name for name in names if name.strip().lower() == column.strip().lower()]):
+        return list(names).index(same[0])
+    if column.isdecimal() and 1 <= int(column) <= columns:
+        return int(column) - 1
+    known = f"; there are {', '.join(name or '(no name)' for name in names)}" if names else ""
+    raise KeyError(f"there is no column {column!r} among the {columns}{known}")
+
+
+def roles(
+    names: Sequence[str] | None,
+    columns: int,
+    *,
+    weights: bool,
+    times: bool,
+    given: GivenColumns = NONE_GIVEN,
+    no_ends: Sequence[int] = (),
+) -> Roles | None:
     """The roles of a table's columns; None if it has no column left for what is wanted.
 
     Args:
@@ -44,25 +109,58 @@ def roles(names: Sequence[str] | None, columns: int, *, weights: bool, times: bo
         columns: how many there are.
         weights: whether one is wanted.
         times: likewise.
+        given: what a person says.
+        no_ends: positions of columns that hold nothing of the edges: they number the rows.
+
+    Raises:
+        KeyError: a column that was given is not there; the end of a sentence.
     """
     named = {name.strip().strip('"').lower(): position for position, name in reversed(list(enumerate(names or ())))}
+    said = {
+        role: None if column is None else column_place(column, names, columns)
+        for role, column in (
+            ("source", given.source),
+            ("destination", given.target),
+            ("weight", given.weight),
+            ("time", given.time),
+        )
+    }
+    taken_by_said = {place for place in said.values() if place is not None}
 
     def called(role: str) -> int | None:
-        return next((named[name] for name in NAMES[role] if name in named), None)
+        if said[role] is not None:
+            return said[role]
+        places = (named[name] for name in NAMES[role] if name in named)
+        return next((place for place in places if place not in taken_by_said and place < columns), None)
 
     places = {role: called(role) for role in NAMES}
     src, dst = places["source"], places["destination"]
     if src is None or dst is None:
-        if (src, dst) not in ((None, None), (0, None), (None, 1)):
-            return None  # one end is somewhere else, so the first two columns are not the ends
-        src, dst = 0, 1
+        others = {place for name, place in named.items() if name in OTHER_VALUES and len(named) - len(no_ends) > 2} | {
+            place for place in (places["weight"], places["time"]) if place is not None
+        }
+        left = [place for place in range(columns) if place not in others and place not in no_ends]
+        if said["source"] is not None or said["destination"] is not None:
+            free = [place for place in left if place not in (src, dst)]
+            src, dst = (
+                (free[0] if free else None) if src is None else src,
+                (free[0] if free else None) if dst is None else dst,
+            )
+            if src is None or dst is None:
+                return None
+        else:
+            if len(left) < 2 and names is None:
+                return None
+            if len(left) < 2 or (src, dst) not in ((None, None), (left[0], None), (None, left[1])):
+                return None  # one end is somewhere else, so the first two columns are not the ends
+            src, dst = left[0], left[1]
     found: dict[str, int] = {}
-    for role, wanted in (("weight", weights), ("time", times)):
+    for role, wanted in (("weight", weights or given.weight is not None), ("time", times or given.time is not None)):
         if not wanted:
             continue
         place = places[role]
-        if place is None or place in (src, dst):
-            taken = {src, dst, *found.values(), *(place for place in places.values() if place is not None)}
+        if place is None or (place in (src, dst) and said[role] is None):
+            taken = {src, dst, *found.values(), *(place for place in places.values() if place is not None), *no_ends}
             place = next((position for position in range(columns) if position not in taken), None)
         if place is None:
             return None

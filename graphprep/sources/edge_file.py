@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import UsageError
 from graphprep.graph import Ids
+from graphprep.sources.edge_columns import NONE_GIVEN, GivenColumns
 from graphprep.sources.text_file import unpacked_name
 
 Format = Literal["auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg"]
@@ -73,7 +74,13 @@ class Wanted:
     ids: IdKind = "auto"
     """"auto": words only where the file's own types say so (Parquet)"""
     header: bool | None = None
-    """of text: whether the first line names the columns; None: in .csv and .tsv, if no field of it is a number"""
+    """of text: whether the first line names the columns; None: told as `text_dialect` says"""
+    delimiter: str | None = None
+    """of text: what stands between fields, a space for blanks; None: told as `text_dialect` says"""
+    columns: GivenColumns = NONE_GIVEN
+    """of text and Parquet: which columns hold what, where a person says it"""
+    one_type: bool = True
+    """whether sources and destinations are nodes of one type, so that one id is one node"""
     num_sources: int | None = None
     """ids of sources from here on are errors with their place, where the format can tell it; None: no limit known"""
     num_destinations: int | None = None
@@ -105,6 +112,10 @@ class EdgeFile(Protocol):
     @property
     def ignored(self) -> tuple[str, ...]:
         """What the file has and nobody asked for, in words: weights, column 3."""
+        ...
+
+    def read_as(self) -> str:
+        """What was taken as what, for people: columns, names, what stands between fields, comments."""
         ...
 
     def rows(self) -> Iterator[EdgeRows]:
@@ -153,6 +164,8 @@ def open_edges(path: Path, format: Format, wanted: Wanted) -> EdgeFile:
         UsageError: the format cannot give what is wanted, or holds a whole graph.
     """
     found = format_of(path, format)
+    if found not in ("text", "parquet") and (wanted.columns.any() or wanted.delimiter is not None):
+        raise UsageError(f"{path}: the format {found} has no columns or delimiters that could be named")
     if wanted.ids == "words" and found not in ("text", "parquet"):
         raise UsageError(f"{path}: ids are numbers in the format {found}, so they cannot be words")
     match found:

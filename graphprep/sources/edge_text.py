@@ -17,31 +17,36 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.errors import DatasetError
-from graphprep.sources.edge_columns import Roles, names_ends, roles
+from graphprep.errors import DatasetError, UsageError
+from graphprep.sources.edge_columns import Roles, roles
 from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted, Words
 from graphprep.sources.edge_lines import pairs_of
 from graphprep.sources.file_version import require_version, version_of
-from graphprep.sources.text_faults import (
-    COMMENT_MARKS,
-    INT64_MAX,
-    NUMBER,
-    FaultFinder,
-    Layout,
-    delimiter_of,
-    fields_of,
+from graphprep.sources.text_dialect import Dialect, Look, is_value, look
+from graphprep.sources.text_faults import INT64_MAX, FaultFinder, Layout
+from graphprep.sources.text_file import byte_ranges, lines_between, unpacked_name
+from graphprep.sources.text_records import (
+    arrow_table,
+    record_blocks,
+    single_line_ends,
+    tidied,
+    without_comments,
+    without_lines,
 )
-from graphprep.sources.text_file import byte_ranges, line_blocks, lines_between, unpacked_name
 
 MOST_THREADS = 4
 BYTES_A_SECTION = 64 << 20
 HEX_MARKS = (b"x", b"X")
+KONECT = re.compile(rb"%\s*(sym|asym|bip)\s+\w+[^\n]*(?:\n%\s*\d+\s+(\d+)\s+(\d+))?")
+KONECT_NAMES = ("src", "dst", "weight", "time")
+ADJACENCY = (".adjlist", ".adj", ".multiline_adjlist")
 
 
 class EdgeText:
@@ -69,14 +74,51 @@ class EdgeText:
         self._words = wanted.ids == "words"
         self._time_type = "int64"
         self._version = version_of(path)
+        self._of_two_types = False
+        self._sizes: tuple[int, int] | None = None
+        self._shift = 0
         self.layout = layout or self._look()
         self._faults = FaultFinder(path, self.layout, wanted)
+        if self._of_two_types:
+            self._shift = self._sizes[0] if self._sizes else self._highest_source()
 
     @property
     def ignored(self) -> tuple[str, ...]:
         used = self.layout.roles.used()
-        left = [position + 1 for position in range(self.layout.columns) if position not in used]
-        return tuple(f"column {position}" for position in left)
+        left = [position for position in range(self.layout.columns) if position not in used]
+        return tuple(self._column(position) for position in left)
+
+    def read_as(self) -> str:
+        """What was taken as what."""
+        dialect, place = self.layout.dialect, self.layout.roles
+        words = [f"text cut at {dialect.cut()}"]
+        if dialect.header_line is not None:
+            words.append(f"line {dialect.header_line} names the columns")
+        elif dialect.names is not None:
+            words.append("columns as KONECT has them")
+        else:
+            words.append("no line names the columns (the first row is an edge)")
+        for what, position in (("sources", place.src), ("destinations", place.dst)):
+            words.append(f"{what} from {self._column(position)}")
+        for what, values in (("weights", place.weight), ("times", place.time)):
+            if values is not None:
+                words.append(f"{what} from {self._column(values)}")
+        if dialect.has_index:
+            words.append("column 1 numbers the rows")
+        if dialect.comments:
+            marks = "# or %"
+            words.append(f"{dialect.comments:,} lines before the first row that begin with {marks} are comments")
+        if self._shift:
+            words.append(
+                f"the comments say bip (two kinds of nodes), so {self._shift:,} is added to each destination's id; "
+                "--schema gives each kind a node type of its own"
+            )
+        return ", ".join(words)
+
+    def _column(self, position: int) -> str:
+        """A column by its number and name."""
+        names = self.layout.dialect.names
+        return f"column {position + 1}" + (f" {names[position]!r}" if names and names[position] else "")
 
     def node_arrays(self) -> Mapping[str, NDArray[Any]]:
         """Text has none."""
@@ -93,7 +135,7 @@ class EdgeText:
         workers = min(MOST_THREADS, os.cpu_count() or 1)
         ahead: deque[Future[EdgeRows | None]] = deque()
         with ThreadPoolExecutor(workers, "edge-text") as pool:
-            for first_line, block in line_blocks(self.path, expected=self._expected):
+            for first_line, block in self._blocks():
                 ahead.append(pool.submit(self._run, block, first_line))
                 if len(ahead) > workers and (run := ahead.popleft().result()) is not None:
                     yield run
@@ -101,19 +143,25 @@ class EdgeText:
                 if (run := future.result()) is not None:
                     yield run
 
+    def _blocks(self) -> Iterator[tuple[int, bytes]]:
+        dialect = self.layout.dialect
+        after = dialect.last_skipped
+        return record_blocks(self.path, dialect.delimiter, quoted=dialect.quoted, after=after, expected=self._expected)
+
     def sections(self) -> Sequence[FileRange]:
         """Ranges of bytes; none of what is packed, where ids are words or there are times, or a header comes late."""
         if self._words or self.wanted.times:
             return []
         ranges = byte_ranges(self.path, BYTES_A_SECTION)
-        header = self.layout.header_line or 0
+        header = self.layout.dialect.last_skipped
         if header and len(next(lines_between(self.path, *ranges[0])).splitlines()) < header:
             return []  # `rows_of` leaves out a header in the first block alone
         return ranges
 
     def rows_of(self, section: FileRange) -> Iterator[EdgeRows]:
         """One of them; see `rows`."""
-        line = 1 if section[0] == 0 else 1 + (self.layout.header_line or 0)
+        first_row = 1 + self.layout.dialect.last_skipped
+        line = 1 if section[0] == 0 else first_row
         for block in lines_between(self.path, *section):
             if b'"' in block:
                 raise DatasetError(f"{self.path} has quotes, which may hold line feeds")
@@ -123,68 +171,122 @@ class EdgeText:
                 raise DatasetError(f"{self.path} has a line that is no edge") from problem
             if run is not None:
                 yield run
-            line = max(line, 1 + (self.layout.header_line or 0))
+            line = max(line, first_row)
 
     def _look(self) -> Layout:
-        header_line, names = None, None
-        for first_line, block in line_blocks(self.path):
-            for number, line in enumerate(block.splitlines(), first_line):
-                if not line.strip() or line.lstrip().startswith(COMMENT_MARKS):
-                    continue
-                delimiter = delimiter_of(line)
-                fields = fields_of(line, delimiter)
-                if header_line is None and self._is_header(fields):
-                    header_line, names = number, [field.decode("utf-8", "replace") for field in fields]
-                    continue
-                layout = Layout(
-                    delimiter=delimiter,
-                    columns=len(fields),
-                    header_line=header_line,
-                    roles=self._roles(names, fields, number, line),
-                )
-                FaultFinder(self.path, layout, self.wanted).check_columns(number, line, named=names is not None)
-                return layout
+        found, comments = look(
+            self.path,
+            words=self._words,
+            edges=True,
+            header=self.wanted.header,
+            delimiter=self.wanted.delimiter,
+        )
+        if found is None:
+            return self._without_rows(comments)
+        dialect, rows = found.dialect, found.records
+        konect = KONECT.match(b"\n".join(comments)) if dialect.names is None and not self._words else None
+        if konect and dialect.columns <= len(KONECT_NAMES):
+            dialect = replace(dialect, names=KONECT_NAMES[: dialect.columns])
+        if not rows:
+            return self._without_rows(comments, dialect)
+        number, _, line = rows[0]
+        layout = Layout(dialect=dialect, roles=self._roles(dialect, number, line))
+        faults = FaultFinder(self.path, layout, self.wanted)
+        faults.check_columns(number, line, named=dialect.names is not None)
+        self._require_no_lists(dialect, rows)
+        self._require_clear(found, faults)
+        if konect and konect[1] == b"bip" and self.wanted.one_type:
+            self._of_two_types = True
+            self._sizes = None if konect[2] is None else (int(konect[2]), int(konect[3]))
+        return layout
+
+    def _without_rows(self, comments: Sequence[bytes], dialect: Dialect | None = None) -> Layout:
         if self.wanted.num_sources is None or self.wanted.num_destinations is None:
             raise DatasetError(f"{self.path} has no edges in it")
         columns = 2 + self.wanted.weights + self.wanted.times
-        found = roles(names, columns, weights=self.wanted.weights, times=self.wanted.times) or Roles(0, 1)
-        return Layout(delimiter=" ", columns=columns, header_line=header_line, roles=found)
+        dialect = dialect or Dialect(delimiter=" ", columns=columns, comments=len(comments))
+        return Layout(dialect=dialect, roles=Roles(0, 1))
 
-    def _roles(self, names: list[str] | None, fields: list[bytes], number: int, line: bytes) -> Roles:
+    def _roles(self, dialect: Dialect, number: int, line: bytes) -> Roles:
         wanted = self.wanted
-        found = roles(names, len(fields), weights=wanted.weights, times=wanted.times)
+        finder = FaultFinder(self.path, Layout(dialect=dialect, roles=Roles(0, 1)), wanted)
+        try:
+            found = roles(
+                dialect.names,
+                dialect.columns,
+                weights=wanted.weights,
+                times=wanted.times,
+                given=wanted.columns,
+                no_ends=(0,) if dialect.has_index else (),
+            )
+        except KeyError as problem:
+            raise UsageError(f"{self.path}: {problem.args[0]}") from problem
         if found is not None:
             return found
-        bare = Layout(delimiter=delimiter_of(line), columns=len(fields), header_line=None, roles=Roles(0, 1))
-        finder = FaultFinder(self.path, bare, wanted)
-        if len(fields) < 2:
+        if dialect.columns < 2:
             finder.check_columns(number, line, named=False)
-        if names is not None:
-            finder.fail(number, f"the names {', '.join(names)} do not say which columns are the ones wanted", line)
+        if dialect.names is not None:
+            finder.fail(
+                number,
+                f"the names {', '.join(dialect.names)} do not say which columns are the ones wanted; name them with "
+                "--source, --target, --weight or --time",
+                line,
+            )
         takes = " and ".join(["weights"] * wanted.weights + ["times"] * wanted.times)
         count = "third column" if wanted.weights + wanted.times < 2 else "third and fourth column"
         return finder.fail(number, f"there is no {count} to take {takes} from", line)
 
-    def _is_header(self, fields: list[bytes]) -> bool:
-        if self.wanted.header is not None:
-            return self.wanted.header
-        if not unpacked_name(self.path).endswith((".csv", ".tsv")):
-            return False
-        if self._words:
-            return names_ends([field.decode("utf-8", "replace") for field in fields])
-        return not any(NUMBER.fullmatch(field) for field in fields)
+    def _require_no_lists(self, dialect: Dialect, rows: Sequence[tuple[int, list[bytes], bytes]]) -> None:
+        """A list of neighbours in each line is another format."""
+        if unpacked_name(self.path).endswith(ADJACENCY) and any(len(fields) != 2 for _, fields, _ in rows):
+            raise DatasetError(
+                f"{self.path} is named as an adjacency list, whose lines are a node and all its neighbours; write one "
+                "edge a line (NetworkX: write_edgelist), as column 3 and those behind it would be left out"
+            )
+
+    def _require_clear(self, found: Look, faults: FaultFinder) -> None:
+        """Refuse what can be read in two ways that give different graphs."""
+        dialect, rows = found.dialect, found.records
+        number, fields, line = rows[0]
+        given = self.wanted.columns
+        if self._words and dialect.names is None and dialect.columns == 3 and not (given.source or given.target):
+            third = [row[2] for _, row, _ in rows if len(row) == 3]
+            if not any(is_value(field) or field[:1] in b"([{" for field in third) and not self.wanted.times:
+                faults.fail(
+                    number,
+                    "three words may be source, destination and a label, or subject, predicate and object; say which "
+                    "with --source 1 --target 2, or --source 1 --target 3 (column 3)",
+                    line,
+                )
+        if dialect.doubtful_names and self.wanted.header is None and len(rows) > 1 and found.complete:
+            place = faults.layout.roles
+            others = {row[end] for _, row, _ in rows[1:] for end in (place.src, place.dst) if len(row) > end}
+            if fields[place.src] in others or fields[place.dst] in others or not all(map(bytes.isdigit, others)):
+                return
+            if {int(field) for field in others if len(field) < 19} != set(range(2, len(others) + 2)):
+                faults.fail(
+                    number,
+                    "this line may be an edge, or the names that pandas gives to columns, since neither id is in any "
+                    "other line; say which with --no-header or --header",
+                    line,
+                )
 
     def _run(self, block: bytes, first_line: int) -> EdgeRows | None:
         """The edges of one block; None if it has none."""
-        if self._may_be_pairs(first_line) and (run := self._pairs(block)) is not None:
-            return run
+        run = self._pairs(block) if self._may_be_pairs(first_line) else None
+        if run is None:
+            run = self._general(block, first_line)
+        return run if run is None or not self._shift else self._shifted(run)
+
+    def _general(self, block: bytes, first_line: int) -> EdgeRows | None:
+        """The edges of a block that is not pairs of numbers alone."""
+        dialect = self.layout.dialect
         text = block
-        if self.layout.header_line is not None and first_line <= self.layout.header_line:
-            text = _without_lines(text, self.layout.header_line - first_line)
-        if b"\r" in text:
-            text = text.replace(b"\r", b"\n")  # \r\n leaves an empty line, which Arrow skips
-        if b"#" in text or b"%" in text:
-            text = _without_comments(text)
+        if first_line <= dialect.last_skipped:
+            text = without_lines(text, dialect.last_skipped - first_line)
+        text = single_line_ends(text, quoted=dialect.quoted)
+        if dialect.comments_anywhere and (b"#" in text or b"%" in text):
+            text = without_comments(text)
         if not text or text.isspace():
             return None
         if self._words:
@@ -199,13 +301,27 @@ class EdgeText:
             raise DatasetError(f"{self.path}: a line from {first_line} on is no edge; give one edge a line, as two ids")
         return run
 
+    def _highest_source(self) -> int:
+        return max((int(run.src.max()) for run in self.rows() if isinstance(run.src, np.ndarray)), default=0)
+
+    def _shifted(self, run: EdgeRows) -> EdgeRows:
+        """The edges with the ids of destinations behind those of sources."""
+        if not isinstance(run.src, np.ndarray) or not isinstance(run.dst, np.ndarray):
+            raise TypeError("ids of a KONECT file are numbers")
+        if (highest := int(run.src.max())) > self._shift:
+            raise DatasetError(
+                f"{self.path} has the source {highest}, but its comments say that there are {self._shift:,} sources"
+            )
+        return run._replace(dst=run.dst.astype(np.int64) + self._shift)
+
     def _may_be_pairs(self, first_line: int) -> bool:
         """Whether the lines of a block may be two numbers each and nothing else."""
         return self.layout.columns == 2 and not self._words and first_line > (self.layout.header_line or 0)
 
     def _pairs(self, block: bytes) -> EdgeRows | None:
         """The edges of a block that is pairs of numbers in order; None if it is anything else."""
-        columns = pairs_of(block, b" \t" if self.layout.delimiter == " " else self.layout.delimiter.encode())
+        delimiter = self.layout.dialect.delimiter
+        columns = pairs_of(block, b" \t" if delimiter == " " else delimiter.encode())
         if columns is None:
             return None
         run = EdgeRows(columns[self.layout.roles.src], columns[self.layout.roles.dst])
@@ -227,19 +343,20 @@ class EdgeText:
 
     def _parsed(self, text: bytes) -> EdgeRows | None:
         """What Arrow makes of `text`; None if it refuses it."""
-        if self.layout.delimiter != " ":
-            return self._typed(text, self.layout.delimiter)
-        if b" " in text:
-            text = text.replace(b"\t", b" ")
-        separator = b" " if b" " in text else b"\t"
-        # A separator at a line's end would pass for an empty last column. Arrow refuses all other untidy lines at the
-        # first of them, so to try costs less than to look; words may begin with a separator and not be refused.
-        lines_end_well = self.layout.columns == 2 or separator + b"\n" not in text
-        if lines_end_well and not self._words:
-            run = self._typed(text, separator.decode())
-            if run is not None:
-                return run
-        return self._typed(_single_spaced(text, separator), separator.decode())
+        dialect = self.layout.dialect
+        if dialect.delimiter != " " and not dialect.bracketed:
+            return self._typed(text, dialect.delimiter)
+        if not self._words and not dialect.bracketed and not (dialect.quoted and b'"' in text):
+            plain = text.replace(b"\t", b" ") if b" " in text else text
+            separator = b" " if b" " in plain else b"\t"
+            # A separator at a line's end would pass for an empty last column. Arrow refuses all other untidy lines at
+            # the first of them, so to try costs less than to look.
+            if self.layout.columns == 2 or separator + b"\n" not in plain:
+                run = self._typed(plain, separator.decode())
+                if run is not None:
+                    return run
+        tidy = tidied(text, dialect.delimiter, quoted=dialect.quoted, bracketed=dialect.bracketed)
+        return self._typed(tidy, "\t")
 
     def _typed(self, text: bytes, separator: str) -> EdgeRows | None:
         """Times are whole numbers until a block has others, and floats from there on."""
@@ -252,7 +369,6 @@ class EdgeText:
 
     def _arrow(self, text: bytes, separator: str, time_type: str) -> EdgeRows | None:
         import pyarrow as pa
-        from pyarrow import csv
 
         place = self.layout.roles
         names = [str(position) for position in range(self.layout.columns)]
@@ -263,15 +379,9 @@ class EdgeText:
             types[names[place.weight]] = pa.float32()
         if place.time is not None:
             types[names[place.time]] = pa.type_for_alias(time_type)
+        wanted = [names[position] for position in place.used()]
         try:
-            table = csv.read_csv(
-                pa.BufferReader(text),
-                read_options=csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
-                parse_options=csv.ParseOptions(delimiter=separator, quote_char=False if separator in " \t" else '"'),
-                convert_options=csv.ConvertOptions(
-                    column_types=types, null_values=[], include_columns=[names[position] for position in place.used()]
-                ),
-            )
+            table = arrow_table(text, separator, names, types, quoted=self.layout.dialect.quoted, columns=wanted)
         except pa.ArrowInvalid:
             return None
         if not table.num_rows:
@@ -289,30 +399,3 @@ def _words(column: Any) -> Words:
     """An Arrow column of text as codes and words without white space around them."""
     coded = column.combine_chunks().dictionary_encode()
     return Words(coded.indices.to_numpy(), [word.strip() for word in coded.dictionary.to_pylist()])
-
-
-def _without_lines(text: bytes, last: int) -> bytes:
-    """`text` with its lines up to and with `last` emptied."""
-    lines = text.splitlines(keepends=True)
-    return b"".join([b"\n"] * min(last + 1, len(lines)) + lines[last + 1 :])
-
-
-def _without_comments(text: bytes) -> bytes:
-    """`text` with each line whose first mark is # or % emptied."""
-    kept, position = [], 0
-    for mark in re.finditer(rb"[#%][^\n]*", text):
-        line_start = text.rfind(b"\n", 0, mark.start()) + 1
-        if not text[line_start : mark.start()].strip():
-            kept.append(text[position:line_start])
-            position = mark.end()
-    return b"".join([*kept, text[position:]])
-
-
-def _single_spaced(text: bytes, separator: bytes) -> bytes:
-    """`text` with one separator for each run of them, and none at the ends of lines."""
-    characters = np.frombuffer(text, np.uint8)
-    blank = characters == separator[0]
-    keep = ~blank
-    keep[1:] |= ~blank[:-1] & (characters[:-1] != ord("\n"))
-    tidy: bytes = characters[keep].tobytes().replace(separator + b"\n", b"\n")
-    return tidy.removesuffix(separator)

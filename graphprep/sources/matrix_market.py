@@ -26,6 +26,7 @@ from graphprep.errors import DatasetError
 from graphprep.sources.edge_columns import Roles
 from graphprep.sources.edge_file import EdgeRows, Wanted
 from graphprep.sources.edge_text import EdgeText
+from graphprep.sources.text_dialect import Dialect
 from graphprep.sources.text_faults import Layout, shown
 from graphprep.sources.text_file import MATRIX_MARKET, line_blocks
 
@@ -64,14 +65,17 @@ class MatrixMarket:
         self.num_sources, self.num_destinations = self.head.rows, self.head.columns
         self.ignored = () if pattern or wanted.weights else ("values",)
         layout = Layout(
-            delimiter=" ",
-            columns=2 if pattern else 3,
-            header_line=self.head.line,
+            dialect=Dialect(delimiter=" ", columns=2 if pattern else 3, header_line=self.head.line),
             roles=Roles(0, 1, 2 if wanted.weights else None),
             first_id=1,
         )
         limits = replace(wanted, num_sources=self.head.rows, num_destinations=self.head.columns, ids="numbers")
         self._text = EdgeText(path, limits, layout=layout, expected=MATRIX_MARKET)
+
+    def read_as(self) -> str:
+        """What was taken as what."""
+        shape = f"{self.head.rows:,} x {self.head.columns:,}"
+        return f"MatrixMarket, {'symmetric' if self.head.symmetric else 'general'}, {self.head.field}, {shape}"
 
     def node_arrays(self) -> Mapping[str, NDArray[Any]]:
         """The format has none."""

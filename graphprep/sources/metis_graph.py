@@ -74,6 +74,10 @@ class MetisGraph:
         if wanted.weights and len(self._graph.weights) and int(self._graph.weights.max()) > EXACT_WEIGHTS:
             raise DatasetError(f"{path} has the edge weight {self._graph.weights.max()}, beyond {EXACT_WEIGHTS:,}")
 
+    def read_as(self) -> str:
+        """What was taken as what."""
+        return ", ".join([f"METIS, {self.num_sources:,} nodes", *self._node_arrays])
+
     def node_arrays(self) -> Mapping[str, NDArray[Any]]:
         """vertex_weight int64 [N] or [N, NCON], vertex_size int64 [N], where the file has them."""
         return self._node_arrays

@@ -1,6 +1,7 @@
 """Edges from Parquet, one batch of rows after the other.
 
-Columns are found by their names (`edge_columns`), else the first two are the ends. Columns of integers are ids; columns
+Columns are found by their names (`edge_columns`), else the first two are the ends; an index without a name that pandas
+has kept as a column is none of them. Columns of integers are ids; columns
 of text are words, dictionary-encoded or not, unless ids were said to be numbers. A row without a value is an error: it
 would be no edge. Times may be integers, floats or timestamps, which become integers in the unit of the column.
 """
@@ -14,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.errors import DatasetError
+from graphprep.errors import DatasetError, UsageError
 from graphprep.sources.edge_arrays import node_ids, times, weights
 from graphprep.sources.edge_columns import Roles, roles
 from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted, Words
+from graphprep.sources.pandas_index import INDEX_PREFIX, pandas_index
 from graphprep.sources.table_files import reading
 
 BATCH_ROWS = 1 << 20
@@ -42,11 +44,23 @@ class ParquetEdges:
         self.num_destinations: int | None = None
         with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             schema = file.schema_arrow
+            self._index = tuple(name for name in pandas_index(schema) if name.startswith(INDEX_PREFIX))
             self._roles = self._found(schema)
             self._check_types(schema)
         used = self._roles.used()
         self._names = [schema.names[position] for position in used]
         self.ignored = tuple(f"column {name!r}" for position, name in enumerate(schema.names) if position not in used)
+
+    def read_as(self) -> str:
+        """What was taken as what."""
+        roles = (
+            "sources",
+            "destinations",
+            *(name for name in ("weights", "times") if getattr(self._roles, name[:-1]) is not None),
+        )
+        words = [f"{what} from column {name!r}" for what, name in zip(roles, self._names, strict=True)]
+        words += [f"column {name!r} is the index that pandas keeps" for name in self._index]
+        return ", ".join(["Parquet", *words])
 
     def node_arrays(self) -> Mapping[str, NDArray[Any]]:
         """A table of edges has none."""
@@ -97,12 +111,22 @@ class ParquetEdges:
         names = list(schema.names)
         if len(set(names)) != len(names):
             raise DatasetError(f"two of its columns have one name: {', '.join(names)}")
-        found = roles(names, len(names), weights=self.wanted.weights, times=self.wanted.times)
+        try:
+            found = roles(
+                names,
+                len(names),
+                weights=self.wanted.weights,
+                times=self.wanted.times,
+                given=self.wanted.columns,
+                no_ends=[names.index(name) for name in self._index],
+            )
+        except KeyError as problem:
+            raise UsageError(f"{self.path}: {problem.args[0]}") from problem
         if found is None:
             wanted = "two columns of ids" + ", weights" * self.wanted.weights + ", times" * self.wanted.times
             raise DatasetError(
                 f"its columns are {', '.join(names) or 'none'}, among which {wanted} cannot be told; name them src, "
-                "dst, weight, time"
+                "dst, weight, time, or say which they are (--source, --target, --weight, --time)"
             )
         return found
 

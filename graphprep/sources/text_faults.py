@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from graphprep.errors import DatasetError
 from graphprep.sources.edge_columns import Roles
 from graphprep.sources.edge_file import Wanted
+from graphprep.sources.text_dialect import Dialect, records
 
 INT64_MAX = 2**63 - 1
-COMMENT_MARKS = (b"#", b"%")
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-Delimiter = Literal[" ", ",", ";"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What the first line of data shows."""
+    """What the first lines show."""
 
-    delimiter: Delimiter
-    """a space stands for any run of spaces and tabs"""
-    columns: int
-    header_line: int | None
-    """the number of a line with the columns' names; it and the lines before it are not edges"""
+    dialect: Dialect
     roles: Roles
     first_id: int = 0
     """of the first node"""
+
+    @property
+    def columns(self) -> int:
+        return self.dialect.columns
+
+    @property
+    def header_line(self) -> int | None:
+        """The number of a line that names the columns; it and the lines before it are not edges."""
+        return self.dialect.header_line
 
 
 class FaultFinder:
@@ -46,6 +49,7 @@ class FaultFinder:
         A table whose columns have names may have any number of them.
         """
         columns, extra = self.layout.columns, self.wanted.weights + self.wanted.times
+        named = named or self.wanted.columns.any()
         if columns < 2 or (columns > max(3, 2 + extra) and not named):
             what = "2, 3 with a weight or a time, or 4 with both" if extra else "2, or 3 with a weight or a time"
             self.fail(number, f"{columns} columns, but an edge list has {what}", line)
@@ -57,13 +61,13 @@ class FaultFinder:
             block: whole lines.
             first_line: the number of the first of them.
         """
-        header = self.layout.header_line or 0
-        for number, line in enumerate(block.splitlines(), first_line):
-            if not line.strip() or line.lstrip().startswith(COMMENT_MARKS) or number <= header:
-                continue
+        skipped = self.layout.dialect.last_skipped
+        if first_line <= skipped:
+            lines = block.splitlines(keepends=True)
+            block, first_line = b"".join(lines[skipped + 1 - first_line :]), skipped + 1
+        for number, fields, line in records(block, first_line, self.layout.dialect):
             if b"\0" in line:
                 self.fail(number, "there is a NUL byte: the file is binary, or was damaged by a crash", line)
-            fields = fields_of(line, self.layout.delimiter)
             if len(fields) != self.layout.columns:
                 self.fail(number, f"{len(fields)} columns where the lines before have {self.layout.columns}", line)
             self._check_fields(number, fields, line)
@@ -109,21 +113,6 @@ class FaultFinder:
         if words and not hint and "is no node id" in reason:
             hint = "; if ids are words, say so with --ids words"
         raise DatasetError(f"{self.path}, line {number}: {reason} (the line is {shown(line)}){hint if words else ''}")
-
-
-def delimiter_of(line: bytes) -> Delimiter:
-    """What stands between the fields of `line`."""
-    return "," if b"," in line else ";" if b";" in line else " "
-
-
-def fields_of(line: bytes, delimiter: str) -> list[bytes]:
-    """The fields of `line`, without quotes and white space around them."""
-    if delimiter == " ":
-        return line.split()
-    if b'"' not in line:
-        return [field.strip() for field in line.split(delimiter.encode())]
-    row = next(csv.reader([line.decode("latin1").strip()], delimiter=delimiter, skipinitialspace=True))
-    return [field.strip().encode("latin1") for field in row]
 
 
 def shown(text: bytes) -> str:
