@@ -149,12 +149,45 @@ def fetch(
 @click.option("--self-loops", type=click.Choice(["keep", "drop", "add"]), default="keep", show_default=True)
 @click.option("--weights", is_flag=True, help="Read edge weights: in text the third column, or the one called weight.")
 @click.option("--edge-times", is_flag=True, help="Read edge times: the next column, or the one called time.")
-@click.option("--header/--no-header", default=None, help="Whether text begins with column names; csv and tsv may.")
+@click.option("--header/--no-header", default=None, help="Whether edges in text begin with a line of column names.")
+@click.option(
+    "--delimiter", metavar="D", help="What cuts edges in text: tab, comma, semicolon, blanks, bar, or the character."
+)
+@click.option(
+    "--source", metavar="COLUMN", help="Of the sources of edges, in text and Parquet: its name, or number from 1."
+)
+@click.option("--target", metavar="COLUMN", help="Of the destinations, likewise.")
+@click.option("--weight", metavar="COLUMN", help="Of the edge weights, likewise; --weights is then not needed.")
+@click.option("--time", metavar="COLUMN", help="Of the edge times, likewise; --edge-times is then not needed.")
 @click.option("--num-nodes", type=click.IntRange(min=1), help="Ids are row numbers below this count.")
-@click.option("--features", type=PATH, help="Node features, one row a node: npy, npz, csv, parquet.")
+@click.option("--features", type=PATH, help="Node features, one row a node: npy, npz, csv, tsv, parquet.")
 @click.option("--labels", type=PATH, help="One class a node, -1 for none: npy, npz, csv, txt, parquet.")
 @click.option("--node-times", "times", type=PATH, help="One time a node, as labels are given.")
-@click.option("--id-column", metavar="NAME", help="The column of features and labels (csv, parquet) with the ids.")
+@click.option(
+    "--id-column",
+    metavar="COLUMN",
+    help="Of features and labels (csv, tsv, txt, parquet), with the ids of their nodes.",
+)
+@click.option(
+    "--label",
+    metavar="COLUMN",
+    multiple=True,
+    help="Of --labels, or of --features if there are no --labels, that is a label; may be given again.",
+)
+@click.option(
+    "--feature", metavar="COLUMN", multiple=True, help="Of --features, that is a feature; may be given again."
+)
+@click.option(
+    "--split-column",
+    metavar="COLUMN",
+    help="Of --labels or --features, with train, val, test or nothing for each node.",
+)
+@click.option(
+    "--node-header/--no-node-header",
+    default=None,
+    help="Whether tables of nodes in text begin with a line of column names.",
+)
+@click.option("--node-delimiter", metavar="D", help="What cuts tables of nodes in text, as --delimiter.")
 @click.option("--train", type=PATH, help="Training nodes: a mask [N] or [N, S], or row numbers; npy, npz, csv, txt.")
 @click.option("--val", type=PATH, help="Validation nodes, likewise.")
 @click.option("--test", type=PATH, help="Test nodes, likewise.")
@@ -197,13 +230,14 @@ def import_files(
     of PyTorch Geometric's (.pt). Weights and times are read if asked for. Ids with gaps, and words, are numbered in
     ascending order and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are
     row numbers. Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class, the rest
-    to test.
+    to test. What was taken as what is printed, and each guess has an option that overrules it.
 
     \b
     Examples:
       graphprep import ego-twitter.txt.gz --name ego-twitter --undirected
       graphprep import edges.csv --name mine --features x.npy --labels y.npy
       graphprep import messages.txt --name messages --edge-times
+      graphprep import rides.csv --name rides --source from_station --target to_station --weight minutes
       graphprep import mesh.graph --name mesh
       graphprep import --schema acm.yaml --name acm
     """

@@ -68,8 +68,8 @@ class NodeTable:
     """bool [N, S], as are the two below."""
     val_mask: NDArray[np.bool_] | None = None
     test_mask: NDArray[np.bool_] | None = None
-    original_id: NDArray[np.int64] | NDArray[np.str_] | None = None
-    """[N]: the ids of the source file where they were not 0 .. N-1, numbers or words."""
+    original_id: NDArray[np.int64] | NDArray[Any] | None = None
+    """[N]: the ids of the source file where they were not 0 .. N-1: numbers, or words in NumPy's StringDType."""
     more: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
     """Further arrays of N rows by name: time, year, ..."""
 
@@ -77,7 +77,7 @@ class NodeTable:
         """The arrays of N numbers or rows that are present, by their name in the store. Words are not among them."""
         names = ("x", "y", "train_mask", "val_mask", "test_mask", "original_id")
         present = {name: array for name in names if (array := getattr(self, name)) is not None}
-        return {name: array for name, array in {**present, **self.more}.items() if array.dtype.kind != "U"}
+        return {name: array for name, array in {**present, **self.more}.items() if array.dtype.kind not in "UT"}
 
 
 def unchecked() -> None:

@@ -411,7 +411,7 @@ def _write_nodes(root: zarr.Group, node_type: str, table: NodeTable, task: progr
         with _Appender(_create(group, name, array.shape, array.dtype), task, written) as appender:
             for start in range(0, len(array), appender.rows_at_a_time):
                 appender.add(array[start : start + appender.rows_at_a_time])
-    if table.original_id is not None and table.original_id.dtype.kind == "U":
+    if table.original_id is not None and table.original_id.dtype.kind in "UT":
         words = [str(word).encode() for word in table.original_id]
         group = root.create_group(f"words/{node_type}")
         offsets = np.concatenate([[0], np.cumsum([len(word) for word in words], dtype=np.int64)])

@@ -208,9 +208,11 @@ def import_files(
             key = "" if replace else imported_key(request, name, digests.result())
             found = up_to_date(target, key, name=name, replace=replace)
             if found is not None:
+                _say_read_as(found.attributes.get("notes", {}))
                 return StoreOutcome(store=found, reused=True)
         _announce_import(request, name)
         raw = read_files(request, memory_limit=memory_limit, executor=executor)
+        _say_read_as(raw.notes)
         inputs = digests.result()
         key = imported_key(request, name, inputs)
         source = {"reader": "user_files", "options": request.to_json(), "files": inputs}
@@ -369,6 +371,12 @@ def expected_of_import(request: ImportRequest) -> Expectation:
         disk_bytes=int(node_bytes + num_edges * 8),
         seconds=2 + num_edges / EDGES_PER_SECOND,
     )
+
+
+def _say_read_as(notes: Mapping[str, Any]) -> None:
+    """What was taken as what."""
+    for line in notes.get("read_as", ()):
+        progress.say(f"  {line}")
 
 
 def _announce_import(request: ImportRequest, name: str) -> None:

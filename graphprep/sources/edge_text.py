@@ -193,7 +193,7 @@ class EdgeText:
         layout = Layout(dialect=dialect, roles=self._roles(dialect, number, line))
         faults = FaultFinder(self.path, layout, self.wanted)
         faults.check_columns(number, line, named=dialect.names is not None)
-        self._require_no_lists(dialect, rows)
+        self._require_no_lists(rows)
         self._require_clear(found, faults)
         if konect and konect[1] == b"bip" and self.wanted.one_type:
             self._of_two_types = True
@@ -236,7 +236,7 @@ class EdgeText:
         count = "third column" if wanted.weights + wanted.times < 2 else "third and fourth column"
         return finder.fail(number, f"there is no {count} to take {takes} from", line)
 
-    def _require_no_lists(self, dialect: Dialect, rows: Sequence[tuple[int, list[bytes], bytes]]) -> None:
+    def _require_no_lists(self, rows: Sequence[tuple[int, list[bytes], bytes]]) -> None:
         """A list of neighbours in each line is another format."""
         if unpacked_name(self.path).endswith(ADJACENCY) and any(len(fields) != 2 for _, fields, _ in rows):
             raise DatasetError(

@@ -22,7 +22,8 @@ from graphprep.sources.edge_file import Words
 from graphprep.sources.ids import DistinctIds, Renumbering, Seen
 from graphprep.sources.table_files import word_array
 
-Original = NDArray[np.int64] | NDArray[np.str_]
+Original = NDArray[Any]
+"""int64, or words in NumPy's StringDType"""
 
 
 class NodeIds(Protocol):
@@ -157,7 +158,7 @@ class ListedIds:
         self.ids, self.table = ids, table
         self._order = np.argsort(ids, kind="stable")
         self._ascending = ids[self._order]
-        self._words = WordCodes() if ids.dtype.kind == "U" else None
+        self._words = WordCodes() if ids.dtype.kind in "UT" else None
         if self._words is not None:
             self._words.take(Words(np.arange(len(ids)), ids.tolist()))
 
@@ -221,7 +222,7 @@ class WordCodes:
         """The word with this code."""
         return next(word for word, code in self._code.items() if code == wanted)
 
-    def ascending(self) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
+    def ascending(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """All words in ascending order of their code points, and the row of each code.
 
         Raises:

@@ -11,6 +11,10 @@
 A type without a count, features or labels has the nodes that occur in its edges: `subject: {}`. Names of files are
 relative to the schema's folder. `reverse` names a second edge type with the edges the other way round; `undirected`
 adds reverses within one type, and is for edges between nodes of one type only.
+
+What is guessed of a table can be said: of edges `header`, `delimiter`, `source_column`, `target_column`,
+`weight_column` and `time_column`; of nodes `header`, `delimiter`, `id_column`, `label`, `feature` and `split_column`.
+Columns are names, or numbers from 1.
 """
 
 from __future__ import annotations
@@ -18,13 +22,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
 from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import Duplicates, EdgeType, SelfLoops, Treatment
+from graphprep.sources.edge_columns import GivenColumns
 from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
 from graphprep.sources.node_files import PARTS, NodeFiles
 from graphprep.sources.saved_pyg import TYPE_NAME
+from graphprep.sources.text_dialect import given_delimiter
 from graphprep.sources.user_files import EdgeFiles, ImportRequest
 from graphprep.split import SplitRule
 from graphprep.yaml_lines import FaultAt, nearest, validated
@@ -38,7 +44,25 @@ def _type_name(name: str) -> str:
     return name
 
 
+def _delimiter(text: str) -> str:
+    try:
+        return given_delimiter(text)
+    except ValueError as problem:
+        raise FaultAt(str(problem)) from problem
+
+
+def _columns(given: str | int | list[str | int] | tuple[str, ...]) -> tuple[str, ...]:
+    """One column, or several, as names or numbers."""
+    return tuple(map(str, given)) if isinstance(given, list | tuple) else (str(given),)
+
+
+def _column(given: str | int | None) -> str | None:
+    return None if given is None else str(given)
+
+
 TypeName = Annotated[str, AfterValidator(_type_name)]
+Delimiter = Annotated[str, AfterValidator(_delimiter)]
+Columns = Annotated[tuple[str, ...], BeforeValidator(_columns)]
 
 
 class _Model(BaseModel):
@@ -55,12 +79,26 @@ class NodeType(_Model):
     train: str | None = None
     val: str | None = None
     test: str | None = None
-    id_column: str | None = None
+    id_column: str | int | None = None
+    header: bool | None = None
+    delimiter: Delimiter | None = None
+    label: Columns = ()
+    feature: Columns = ()
+    split_column: str | int | None = None
 
     def files(self, folder: Path) -> NodeFiles:
         """With the places of the files."""
         paths = {part: folder / name for part in PARTS if (name := getattr(self, part)) is not None}
-        return NodeFiles(num_nodes=self.count, id_column=self.id_column, **paths)
+        return NodeFiles(
+            num_nodes=self.count,
+            id_column=_column(self.id_column),
+            header=self.header,
+            delimiter=self.delimiter,
+            label=self.label,
+            feature=self.feature,
+            split_column=_column(self.split_column),
+            **paths,
+        )
 
 
 class EdgeTypeFiles(_Model):
@@ -74,6 +112,11 @@ class EdgeTypeFiles(_Model):
     weights: bool = False
     times: bool = False
     header: bool | None = None
+    delimiter: Delimiter | None = None
+    source_column: str | int | None = None
+    target_column: str | int | None = None
+    weight_column: str | int | None = None
+    time_column: str | int | None = None
     reverse: TypeName | None = None
     undirected: bool = False
     duplicates: Duplicates = "keep"
@@ -105,9 +148,16 @@ class EdgeTypeFiles(_Model):
             type=self.types()[0],
             paths=tuple(folder / name for name in self.files),
             format=self.format,
-            weights=self.weights,
-            times=self.times,
+            weights=self.weights or self.weight_column is not None,
+            times=self.times or self.time_column is not None,
             header=self.header,
+            delimiter=self.delimiter,
+            columns=GivenColumns(
+                source=_column(self.source_column),
+                target=_column(self.target_column),
+                weight=_column(self.weight_column),
+                time=_column(self.time_column),
+            ),
             treatment=treatment,
             reverse=self.reverse,
         )

@@ -1,35 +1,108 @@
-"""Files of numbers about nodes -> arrays, without a look at what they mean: .npy, .npz, .csv, .txt, .parquet.
+"""Files of numbers about nodes -> arrays, without a look at what they mean: .npy, .npz, text tables, .parquet.
 
-Nothing here unpickles. A .npy file is mapped into memory, so it may be larger than it. A table (.csv, .parquet) may
-have a column of ids, numbers or words, which say to which node a row belongs; its other columns are numbers.
+Nothing here unpickles. A .npy file is mapped into memory, so it may be larger than it. A table (.csv, .tsv, .txt,
+.parquet) may have a column of ids, numbers or words, which say to which node a row belongs; its other columns are
+numbers. A column that numbers the rows, as pandas and R write it, is left out; an index that pandas keeps in Parquet,
+or a first column without a name, that has the numbers 0 .. N-1 in another order puts the rows into that order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep import progress
 from graphprep.errors import DatasetError
+from graphprep.sources.edge_columns import column_place
+from graphprep.sources.pandas_index import INDEX_PREFIX, pandas_index
+from graphprep.sources.text_dialect import NAMELESS, Dialect
+from graphprep.sources.text_file import PACKED, unpacked_name
+from graphprep.sources.text_table import line_of, read_text_table
 from graphprep.whole_file import HEAD_BYTES, substitute
 
 Array = NDArray[Any]
-TABLES = (".csv", ".parquet")
+WORDS = np.dtypes.StringDType()
+TEXT = (".csv", ".tsv", ".txt")
+TABLES = (*TEXT, ".parquet", ".pq")
 LONGEST_WORD = 500
-"""an array of words takes as much for each as for the longest"""
+"""letters of an id"""
+ID_NAMES = ("id", "ids", "node", "node_id", "nodeid", "index", "idx", "vertex", "vertex_id")
+SHOWN_NAMES = 6
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+}
+NO_SPLIT = ("", "none", "nan", "null", "na", "unlabelled", "unlabeled", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """How to read a table, where a person says it, and what else is known."""
+
+    header: bool | None = None
+    """of text: whether the first line names the columns; None to tell it"""
+    delimiter: str | None = None
+    """of text: as in `Dialect`; None to tell it"""
+    id_column: str | None = None
+    """the name or number of the column of ids; None: rows are in order"""
+    words: bool = False
+    """whether ids are words, whatever they look like"""
+    columns: tuple[str, ...] = ()
+    """names or numbers of the columns to take; none for all"""
+    left_out: tuple[str, ...] = ()
+    """those not to take"""
+    split_column: str | None = None
+    """the column that says which part of the split a node is in"""
+    rows: int | None = None
+    """how many there should be, if that is known"""
+    told: list[str] = field(default_factory=list)
+    """what was taken as what is added here, for people"""
+
+    def named(self) -> tuple[str, ...]:
+        """Columns that must be there."""
+        return tuple(column for column in (self.id_column, self.split_column) if column is not None)
+
+
+class NodeTable(NamedTuple):
+    """A table of nodes as it is in its file."""
+
+    values: Any
+    """an Arrow table of the columns that were taken"""
+    ids: Array | None
+    """[rows]: of the nodes; None where rows are in order"""
+    split: list[str] | None
+    """[rows]: train, val, test or nothing"""
+    dialect: Dialect | None
+    """of text"""
 
 
 class IdentifiedRows(NamedTuple):
     """Rows with the ids of their nodes."""
 
-    ids: NDArray[np.int64] | NDArray[np.str_]
+    ids: Array
     """[rows], none twice"""
     rows: Array
     """numbers [rows, columns]"""
+    split: list[str] | None = None
+    """[rows]: train, val, test or nothing"""
+
+
+def kind_of_table(path: Path) -> str:
+    """The ending of a file's name, before .gz or .zst where it is text."""
+    ending = path.suffix.lower()
+    return Path(unpacked_name(path)).suffix if ending in PACKED else ending
 
 
 @contextmanager
@@ -43,7 +116,7 @@ def reading(path: Path, kinds: tuple[str, ...] | None = None) -> Iterator[None]:
     Raises:
         DatasetError: what the block raised, or the file cannot be read.
     """
-    if kinds is not None and path.suffix.lower() not in kinds:
+    if kinds is not None and kind_of_table(path) not in kinds:
         raise DatasetError(f"{path} is none of {', '.join(kinds)}; convert it to one of them")
     try:
         with path.open("rb") as stream:
@@ -59,46 +132,183 @@ def reading(path: Path, kinds: tuple[str, ...] | None = None) -> Iterator[None]:
         raise DatasetError(f"{path} is damaged, or is not what its name says ({words})") from problem
 
 
-def read_array(path: Path) -> Array:
-    """The array in a .npy, .npz, .csv or .parquet file; tables and sparse matrices are [rows, columns]."""
-    match path.suffix.lower():
+def read_array(path: Path, options: TableOptions | None = None) -> Array:
+    """The array in a .npy, .npz, text or .parquet file; tables and sparse matrices are [rows, columns]."""
+    match kind_of_table(path):
         case ".npy":
             return _mapped(path)
         case ".npz":
             return _from_npz(path)
-        case ".csv":
-            return _columns(_csv_table(path))
         case _:
-            return _columns(_parquet_table(path))
+            options = options or TableOptions()
+            table = read_table(path, options)
+            return _in_order(table, _columns(table.values), options)
 
 
-def read_identified(path: Path, column: str) -> IdentifiedRows:
+def read_identified(path: Path, column: str, options: TableOptions | None = None) -> IdentifiedRows:
     """A table whose column `column` has the ids.
 
     Raises:
         DatasetError: there is no such column, an id is there twice, or another column is not of numbers.
     """
     with reading(path, TABLES):
-        table = _table(path)
-        if column not in table.column_names:
-            raise DatasetError(f"it has no column {column!r} of ids; there are {', '.join(table.column_names)}")
-        ids = _ids(table.column(column), column)
-        rest = table.drop_columns([column])
-        rows = _columns(rest) if rest.num_columns else np.zeros((len(ids), 0))
-    return IdentifiedRows(ids, rows)
+        table = read_table(path, replace(options or TableOptions(), id_column=column))
+        assert table.ids is not None
+        rows = _columns(table.values) if table.values.num_columns else np.zeros((len(table.ids), 0))
+    return IdentifiedRows(table.ids, rows, table.split)
 
 
-def _table(path: Path) -> Any:
-    return _csv_table(path) if path.suffix.lower() == ".csv" else _parquet_table(path)
+def read_table(path: Path, options: TableOptions) -> NodeTable:
+    """A table, with its columns told apart.
+
+    Raises:
+        DatasetError: as the end of a sentence: it is no table, or has no such columns.
+    """
+    if kind_of_table(path) in TEXT:
+        found = read_text_table(
+            path, header=options.header, delimiter=options.delimiter, as_text=options.named(), rows=options.rows
+        )
+        whole, dialect = found.table, found.dialect
+        names = list(dialect.names or ())
+        index = [whole.column_names[0]] if names and whole.num_columns > 1 and NAMELESS.fullmatch(names[0]) else []
+    else:
+        whole, dialect = _parquet_table(path), None
+        names = list(whole.column_names)
+        index = [name for name in pandas_index(whole.schema) if whole.num_columns > 1]
+    known = names or None
+
+    def named(column: str, what: str) -> str:
+        try:
+            return str(whole.column_names[column_place(column, known, whole.num_columns)])
+        except KeyError as problem:
+            there = ", ".join(known or whole.column_names)
+            raise DatasetError(f"it has no column {column!r} {what}; there are {there}") from problem
+
+    ids: Array | None = None
+    numbering: str | None
+    taken: set[str] = set()
+    words = [f"{whole.num_rows:,} rows"]
+    if dialect is not None:
+        words.append(f"text cut at {dialect.cut()}")
+        header = dialect.header_line
+        words.append("the first line is a row" if header is None else f"line {header} names the columns")
+    if options.id_column is not None:
+        column = named(options.id_column, "of ids")
+        ids = _ids(whole.column(column), column, words=options.words, is_text=dialect is not None)
+        taken = {column, *(name for name in index if name.startswith(INDEX_PREFIX) or NAMELESS.fullmatch(name))}
+        words.append(f"ids from column {column!r}")
+    elif index:
+        taken = set(index)
+        ids = _index_ids(whole, index, words)
+    elif (numbering := _row_numbers(path, whole, known)) is not None and numbering not in options.columns:
+        taken = {numbering}
+        words.append(f"column {numbering!r} numbers the rows and is left out")
+    split = None
+    if options.split_column is not None and (known is not None or options.split_column.isdecimal()):
+        column = named(options.split_column, "of the split")
+        split = _split_parts(whole.column(column), column)
+        taken.add(column)
+        words.append(f"the split from column {column!r}")
+    if options.columns:
+        wanted = [named(column, "to take") for column in options.columns]
+    else:
+        taken |= {named(column, "to leave out") for column in options.left_out}
+        wanted = [name for name in whole.column_names if name not in taken]
+    left = [name for name in whole.column_names if name not in wanted and name not in taken]
+    words += [f"columns {_listed(wanted)} taken"] if wanted else []
+    words += [f"columns {_listed(left)} left out"] if left else []
+    options.told.append(f"{path.name}: {', '.join(words)}")
+    return NodeTable(whole.select(wanted), ids, split, dialect)
 
 
-def _ids(column: Any, name: str) -> NDArray[np.int64] | NDArray[np.str_]:
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:SHOWN_NAMES])
+    return shown + (f" ... ({len(names):,})" if len(names) > SHOWN_NAMES else "")
+
+
+def _index_ids(whole: Any, index: Sequence[str], words: list[str]) -> Array | None:
+    """The ids that an index gives to the rows; None if it numbers them."""
+    if len(index) > 1:
+        raise DatasetError(
+            f"its index has the columns {', '.join(index)}; say which has the ids of the nodes with --id-column"
+        )
+    column = whole.column(index[0])
+    ids = _ids(column, index[0] or "without a name", words=False, is_text=True)
+    if (
+        ids.dtype.kind == "i"
+        and len(ids)
+        and int(ids[0]) in (0, 1)
+        and np.array_equal(ids, np.arange(len(ids)) + ids[0])
+    ):
+        words.append(f"column {index[0]!r} numbers the rows and is left out")
+        return None
+    return ids
+
+
+def _row_numbers(path: Path, whole: Any, names: Sequence[str] | None) -> str | None:
+    """A first column that is named as one of ids and numbers the rows from 0."""
+    import pyarrow as pa
+
+    if names is None or whole.num_columns < 2 or names[0].strip().lower() not in ID_NAMES:
+        return None
+    column = whole.column(0)
+    if not pa.types.is_integer(column.type) or column.null_count:
+        return None
+    name = str(whole.column_names[0])
+    if np.array_equal(column.to_numpy(), np.arange(whole.num_rows)):
+        return name
+    progress.warn(
+        f"{path}: the column {name!r} is taken for values; --id-column {name} says that it has the ids of the nodes"
+    )
+    return None
+
+
+def _in_order(table: NodeTable, rows: Array, options: TableOptions) -> Array:
+    """Rows in the order of the nodes."""
+    if table.ids is None:
+        return rows
+    order = np.argsort(table.ids, kind="stable")
+    if table.ids.dtype.kind != "i" or not np.array_equal(table.ids[order], np.arange(len(rows))):
+        raise DatasetError(
+            f"its index has the ids {', '.join(str(one) for one in table.ids[:3])} ..., not 0 .. {len(rows) - 1:,}; "
+            "--id-column, with its name or number, matches rows by it"
+        )
+    options.told[-1] += ", rows put in the order of their index"
+    return rows[order]
+
+
+def _split_parts(column: Any, name: str) -> list[str]:
+    """Which part each row is in: train, val, test or nothing."""
+    found = []
+    for row, value in enumerate(column.to_pylist()):
+        word = "" if value is None else str(value).strip().lower()
+        if word not in SPLIT_NAMES and word not in NO_SPLIT:
+            raise DatasetError(
+                f"row {row} of its column {name!r} has {str(value)[:40]!r}; a split has train, val, test or nothing"
+            )
+        found.append(SPLIT_NAMES.get(word, ""))
+    if not any(found):
+        raise DatasetError(f"its column {name!r} has no node for train, val or test")
+    return found
+
+
+def _ids(column: Any, name: str, *, words: bool, is_text: bool) -> Array:
+    """A column as ids, none twice.
+
+    Args:
+        column: Arrow's.
+        name: for messages.
+        words: whether ids are words, whatever they look like.
+        is_text: whether the column is from text, so that ids in digits are numbers unless `words`.
+    """
     import pyarrow as pa
 
     if column.null_count:
         raise DatasetError(f"column {name!r} has {column.null_count:,} rows without an id")
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if is_text and not words and pa.types.is_string(column.type):
+        column = _numbers_or_words(column, name)
     if pa.types.is_integer(column.type):
         ids: Array = column.to_numpy()
         if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= 2**63 - 1):
@@ -106,10 +316,10 @@ def _ids(column: Any, name: str) -> NDArray[np.int64] | NDArray[np.str_]:
             raise DatasetError(f"row {odd} has the id {ids[odd]}, which is negative or beyond 64 bits")
         ids = ids.astype(np.int64)
     elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        words = [word.strip() for word in column.to_pylist()]
-        if "" in words:
-            raise DatasetError(f"row {words.index('')} has no id")
-        ids = word_array(words)
+        found = [word.strip() for word in column.to_pylist()]
+        if "" in found:
+            raise DatasetError(f"row {found.index('')} has no id")
+        ids = word_array(found)
     else:
         raise DatasetError(f"column {name!r} is of {column.type}, but node ids are integers or words")
     order = np.argsort(ids, kind="stable")
@@ -121,8 +331,30 @@ def _ids(column: Any, name: str) -> NDArray[np.int64] | NDArray[np.str_]:
     return ids
 
 
-def word_array(words: list[str]) -> NDArray[np.str_]:
-    """Words as an array.
+def _numbers_or_words(column: Any, name: str) -> Any:
+    """A column of text as whole numbers, if all of it is digits; numbers that are not whole are no ids."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    stripped = pc.utf8_trim_whitespace(column)
+    if pc.all(pc.match_substring_regex(stripped, r"^-?[0-9]+$")).as_py():
+        try:
+            return stripped.cast(pa.int64())
+        except pa.ArrowInvalid:  # beyond 64 bits
+            return column
+    try:
+        numbers = stripped.cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid:
+        return column
+    odd = int(np.argmax(numbers != np.floor(numbers)))
+    raise DatasetError(
+        f"row {odd} of column {name!r} has the number {column[odd].as_py()!r}, but node ids are integers, or words "
+        "(--ids words)"
+    )
+
+
+def word_array(words: Sequence[str]) -> NDArray[Any]:
+    """Words as an array of NumPy's StringDType, which takes for each as much as it is long.
 
     Raises:
         DatasetError: one has a NUL byte in it, or is too long to be an id.
@@ -130,7 +362,7 @@ def word_array(words: list[str]) -> NDArray[np.str_]:
     for word in words:
         if len(word) > LONGEST_WORD or "\0" in word:
             raise DatasetError(f"the node id {word[:40]!r} ... has more than {LONGEST_WORD} letters, or a NUL byte")
-    return np.array(words, np.str_)
+    return np.array(words, WORDS)
 
 
 def _mapped(path: Path) -> Array:
@@ -159,19 +391,6 @@ def _from_npz(path: Path) -> Array:
     return np.asarray(matrix.toarray())
 
 
-def _csv_table(path: Path) -> Any:
-    from pyarrow import csv
-
-    with path.open("rb") as stream:
-        first = stream.readline().strip().split(b",")
-    names = not any(is_number(field) for field in first)
-    return csv.read_csv(
-        path,
-        read_options=csv.ReadOptions(autogenerate_column_names=not names),
-        convert_options=csv.ConvertOptions(null_values=[], strings_can_be_null=False),
-    )
-
-
 def _parquet_table(path: Path) -> Any:
     import pyarrow.parquet as pq
 
@@ -180,36 +399,93 @@ def _parquet_table(path: Path) -> Any:
 
 
 def _columns(table: Any) -> Array:
-    """An Arrow table's columns beside each other, [N, F]."""
+    """An Arrow table's columns beside each other, [N, F]; a column of lists is as many as each list has values."""
     import pyarrow as pa
 
-    for number, column in enumerate(table.columns):
+    found = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            found.append(_lists(name, column))
+            continue
+        if not _is_number_type(kind):
             words = ((row, str(value)) for row, value in enumerate(column.to_pylist()))
             odd = next((f": row {row} has {word[:40]!r}" for row, word in words if not is_number(word.encode())), "")
-            raise DatasetError(f"column {table.column_names[number]!r} is not of numbers{odd}")
+            raise DatasetError(f"column {name!r} is not of numbers{odd}")
         if column.null_count:
-            raise DatasetError(f"column {table.column_names[number]!r} has {column.null_count:,} rows without a value")
-    if not table.num_columns:
+            raise DatasetError(f"column {name!r} has {column.null_count:,} rows without a value")
+        found.append(column.to_numpy())
+    if not found:
         raise DatasetError("it has no columns")
-    return np.column_stack([column.to_numpy() for column in table.columns])
+    return np.column_stack(found)
 
 
-def read_lines(path: Path, what: str) -> NDArray[np.int64]:
-    """One whole number a line; lines that begin with # or %, and the heading of a .csv, are skipped.
+def _is_number_type(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _lists(name: str, column: Any) -> Array:
+    """A column of lists of numbers, all of one length, [N, F]."""
+    import pyarrow.compute as pc
+
+    if not _is_number_type(column.type.value_type):
+        raise DatasetError(f"column {name!r} is of {column.type}, not of numbers or lists of them")
+    if column.null_count:
+        raise DatasetError(f"column {name!r} has {column.null_count:,} rows without a value")
+    lengths = pc.list_value_length(column).to_numpy()
+    if len(lengths) and int(lengths.min()) != int(lengths.max()):
+        odd = int(np.argmax(lengths != lengths[0]))
+        raise DatasetError(
+            f"column {name!r} has lists of {lengths[0]} numbers, but row {odd} has one of {lengths[odd]}; a row a node "
+            "needs as many as the others"
+        )
+    values = pc.list_flatten(column)
+    if values.null_count:
+        raise DatasetError(f"column {name!r} has lists with {values.null_count:,} values missing")
+    flat: Array = values.to_numpy()
+    return flat.reshape(len(lengths), -1)
+
+
+def read_lines(path: Path, what: str, options: TableOptions | None = None) -> Array:
+    """Whole numbers or truth values from text: [rows] of one a line, [rows, columns] of a table.
+
+    Args:
+        path: text.
+        what: each number is, for messages.
+        options: how to read it.
 
     Raises:
         DatasetError: with its number, a line that is not `what`.
     """
-    lines = path.read_text(encoding="utf-8-sig").splitlines()
-    words = [(number, text) for number, line in enumerate(lines, 1) if (text := line.strip()) and text[0] not in "#%"]
-    if path.suffix.lower() == ".csv" and words and not is_number(words[0][1].encode()):
-        words = words[1:]
-    for number, text in words:
-        if not text.removeprefix("-").isdecimal() or len(text) > 18:
-            raise DatasetError(f"line {number} is {text[:40]!r}, not {what}")
-    return np.array([int(text) for _, text in words], np.int64)
+    options = options or TableOptions()
+    table = read_table(path, options)
+    columns = table.values.columns
+    if len(columns) != 1:
+        return _in_order(table, _columns(table.values), options)
+    import pyarrow as pa
+
+    kind = columns[0].type
+    if not len(columns[0]):
+        return np.zeros(0, np.int64)
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return _in_order(table, columns[0].to_numpy(), options)
+    if pa.types.is_floating(kind):
+        values: Array = columns[0].to_numpy()
+        odd = ~(np.isnan(values) | (np.isfinite(values) & (values == np.floor(values)) & (np.abs(values) < 2**53)))
+        if not odd.any():
+            return _in_order(table, values, options)
+        row = int(np.argmax(odd))
+    else:
+        values_of_text = columns[0].to_pylist()
+        is_whole = (
+            str(value).strip().removeprefix("-").isdecimal() and len(str(value)) < 19 for value in values_of_text
+        )
+        row = next((row for row, fine in enumerate(is_whole) if not fine), 0)
+    assert table.dialect is not None
+    number, line = line_of(path, table.dialect, row)
+    raise DatasetError(f"line {number} is {line.decode('utf-8', 'replace').strip()[:40]!r}, not {what}")
 
 
 def is_number(field: bytes) -> bool:

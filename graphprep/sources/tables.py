@@ -8,6 +8,7 @@ they would show as a loss of NaN, an index error in a kernel, or an accuracy tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
-from graphprep.sources.table_files import read_array, read_lines, reading
+from graphprep.sources.table_files import TEXT, TableOptions, kind_of_table, read_array, read_lines, reading
 
 Array = NDArray[Any]
 CHECK_BYTES = 16 << 20
 """features are checked so many bytes at a time"""
-FEATURE_KINDS = (".npy", ".npz", ".csv", ".parquet")
-LABEL_KINDS = (".npy", ".npz", ".csv", ".txt", ".parquet")
-TEXT = (".csv", ".txt")
+FEATURE_KINDS = LABEL_KINDS = (".npy", ".npz", *TEXT, ".parquet", ".pq")
 
 
-def load_features(path: Path) -> Array:
+def load_features(path: Path, options: TableOptions | None = None) -> Array:
     """A table of numbers, [N, F], in the dtype of the file (text: float32).
 
     Args:
-        path: .npy; .npz with one array, or a sparse matrix as SciPy saves it; .csv; .parquet.
+        path: .npy; .npz with one array, or a sparse matrix as SciPy saves it; .csv, .tsv, .txt; .parquet.
+        options: how to read a table.
 
     Raises:
         DatasetError: it is of another kind, damaged, not a table of numbers, or holds a NaN or an infinity.
     """
     with reading(path, FEATURE_KINDS):
-        x = read_array(path)
-        return checked_features(x.astype(np.float32) if path.suffix.lower() == ".csv" else x)
+        x = read_array(path, options)
+        return checked_features(x.astype(np.float32) if kind_of_table(path) in TEXT else x)
 
 
 def checked_features(x: Array) -> Array:
@@ -57,18 +57,21 @@ def checked_features(x: Array) -> Array:
     return x
 
 
-def load_labels(path: Path) -> Array:
+def load_labels(path: Path, options: TableOptions | None = None) -> Array:
     """Labels: int64 [N] with -1 for none, or for several labels (or numbers to predict) a node bool or float [N, C].
 
     Args:
-        path: .npy; .npz with one array; .parquet; .csv or .txt with one class a line.
+        path: .npy; .npz with one array; .parquet; .csv, .tsv or .txt with one class a line, or a table of 0 and 1.
+        options: how to read a table.
 
     Raises:
         DatasetError: it is of another kind, damaged, or holds something that is no label.
     """
     with reading(path, LABEL_KINDS):
-        text = path.suffix.lower() in TEXT
-        return checked_labels(read_lines(path, "the number of a class") if text else np.array(read_array(path)))
+        text = kind_of_table(path) in TEXT
+        return checked_labels(
+            read_lines(path, "the number of a class", options) if text else np.array(read_array(path, options))
+        )
 
 
 def checked_labels(y: Array) -> Array:
@@ -99,21 +102,23 @@ def checked_labels(y: Array) -> Array:
     return y.astype(np.int64)
 
 
-def load_mask(path: Path, num_nodes: int) -> NDArray[np.bool_]:
+def load_mask(path: Path, num_nodes: int, options: TableOptions | None = None) -> NDArray[np.bool_]:
     """A mask, bool [N, S].
 
     Args:
-        path: .npy, .npz or .parquet with truth values or 0 and 1, [N] or [N, S], or with the numbers of the nodes; .csv
-            or .txt with one of these a line.
+        path: .npy, .npz, .parquet, .csv, .tsv or .txt with truth values or 0 and 1, [N] or [N, S], or with the numbers
+            of the nodes.
         num_nodes: N.
+        options: how to read a table.
 
     Raises:
         DatasetError: it is of another kind, damaged, or does not fit N nodes.
     """
     with reading(path, LABEL_KINDS):
-        text = path.suffix.lower() in TEXT
-        array = read_lines(path, "the number of a node") if text else np.array(read_array(path))
-        if path.suffix.lower() == ".parquet" and array.shape[1:] == (1,):
+        options = replace(options or TableOptions(), rows=num_nodes)
+        text = kind_of_table(path) in TEXT
+        array = read_lines(path, "the number of a node", options) if text else np.array(read_array(path, options))
+        if kind_of_table(path) in (".parquet", ".pq") and array.shape[1:] == (1,):
             array = array[:, 0]
         return checked_mask(array, num_nodes)
 
@@ -144,15 +149,17 @@ def checked_mask(array: Array, num_nodes: int) -> NDArray[np.bool_]:
     return mask
 
 
-def load_times(path: Path) -> Array:
+def load_times(path: Path, options: TableOptions | None = None) -> Array:
     """One time a node, int64 or float64 [N].
 
     Raises:
         DatasetError: it is of another kind, damaged, or holds something else.
     """
     with reading(path, LABEL_KINDS):
-        text = path.suffix.lower() in TEXT
-        return checked_times(read_lines(path, "a time as a whole number") if text else np.array(read_array(path)))
+        text = kind_of_table(path) in TEXT
+        return checked_times(
+            read_lines(path, "a time as a whole number", options) if text else np.array(read_array(path, options))
+        )
 
 
 def checked_times(times: Array) -> Array:

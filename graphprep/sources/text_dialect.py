@@ -1,4 +1,4 @@
-"""How a text table is written: what stands between fields, quotes, comments, the line of names, a column of row numbers.
+"""How a text table is written: delimiter, quotes, comments, the line of names, and a column of row numbers.
 
 This is the one place that decides it, for edges and for the tables of nodes. The first lines are looked at, and what
 was said by the caller overrules what they show:
@@ -321,9 +321,9 @@ def _delimiter(path: Path, lines: Sequence[bytes], first_line: int, *, words: bo
             return "\t"
         at_tabs = [field.strip() for field in row.split(b"\t")]
         marks = b"," in first or b";" in first
-        if len(row.split()) != len(at_tabs) or marks:
-            if len(at_tabs) > 1 and all(field.isdigit() for field in at_tabs[:2]):
-                return "\t"
+        are_ids = len(at_tabs) > 1 and all(field.isdigit() for field in at_tabs[:2])
+        if are_ids and (marks or len(row.split()) != len(at_tabs)):
+            return "\t"
         if not marks:
             return " "
     both = [mark for mark in (";", ",") if mark.encode() in first]
@@ -359,9 +359,9 @@ def _has_names(
 ) -> tuple[bool, bool]:
     """Whether the first line names the columns, and whether that is in doubt."""
     first, rest = rows[0], rows[1:]
-    named_so = unpacked_name(path).endswith((".csv", ".tsv")) or not edges
+    named_so = unpacked_name(path).endswith((".csv", ".tsv"))
     texts = [field.decode("utf-8", "replace") for field in first]
-    if shorter and counts_up([row[0] for row in rest]):
+    if shorter and (not edges or counts_up([row[0] for row in rest])):
         return True, False
     if words and edges:
         return _names_of_words(texts, rows, named_so=named_so), False
@@ -369,7 +369,7 @@ def _has_names(
         return False, False
     if any(first) and not any(is_value(field) for field in first):
         return True, False
-    if not rest or [field for field in first] != [b"%d" % number for number in range(len(first))]:
+    if not rest or list(first) != [b"%d" % number for number in range(len(first))]:
         return False, False
     fractions = [
         [b"." in row[at] or b"e" in row[at].lower() for row in rest if len(row) > at] for at in range(len(first))

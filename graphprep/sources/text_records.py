@@ -172,7 +172,7 @@ def _records_end(raw, delimiter):  # type: ignore[no-untyped-def]
             end = at + 1
             fresh = True
         else:
-            fresh = byte == delimiter or byte == RETURN or (delimiter == SPACE and byte == TAB)
+            fresh = byte in (delimiter, RETURN) or (delimiter == SPACE and byte == TAB)
     return end
 
 
@@ -192,7 +192,7 @@ def _tidy(raw, delimiter, quoted, bracketed, out):  # type: ignore[no-untyped-de
             at += 1
             fresh, line_begin, waiting = True, True, False
             continue
-        if blanks and (byte == SPACE or byte == TAB or byte == RETURN):
+        if blanks and byte in (SPACE, TAB, RETURN):
             waiting = not line_begin
             fresh = True
             at += 1

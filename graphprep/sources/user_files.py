@@ -23,13 +23,16 @@ from graphprep.graph import (
     SelfLoops,
     Treatment,
 )
+from graphprep.sources.edge_columns import NONE_GIVEN, GivenColumns
 from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, Wanted, format_of, open_edges
 from graphprep.sources.node_files import PARTS, NodeData, NodeFiles, load_nodes
+from graphprep.sources.text_dialect import given_delimiter
 from graphprep.sources.typed_edges import TypedEdges
 from graphprep.sources.user_graph import build
 from graphprep.split import SplitRule
 
 _OF_SPLITS = ("seed", "splits")
+_OF_COLUMNS = ("source", "target", "weight", "time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,11 @@ class EdgeFiles:
     times: bool = False
     """whether to read the edges' times, as the attribute `time`; they are ignored otherwise"""
     header: bool | None = None
-    """whether the first line of text names the columns; None: in .csv and .tsv, if no field of it is a number"""
+    """whether the first line of text names the columns; None: told as `text_dialect` says"""
+    delimiter: str | None = None
+    """what stands between fields of text, a space for blanks; None: told likewise"""
+    columns: GivenColumns = NONE_GIVEN
+    """which columns of text and Parquet hold what, where a person says it"""
     treatment: Treatment | None = None
     """None: that of the request"""
     reverse: str | None = None
@@ -72,13 +79,17 @@ class ImportRequest:
         weights: bool = False,
         edge_times: bool = False,
         header: bool | None = None,
+        delimiter: str | None = None,
+        columns: GivenColumns = NONE_GIVEN,
+        node_header: bool | None = None,
+        node_delimiter: str | None = None,
         undirected: bool = False,
         duplicates: Duplicates = "keep",
         self_loops: SelfLoops = "keep",
         split: SplitRule | None = None,
         **nodes: Any,
     ) -> ImportRequest:
-        """A graph with one node type and one edge type; `nodes` are the fields of NodeFiles.
+        """A graph with one node type and one edge type; `nodes` are the other fields of NodeFiles.
 
         Without a `split` it is SplitRule().
 
@@ -88,15 +99,17 @@ class ImportRequest:
         if not edges:
             raise UsageError("name at least one file of edges, or --schema FILE")
         return cls(
-            nodes={HOMOGENEOUS_NODE: NodeFiles(**nodes)},
+            nodes={HOMOGENEOUS_NODE: NodeFiles(header=node_header, delimiter=node_delimiter, **nodes)},
             edges=(
                 EdgeFiles(
                     type=HOMOGENEOUS_EDGE,
                     paths=tuple(edges),
                     format=format,
-                    weights=weights,
-                    times=edge_times,
+                    weights=weights or columns.weight is not None,
+                    times=edge_times or columns.time is not None,
                     header=header,
+                    delimiter=delimiter,
+                    columns=columns,
                 ),
             ),
             ids=ids,
@@ -121,15 +134,15 @@ class ImportRequest:
                 "weights": part.weights,
                 "times": part.times,
                 "header": part.header,
+                "delimiter": part.delimiter,
+                "columns": asdict(part.columns),
                 "treatment": None if part.treatment is None else asdict(part.treatment),
                 "reverse": part.reverse,
                 "formats": [format_of(path, part.format) for path in part.paths],
             }
             for part in self.edges
         }
-        nodes = {
-            name: {"num_nodes": files.num_nodes, "id_column": files.id_column} for name, files in self.nodes.items()
-        }
+        nodes = {name: files.reading() for name, files in self.nodes.items()}
         return {
             "ids": self.ids,
             "treatment": asdict(self.treatment),
@@ -146,8 +159,9 @@ def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[st
     Args:
         paths: files of edges; none beside a schema.
         schema: YAML.
-        options: of `ImportRequest.of_one_type`, but with `seed` and `splits` in place of the whole rule; beside a
-            schema only these two, where its file says nothing of splits.
+        options: of `ImportRequest.of_one_type`, but with `seed` and `splits` in place of the whole rule, `source`,
+            `target`, `weight` and `time` in place of `columns`, and delimiters by name; beside a schema only the first
+            two, where its file says nothing of splits.
 
     Raises:
         UsageError: both or neither, or an option that the schema should say.
@@ -155,16 +169,31 @@ def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[st
     """
     split = SplitRule(**{name: options[name] for name in _OF_SPLITS if name in options})
     others = {name: value for name, value in options.items() if name not in _OF_SPLITS}
+    others = {**others, **_delimiters(others)}
     if schema is None:
+        given = {column: others.pop(column, None) for column in _OF_COLUMNS}
+        others["columns"] = GivenColumns(**given)
         return ImportRequest.of_one_type(paths, split=split, **others)
     if paths:
         raise UsageError(f"{paths[0]} and --schema cannot be given together; name all files in {schema}")
     from graphprep.sources.schema import load_schema
 
     for name, value in others.items():
-        if value not in (None, False, "auto", "keep"):
+        if value not in (None, False, "auto", "keep", ()):
             raise UsageError(f"{name.replace('_', '-')} cannot be given beside --schema; write it in {schema}")
     return load_schema(schema, split)
+
+
+def _delimiters(options: Mapping[str, Any]) -> dict[str, str]:
+    """Delimiters as characters."""
+    found = {}
+    for name in ("delimiter", "node_delimiter"):
+        if options.get(name) is not None:
+            try:
+                found[name] = given_delimiter(options[name])
+            except ValueError as problem:
+                raise UsageError(f"--{name.replace('_', '-')}: {problem}") from problem
+    return found
 
 
 def read_files(
@@ -189,7 +218,8 @@ def read_files(
     formats = {format_of(path, part.format) for part in request.edges for path in part.paths}
     if formats & set(WHOLE_GRAPH):
         return _whole_graph(request)
-    nodes = {name: load_nodes(files) for name, files in request.nodes.items()}
+    words = request.ids == "words"
+    nodes = {name: load_nodes(files, words=words) for name, files in request.nodes.items()}
     place = Path.absolute if executor is not None and executor.is_elsewhere else Path
     edges = [
         TypedEdges(
@@ -216,7 +246,16 @@ def _wanted(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeDat
         end: None if nodes[name].ids is not None else nodes[name].known_count()
         for end, name in (("num_sources", part.type.source), ("num_destinations", part.type.destination))
     }
-    return Wanted(weights=part.weights, times=part.times, ids=request.ids, header=part.header, **limits)
+    return Wanted(
+        weights=part.weights,
+        times=part.times,
+        ids=request.ids,
+        header=part.header,
+        delimiter=part.delimiter,
+        columns=part.columns,
+        one_type=part.type.source == part.type.destination,
+        **limits,
+    )
 
 
 def _whole_graph(request: ImportRequest) -> RawGraph:
@@ -227,8 +266,13 @@ def _whole_graph(request: ImportRequest) -> RawGraph:
     if len(request.edges) > 1 or len(request.edges[0].paths) > 1:
         raise UsageError(f"{path} is a whole graph of PyTorch Geometric; import it alone")
     if given := [
-        part for files in request.nodes.values() for part in (*PARTS, "num_nodes", "id_column") if getattr(files, part)
+        part
+        for files in request.nodes.values()
+        for part in (*PARTS, "num_nodes", "id_column", "label", "feature", "split_column")
+        if getattr(files, part)
     ]:
         raise UsageError(f"{path} is a whole graph of PyTorch Geometric, so {given[0]} cannot be given beside it")
+    if request.edges[0].columns.any() or request.edges[0].delimiter is not None:
+        raise UsageError(f"{path} is a whole graph of PyTorch Geometric, which has no columns or delimiters to name")
     wanted = Wanted(weights=request.edges[0].weights, times=request.edges[0].times, ids=request.ids)
     return read_saved(path, wanted, treatment=request.treatment, split=request.split)

@@ -7,7 +7,7 @@ and splits can be made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,39 @@ def build(
             **{name: _alone(fact) for name, fact in facts.items() if fact},
             **({"ignored": ignored} if ignored else {}),
             **(notes or {}),
+            "read_as": [
+                *(line for typed in edges for line in _read_as(typed)),
+                *(line for data in known.values() for line in data.told),
+                *_nodes_as(made, numbered, drawn),
+            ],
         },
     )
+
+
+def _read_as(typed: TypedEdges) -> Iterator[str]:
+    """What was taken as what in the files of one edge type, for people."""
+    for file in typed.files:
+        left = f"; left out: {', '.join(file.ignored)}" if file.ignored else ""
+        yield f"{file.path.name}: {file.read_as()}{left}"
+
+
+def _nodes_as(
+    made: Mapping[str, NodeTable], numbered: Mapping[str, object], drawn: Mapping[str, object]
+) -> Iterator[str]:
+    """What the ids are, how many nodes there are, and whether a split was drawn, for people."""
+    for name, table in made.items():
+        split = "no masks"
+        if name in drawn:
+            split = "a split was drawn, as there are labels and no masks"
+        elif table.train_mask is not None or table.val_mask is not None or table.test_mask is not None:
+            split = "masks as given"
+        words = (
+            "" if table.original_id is None else " of words" if table.original_id.dtype.kind == "T" else " of numbers"
+        )
+        has = [field for field in ("x", "y") if getattr(table, field) is not None]
+        yield (
+            f"nodes {name}: {table.num_nodes:,}, ids{words} {numbered[name]}, {', '.join(has) or 'no x or y'}, {split}"
+        )
 
 
 def checked_arrays(origin: str, arrays: Mapping[str, Array], num_nodes: int | None) -> dict[str, Array]:

@@ -127,7 +127,7 @@ EDGE = "  - {source: u, relation: r, destination: u, files: [e.txt]}\n"
         ("nodes: {u: }\nedges: []\n", "line 2: edges"),
         ("nodes: {}\nedges:\n" + EDGE, "line 1: nodes"),
         ("nodes: {u: }\nedgs:\n" + EDGE, r"line 2: unknown key 'edgs' \(did you mean 'edges'"),
-        ("nodes:\n  u: {feature: x.npy}\nedges:\n" + EDGE, r"line 2: .*'feature' in nodes.u \(did you mean 'features'"),
+        ("nodes:\n  u: {featurs: x.npy}\nedges:\n" + EDGE, r"line 2: .*'featurs' in nodes.u \(did you mean 'features'"),
         ("nodes:\n  u: {count: 0}\nedges:\n" + EDGE, "line 2: nodes.u.count"),
         ("nodes:\n  u__v: {}\nedges:\n" + EDGE, "line 2: .*'u__v' is not of letters"),
         ("nodes:\n  ../u: {}\nedges:\n" + EDGE, "line 2: .*'../u' is not of letters"),

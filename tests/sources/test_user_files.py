@@ -204,7 +204,7 @@ def test_words_in_tables_of_nodes(tmp_path: Path) -> None:
         ("1 2\n", "id,x\n1,0\n2,0\n", "id,y\n1,0\n2,0\n3,1\n", r"y\.csv cannot be used: the node 3 has no row in"),
         ("1 2\n", "id,x\n1,0\n1,0\n", None, r"x\.csv cannot be used: row 1 has the id 1 of row 0 again"),
         ("1 2\n", "id,x\n1,0\n-2,0\n", None, "row 1 has the id -2"),
-        ("1 2\n", "id,x\n1,0\n2.5,0\n", None, "column 'id' is of double"),
+        ("1 2\n", "id,x\n1,0\n2.5,0\n", None, "row 1 of column 'id' has the number '2.5', but node ids are integers"),
         ("1 2\n", "id,x\na,0\nb,0\n", None, "its ids are numbers, but those of .*x.csv are words"),
         ("1 2\n", "id,x\n1,0\n2,inf\n", None, "row 1 holds a value that is not finite"),
         ("1 2\n", "id,x\n1,0\n2,ten\n", None, "column 'x' is not of numbers: row 1 has 'ten'"),
