@@ -112,7 +112,11 @@ def _print_source(summary: dict[str, Any], file: IO[str]) -> None:
         if source.get(name):
             line(file, f"{name}: {source[name]}")
     for name, value in summary["notes"].items():
-        line(file, f"note: {name}: {value}")
+        if name == "read_as":
+            for words in value:
+                line(file, f"read as: {words}")
+        else:
+            line(file, f"note: {name}: {value}")
 
 
 def _range_text(row: dict[str, int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphprep.errors import DatasetError
@@ -18,6 +18,7 @@ words = st.sampled_from(["a", "bc", "(0, 1)", '"x y"', '"q ""r"""', "[1 2]", "d#
 SAFE = Dialect(delimiter=" ", columns=2, quoted=True, bracketed=True, comments_anywhere=False)
 
 
+@settings(deadline=None)
 @given(
     rows=st.lists(st.lists(words, min_size=1, max_size=4), max_size=6),
     gaps=st.lists(st.sampled_from([" ", "\t", "  \t"]), min_size=1, max_size=4),
