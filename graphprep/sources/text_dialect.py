@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from graphprep.errors import DatasetError
@@ -27,9 +28,12 @@ from graphprep.sources.edge_columns import names_ends, names_value
 from graphprep.sources.text_file import line_blocks, unpacked_name
 
 COMMENT_MARKS = (b"#", b"%")
-SAMPLE_BYTES = 1 << 20
+SAMPLE_BYTES = 1 << 16
+SAMPLE_LINES = 3
+"""at least so many, however long they are"""
 SAMPLE_RECORDS = 200
 KEPT_COMMENTS = 20
+LINE_ENDS = re.compile(rb"\r\n?|\n")
 BRACKETED = rb"\([^()\n]*\)|\[[^\[\]\n]*\]|\{[^{}\n]*\}"
 QUOTED = rb'"(?:[^"]|"")*"'
 AT_FIELD_START = rb"(?:(?<=[\t,; \n])|^)"
@@ -137,14 +141,14 @@ def look(
                     if len(comments) < KEPT_COMMENTS:
                         comments.append(text)
                 place += len(line)
-        if len(body) >= SAMPLE_BYTES:
+        if len(body) >= SAMPLE_BYTES and body.count(b"\n") + body.count(b"\r") > 2 * SAMPLE_LINES:
             complete = False  # there may be more, and what is left out of the sample is not known
             break
     if not body:
         return None, tuple(comments)
     found = _looked_at(
         path,
-        body[: SAMPLE_BYTES + 1],
+        body if complete else body[: _sample_size(body)],
         first_line,
         complete=complete,
         words=words,
@@ -154,6 +158,12 @@ def look(
         comments=num_comments,
     )
     return Look(dialect=found[0], records=found[1], comments=tuple(comments), complete=found[2]), tuple(comments)
+
+
+def _sample_size(body: bytes) -> int:
+    """How much of a text is looked at: whole lines up to SAMPLE_BYTES, but at least SAMPLE_LINES of them."""
+    ends = islice(LINE_ENDS.finditer(body), SAMPLE_LINES)
+    return max(SAMPLE_BYTES + 1, *(end.end() for end in ends))
 
 
 def records(
@@ -251,7 +261,7 @@ def _looked_at(
     if not complete:
         cut = max(body.rfind(b"\n"), body.rfind(b"\r"))
         body = body[: cut + 1] or body
-    has_quotes = re.search(AT_FIELD_START + rb'"', body) is not None
+    has_quotes = b'"' in body and re.search(AT_FIELD_START + rb'"', body) is not None
     bare = re.sub(AT_FIELD_START + QUOTED, b'""', body) if has_quotes else body
     lines = [
         line for line in bare.splitlines() if line.strip() and (words or not line.lstrip().startswith(COMMENT_MARKS))

@@ -157,6 +157,13 @@ def test_types_that_change_between_blocks(tmp_path: Path, monkeypatch: pytest.Mo
         load_features(written(tmp_path / "z.csv", text + "1,0x10\n"))
 
 
+def test_rows_longer_than_the_sample(tmp_path: Path) -> None:
+    """Guards against a table whose rows are longer than what is looked at, and which so seems to have fewer columns."""
+    row = ",".join(["0.25"] * 40_000) + "\n"
+    assert load_features(written(tmp_path / "x.csv", row * 3)).shape == (3, 40_000)
+    assert load_features(written(tmp_path / "y.csv", row * 40)).shape == (40, 40_000)
+
+
 def test_labels_and_masks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Guards against tables of 0 and 1, quoted labels and truth values in text that are refused."""
     assert load_labels(written(tmp_path / "a.csv", "0,1\n1,1\n0,0\n")).tolist() == [
