@@ -132,6 +132,8 @@ class ImportForm(_Form):
     num_nodes: Annotated[StrictInt, Field(ge=1)] | None = None
     features: StrictStr | None = None
     labels: StrictStr | None = None
+    label: StrictStr | None = None
+    feature: tuple[StrictStr, ...] = ()
     node_times: StrictStr | None = None
     id_column: StrictStr | None = None
     train: StrictStr | None = None
