@@ -5,8 +5,8 @@ from 0, or words; a format that counts from 1 (METIS, MatrixMarket) counts from 
 there are give `num_sources` and `num_destinations`; some bring arrays of the nodes too.
 
 The format is told by the ending of the name, before .gz or .zst: .mtx, .graph, .npy, .npz, .parquet, .pt, .graphml,
-.gexf, .gml, .paj, .json, .dimacs; of other names (.net, .gr, .col too) by the first bytes (`format_beginnings`), and what
-these do not show is text. What text is given under a wrong name is noticed by its first bytes and named.
+.gexf, .gml, .paj, .json, .dimacs; of other names (.net, .gr, .col too) by the first bytes (`format_beginnings`), and
+what these do not show is text. What text is given under a wrong name is noticed by its first bytes and named.
 """
 
 from __future__ import annotations
