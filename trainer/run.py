@@ -109,6 +109,9 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         by_entries=agreement.by_entries,
     )
     whole = training = sight(part, labels=labels, num_nodes=cache.num_nodes)
+    if ranks.speaks:
+        for remark in whole.network.remarks:
+            log.info("%s", remark)
     if options.inductive:
         seen = induced(part, ranks)
         num_seen = sum(rank["rows"] for rank in ranks.compare({"rows": seen.num_rows}))
