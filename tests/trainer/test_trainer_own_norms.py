@@ -92,7 +92,7 @@ def test_norms_over_one_rank_s_rows_are_refused(caches: dict[Any, Path], tmp_pat
 def test_running_statistics_of_one_rank_are_refused(caches: dict[Any, Path], tmp_path: Path) -> None:
     """What a module of another kind remembers of its rows differs between ranks, and only rank 0's is saved."""
     model = written(tmp_path, "Local()")
-    with pytest.raises(Exception, match="buffer middle.seen differs between ranks"):
+    with pytest.raises(Exception, match=r"buffer middle\.seen differs between ranks"):
         trained(caches, 2, model, epochs=2)
     assert trained(caches, 1, model, epochs=2).result["epochs"] == 2
 

@@ -66,7 +66,8 @@ class RanksBatchNorm(nn.BatchNorm1d):
         if not self.training and self.running_mean is not None and self.running_var is not None:
             rows_nF = (input - self.running_mean) * (self.running_var + self.eps).rsqrt()
         else:
-            number = max(int(self.ranks.add_up(torch.tensor([len(input)], device=input.device))), 1)
+            mine = torch.tensor([len(input)], device=input.device)
+            number = max(int(self.ranks.add_up(mine, "batch norm")), 1)
             rows_nF, mean_F, variance_F = standardised(input, number, self.eps, self.ranks)
             if self.training and self.running_mean is not None and self.running_var is not None:
                 self._remember(mean_F, variance_F * (number / max(number - 1, 1)))
