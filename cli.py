@@ -144,8 +144,15 @@ def fetch(
     show_default=True,
     help="Whether ids are words; auto takes text for numbers and the types of Parquet as they are.",
 )
-@click.option("--undirected", is_flag=True, help="Add the reverse of every edge that has none.")
-@click.option("--duplicates", type=click.Choice(["keep", "sum", "drop"]), default="keep", show_default=True)
+@click.option("--undirected", is_flag=True, help="Add the reverse of every edge that has none, with its weight.")
+@click.option(
+    "--duplicates",
+    type=click.Choice(["keep", "drop", "sum", "max", "min", "mean"]),
+    default="keep",
+    show_default=True,
+    help="One edge in place of parallel ones, with --undirected of those in both directions: drop if their weights are "
+    "equal; sum, max, min or mean of their weights.",
+)
 @click.option("--self-loops", type=click.Choice(["keep", "drop", "add"]), default="keep", show_default=True)
 @click.option("--weights", is_flag=True, help="Read edge weights: in text the third column, or the one called weight.")
 @click.option("--edge-times", is_flag=True, help="Read edge times: the next column, or the one called time.")
