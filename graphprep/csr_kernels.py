@@ -226,7 +226,7 @@ def _one_weight(payloads, weight_E, start, middle, stop, duplicates, both_ways):
         stop = middle
     if not len(weight_E):
         return np.float64(stop - start) if duplicates == SUM else 1.0
-    if stop - start > 2 and (duplicates == SUM or duplicates == MEAN):
+    if stop - start > 2 and duplicates in (SUM, MEAN):
         _sort_by_weight(payloads, weight_E, start, stop)
     low = high = np.float64(weight_E[payloads[start]])
     total = 0.0

@@ -122,7 +122,7 @@ class GraphStore:
 
     @property
     def directed(self) -> bool:
-        """Whether some edge lacks its reverse."""
+        """Whether some edge lacks its reverse, of equal weight."""
         return bool(self.attributes["directed"])
 
     @property

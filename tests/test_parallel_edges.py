@@ -223,7 +223,7 @@ def test_sums_of_edges_between_two_types(tmp_path: Path) -> None:
     found = sort_table(table, treatment=Treatment(duplicates="sum"), **arguments)  # type: ignore[arg-type]
     total = float(np.float32(sum(sorted(np.float32([0.1, 1e-3, 3.0]).astype(float)))))
     assert weights_by_edge(joined(found)) == {(0, 1): [total], (1, 0): [2.0]}
-    with pytest.raises(DatasetError, match="author__writes__paper: 0 -> 1 has copies of the weights 0.001 and 3"):
+    with pytest.raises(DatasetError, match=r"author__writes__paper: 0 -> 1 has copies of the weights 0\.001 and 3"):
         sort_table(table, treatment=Treatment(duplicates="drop"), **arguments)  # type: ignore[arg-type]
 
 

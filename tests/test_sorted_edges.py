@@ -309,8 +309,9 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "        table = EdgeTable(type=HOMOGENEOUS_EDGE, chunks=lambda: iter([edges]))\n"
         "        for undirected, duplicates in ((False, 'sum'), (True, 'sum'), (True, 'mean')):\n"
         "            with tempfile.TemporaryDirectory() as folder:\n"
+        "                treatment = Treatment(undirected=undirected, duplicates=duplicates)\n"
         "                found = sorted_edges.sort_table(table, num_rows=n, num_sources=n, limit=None,\n"
-        "                    treatment=Treatment(undirected=undirected, duplicates=duplicates), work=Path(folder) / 'e')\n"
+        "                    treatment=treatment, work=Path(folder) / 'e')\n"
         "                assert sum(piece.num_edges for piece in found.pieces()) == found.counts.edges\n"
     )
 
