@@ -160,6 +160,13 @@ def fetch(
 @click.option("--num-nodes", type=click.IntRange(min=1), help="Ids are row numbers below this count.")
 @click.option("--features", type=PATH, help="Node features, one row a node: npy, npz, csv, parquet.")
 @click.option("--labels", type=PATH, help="One class a node, -1 for none: npy, npz, csv, txt, parquet.")
+@click.option(
+    "--task",
+    type=click.Choice(["auto", "classification", "regression"]),
+    default="auto",
+    show_default=True,
+    help="What labels are for: classes (or several labels) or numbers to predict; auto goes by their dtype and shape.",
+)
 @click.option("--node-times", "times", type=PATH, help="One time a node, as labels are given.")
 @click.option("--id-column", metavar="NAME", help="The column of features and labels (csv, parquet) with the ids.")
 @click.option("--train", type=PATH, help="Training nodes: a mask [N] or [N, S], or row numbers; npy, npz, csv, txt.")
@@ -203,8 +210,8 @@ def import_files(
     Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, or a whole graph
     of PyTorch Geometric's (.pt). Weights and times are read if asked for. Ids with gaps, and words, are numbered in
     ascending order and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are
-    row numbers. Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class, the rest
-    to test.
+    row numbers. Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class (with
+    several labels or numbers a node, 60 % and 20 % of all nodes), the rest to test.
 
     \b
     Examples:

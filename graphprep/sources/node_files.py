@@ -8,8 +8,9 @@ the ids of its nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError, UsageError
 from graphprep.sources import tables
+from graphprep.sources.labels import LabelTask, checked_labels
 from graphprep.sources.node_ids import ListedIds, Original
 from graphprep.sources.table_files import TABLES, read_identified, reading
 
@@ -45,6 +47,8 @@ class NodeFiles:
     """None: as many as there are rows, else as many as there are ids"""
     id_column: str | None = None
     """of the tables; None: rows are in the order of the ids 0 .. N-1"""
+    task: LabelTask = "auto"
+    """what the labels are for"""
 
     def files(self) -> list[tuple[str, Path]]:
         """Every file with its role, in a fixed order."""
@@ -65,6 +69,8 @@ class NodeData:
     id_column: str | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
     """the file of each array, for messages"""
+    task: LabelTask = "auto"
+    """what labels that come with the edges are for"""
 
     def known_count(self) -> int | None:
         """N, if anything but the edges says it.
@@ -88,7 +94,11 @@ def load_nodes(files: NodeFiles) -> NodeData:
         DatasetError: a file is not what it should be, or two do not fit together.
         UsageError: an id column without a table.
     """
-    load = {"features": tables.load_features, "labels": tables.load_labels, "times": tables.load_times}
+    load: dict[str, Callable[[Path], Array]] = {
+        "features": tables.load_features,
+        "labels": partial(tables.load_labels, task=files.task),
+        "times": tables.load_times,
+    }
     names = {"features": "x", "labels": "y", "times": "time"}
     arrays: dict[str, Array] = {}
     origin: dict[str, str] = {}
@@ -99,7 +109,7 @@ def load_nodes(files: NodeFiles) -> NodeData:
         if path is None:
             continue
         if files.id_column is not None and path.suffix.lower() in TABLES:
-            array, ids = _matched(path, files.id_column, part, ids)
+            array, ids = _matched(path, files, part, ids)
         else:
             array = load[part](path)
         arrays[names[part]], origin[names[part]] = array, str(path)
@@ -109,7 +119,9 @@ def load_nodes(files: NodeFiles) -> NodeData:
             f"the id column {files.id_column!r} needs a table of features or labels that has it (.csv or .parquet)"
         )
     masks = {f"{part}_mask": path for part in SPLITS if (path := getattr(files, part)) is not None}
-    return NodeData(arrays=arrays, counts=counts, ids=ids, masks=masks, id_column=files.id_column, origin=origin)
+    return NodeData(
+        arrays=arrays, counts=counts, ids=ids, masks=masks, id_column=files.id_column, origin=origin, task=files.task
+    )
 
 
 def load_mask(path: Path, num_nodes: int, data: NodeData) -> NDArray[np.bool_]:
@@ -123,9 +135,10 @@ def load_mask(path: Path, num_nodes: int, data: NodeData) -> NDArray[np.bool_]:
     return mask
 
 
-def _matched(path: Path, column: str, part: str, known: ListedIds | None) -> tuple[Array, ListedIds]:
+def _matched(path: Path, files: NodeFiles, part: str, known: ListedIds | None) -> tuple[Array, ListedIds]:
     """A table's rows in the order of the ids known so far, or the first to list them."""
-    found = read_identified(path, column)
+    assert files.id_column is not None
+    found = read_identified(path, files.id_column)
     rows: Array = found.rows
     with reading(path):
         if known is None:
@@ -143,9 +156,9 @@ def _matched(path: Path, column: str, part: str, known: ListedIds | None) -> tup
         match part:
             case "features":
                 csv = path.suffix.lower() == ".csv"
-                return tables.checked_features(rows.astype(np.float32) if csv else rows), known
+                return tables.checked_features(rows.astype(np.float32) if csv else rows, str(path)), known
             case "labels":
-                return tables.checked_labels(rows), known
+                return checked_labels(rows, task=files.task, origin=str(path), is_table=True), known
             case _:
                 return tables.checked_times(rows), known
 

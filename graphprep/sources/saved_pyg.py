@@ -28,6 +28,7 @@ from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, RawGra
 from graphprep.sources.archive import Archive
 from graphprep.sources.edge_arrays import EdgeArrays
 from graphprep.sources.edge_file import Wanted
+from graphprep.sources.labels import LabelTask
 from graphprep.sources.node_files import NodeData
 from graphprep.sources.table_files import reading
 from graphprep.sources.typed_edges import TypedEdges
@@ -70,13 +71,16 @@ class Shell:
         self.state = state if isinstance(state, dict) else {}
 
 
-def read_saved(path: Path, wanted: Wanted, *, treatment: Treatment, split: SplitRule) -> RawGraph:
+def read_saved(
+    path: Path, wanted: Wanted, *, treatment: Treatment, split: SplitRule, task: LabelTask = "auto"
+) -> RawGraph:
     """The graph in a .pt file.
 
     Args:
         path: of the file.
         wanted: whether weights and times are read.
         treatment, split: as for `user_graph.build`.
+        task: what labels are for; see `labels.checked_labels`.
 
     Raises:
         DatasetError: it is no Data or HeteroData, asks for other names, is damaged, or holds what is no graph.
@@ -87,7 +91,7 @@ def read_saved(path: Path, wanted: Wanted, *, treatment: Treatment, split: Split
         for edge_type in edges:
             for name in (edge_type.source, edge_type.destination):
                 nodes.setdefault(name, {})
-        read = {name: _node_data(path, name, store, typed, ignored) for name, store in nodes.items()}
+        read = {name: _node_data(path, name, store, typed, ignored, task) for name, store in nodes.items()}
     notes = {"ignored": {path.name: ignored}} if ignored else {}
     return build(read, typed, treatment=treatment, split=split, notes=notes)
 
@@ -203,7 +207,9 @@ def _typed(path: Path, edge_type: EdgeType, store: Store, wanted: Wanted, ignore
     return TypedEdges(type=edge_type, files=[arrays], times=wanted.times)
 
 
-def _node_data(path: Path, name: str, store: Store, typed: list[TypedEdges], ignored: list[str]) -> NodeData:
+def _node_data(
+    path: Path, name: str, store: Store, typed: list[TypedEdges], ignored: list[str], task: LabelTask
+) -> NodeData:
     arrays = {key: _array(store[key], f"{name} {key}") for key in NODE_NAMES if store.get(key) is not None}
     ignored += [f"{name} {key}" for key in store if key not in arrays and key != "num_nodes"]
     count = store.get("num_nodes")
@@ -212,7 +218,7 @@ def _node_data(path: Path, name: str, store: Store, typed: list[TypedEdges], ign
     if count is None:
         rows = next((len(arrays[key]) for key in ("x", "y", "time") if key in arrays), None)
         count = _greatest(name, typed) + 1 if rows is None else rows
-    checked = checked_arrays(str(path), arrays, count)
+    checked = checked_arrays(f"{path} ({name})", arrays, count, task)
     return NodeData(
         arrays=checked, counts={f"{path} ({name})": count}, origin=dict.fromkeys(checked, f"{path} ({name})")
     )
