@@ -204,6 +204,7 @@ def _masks(
         raise UsageError(
             f"{next(iter(origin.values()))} splits the nodes, but there are no labels; name their file too"
         )
+    masks = _of_every_split(masks, origin)
     tables.require_disjoint({origin[name]: mask for name, mask in masks.items()})
     if "train_mask" in masks and y.ndim == 1:
         blank = np.flatnonzero(masks["train_mask"].any(axis=1) & (y < 0))
@@ -212,6 +213,16 @@ def _masks(
                 f"{origin['train_mask']} trains on the node {blank[0]}, which has no label in {data.origin['y']}"
             )
     return masks, None
+
+
+def _of_every_split(masks: dict[str, NDArray[np.bool_]], origin: Mapping[str, str]) -> dict[str, NDArray[np.bool_]]:
+    """The same masks; one of a single split is that of all, where the others have several (as WikiCS has its test)."""
+    splits = max(mask.shape[1] for mask in masks.values())
+    for name, mask in masks.items():
+        if mask.shape[1] == 1 < splits:
+            progress.say(f"{origin[name]} is one mask, taken for all {splits} splits")
+            masks[name] = np.repeat(mask, splits, axis=1)
+    return masks
 
 
 def _numbered(data: NodeData, original: Original | None) -> str:
