@@ -406,23 +406,38 @@ def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:
 @click.option("--task", help="regression for a matrix of numbers; otherwise the cache says it.")
 @click.option("--metric", help="ogb, accuracy, f1-micro, f1-macro, roc-auc, mse or mae; default: OGB's or the task's.")
 @click.option("--split", default=0, show_default=True, help="Which column of the masks.")
+@click.option(
+    "--table",
+    type=PATH,
+    help="Also write the predictions beside the ids that nodes had in the source: .csv or .parquet.",
+)
 @as_json
 @common
 def evaluate(
-    cache: str, predictions: Path, task: str | None, metric: str | None, split: int, json_output: bool
+    cache: str,
+    predictions: Path,
+    task: str | None,
+    metric: str | None,
+    split: int,
+    table: Path | None,
+    json_output: bool,
 ) -> None:
     """Score PREDICTIONS, a .npy or .pt of `train --save-predictions`, against a cache's labels.
 
-    Datasets of OGB are scored by OGB's own evaluator.
+    Rows are nodes in the dataset's order; --table writes them beside ids. Datasets of OGB are scored by OGB's own
+    evaluator.
 
     \b
     Examples:
       graphprep train cora/2x2 --save-predictions cora.npy
       graphprep evaluate cora/2x2 cora.npy --metric f1-macro
+      graphprep evaluate cora/2x2 cora.npy --table cora.csv
     """
     from pipelines.evaluate import evaluate as score_predictions
 
-    report = score_predictions(cache, predictions, task=task, metric=metric, split=split)
+    report = score_predictions(cache, predictions, task=task, metric=metric, split=split, table=table)
+    if table is not None:
+        click.echo(f"wrote {table}", err=True)
     if json_output:
         print_json(report)
         return

@@ -21,12 +21,12 @@ Weights = NDArray[np.float32] | NDArray[np.float64]
 class Rounded(NamedTuple):
     """Whole numbers among weights that float32 cannot hold."""
 
-    count: int = 0
+    number: int = 0
     first: float = 0.0
     """one of them; 0 if there are none"""
 
     def __add__(self, other: Rounded) -> Rounded:  # type: ignore[override]
-        return Rounded(self.count + other.count, self.first if self.count else other.first)
+        return Rounded(self.number + other.number, self.first if self.number else other.first)
 
 
 def as_float32(weights: Weights) -> NDArray[np.float32]:
@@ -46,8 +46,8 @@ def rounded_in(weights: Weights | None) -> Rounded:
 def say_rounded(path: Path, found: Iterable[Rounded]) -> None:
     """Warn of a file's weights that are not what it says, if there are any."""
     total = sum(found, Rounded())
-    if total.count:
+    if total.number:
         progress.warn(
-            f"{path}: {total.count:,} weights are whole numbers above 2^24 that float32 rounds, as "
+            f"{path}: {total.number:,} weights are whole numbers above 2^24 that float32 rounds, as "
             f"{total.first:.0f} to {float(np.float32(total.first)):.0f}"
         )

@@ -18,7 +18,7 @@ each of its graphs begins; one graph is read, several are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,10 +128,11 @@ def _one_graph(value: object) -> Shell:
         DatasetError: there is none, or there are several.
     """
     graphs = 1
-    if isinstance(value, tuple) and len(value) in (2, 3) and isinstance(value[1], dict | None):
-        value, graphs = _unpacked(value[0]), _count_graphs(value[1])
-    elif isinstance(value, list | tuple) and value and all(isinstance(item, Shell) for item in value):
-        value, graphs = value[0], len(value)
+    items: Sequence[object] = value if isinstance(value, list | tuple) else ()
+    if isinstance(value, tuple) and len(items) in (2, 3) and isinstance(items[1], dict | None):
+        value, graphs = _unpacked(items[0]), _count_graphs(items[1])
+    elif items and all(isinstance(item, Shell) for item in items):
+        value, graphs = items[0], len(items)
     if graphs > 1:
         raise DatasetError(
             f"it holds {graphs:,} graphs, and one is imported; save the one that you mean: "
@@ -298,9 +299,9 @@ def _number(count: object) -> object:
     """The number in a list or tensor of one, as a dataset keeps the number of nodes of each of its graphs."""
     if isinstance(count, list | tuple) and len(count) == 1:
         return count[0]
-    if hasattr(count, "numel") and count.numel() == 1:
-        return count.item()
-    return count
+    import torch
+
+    return count.item() if isinstance(count, torch.Tensor) and count.numel() == 1 else count
 
 
 def _greatest(name: str, typed: list[TypedEdges]) -> int:

@@ -85,12 +85,28 @@ def load_mask(path: Path, num_nodes: int) -> NDArray[np.bool_]:
     Raises:
         DatasetError: it is of another kind, damaged, or does not fit N nodes.
     """
+    array = load_mask_array(path)
+    with reading(path, LABEL_KINDS):
+        return checked_mask(array, num_nodes)
+
+
+def load_mask_array(path: Path) -> Array:
+    """What a file of a mask, or of node numbers, holds; unchecked.
+
+    Raises:
+        DatasetError: it is of another kind, or damaged.
+    """
     with reading(path, LABEL_KINDS):
         text = path.suffix.lower() in TEXT
         array = read_lines(path, "the number of a node") if text else np.array(read_array(path))
-        if path.suffix.lower() == ".parquet" and array.shape[1:] == (1,):
-            array = array[:, 0]
-        return checked_mask(array, num_nodes)
+        return array[:, 0] if path.suffix.lower() == ".parquet" and array.shape[1:] == (1,) else array
+
+
+def is_mask(array: Array, num_nodes: int) -> bool:
+    """Whether an array is a mask of N nodes, and no list of their numbers."""
+    if array.dtype.kind != "b" and (array.dtype.kind not in "iu" or len(array) != num_nodes):
+        return False
+    return array.dtype.kind == "b" or ((array.ndim == 2 or num_nodes > 2) and bool(((array == 0) | (array == 1)).all()))
 
 
 def checked_mask(array: Array, num_nodes: int) -> NDArray[np.bool_]:
@@ -101,10 +117,7 @@ def checked_mask(array: Array, num_nodes: int) -> NDArray[np.bool_]:
     """
     if array.dtype.kind not in "biu" or array.ndim not in (1, 2):
         raise DatasetError(f"it holds shape {array.shape} and dtype {array.dtype}, neither a mask nor node numbers")
-    flags = array.dtype.kind == "b" or (
-        len(array) == num_nodes and (array.ndim == 2 or num_nodes > 2) and bool(((array == 0) | (array == 1)).all())
-    )
-    if flags:
+    if is_mask(array, num_nodes):
         if len(array) != num_nodes:
             raise DatasetError(f"it holds {len(array):,} rows for {num_nodes:,} nodes")
         return np.asarray(array, np.bool_).reshape(num_nodes, -1)

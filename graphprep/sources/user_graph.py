@@ -151,6 +151,11 @@ def _take_arrays(nodes: dict[str, NodeData], edge_type: EdgeType, file: EdgeFile
             f"{file.path} has arrays of nodes ({', '.join(arrays)}), but its edges join two types of them"
         )
     data = nodes[edge_type.source]
+    if data.ids is not None:
+        raise DatasetError(
+            f"{file.path} has arrays of nodes ({', '.join(arrays)}) without ids, and {data.ids.table} lists the "
+            "nodes by ids; leave one of them out"
+        )
     if twice := sorted({*data.arrays, *data.masks} & set(arrays)):
         raise DatasetError(f"{file.path} has {', '.join(twice)}, which another file gives too")
     nodes[edge_type.source] = replace(
