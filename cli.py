@@ -144,8 +144,15 @@ def fetch(
     show_default=True,
     help="Whether ids are words; auto takes text for numbers and the types of Parquet as they are.",
 )
-@click.option("--undirected", is_flag=True, help="Add the reverse of every edge that has none.")
-@click.option("--duplicates", type=click.Choice(["keep", "sum", "drop"]), default="keep", show_default=True)
+@click.option("--undirected", is_flag=True, help="Add the reverse of every edge that has none, with its weight.")
+@click.option(
+    "--duplicates",
+    type=click.Choice(["keep", "drop", "sum", "max", "min", "mean"]),
+    default="keep",
+    show_default=True,
+    help="One edge in place of parallel ones, with --undirected of those in both directions: drop if their weights are "
+    "equal; sum, max, min or mean of their weights.",
+)
 @click.option("--self-loops", type=click.Choice(["keep", "drop", "add"]), default="keep", show_default=True)
 @click.option("--weights", is_flag=True, help="Read edge weights: in text the third column, or the one called weight.")
 @click.option("--edge-times", is_flag=True, help="Read edge times: the next column, or the one called time.")
@@ -153,6 +160,13 @@ def fetch(
 @click.option("--num-nodes", type=click.IntRange(min=1), help="Ids are row numbers below this count.")
 @click.option("--features", type=PATH, help="Node features, one row a node: npy, npz, csv, parquet.")
 @click.option("--labels", type=PATH, help="One class a node, -1 for none: npy, npz, csv, txt, parquet.")
+@click.option(
+    "--task",
+    type=click.Choice(["auto", "classification", "regression"]),
+    default="auto",
+    show_default=True,
+    help="What labels are for: classes (or several labels) or numbers to predict; auto goes by their dtype and shape.",
+)
 @click.option("--node-times", "times", type=PATH, help="One time a node, as labels are given.")
 @click.option("--id-column", metavar="NAME", help="The column of features and labels (csv, parquet) with the ids.")
 @click.option("--train", type=PATH, help="Training nodes: a mask [N] or [N, S], or row numbers; npy, npz, csv, txt.")
@@ -196,8 +210,8 @@ def import_files(
     Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, or a whole graph
     of PyTorch Geometric's (.pt). Weights and times are read if asked for. Ids with gaps, and words, are numbered in
     ascending order and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are
-    row numbers. Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class, the rest
-    to test.
+    row numbers. Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class (with
+    several labels or numbers a node, 60 % and 20 % of all nodes), the rest to test.
 
     \b
     Examples:
@@ -392,23 +406,38 @@ def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:
 @click.option("--task", help="regression for a matrix of numbers; otherwise the cache says it.")
 @click.option("--metric", help="ogb, accuracy, f1-micro, f1-macro, roc-auc, mse or mae; default: OGB's or the task's.")
 @click.option("--split", default=0, show_default=True, help="Which column of the masks.")
+@click.option(
+    "--table",
+    type=PATH,
+    help="Also write the predictions beside the ids that nodes had in the source: .csv or .parquet.",
+)
 @as_json
 @common
 def evaluate(
-    cache: str, predictions: Path, task: str | None, metric: str | None, split: int, json_output: bool
+    cache: str,
+    predictions: Path,
+    task: str | None,
+    metric: str | None,
+    split: int,
+    table: Path | None,
+    json_output: bool,
 ) -> None:
     """Score PREDICTIONS, a .npy or .pt of `train --save-predictions`, against a cache's labels.
 
-    Datasets of OGB are scored by OGB's own evaluator.
+    Rows are nodes in the dataset's order; --table writes them beside ids. Datasets of OGB are scored by OGB's own
+    evaluator.
 
     \b
     Examples:
       graphprep train cora/2x2 --save-predictions cora.npy
       graphprep evaluate cora/2x2 cora.npy --metric f1-macro
+      graphprep evaluate cora/2x2 cora.npy --table cora.csv
     """
     from pipelines.evaluate import evaluate as score_predictions
 
-    report = score_predictions(cache, predictions, task=task, metric=metric, split=split)
+    report = score_predictions(cache, predictions, task=task, metric=metric, split=split, table=table)
+    if table is not None:
+        click.echo(f"wrote {table}", err=True)
     if json_output:
         print_json(report)
         return

@@ -13,7 +13,6 @@ a store. Any fsspec URL works where a path does; there the attributes alone say 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from graphprep.errors import DatasetError
 from graphprep.executor import Executor, Threads
 from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type, row_bytes
 from graphprep.home import is_url
+from graphprep.original_ids import OriginalIds
 from graphprep.publish import PARTIAL_PREFIX, publish_folder
 from graphprep.row_ranges import row_ranges
 from graphprep.sorted_edges import SortedEdges
@@ -122,7 +122,7 @@ class GraphStore:
 
     @property
     def directed(self) -> bool:
-        """Whether some edge lacks its reverse."""
+        """Whether some edge lacks its reverse, of equal weight."""
         return bool(self.attributes["directed"])
 
     @property
@@ -152,19 +152,31 @@ class GraphStore:
         names = self._names(f"edges/{edge_type.key}/")
         return tuple(name for name in names if name not in ("indptr", "indices", "data"))
 
-    def original_words(self, node_type: str) -> list[str] | None:
-        """The ids that the nodes of a type had in the source, where those were words; all in memory."""
+    def original_ids(self, node_type: str) -> OriginalIds | None:
+        """The ids that the nodes of a type had in the source, by row; None where these are the row numbers.
+
+        `.array()` is all of them (int64 [N], or N strings), `[row]` that of one row, `.row_of(id)` the way back.
+        """
+        if "original_id" in self.node_arrays(node_type):
+            return OriginalIds(numbers=self._read(f"nodes/{node_type}/original_id"))
         if not self._names(f"words/{node_type}/"):
             return None
-        offsets = self._read(f"words/{node_type}/offsets").tolist()
-        text = self._read(f"words/{node_type}/bytes").tobytes()
-        return [text[start:stop].decode() for start, stop in itertools.pairwise(offsets)]
+        offsets, text = (self._read(f"words/{node_type}/{name}") for name in ("offsets", "bytes"))
+        return OriginalIds.of_words(offsets, text, self.location, DatasetError)
+
+    def original_words(self, node_type: str) -> list[str] | None:
+        """The ids that the nodes of a type had in the source, where those were words; all in memory."""
+        ids = self.original_ids(node_type)
+        return None if ids is None or ids.numbers is not None else ids.array().tolist()
 
     def node_table(self, node_type: str) -> NodeTable:
-        """All arrays of a node type in memory, but for ids that are words."""
+        """All arrays of a node type in memory; `original_id` are numbers or words, None where ids are row numbers."""
         arrays = {name: self._read(f"nodes/{node_type}/{name}") for name in self.node_arrays(node_type)}
         more = {name: arrays.pop(name) for name in arrays.keys() - NodeTable.__dataclass_fields__.keys()}
-        return NodeTable(num_nodes=self.num_nodes[node_type], more=more, **arrays)
+        ids = self.original_ids(node_type)
+        original = None if ids is None else ids.array() if ids.numbers is not None else ids.array().astype(np.str_)
+        arrays.pop("original_id", None)
+        return NodeTable(num_nodes=self.num_nodes[node_type], more=more, original_id=original, **arrays)
 
     def csr(self, edge_type: EdgeType) -> Csr:
         """All in-edges of one type in memory."""

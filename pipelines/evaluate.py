@@ -12,7 +12,13 @@ GROUPS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
 def evaluate(
-    cache: str, predictions: Path, *, task: str | None = None, metric: str | None = None, split: int = 0
+    cache: str,
+    predictions: Path,
+    *,
+    task: str | None = None,
+    metric: str | None = None,
+    split: int = 0,
+    table: Path | None = None,
 ) -> dict[str, Any]:
     """The metric of predictions for training, validation and test nodes.
 
@@ -22,6 +28,7 @@ def evaluate(
         task: None for the cache's own; a matrix of numbers is `regression`.
         metric: None for OGB's where the dataset is OGB's, else the task's first.
         split: which column of the masks.
+        table: a .csv or .parquet that is to have the predictions beside the ids that nodes had in the source.
 
     Returns:
         `dataset`, `task`, `metric`, `evaluator` (`ogb` or `graphprep`), `split`, and a value for each of `train`, `val`
@@ -35,7 +42,10 @@ def evaluate(
     from graphprep import scores
     from graphprep.cache.read import PartitionCache
     from graphprep.cache.rebuild import rebuild_rows
+    from graphprep.prediction_table import require_target, write_table
 
+    if table is not None:
+        require_target(table)
     found = PartitionCache(require_cache(cache))
     labelled = [kind for kind in found.node_types if "y" in found.node_arrays(0, kind)]
     if len(labelled) != 1:
@@ -67,6 +77,8 @@ def evaluate(
         name: scores.score(labels, chosen, task=task, metric=metric, dataset=dataset)
         for name, (labels, chosen) in scores.masked(y, rows, masks, split).items()
     }
+    if table is not None:
+        write_table(table, rows, found.original_ids(kind), task)
     by_ogb = metric == scores.OGB
     return {
         "dataset": dataset,

@@ -19,7 +19,7 @@ from graphprep import __version__, home, progress
 from graphprep.errors import DatasetError
 from graphprep.executor import Executor
 from graphprep.graph import RawGraph
-from graphprep.graph_check import check_nodes
+from graphprep.graph_check import check_dtypes, check_nodes
 from graphprep.publish import PARTIAL_PREFIX, locked, sweep
 from graphprep.sorted_edges import BYTES_PER_EDGE, SortedEdges, sort_table
 from graphprep.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
@@ -258,6 +258,7 @@ def graph_to_store(
     for other in scratch.glob("*"):
         if other.name != key:
             shutil.rmtree(other)
+    check_dtypes(raw)
     with tolerated(anyway):
         check_nodes(raw.nodes)
     edges = [

@@ -29,7 +29,7 @@ def summarise(
         store_or_cache: a path, a URL, a dataset's name or NAME/LABEL.
         topology, row_bytes: judge a cache's parts for these too.
         compare_metis: partition a cache's graph by METIS and set that beside.
-        node: a node of a cache, NUMBER or TYPE:NUMBER.
+        node: a node of a cache, by row number or original id; see `one_node.node_summary`.
         executor: looks at the edges of a store; threads do without one.
 
     Raises:

@@ -27,6 +27,7 @@ from graphprep.cache.format import (
 from graphprep.cache.manifest import Manifest, other_format
 from graphprep.errors import CacheError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph, chosen_edge_type
+from graphprep.original_ids import OriginalIds
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -136,6 +137,20 @@ class PartitionCache:
         folder = self.folder / part_path(part) / "nodes" / node_type
         found = (path.parent.name for path in folder.glob(f"*/{ZARR_JSON}"))
         return tuple(sorted(name for name in found if not OF_THE_CACHE.fullmatch(name)))
+
+    def original_ids(self, node_type: str) -> OriginalIds | None:
+        """The ids that the nodes of a type had in the source, in the store's node order; None for row numbers.
+
+        `.array()` is all of them (int64 [N], or N strings), `[row]` that of one row, `.row_of(id)` the way back.
+        """
+        if "original_id" in self.node_arrays(0, node_type):
+            from graphprep.cache.rebuild import rebuild_rows
+
+            return OriginalIds(numbers=rebuild_rows(self, node_type, "original_id"))
+        if not self.has_array(f"words/{node_type}/offsets"):
+            return None
+        offsets, text = (self.array(f"words/{node_type}/{name}") for name in ("offsets", "bytes"))
+        return OriginalIds.of_words(offsets, text, str(self.folder), CacheError)
 
     def edge_arrays(self, edge_type: EdgeType) -> tuple[str, ...]:
         """The names of what edges of a type have beside indices and weights."""

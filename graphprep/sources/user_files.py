@@ -128,7 +128,8 @@ class ImportRequest:
             for part in self.edges
         }
         nodes = {
-            name: {"num_nodes": files.num_nodes, "id_column": files.id_column} for name, files in self.nodes.items()
+            name: {"num_nodes": files.num_nodes, "id_column": files.id_column, "task": files.task}
+            for name, files in self.nodes.items()
         }
         return {
             "ids": self.ids,
@@ -231,4 +232,5 @@ def _whole_graph(request: ImportRequest) -> RawGraph:
     ]:
         raise UsageError(f"{path} is a whole graph of PyTorch Geometric, so {given[0]} cannot be given beside it")
     wanted = Wanted(weights=request.edges[0].weights, times=request.edges[0].times, ids=request.ids)
-    return read_saved(path, wanted, treatment=request.treatment, split=request.split)
+    task = request.nodes[HOMOGENEOUS_NODE].task
+    return read_saved(path, wanted, treatment=request.treatment, split=request.split, task=task)
