@@ -133,8 +133,8 @@ def verify(store_or_cache: str) -> dict[str, Any]:
     """Read all of a store or cache and check it; one that is replaced meanwhile is read again.
 
     Returns:
-        `kind`, `location`, `whole` (true), for a cache the number of `files`, for a store what is `unchecked`, a sentence
-        each.
+        `kind`, `location`, `whole` (true); for a cache the number of `files`, for a store what is `unchecked`, a
+        sentence each.
 
     Raises:
         DatasetError, CacheError: the first thing that is wrong.

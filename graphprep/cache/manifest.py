@@ -35,9 +35,6 @@ class Manifest:
     files: Mapping[str, FileEntry]
     """by path relative to the cache, with / between folders"""
 
-    sha256: str = ""
-    """of manifest.json, where it was read"""
-
     def write(self, folder: Path) -> None:
         """Write manifest.json and manifest.sha256 into `folder`."""
         text = json.dumps(
@@ -76,7 +73,7 @@ class Manifest:
             if document["graphprep_format"] != CACHE_FORMAT:
                 raise CacheError(other_format(folder, document["graphprep_format"]))
             files = {path: FileEntry(**entry) for path, entry in document["files"].items()}
-            return cls(key=document["key"], files=files, sha256=expected)
+            return cls(key=document["key"], files=files)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise CacheError(
                 f"{folder}: manifest.json is not of the form of one; partition again with --replace"

@@ -91,9 +91,10 @@ class PartitionCache:
         return Manifest.read(self.folder)
 
     @property
-    def manifest_sha256(self) -> str:
-        """64 hex digits over all content, which another run need not give for the same key."""
-        return self.manifest.sha256
+    def content_sha256(self) -> str:
+        """64 hex digits over all arrays and the parts' metadata, which another run need not give for the same key."""
+        files = ((path, entry.sha256) for path, entry in sorted(self.manifest.files.items()) if path != ZARR_JSON)
+        return hashlib.sha256("".join(f"{path}\0{sha256}\0" for path, sha256 in files).encode()).hexdigest()
 
     @property
     def key(self) -> str:

@@ -33,7 +33,7 @@ def marker_of(cache: PartitionCache, name: str) -> dict[str, Any]:
         "graphprep_kind": EXPORT_KIND,
         "format": name,
         "cache_key": cache.key,
-        "cache_manifest": cache.manifest_sha256,
+        "cache_content": cache.content_sha256,
         "tool_version": __version__,
         **{attribute: cache.attributes[attribute] for attribute in KEPT},
     }

@@ -185,10 +185,10 @@ def _that_fit(task: Task, room: int) -> tuple[dict[str, int], int, list[Candidat
         if name in fit:
             continue
         reason = (
-            f"it would need about {progress.format_bytes(needs[name])} of memory, and {progress.format_bytes(room)} "
+            f"would need about {progress.format_bytes(needs[name])} of memory, and {progress.format_bytes(room)} "
             "are free"
         )
-        progress.warn(f"{name}: {reason}; it {'is left out' if is_auto else 'may run out of memory'}")
+        progress.warn(f"{name} {reason}; it {'is left out' if is_auto else 'may run out of memory'}")
         if is_auto:
             left_out.append(Candidate(method=name, seconds=0.0, failure=reason))
     if is_auto and methods.keys() == {"ldg"}:
