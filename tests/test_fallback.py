@@ -13,8 +13,10 @@ from click.testing import CliRunner
 
 from cli import main
 from graphprep import memory
+from graphprep.errors import DatasetError
 from graphprep.partition import native
 from graphprep.topology import Topology
+from pipelines.ingest import graph_to_store, up_to_date
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store
 
@@ -100,7 +102,9 @@ def test_too_little_memory_is_tried_again_when_there_is_enough(
     """Guards against LDG for ever since memory was short once, and against LDG each time while it is."""
     out, available = tmp_path / "cache", memory.available
     monkeypatch.setattr(memory, "available", lambda: 30_000_000)
-    found, _ = partition(store, out)
+    with monkeypatch.context() as in_memory:
+        in_memory.setattr("pipelines.partition.is_past_memory", lambda *_, **__: False)
+        found, _ = partition(store, out)
     assert found["fallback"]["reason"] == "memory was too small for them"
     found, said = partition(store, out)
     assert found["reused"]
@@ -110,6 +114,18 @@ def test_too_little_memory_is_tried_again_when_there_is_enough(
     found, said = partition(store, out)
     assert found["fallback"] is None
     assert not found["reused"]
+
+
+def test_a_cache_by_passes_says_that_memory_was_small(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against the multilevel method in the place of METIS, for want of memory, that nobody hears of again."""
+    with monkeypatch.context() as small:
+        small.setattr(memory, "available", lambda: 30_000_000)
+        partition(store, tmp_path / "cache")
+    found, said = partition(store, tmp_path / "cache")
+    assert found["reused"]
+    assert "made by passes over its edges, as memory was small; --replace makes it again" in said
 
 
 def test_a_method_that_was_absent_is_named(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +153,7 @@ def test_replace_makes_everything_again(store: Path, tmp_path: Path, monkeypatch
     ways = {
         ("fetch", "digits"): tmp_path / "home/stores/digits.zarr",
         ("import", str(edges), "--name", "mine"): tmp_path / "home/stores/mine.zarr",
-        ("generate", "grid", "--name", "grid", "--sides", "5x5"): tmp_path / "home/stores/grid.zarr",
+        ("generate", "grid", "--name", "grid", "--sides", "9x9"): tmp_path / "home/stores/grid.zarr",
         make_cache_words: tmp_path / "c",
         ("export", str(tmp_path / "c"), str(tmp_path / "e"), "--format", "npz"): tmp_path / "e",
     }
@@ -164,18 +180,19 @@ def test_an_export_is_of_what_is_there(store: Path, fallen_back: Path, tmp_path:
     assert victim.is_file()
 
 
-def test_what_was_converted_anyway_is_said_again(tmp_path: Path) -> None:
+def test_what_was_converted_anyway_is_said_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Guards against --anyway whose warning nobody sees again: the next run finds the store up to date."""
-    edges, labels = tmp_path / "edges.csv", tmp_path / "y.npy"
-    edges.write_text("0,1\n1,2\n")
-    np.save(tmp_path / "x.npy", np.array([[0.0], [np.nan], [1.0]], np.float32))
-    np.save(labels, np.array([0, 1, 0]))
-    words = ("import", str(edges), "--name", "odd", "--features", str(tmp_path / "x.npy"), "--labels", str(labels))
-    run(*words, status=3)
-    run(*words, "--anyway")
-    said = run(*words).stderr
+    raw = labelled_graph(np.random.default_rng(1), 30, 90)
+    raw.nodes["node"].x[3, 1] = np.nan  # type: ignore[index]
+    options: dict[str, Any] = {"name": "odd", "key": "1" * 64, "source": {"reader": "test"}, "expected": None}
+    with pytest.raises(DatasetError, match="--anyway"):
+        graph_to_store(raw, tmp_path / "odd.zarr", **options)
+    graph_to_store(raw, tmp_path / "odd.zarr", **options, anyway=True)
+    capsys.readouterr()
+    assert up_to_date(tmp_path / "odd.zarr", "1" * 64, name="odd", replace=False) is not None
+    said = capsys.readouterr().err
     assert "is up to date" in said
-    assert "it was converted with --anyway in spite of this: " in said
+    assert "it was converted with --anyway in spite of this: nodes node: " in said
 
 
 def test_a_killed_run_does_not_go_on_with_a_fallback(store: Path, fallen_back: Path) -> None:
