@@ -187,7 +187,7 @@ def fetch(
     help="Of the first split that is drawn; each next one has the following number.",
 )
 @out_option
-@click.option("--replace", is_flag=True, help="Replace a store of this name that was made from something else.")
+@click.option("--replace", is_flag=True, help="Convert again even if the store is here, or replace another.")
 @memory_option
 @dask_option
 @anyway_option
@@ -296,7 +296,11 @@ def import_files(
     type=click.Path(path_type=Path),
     help="The cache folder itself; by default caches/NAME/LABEL in GRAPHPREP_HOME.",
 )
-@click.option("--replace", is_flag=True, help="Replace a damaged cache or one that other options made.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Make the cache even if it is there, also where it is damaged or other options made it.",
+)
 @click.option(
     "--features",
     type=click.Choice(["stored", "float32", "float16", "bfloat16", "none"]),
@@ -389,13 +393,16 @@ def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:
                 "key": cache.key,
                 "num_parts": cache.num_parts,
                 "method": cache.attributes["options"]["method_chosen"],
+                "fallback": cache.attributes.get("fallback"),
                 "quality": cache.quality,
             }
         )
         return
     quality = cache.quality
+    state = "wrote" if not outcome.reused else "up to date" if cache.fallback is None else "kept"
+    by = "" if cache.fallback is None else f"by the fallback {cache.fallback.used}, "
     click.echo(
-        f"{'up to date' if outcome.reused else 'wrote'}: {cache.folder} ({cache.num_parts} parts, "
+        f"{state}: {cache.folder} ({cache.num_parts} parts, {by}"
         f"{quality['cut_edges']:,} cut edges, bottleneck {quality['bottleneck_seconds'] * 1e3:.3f} ms an exchange)"
     )
 
@@ -451,7 +458,7 @@ def evaluate(
 @click.argument("cache", shell_complete=names.caches)
 @click.argument("out", type=PATH)
 @click.option("--format", "format_name", required=True, help="dgl, pyg or npz; docs/export.md says what each holds.")
-@click.option("--replace", is_flag=True, help="Replace an export of another cache or in another format.")
+@click.option("--replace", is_flag=True, help="Export even if it is there, or replace another export.")
 @as_json
 @common
 def export(cache: str, out: Path, format_name: str, replace: bool, json_output: bool) -> None:
@@ -515,7 +522,7 @@ def regroup_options(command: Command) -> Command:
                 type=click.Path(path_type=Path),
                 help="The new cache's folder; by default caches/NAME/LABEL in GRAPHPREP_HOME.",
             ),
-            click.option("--replace", is_flag=True, help="Replace a cache that other options made."),
+            click.option("--replace", is_flag=True, help="Make the cache even if it is there."),
             as_json,
             common,
         )

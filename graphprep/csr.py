@@ -33,6 +33,8 @@ SMALL_RECORD_BITS = 32
 EDGES_A_THREAD = 1 << 18
 """Fewer are scattered sooner than a thread is started."""
 INT32_LIMIT = 2**31
+NUMBERS_AT_A_TIME = 1 << 22
+"""of an array that is looked through"""
 _DUPLICATES = {
     "keep": kernels.KEEP,
     "drop": kernels.DROP,
@@ -501,16 +503,38 @@ def weighted_in_degree(csr: Csr) -> NDArray[np.float32]:
     return sums
 
 
-def fault(csr: Csr) -> str | None:
-    """What makes this CSR invalid, in words, or None: offsets, column range, column order."""
+def are_below(numbers: NDArray[np.integer], end: int) -> bool:
+    """Whether all of these are in 0 .. end-1; they are read some at a time, so that they may be mapped."""
+    pieces = (numbers[start : start + NUMBERS_AT_A_TIME] for start in range(0, len(numbers), NUMBERS_AT_A_TIME))
+    return all(piece.min() >= 0 and piece.max() < end for piece in pieces)
+
+
+def range_fault(csr: Csr) -> str | None:
+    """What would lead whoever walks this CSR out of bounds, in words, or None: row offsets and column range."""
+    if not len(csr.indptr):
+        return "there are no row offsets"
     if csr.indptr[0] != 0 or csr.indptr[-1] != csr.num_edges:
         return f"row offsets run from {csr.indptr[0]} to {csr.indptr[-1]}, not from 0 to {csr.num_edges}"
+    for start in range(0, csr.num_rows, NUMBERS_AT_A_TIME):
+        piece = csr.indptr[start : start + NUMBERS_AT_A_TIME + 1]
+        fall = np.flatnonzero(piece[1:] < piece[:-1])
+        if len(fall):
+            return f"row offsets fall at row {start + fall[0]}"
+    if csr.data is not None and len(csr.data) != csr.num_edges:
+        return f"there are {len(csr.data)} weights for {csr.num_edges} edges"
+    if not are_below(csr.indices, csr.num_sources):
+        return f"columns are out of range 0 .. {csr.num_sources - 1}"
+    return None
+
+
+def fault(csr: Csr) -> str | None:
+    """What makes this CSR invalid, in words, or None: offsets, column range, column order."""
+    if (problem := range_fault(csr)) is not None:
+        return problem
     row = int(kernels.first_bad_row(csr.indptr, csr.indices, csr.num_sources))
     if row < 0:
         return None
-    if csr.indptr[row + 1] < csr.indptr[row]:
-        return f"row offsets fall at row {row}"
-    return f"columns of row {row} are out of range 0 .. {csr.num_sources - 1} or do not ascend"
+    return f"columns of row {row} do not ascend"
 
 
 def sort_rows(indptr: NDArray[np.integer], keys: NDArray[np.integer], payloads: NDArray[np.generic]) -> None:

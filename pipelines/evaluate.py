@@ -7,6 +7,8 @@ from typing import Any
 
 from graphprep.errors import UsageError
 from graphprep.home import require_cache
+from graphprep.replaced import read_again_if_replaced
+from pipelines.look import likely_folder
 
 GROUPS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 
@@ -35,10 +37,19 @@ def evaluate(
         and `test`, None where it is not defined.
 
     Raises:
-        CacheError: there is no such cache, or it is damaged.
+        CacheError: there is no such cache, or it is damaged; one that is replaced meanwhile is read again.
         DatasetError: the predictions cannot be read, or are no predictions.
         UsageError: they are not of this graph, or the task, metric or split is none of it.
     """
+    return read_again_if_replaced(
+        lambda: likely_folder(cache),
+        lambda: _evaluated(cache, predictions, task=task, metric=metric, split=split, table=table),
+    )
+
+
+def _evaluated(
+    cache: str, predictions: Path, *, task: str | None, metric: str | None, split: int, table: Path | None
+) -> dict[str, Any]:
     from graphprep import scores
     from graphprep.cache.read import PartitionCache
     from graphprep.cache.rebuild import rebuild_rows

@@ -41,6 +41,14 @@ class WholeCache:
         """Over all that determined the cache."""
         return self.cache.key
 
+    def require_unchanged(self, prefix: str = "") -> None:  # noqa: ARG002 - all files of a cache go into each array
+        """Compare the cache with its checksums, once.
+
+        Raises:
+            CacheError: a file is missing or has changed.
+        """
+        self.cache.require_unchanged()
+
     @property
     def name(self) -> str:
         return str(self.cache.attributes["dataset"])

@@ -56,6 +56,8 @@ class CacheContent:
     topology: Topology
     options: Mapping[str, Any]
     features: FeatureOptions = field(default_factory=FeatureOptions)
+    fallback: Mapping[str, Any] | None = None
+    """what was wanted, what was used, and why, where no method that was asked for gave the parts"""
 
 
 def write_cache(
@@ -234,6 +236,7 @@ class Writing:
                 "topology": content.topology.to_long_form(),
                 "slowest_links": content.topology.slowest_links(),
                 "options": dict(content.options),
+                "fallback": None if content.fallback is None else dict(content.fallback),
                 "quality": content.quality.to_json(),
             },
         )
