@@ -40,11 +40,15 @@ def main() -> int:
     if training.returncode:
         return training.returncode
     result = json.loads(training.stdout.splitlines()[-1])
-    sent, whole_block = result["bytes_sent"], result["bytes_whole_block_broadcast"]
+    rows, weights, other = (result[f"{kind}_bytes_sent"] / 1e6 for kind in ("row", "weight", "other"))
+    blocks = result["bytes_whole_block_broadcast"] / 1e6
+    all_sent, all_blocks = rows + weights + other, blocks + weights + other
     print(
         f"\ntest accuracy   {100 * result['test_accuracy']:.1f} % after {result['epochs']} epochs on 4 ranks"
-        f"\ntraffic saved   {100 * (1 - sent / whole_block):.1f} %: {sent / 1e6:.1f} MB sent where broadcasting whole "
-        f"blocks would have sent {whole_block / 1e6:.1f} MB"
+        f"\ntraffic saved   {100 * (1 - all_sent / all_blocks):.1f} % of all bytes: {all_sent:.1f} MB sent where "
+        f"broadcasting whole blocks would have sent {all_blocks:.1f} MB"
+        f"\n  of rows       {100 * (1 - rows / blocks):.1f} %: {rows:.1f} of {blocks:.1f} MB; weights' gradients take "
+        f"{weights:.1f} MB either way, all else {other:.1f} MB"
         f"\nHTML reports    {DATA_REPORT}, {REPORT}"
         f"\nall steps took  {time.monotonic() - started:.0f} s"
     )

@@ -28,7 +28,12 @@ from graphprep.errors import UsageError
     is_flag=True,
     help="Partition a cache's graph by METIS as it is, and show both.",
 )
-@click.option("--node", metavar="[TYPE:]NUMBER", help="Where one node of a cache lies, and its neighbours by part.")
+@click.option(
+    "--node",
+    metavar="[TYPE:]NODE",
+    help="Where one node of a cache lies, and its neighbours by part: a row number of the store, or an id of the "
+    "source; row=NUMBER or id=ID where a number may be both.",
+)
 @memory_option
 @dask_option
 @as_json

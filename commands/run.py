@@ -13,7 +13,7 @@ from commands.common import PATH, as_json, common, dask_option, fail, memory_opt
 @click.command()
 @click.argument("pipeline", type=PATH)
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would be run, why, and what it takes; do nothing.")
-@click.option("--replace", is_flag=True, help="Replace results that were made from something else.")
+@click.option("--replace", is_flag=True, help="Make everything again, also over results of something else.")
 @memory_option
 @dask_option
 @as_json

@@ -122,6 +122,8 @@ def plan_training(
         "communication_seconds": ways[0]["communication_seconds"],
         "weights_seconds": weights,
         "epoch_seconds": ways[0]["epoch_seconds"],
+        "row_bytes": ways[0]["row_bytes"],
+        "weight_bytes": ways[0]["weight_bytes"],
         "ranks": ranks,
         "ways": ways,
         "bottleneck_type": max(slowest.types, key=lambda row: row.seconds_max).type if slowest.types else None,
@@ -241,17 +243,31 @@ def _ways(cut: Cut, training: TrainingPlan, compute: float, weights: float) -> l
         )
         return epoch_seconds(cut.traffic, model, row_bytes) + validations
 
-    ways = [(training.wire, "none", communication(training.wire) + weights)]
-    ways += [(wire, "none", communication(wire) + weights) for wire in ("bf16", "int8") if wire != training.wire]
-    ways.append(("int8", "adaptive", communication("int8") / STALE_EPOCHS + weights))
+    def row_bytes(wire: str, *, share: float = 1.0) -> int:
+        """Rows and gradients of a training pass, of which this share is sent, and a validation's in fp32."""
+        exact = training.row_bytes(cut.num_features, cut.num_classes, wire="fp32")
+        sent = 2 * share * sum(training.row_bytes(cut.num_features, cut.num_classes, wire=wire))
+        return round(int(cut.traffic.rows_PP.sum()) * (sent + sum(exact) / training.eval_every))
+
+    ways = [(training.wire, "none", communication(training.wire) + weights, row_bytes(training.wire))]
+    ways += [
+        (wire, "none", communication(wire) + weights, row_bytes(wire))
+        for wire in ("bf16", "int8")
+        if wire != training.wire
+    ]
+    stale = communication("int8") / STALE_EPOCHS + weights
+    ways.append(("int8", "adaptive", stale, row_bytes("int8", share=1 / STALE_EPOCHS)))
+    of_weights = training.weight_bytes(cut.num_features, cut.num_classes, ranks=cut.topology.num_ranks)
     return [
         {
             "wire": wire,
             "staleness": staleness,
             "communication_seconds": seconds,
             "epoch_seconds": compute + seconds,
+            "row_bytes": of_rows,
+            "weight_bytes": of_weights,
         }
-        for wire, staleness, seconds in ways
+        for wire, staleness, seconds, of_rows in ways
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from graphprep.inspect.tables import duration, line, table
+from graphprep.partition.request import Fallback
 from graphprep.progress import format_bytes
 
 MAX_MATRIX_PARTS = 16
@@ -22,6 +23,9 @@ def print_cache(summary: dict[str, Any], file: IO[str]) -> None:
         f"{options['method_chosen']}, {summary['files']:,} files, {format_bytes(summary['bytes'])}, "
         f"{summary['folder']}",
     )
+    fallback = Fallback.from_json(summary.get("fallback"))
+    if fallback is not None:
+        line(file, f"made by a fallback: {fallback.sentence}")
     line(file, _exchange_text(quality, options["row_bytes"]) + f"; {_cut_text(summary)}")
     _print_ranks(quality["ranks"], file)
     _print_links(quality, summary["bottleneck"], file)

@@ -37,11 +37,18 @@ def print_plan(found: dict[str, Any], file: IO[str]) -> None:
     kinds = list(found["ranks"][0]["seconds_by_kind"])
     table(file, "ranks", ["rank", "nodes", "in-edges", "halo", "computing", *kinds, "memory"], rows)
     ways = [
-        [way["wire"], way["staleness"], duration(way["communication_seconds"]), duration(way["epoch_seconds"])]
+        [
+            way["wire"],
+            way["staleness"],
+            format_bytes(way["row_bytes"]),
+            format_bytes(way["weight_bytes"]),
+            duration(way["communication_seconds"]),
+            duration(way["epoch_seconds"]),
+        ]
         for way in found["ways"]
     ]
     if found["num_parts"] > 1:
-        table(file, "what is sent", ["wire", "staleness", "on links", "an epoch"], ways)
+        table(file, "what is sent in an epoch", ["wire", "staleness", "rows", "weights", "on links", "an epoch"], ways)
     for text in found["advice"]:
         line(file, f"advice: {text}")
     for text in found["unknown"]:

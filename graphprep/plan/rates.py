@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from graphprep.child_process import child_settings, python_command
 from graphprep.errors import TrainingError
 from graphprep.graph import Csr
 from graphprep.plan.training import Work
@@ -86,11 +86,11 @@ def measured_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
             masked=sorted(work.masked),
             passed=sorted(work.passed),
         )
-        command = [sys.executable, "-m", "graphprep.plan.rates_process", str(path)]
-        environment = {**os.environ, **KEEP_FREED_MEMORY, "OMP_NUM_THREADS": threads}
+        command = python_command("-m", "graphprep.plan.rates_process", str(path))
+        settings = child_settings({**KEEP_FREED_MEMORY, "OMP_NUM_THREADS": threads})
         running = [
             stack.enter_context(
-                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
             )
             for _ in range(processes)
         ]

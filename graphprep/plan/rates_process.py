@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from graphprep.child_process import end_with_parent
+
 WIDE = 64
 """Columns, from which the trainer sums by another kernel of torch's."""
 REGISTER_WIDTH = 16
@@ -106,5 +108,6 @@ def _seconds(run: Callable[[], object], device: torch.device) -> float:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     with np.load(sys.argv[1], allow_pickle=False) as arrays:
         print(json.dumps(measure(dict(arrays))))

@@ -63,6 +63,10 @@ class TrainingPlan:
         paths = 2 if self.model == "sage" else 1
         return sum(paths * a * b + b for a, b in self.widths(num_features, num_classes))
 
+    def weight_bytes(self, num_features: int, num_classes: int, *, ranks: int) -> int:
+        """Bytes that k ranks send in an epoch to sum weights' gradients in fp32: 2 (k - 1) times these, by a ring."""
+        return 2 * (ranks - 1) * self.num_weights(num_features, num_classes) * WIRE_BYTES["fp32"][0]
+
     def row_bytes(self, num_features: int, num_classes: int, *, wire: str | None = None) -> list[int]:
         """Bytes of a row in each layer's exchange; 0 for the first, which makes none."""
         a_value, a_row = WIRE_BYTES[wire or self.wire]

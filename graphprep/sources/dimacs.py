@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from graphprep import progress
 from graphprep.errors import DatasetError
 from graphprep.sources.edge_file import EdgeRows, Wanted
+from graphprep.sources.edge_weights import Weights
 from graphprep.sources.text_file import line_blocks
 
 PROBLEM = re.compile(rb"(?m)^p[ \t]+(\w+)[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*$")
@@ -78,11 +79,13 @@ class Dimacs:
         src, dst = src.astype(np.int64) - 1, dst.astype(np.int64) - 1
         if (bad := np.flatnonzero((np.minimum(src, dst) < 0) | (np.maximum(src, dst) >= self._num_nodes))).size:
             self._fail(first_line, block, int(bad[0]), f"its nodes are 1 .. {self._num_nodes:,}")
-        weight: NDArray[np.float32] | None = None
+        weight: Weights | None = None
         if self._wanted.weights:
             if (bad := np.flatnonzero(weights == b"")).size:
                 self._fail(first_line, block, int(bad[0]), "there is no weight")
-            weight = weights.astype(np.float32)
+            weight = weights.astype(np.float64)
+            if (bad := np.flatnonzero(~(np.abs(weight) <= np.finfo(np.float32).max))).size:
+                self._fail(first_line, block, int(bad[0]), "the weight is beyond what float32 holds")
         both = np.flatnonzero((letters == b"e") & (src != dst))
         return EdgeRows(
             np.concatenate([src, dst[both]]),

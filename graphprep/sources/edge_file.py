@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import UsageError
 from graphprep.graph import Ids
+from graphprep.sources.edge_weights import Weights
 from graphprep.sources.format_beginnings import format_by_beginning
 from graphprep.sources.text_file import unpacked_name
 
@@ -68,7 +69,8 @@ class EdgeRows(NamedTuple):
 
     src: Ids | Words
     dst: Ids | Words
-    weight: NDArray[np.float32] | None = None
+    weight: Weights | None = None
+    """as the file has them, and finite in float32"""
     time: NDArray[np.int64] | NDArray[np.float64] | None = None
 
     @property

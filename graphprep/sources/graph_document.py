@@ -25,6 +25,7 @@ from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph, Treatment
 from graphprep.sources.edge_arrays import EdgeArrays
 from graphprep.sources.edge_file import Format, Wanted
+from graphprep.sources.labels import LabelTask
 from graphprep.sources.node_attributes import NodeAttributes
 from graphprep.sources.node_files import NodeData
 from graphprep.sources.node_ids import Original
@@ -73,6 +74,7 @@ def read_document(
     *,
     treatment: Treatment,
     split: SplitRule,
+    task: LabelTask = "auto",
     memory_limit: int | None = None,
 ) -> RawGraph:
     """The graph in a document.
@@ -83,6 +85,7 @@ def read_document(
         wanted: whether weights and times are read, and whether ids are words.
         attributes: of the nodes, which become features and labels.
         treatment, split: as for `user_graph.build`.
+        task: what labels are for; see `labels.checked_labels`.
         memory_limit: bytes that the process may use; None for what is free.
 
     Returns:
@@ -107,8 +110,8 @@ def read_document(
         progress.say(f"{path.name} is parsed as a whole; that takes about {progress.format_bytes(len(text) * factor)}")
     with reading(path):
         found = _parsed(format, text, room // NODE_BYTES)
-        taken = _taken(path, found, wanted, attributes)
-    arrays = checked_arrays(str(path), taken.arrays, len(found.ids))
+        taken = _taken(path, found, wanted, attributes, task)
+    arrays = checked_arrays(str(path), taken.arrays, len(found.ids), task)
     raw = build(
         {HOMOGENEOUS_NODE: NodeData(arrays=arrays, origin=dict.fromkeys(arrays, str(path)))},
         [TypedEdges(type=HOMOGENEOUS_EDGE, files=[taken.edges], times=wanted.times)],
@@ -167,7 +170,7 @@ class _Taken(NamedTuple):
     classes: Sequence[str]
 
 
-def _taken(path: Path, found: GraphDocument, wanted: Wanted, attributes: NodeAttributes) -> _Taken:
+def _taken(path: Path, found: GraphDocument, wanted: Wanted, attributes: NodeAttributes, task: LabelTask) -> _Taken:
     """What is wanted of a document; what was taken as what is said."""
     if not found.ids:
         raise DatasetError("it has no nodes")
@@ -177,7 +180,7 @@ def _taken(path: Path, found: GraphDocument, wanted: Wanted, attributes: NodeAtt
     if attributes.features:
         arrays["x"] = np.concatenate([_features(found, name) for name in attributes.features], axis=1)
     if attributes.label is not None:
-        arrays["y"], classes = _labels(found, attributes.label)
+        arrays["y"], classes = _labels(found, attributes.label, task)
     if order is not None:
         arrays = {name: array[order] for name, array in arrays.items()}
     taken: set[str] = set()
@@ -270,7 +273,7 @@ def _values(found: GraphDocument, name: str) -> list[Any]:
     return [data[name] for data in found.nodes]
 
 
-def _labels(found: GraphDocument, name: str) -> tuple[Array, list[str]]:
+def _labels(found: GraphDocument, name: str, task: LabelTask) -> tuple[Array, list[str]]:
     """Labels, and the words of the classes if they are words."""
     values = [data.get(name) for data in found.nodes]
     there = [value for value in values if value is not None]
@@ -278,12 +281,12 @@ def _labels(found: GraphDocument, name: str) -> tuple[Array, list[str]]:
         known = ", ".join(map(repr, _names(found.nodes))) or "none"
         raise DatasetError(f"its nodes have no attribute {name!r}; they have {known}")
     kinds = {type(value) for value in there}
-    if kinds <= {int, bool}:
+    if kinds <= {int, bool} and task != "regression":
         return np.array([-1 if value is None else value for value in values], np.int64), []
     if kinds <= {int, bool, float}:
         numbers = np.array([np.nan if value is None else value for value in values], np.float64)
         known_numbers = numbers[~np.isnan(numbers)]
-        if (known_numbers == np.floor(known_numbers)).all():
+        if task != "regression" and (known_numbers == np.floor(known_numbers)).all():
             return np.where(np.isnan(numbers), -1, numbers).astype(np.int64), []
         return numbers[:, None].astype(np.float32), []
     if kinds != {str}:
@@ -311,7 +314,7 @@ def _edge_numbers(found: GraphDocument, names: Sequence[str], taken: set[str], *
     array = np.array(values, dtype=object if any(isinstance(value, str | list | dict) for value in values) else None)
     if array.dtype.kind not in "biuf" or array.ndim != 1:
         raise DatasetError(f"its edge attribute {name!r} is not one number an edge")
-    return array.astype(np.float32) if missing is not None else array
+    return array
 
 
 def _say(

@@ -23,6 +23,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, 
 from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import Duplicates, EdgeType, SelfLoops, Treatment
 from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
+from graphprep.sources.labels import LabelTask
 from graphprep.sources.node_files import PARTS, NodeFiles
 from graphprep.sources.saved_pyg import TYPE_NAME
 from graphprep.sources.user_files import EdgeFiles, ImportRequest
@@ -56,11 +57,12 @@ class NodeType(_Model):
     val: str | None = None
     test: str | None = None
     id_column: str | None = None
+    task: LabelTask = "auto"
 
     def files(self, folder: Path) -> NodeFiles:
         """With the places of the files."""
         paths = {part: folder / name for part in PARTS if (name := getattr(self, part)) is not None}
-        return NodeFiles(num_nodes=self.count, id_column=self.id_column, **paths)
+        return NodeFiles(num_nodes=self.count, id_column=self.id_column, task=self.task, **paths)
 
 
 class EdgeTypeFiles(_Model):

@@ -134,7 +134,8 @@ class ImportRequest:
             for part in self.edges
         }
         nodes = {
-            name: {"num_nodes": files.num_nodes, "id_column": files.id_column} for name, files in self.nodes.items()
+            name: {"num_nodes": files.num_nodes, "id_column": files.id_column, "task": files.task}
+            for name, files in self.nodes.items()
         }
         return {
             "ids": self.ids,
@@ -244,6 +245,7 @@ def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
     ]:
         raise UsageError(f"{path} is {kind}, so {given[0]} cannot be given beside it")
     wanted = Wanted(weights=files.weights, times=files.times, ids=request.ids)
+    task = request.nodes[HOMOGENEOUS_NODE].task
     if format in DOCUMENTS:
         from graphprep.sources.graph_document import read_document
 
@@ -254,10 +256,11 @@ def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
             request.attributes,
             treatment=request.treatment,
             split=request.split,
+            task=task,
             memory_limit=memory_limit,
         )
     if request.attributes != NodeAttributes():
         raise UsageError(f"{path} is {kind}, whose x and y are its features and labels; leave label and feature away")
     from graphprep.sources.saved_pyg import read_saved
 
-    return read_saved(path, wanted, treatment=request.treatment, split=request.split)
+    return read_saved(path, wanted, treatment=request.treatment, split=request.split, task=task)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from graphprep.bfloat16 import to_float32
 from graphprep.cache import write
 from graphprep.cache.features import FeatureOptions
-from graphprep.cache.read import PartitionCache
+from graphprep.cache.read import PartitionCache, map_array
 from graphprep.cache.rebuild import rebuild_rows
 from graphprep.cache.verify import verify_cache
 from graphprep.errors import CacheError, UsageError
@@ -122,6 +122,8 @@ def test_an_unknown_name_of_bits_is_refused(tmp_path: Path) -> None:
     file = cache.folder / "parts/0/nodes/node/x/zarr.json"
     file.write_text(file.read_text().replace('"bfloat16"', '"float8"'))
     with pytest.raises(CacheError, match="no array of a known type"):
+        map_array(cache.folder, "parts/0/nodes/node/x")
+    with pytest.raises(CacheError, match="has changed since it was written"):
         cache.node_array(0, HOMOGENEOUS_NODE, "x")
 
 

@@ -45,6 +45,7 @@ def test_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("p sp 3 1\na 0 1 2\n", "line 2: 'a 0 1 2': its nodes are 1 .. 3"),
         ("p sp 3 2\na 1 2 2\n", "announces 2 arcs but has 1; it is cut short"),
         ("p sp 3 1\na 1 2\n", "line 2: 'a 1 2': there is no weight"),
+        ("p sp 3 1\na 1 2 1e99\n", "line 2: 'a 1 2 1e99': the weight is beyond what float32 holds"),
         ("a 1 2\n", "has no line 'p sp N M'"),
     ],
 )

@@ -175,6 +175,15 @@ def test_mutual_edges_of_gexf(tmp_path: Path) -> None:
     assert ends(graph(written(tmp_path / "g.gexf", text))) == [("a", "b"), ("b", "a")]
 
 
+def test_whole_numbers_to_predict(tmp_path: Path) -> None:
+    """Guards against whole numbers that are to be predicted becoming classes, and -1 for a number that is unknown."""
+    text = '{"directed": true, "nodes": [{"id": 0, "age": 31}, {"id": 1}], "links": []}'
+    y = graph(written(tmp_path / "g.json", text), label="age", task="regression").nodes["node"].y
+    assert y is not None
+    assert y.dtype.kind == "f"
+    assert np.array_equal(y.ravel(), [31, np.nan], equal_nan=True)
+
+
 @pytest.mark.parametrize("pack", [False, True])
 @pytest.mark.parametrize("format", [*DOCUMENTS, "dimacs"])
 def test_formats_by_their_first_bytes(tmp_path: Path, format: str, pack: bool) -> None:
