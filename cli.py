@@ -132,10 +132,27 @@ def fetch(
 @click.option("--schema", type=PATH, help="YAML that names node and edge types and their files, instead of PATH.")
 @click.option(
     "--format",
-    type=click.Choice(["auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg"]),
+    type=click.Choice(
+        [
+            "auto",
+            "text",
+            "metis",
+            "mtx",
+            "npy",
+            "npz",
+            "parquet",
+            "pyg",
+            "graphml",
+            "gexf",
+            "gml",
+            "pajek",
+            "json",
+            "dimacs",
+        ]
+    ),
     default="auto",
     show_default=True,
-    help="Of the files of edges; auto goes by the ending of the name.",
+    help="Of the files of edges; auto goes by the ending of the name, then by the first bytes.",
 )
 @click.option(
     "--ids",
@@ -160,6 +177,10 @@ def fetch(
 @click.option("--num-nodes", type=click.IntRange(min=1), help="Ids are row numbers below this count.")
 @click.option("--features", type=PATH, help="Node features, one row a node: npy, npz, csv, parquet.")
 @click.option("--labels", type=PATH, help="One class a node, -1 for none: npy, npz, csv, txt, parquet.")
+@click.option("--label", metavar="ATTRIBUTE", help="The node attribute of a graph document that becomes the labels.")
+@click.option(
+    "--feature", metavar="ATTRIBUTE", multiple=True, help="A node attribute that becomes features; can be repeated."
+)
 @click.option(
     "--task",
     type=click.Choice(["auto", "classification", "regression"]),
@@ -207,10 +228,11 @@ def import_files(
 ) -> None:
     """Convert your own files to a graph store.
 
-    Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, or a whole graph
-    of PyTorch Geometric's (.pt). Weights and times are read if asked for. Ids with gaps, and words, are numbered in
-    ascending order and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are
-    row numbers. Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class (with
+    Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, DIMACS .gr and
+    .col, or a whole graph: PyTorch Geometric's .pt, GraphML, GEXF, GML, Pajek .net, node-link .json. Weights and times
+    are read if asked for. Ids with gaps, and words, are numbered in ascending order (in a whole graph in its own order)
+    and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are row numbers.
+    Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class (with
     several labels or numbers a node, 60 % and 20 % of all nodes), the rest to test.
 
     \b
@@ -219,6 +241,7 @@ def import_files(
       graphprep import edges.csv --name mine --features x.npy --labels y.npy
       graphprep import messages.txt --name messages --edge-times
       graphprep import mesh.graph --name mesh
+      graphprep import karate.graphml --name karate --label club
       graphprep import --schema acm.yaml --name acm
     """
     from graphprep.executor import open_executor

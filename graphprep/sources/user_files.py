@@ -2,7 +2,7 @@
 
 An import is a set of node types with their files and a set of edge types with theirs. Most graphs have one type of
 each, `node` and `node__to__node`; `ImportRequest.of_one_type` makes these, and `schema` makes the others from YAML. A
-file of PyTorch Geometric's holds a whole graph and is imported alone.
+file that holds a whole graph (PyTorch Geometric's, GraphML and the like) is imported alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from graphprep.graph import (
     SelfLoops,
     Treatment,
 )
-from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, Wanted, format_of, open_edges
+from graphprep.sources.edge_file import DOCUMENTS, WHOLE_GRAPH, Format, IdKind, Wanted, format_of, open_edges
+from graphprep.sources.node_attributes import NodeAttributes
 from graphprep.sources.node_files import PARTS, NodeData, NodeFiles, load_nodes
 from graphprep.sources.typed_edges import TypedEdges
 from graphprep.sources.user_graph import build
@@ -61,6 +62,8 @@ class ImportRequest:
     ids: IdKind = "auto"
     treatment: Treatment = field(default_factory=Treatment)
     split: SplitRule = field(default_factory=SplitRule)
+    attributes: NodeAttributes = field(default_factory=NodeAttributes)
+    """of the nodes of a graph document"""
 
     @classmethod
     def of_one_type(
@@ -76,6 +79,8 @@ class ImportRequest:
         duplicates: Duplicates = "keep",
         self_loops: SelfLoops = "keep",
         split: SplitRule | None = None,
+        label: str | None = None,
+        feature: tuple[str, ...] = (),
         **nodes: Any,
     ) -> ImportRequest:
         """A graph with one node type and one edge type; `nodes` are the fields of NodeFiles.
@@ -102,6 +107,7 @@ class ImportRequest:
             ids=ids,
             treatment=Treatment(undirected=undirected, duplicates=duplicates, self_loops=self_loops),
             split=split or SplitRule(),
+            attributes=NodeAttributes(label=label, features=tuple(feature)),
         )
 
     def files(self) -> list[tuple[str, Path]]:
@@ -136,6 +142,7 @@ class ImportRequest:
             "treatment": asdict(self.treatment),
             "split": self.split.model_dump(),
             "nodes": nodes,
+            **({"attributes": asdict(self.attributes)} if self.attributes != NodeAttributes() else {}),
             "edges": edges,
             "roles": [f"{role} {''.join(path.suffixes[-2:])}".rstrip() for role, path in self.files()],
         }
@@ -163,7 +170,7 @@ def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[st
     from graphprep.sources.schema import load_schema
 
     for name, value in others.items():
-        if value not in (None, False, "auto", "keep"):
+        if value not in (None, False, "auto", "keep", ()):
             raise UsageError(f"{name.replace('_', '-')} cannot be given beside --schema; write it in {schema}")
     return load_schema(schema, split)
 
@@ -189,7 +196,12 @@ def read_files(
     """
     formats = {format_of(path, part.format) for part in request.edges for path in part.paths}
     if formats & set(WHOLE_GRAPH):
-        return _whole_graph(request)
+        return _whole_graph(request, memory_limit)
+    if request.attributes != NodeAttributes():
+        raise UsageError(
+            f"label and feature name attributes of the nodes in a file of {', '.join(DOCUMENTS)}, and there is none; "
+            "give files of labels and features"
+        )
     nodes = {name: load_nodes(files) for name, files in request.nodes.items()}
     place = Path.absolute if executor is not None and executor.is_elsewhere else Path
     edges = [
@@ -220,17 +232,35 @@ def _wanted(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeDat
     return Wanted(weights=part.weights, times=part.times, ids=request.ids, header=part.header, **limits)
 
 
-def _whole_graph(request: ImportRequest) -> RawGraph:
+def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
     """The graph of one file that holds all of it."""
-    from graphprep.sources.saved_pyg import read_saved
-
-    path = request.edges[0].paths[0]
-    if len(request.edges) > 1 or len(request.edges[0].paths) > 1:
-        raise UsageError(f"{path} is a whole graph of PyTorch Geometric; import it alone")
+    files = request.edges[0]
+    path = next(path for path in files.paths if format_of(path, files.format) in WHOLE_GRAPH)
+    format = format_of(path, files.format)
+    kind = "a whole graph of PyTorch Geometric" if format == "pyg" else f"a whole graph ({format})"
+    if len(request.edges) > 1 or len(files.paths) > 1:
+        raise UsageError(f"{path} is {kind}; import it alone")
     if given := [
         part for files in request.nodes.values() for part in (*PARTS, "num_nodes", "id_column") if getattr(files, part)
     ]:
-        raise UsageError(f"{path} is a whole graph of PyTorch Geometric, so {given[0]} cannot be given beside it")
-    wanted = Wanted(weights=request.edges[0].weights, times=request.edges[0].times, ids=request.ids)
+        raise UsageError(f"{path} is {kind}, so {given[0]} cannot be given beside it")
+    wanted = Wanted(weights=files.weights, times=files.times, ids=request.ids)
     task = request.nodes[HOMOGENEOUS_NODE].task
+    if format in DOCUMENTS:
+        from graphprep.sources.graph_document import read_document
+
+        return read_document(
+            path,
+            format,
+            wanted,
+            request.attributes,
+            treatment=request.treatment,
+            split=request.split,
+            task=task,
+            memory_limit=memory_limit,
+        )
+    if request.attributes != NodeAttributes():
+        raise UsageError(f"{path} is {kind}, whose x and y are its features and labels; leave label and feature away")
+    from graphprep.sources.saved_pyg import read_saved
+
     return read_saved(path, wanted, treatment=request.treatment, split=request.split, task=task)

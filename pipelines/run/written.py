@@ -37,6 +37,7 @@ from graphprep.graph import Duplicates, SelfLoops
 from graphprep.home import checked_name, is_url
 from graphprep.partition.request import PartitionRequest
 from graphprep.sources.edge_file import Format, IdKind
+from graphprep.sources.labels import LabelTask
 from graphprep.split import MOST_SPLITS
 from graphprep.topology import Topology, resolve
 from graphprep.topology.units import Number
@@ -132,6 +133,9 @@ class ImportForm(_Form):
     num_nodes: Annotated[StrictInt, Field(ge=1)] | None = None
     features: StrictStr | None = None
     labels: StrictStr | None = None
+    label: StrictStr | None = None
+    feature: tuple[StrictStr, ...] = ()
+    task: LabelTask = "auto"
     node_times: StrictStr | None = None
     id_column: StrictStr | None = None
     train: StrictStr | None = None
