@@ -52,4 +52,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("demo: stopped by Ctrl-C; run `make demo` again and it goes on", file=sys.stderr)
+        sys.exit(130)
