@@ -36,6 +36,7 @@ The way through the package is the way of a run:
     accounting, links    bytes and seconds; which type of link is the slow one between two ranks
     report, curves       lines for people and for programs; TensorBoard
     trace                what a rank did when
+    interfaces           whether the network interfaces that were named can be used
     folder_lock          one run at a time in a folder
     child_process        processes that import from no current folder and end with their parent
     rank_processes       all ranks on this machine, on loopback alone
