@@ -81,6 +81,37 @@ def test_train_trains_in_a_folder_with_a_trainer_of_the_users(hostile: Path) -> 
     assert '"test_accuracy"' in out.splitlines()[-1]
 
 
+def test_what_takes_several_commands_executes_nothing_either(hostile: Path) -> None:
+    """import, cache split and merge, evaluate and run have children and stages of their own."""
+    (hostile / "edges.txt").write_text("0 1\n1 2\n2 3\n3 0\n")
+    run(hostile, "import", "edges.txt", "--name", "square")
+    run(hostile, "cache", "split", "digits/flat-2", "--parts", "4", "--out", "four")
+    run(hostile, "cache", "merge", "four", "--parts", "2", "--out", "two")
+    options = ["--epochs", "1", "--device", "cpu", "--hidden", "4", "-q", "--save-predictions", "found.npy"]
+    run(hostile, "train", "two", *options)
+    run(hostile, "evaluate", "two", "found.npy")
+    (hostile / "all.yaml").write_text("datasets: {digits: }\ntopologies: [3]\npartition: {effort: fast}\n")
+    run(hostile, "run", "all.yaml")
+
+
+def test_torchrun_with_pythonsafepath_runs_the_installed_trainer(hostile: Path, prepared: Path) -> None:  # noqa: F811
+    """docs/multi-machine.md offers it where torchrun alone executes a user's trainer.py."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words = ["-m", "trainer", str(prepared / "caches/digits/flat-2"), "--epochs", "1", "--device", "cpu", "--json"]
+    done = subprocess.run(
+        [*command, *words],
+        cwd=hostile,
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith('{"epoch": 1,')
+    assert not (hostile.parent / "executed").exists()
+
+
 def tree(pid: int) -> list[int]:
     """A process and all that descend from it."""
     found = [pid]
