@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,8 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from trainer.accounting import Clock
-from trainer.errors import LostPeerError
+from trainer.errors import LostPeerError, found_by_every_rank
+from trainer.interfaces import check_interfaces
 from trainer.meeting import meet
 from trainer.seat import Seat
 from trainer.sent import Purpose, Sent
@@ -77,6 +79,7 @@ class Ranks:
 
         Raises:
             LostPeerError: the store does not answer.
+            TrainingError: the network interface that the environment names cannot be used.
         """
         self.rank, self.world, self.device, self.clock = seat.rank, seat.world, device, clock
         self.restarts, self.through_host = seat.restarts, through_host
@@ -86,6 +89,8 @@ class Ranks:
         self._store: Store | None = None
         self._comparisons = 0
         if self.world > 1:
+            with found_by_every_rank():  # of this machine
+                check_interfaces(os.environ, on_gpu=device.type == "cuda" and not through_host)
             with self.talking("meet"):
                 store, _, _ = next(rendezvous("env://", rank=self.rank, world_size=self.world, timeout=self._timeout))
                 store.set_timeout(self._timeout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from trainer.errors import TrainingError, found_by_every_rank
 from trainer.exchange import Exchange, exchanged
 from trainer.first_layer import features_of
 from trainer.fit import Fit, Sight
+from trainer.folder_lock import folders_locked
 from trainer.freed_memory import give_back_large_blocks, keep_freed_memory
 from trainer.inductive import induced
 from trainer.labels import Labels
@@ -64,6 +65,7 @@ def run(options: Options, cache: Cache, seat: Seat) -> None:
     with (
         _memory_in_words(cache, seat),
         Ranks(seat, device, timeout=options.timeout, clock=Clock(device)) as ranks,
+        folders_locked(options) if ranks.speaks else nullcontext(),
     ):
         train(options, cache, ranks, Report(speaks=ranks.speaks, as_json=options.json))
 

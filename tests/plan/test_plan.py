@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_rates_are_measured_for_all_that_is_asked(monkeypatch: pytest.MonkeyPatc
     seconds = measured_rates(sample, work, processes=1).seconds(work)
     assert set(seconds) == {"products of features", "sums over edges", "dense products", "masks", "other passes"}
     assert all(value > 0 for value in seconds.values())
-    monkeypatch.setattr(rates.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(TrainingError, match="graphprep doctor"):
         measured_rates(sample, work, processes=1)
 
