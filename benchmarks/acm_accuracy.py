@@ -69,7 +69,8 @@ def main() -> None:
                 rows.append(row)
                 print(
                     f"{parts} parts, {model}: {row['mean']:.2f} +- {row['deviation']:.2f} % over {len(accuracies)} "
-                    f"seeds, {row['median_row_bytes_sent'] / 1e6:.1f} MB of rows sent, {row['seconds_an_epoch']:.2f} s an epoch",
+                    f"seeds, {row['median_row_bytes_sent'] / 1e6:.1f} MB of rows sent, "
+                    f"{row['seconds_an_epoch']:.2f} s an epoch",
                     flush=True,
                 )
     if arguments.out:

@@ -61,7 +61,8 @@ def main() -> int:
             table.append(row)
             is_right &= abs(row["share_of_gradients"] - chance) <= chance / 10
             print(
-                f"{dataset:14} P = {chance:4}: {row['accuracy']:.2f} %, {row['row_bytes_sent'] / 1e6:.2f} MB of rows sent, "
+                f"{dataset:14} P = {chance:4}: {row['accuracy']:.2f} %, "
+                f"{row['row_bytes_sent'] / 1e6:.2f} MB of rows sent, "
                 f"{row['share_of_gradients']:.1%} of the gradients, {row['seconds']:.1f} s",
                 flush=True,
             )
