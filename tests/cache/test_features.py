@@ -149,3 +149,16 @@ def test_wrong_options_are_named() -> None:
         FeatureOptions(features="half")
     with pytest.raises(UsageError, match="--scale-features"):
         FeatureOptions(scale_features="l2")
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_features_beyond_the_range_of_float16_are_refused(tmp_path: Path, kind: str) -> None:
+    """They became infinities in the cache with a warning of NumPy's at most, and the loss no number in epoch 1."""
+    x = X.copy()
+    x[7, 3] = -70_000
+    store = store_of(x)
+    if kind == "float16":
+        with pytest.raises(UsageError, match="--features float16 cannot hold -70000, which lies beyond 65504"):
+            features_of(store, tmp_path / "cache", features=kind)
+    else:
+        features_of(store, tmp_path / "cache", features=kind)

@@ -10,6 +10,8 @@ import pytest
 import torch
 from rank_group import Run, among_ranks, train_once
 
+from trainer.fit import _other_weights
+
 NAME = "directed, weighted, uneven"
 MODELS: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
@@ -43,3 +45,11 @@ def test_evaluations_are_alike_on_any_number_of_ranks(caches: dict[Any, Path], t
         assert several[name][0].losses == pytest.approx(one[name][0].losses, rel=2e-3), name
         scale = float(one[name][1].abs().max())
         torch.testing.assert_close(several[name][1], one[name][1], atol=2e-3 * scale, rtol=0.0, msg=name)
+
+
+def test_a_checkpoint_with_the_biases_of_earlier_releases_is_a_sentence() -> None:
+    """It was called one of other options, which the user cannot give."""
+    mine = {"model.layers.0.weight_FG": 1, "model.layers.1.bias_G": 1}
+    earlier = {name: torch.zeros(1) for name in [*mine, "model.layers.0.bias_G"]}
+    assert "a release that gave biases" in _other_weights(earlier, mine)
+    assert "a release" not in _other_weights({"model.layers.0.weight_FG": torch.zeros(1)}, mine)
