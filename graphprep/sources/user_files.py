@@ -188,7 +188,7 @@ def read_files(
     """
     formats = {format_of(path, part.format) for part in request.edges for path in part.paths}
     if formats & set(WHOLE_GRAPH):
-        return _whole_graph(request)
+        return _whole_graph(request, memory_limit)
     nodes = {name: load_nodes(files) for name, files in request.nodes.items()}
     place = Path.absolute if executor is not None and executor.is_elsewhere else Path
     edges = [
@@ -219,7 +219,7 @@ def _wanted(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeDat
     return Wanted(weights=part.weights, times=part.times, ids=request.ids, header=part.header, **limits)
 
 
-def _whole_graph(request: ImportRequest) -> RawGraph:
+def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
     """The graph of one file that holds all of it."""
     from graphprep.sources.saved_pyg import read_saved
 
@@ -231,4 +231,4 @@ def _whole_graph(request: ImportRequest) -> RawGraph:
     ]:
         raise UsageError(f"{path} is a whole graph of PyTorch Geometric, so {given[0]} cannot be given beside it")
     wanted = Wanted(weights=request.edges[0].weights, times=request.edges[0].times, ids=request.ids)
-    return read_saved(path, wanted, treatment=request.treatment, split=request.split)
+    return read_saved(path, wanted, treatment=request.treatment, split=request.split, memory_limit=memory_limit)
