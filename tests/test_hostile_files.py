@@ -25,6 +25,10 @@ from trainer.config import read_config
 from trainer.errors import OptionError
 
 HOSTILE = Path(os.environ.get("GRAPHPREP_TEST_DATA", "absent")).parent / "cases" / "hostile"
+SHARED = (
+    *("bigid.pt", "huge.mtx", "laughs.pt", "manynodes.pt"),
+    *("sp_coo.npz", "sp_csc.npz", "stride0_edges.pt", "stride0_x.pt"),
+)
 
 
 def merge_bomb(levels: int) -> str:
@@ -164,10 +168,7 @@ def test_errors_escape_control_characters() -> None:
 
 
 @pytest.mark.skipif(not HOSTILE.is_dir(), reason=f"{HOSTILE} is absent")
-@pytest.mark.parametrize(
-    "name",
-    "bigid.pt huge.mtx laughs.pt manynodes.pt sp_coo.npz sp_csc.npz stride0_edges.pt stride0_x.pt".split(),
-)
+@pytest.mark.parametrize("name", SHARED)
 def test_shared_files(name: str) -> None:
     """Guards against hangs and memory that files from reports took: each is refused by its name."""
     with pytest.raises(DatasetError, match=name.replace(".", r"\.")):
