@@ -42,6 +42,10 @@ def read_config(file: str, check: Callable[[str, Any], Any]) -> dict[str, Any]:
         found = re.search(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", str(error), re.DOTALL)
         what, line = (found[1], found[2] or text.count("\n") + 1) if found else (str(error), 1)
         raise OptionError(f"{file}:{line}: {what}; the file is not TOML") from error
+    except RecursionError as error:
+        raise OptionError(f"--config {file} is nested too deeply; give options at the top of the file") from error
+    except ValueError as error:  # a whole number of thousands of digits
+        raise OptionError(f"--config {file}: {error.args[0].partition(';')[0]}; give a shorter number") from error
     kinds, values, lines = _kinds(), dict[str, Any](), dict[str, int]()
     for key, value in content.items():
         name, line = key.replace("-", "_"), _line_of(key, text)

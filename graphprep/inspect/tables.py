@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import IO, Any
 
+from graphprep.printable import printable
 from graphprep.progress import format_bytes
 
 PLAIN_WIDTH = 120
@@ -57,7 +58,7 @@ def duration(seconds: float) -> str:
 
 def line(file: IO[str], text: str) -> None:
     """One line of text."""
-    print(text, file=file)
+    print(printable(text), file=file)
 
 
 def table(file: IO[str], title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -74,8 +75,10 @@ def table(file: IO[str], title: str, columns: Sequence[str], rows: Sequence[Sequ
     shown = Table(box=box.SIMPLE, pad_edge=False)
     for position, name in enumerate(columns):
         words = not any(cell.lstrip("-")[:1].isdigit() for row in rows for cell in row[position : position + 1])
-        shown.add_column(escape(name), justify="left" if words or position == 0 else "right", no_wrap=not words)
+        shown.add_column(
+            escape(printable(name)), justify="left" if words or position == 0 else "right", no_wrap=not words
+        )
     for row in rows:
-        shown.add_row(*(escape(cell) for cell in row))
+        shown.add_row(*(escape(printable(cell)) for cell in row))
     line(file, title)
     console.print(shown)

@@ -18,6 +18,7 @@ each of its graphs begins; one graph is read, several are refused.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,8 @@ NAMES = (
 )
 NODE_NAMES = ("x", "y", "train_mask", "val_mask", "test_mask", "time")
 WEIGHTS, TIMES = ("edge_weight", "edge_attr"), ("edge_time", "time")
+MOST_REPEATED = 64 << 20
+"""bytes of a tensor with a stride of 0, which repeats what is stored; PyTorch Geometric saves small ones"""
 TYPE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(_[A-Za-z0-9.-]+)*")
 
 
@@ -77,14 +80,20 @@ class Shell:
 
 
 def read_saved(
-    path: Path, wanted: Wanted, *, treatment: Treatment, split: SplitRule, task: LabelTask = "auto"
+    path: Path,
+    wanted: Wanted,
+    *,
+    treatment: Treatment,
+    split: SplitRule,
+    task: LabelTask = "auto",
+    memory_limit: int | None = None,
 ) -> RawGraph:
     """The graph in a .pt file.
 
     Args:
         path: of the file.
         wanted: whether weights and times are read.
-        treatment, split: as for `user_graph.build`.
+        treatment, split, memory_limit: as for `user_graph.build`.
         task: what labels are for; see `labels.checked_labels`.
 
     Raises:
@@ -100,7 +109,7 @@ def read_saved(
     if ignored:
         progress.say(f"{path}: left out: {', '.join(ignored)}")
     notes = {"ignored": {path.name: ignored}} if ignored else {}
-    return build(read, typed, treatment=treatment, split=split, notes=notes)
+    return build(read, typed, treatment=treatment, split=split, notes=notes, memory_limit=memory_limit)
 
 
 def _loaded(path: Path) -> object:
@@ -214,7 +223,9 @@ def _found(shell: Shell) -> tuple[dict[str, Store], dict[EdgeType, Store], list[
     edges: dict[EdgeType, Store] = {}
     for key, store in state["_edge_store_dict"].items():
         if not isinstance(key, tuple) or len(key) != 3:
-            raise DatasetError(f"it has the edge type {key!r}, not a source, a relation and a destination")
+            raise DatasetError(
+                f"it has the edge type {reprlib.repr(key):.60}, not a source, a relation and a destination"
+            )
         edges[EdgeType(*(_type_name(word) for word in key))] = _mapping(store)
     extra = _mapping(state["_global_store"]) if isinstance(state.get("_global_store"), Shell) else {}
     return nodes, edges, sorted(str(name) for name in extra)
@@ -240,7 +251,8 @@ def _mapping(store: object) -> Store:
 def _type_name(name: object) -> str:
     if not isinstance(name, str) or not TYPE_NAME.fullmatch(name):
         raise DatasetError(
-            f"it has the type name {name!r}; names of types are letters, digits, '.', '-' and single '_' between them"
+            f"it has the type name {reprlib.repr(name):.60}; "
+            "names of types are letters, digits, '.', '-' and single '_' between them"
         )
     return name
 
@@ -283,7 +295,7 @@ def _node_data(
     ignored += [f"{name} {key}" for key, value in store.items() if key not in used and value is not None]
     count = _number(store.get("num_nodes"))
     if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
-        raise DatasetError(f"the num_nodes of {name} is {count!r}")
+        raise DatasetError(f"the num_nodes of {name} is {reprlib.repr(count):.60}")
     if count is None:
         rows = next((len(arrays[key]) for key in ("x", "y", "time") if key in arrays), None)
         count = _greatest(name, typed) + 1 if rows is None else rows
@@ -321,6 +333,12 @@ def _array(value: object, what: str) -> Array:
 
     if type(value) is not torch.Tensor or value.layout != torch.strided or value.is_quantized:
         raise DatasetError(f"{what} is a {type(value).__name__}, not a plain tensor")
+    size, stored = value.numel() * value.element_size(), value.untyped_storage().nbytes()
+    if size > max(stored, MOST_REPEATED):
+        raise DatasetError(
+            f"{what} has shape {tuple(value.shape)}, which is {size:,} bytes, but only {stored:,} are stored (it has "
+            "strides of 0, or overlaps itself); save a contiguous() copy of it"
+        )
     try:
         if value.dtype == torch.bfloat16:
             value = value.float()

@@ -263,4 +263,6 @@ def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
         raise UsageError(f"{path} is {kind}, whose x and y are its features and labels; leave label and feature away")
     from graphprep.sources.saved_pyg import read_saved
 
-    return read_saved(path, wanted, treatment=request.treatment, split=request.split, task=task)
+    return read_saved(
+        path, wanted, treatment=request.treatment, split=request.split, task=task, memory_limit=memory_limit
+    )

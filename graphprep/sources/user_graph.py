@@ -29,6 +29,8 @@ from graphprep.sources.typed_edges import TypedEdges, see
 from graphprep.split import SplitRule
 
 Array = NDArray[Any]
+BYTES_A_NODE = np.dtype(np.int64).itemsize
+"""of a row pointer; sorting edges holds one a node"""
 KEPT_SHARE = 4
 """parsed edges may take this part of the memory that is left; sorting needs more than that"""
 TABLE_FIELDS = ("x", "y", "train_mask", "val_mask", "test_mask")
@@ -65,6 +67,9 @@ def build(
             _take_counts(known, typed.type, file)
             _take_arrays(known, typed.type, file)
     ids = {name: _ids_of(data) for name, data in known.items()}
+    for name, data in known.items():
+        for origin, count in data.counts.items():
+            _require_room(origin, name, count, memory_limit)
     room = Room(min(KEPT_BYTES, memory.room(memory_limit) // KEPT_SHARE))
     with progress.task("reading the edges", unit="edges") as task:
         seen = [see(typed, ids, room, task, executor) for typed in edges]
@@ -75,6 +80,8 @@ def build(
         num_nodes, original = ids[name].close()
         if num_nodes < 1:
             raise DatasetError(f"there are no nodes of the type {name!r}; say how many there are")
+        names = ", ".join(str(file.path) for typed in edges if name in typed.type[::2] for file in typed.files)
+        _require_room(names, name, num_nodes, memory_limit)
         masks, rule = _masks(name, data, num_nodes, split)
         made[name] = _table(num_nodes, original, {**data.arrays, **masks}, data)
         numbered[name] = _numbered(data, original)
@@ -163,6 +170,21 @@ def _take_arrays(nodes: dict[str, NodeData], edge_type: EdgeType, file: EdgeFile
         arrays={**data.arrays, **checked_arrays(str(file.path), arrays, file.num_sources, data.task)},
         origin={**data.origin, **dict.fromkeys(arrays, str(file.path))},
     )
+
+
+def _require_room(origin: str, name: str, num_nodes: int, memory_limit: int | None) -> None:
+    """Refuse a number of nodes whose row pointers alone are larger than memory.
+
+    Raises:
+        DatasetError: they are.
+    """
+    needed, free = num_nodes * BYTES_A_NODE, memory.free(memory_limit)
+    if needed > free:
+        raise DatasetError(
+            f"{origin} has ids or a size for {num_nodes:,} nodes of the type {name!r}, which take at least "
+            f"{progress.format_bytes(needed)} of memory where {progress.format_bytes(free)} may be used; if the number "
+            "is right, use a machine with more memory or a larger --memory"
+        )
 
 
 def _ids_of(data: NodeData) -> NodeIds:
