@@ -45,6 +45,7 @@ def prepared(graphprep_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plan_pipeline, "measured_rates", known_rates)
+    monkeypatch.setattr(plan_pipeline, "gpus_here", list)
     torch = {"cuda_built": None, "cuda_available": False, "nccl": False, "gloo": True, "gpus": [], "threads": 2}
     monkeypatch.setattr(doctor, "_ask_torch", lambda: torch)
     return tmp_path

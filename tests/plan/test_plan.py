@@ -51,6 +51,7 @@ def known_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is measured."""
     monkeypatch.setattr(plan_pipeline, "measured_rates", known_rates)
+    monkeypatch.setattr(plan_pipeline, "gpus_here", list)
 
 
 @pytest.fixture
