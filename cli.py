@@ -421,12 +421,15 @@ def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:
             }
         )
         return
+    from graphprep.inspect.tables import line
+
     quality = cache.quality
     state = "wrote" if not outcome.reused else "up to date" if cache.fallback is None else "kept"
     by = "" if cache.fallback is None else f"by the fallback {cache.fallback.used}, "
-    click.echo(
+    line(
+        sys.stdout,
         f"{state}: {cache.folder} ({cache.num_parts} parts, {by}"
-        f"{quality['cut_edges']:,} cut edges, bottleneck {quality['bottleneck_seconds'] * 1e3:.3f} ms an exchange)"
+        f"{quality['cut_edges']:,} cut edges, bottleneck {quality['bottleneck_seconds'] * 1e3:.3f} ms an exchange)",
     )
 
 
@@ -471,10 +474,9 @@ def evaluate(
     if json_output:
         print_json(report)
         return
-    click.echo(f"{report['dataset']}: {report['metric']} by {report['evaluator']}, split {report['split']}")
-    for group in ("train", "val", "test"):
-        if group in report:
-            click.echo(f"  {group:5} {'-' if report[group] is None else format(report[group], '.4f')}")
+    from graphprep.inspect.tables import print_scores
+
+    print_scores(report, sys.stdout)
 
 
 @main.command()

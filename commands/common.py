@@ -113,6 +113,9 @@ class OneSentence(click.Group):
         run: Callable[..., Any] = self.main
         try:
             status = run(*arguments, standalone_mode=False, **options)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()  # the help of a group without a command, as click prints it
+            status = error.exit_code
         except click.ClickException as error:
             context = getattr(error, "ctx", None)
             hint = f"; see `{context.command_path} --help`" if context is not None else ""

@@ -72,6 +72,11 @@ def examine() -> dict[str, Any]:
     return found | {"advice": _advice(found)}
 
 
+def gpus_here() -> list[str]:
+    """Names of the GPUs that torch can use here; none where it cannot be asked."""
+    return [str(gpu["name"]) for gpu in _ask_torch().get("gpus", [])]
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -13,7 +13,6 @@ a place below the model, and so get the same lines.
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 from collections.abc import Collection, Iterator, Mapping
@@ -24,6 +23,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from graphprep.errors import GraphprepError
+from graphprep.nearest import nearest
 
 Where = tuple[str | int, ...]
 """The way to a value: mapping keys and positions in sequences, from the root."""
@@ -112,12 +112,6 @@ def validated(model: type[M], text: str, *, origin: str, error: type[GraphprepEr
         faults = sorted((_Fault.of(details, model, document) for details in problem.errors()), key=_Fault.weight)
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise error(f"{origin}, line {faults[0].line}: {faults[0].message}{more}") from problem
-
-
-def nearest(word: object, known: Collection[str]) -> str:
-    """` (did you mean 'x'?)` for the known word that `word` resembles, else an empty string."""
-    close = difflib.get_close_matches(str(word), known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def describe(value: object) -> str:

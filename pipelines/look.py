@@ -173,14 +173,17 @@ def _verified(store_or_cache: str) -> dict[str, Any]:
 
 
 def find(text: str) -> tuple[Literal["store", "cache"], Path | str]:
-    """A cache's folder or NAME/LABEL, else a store."""
+    """What a person means: a store by its name, else a cache by NAME/LABEL or its folder, else a store's folder."""
     if home.is_url(text):
         return "store", text
+    if home.named_store(text):
+        return "store", home.find_store(text)
     found = home.find_cache(text)
     name, _, label = text.partition("/")
     if found is None and home.NAME_PATTERN.fullmatch(name) and home.NAME_PATTERN.fullmatch(label):
         raise CacheError(
-            f"{text} is neither a folder nor a cache; run `graphprep partition {name} --topology {label}` first"
+            f"{text} is neither a folder nor a cache{home.nearest_cache(text)}; "
+            f"run `graphprep partition {name} --topology {label}` first"
         )
     if found is not None and _is_cache(found):
         return "cache", found

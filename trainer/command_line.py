@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from trainer.combinations import check_together
 from trainer.config import read_config
 from trainer.errors import OptionError
+from trainer.nearest import nearest
 from trainer.objective import listed_weights
 from trainer.options import (
     AGGREGATORS,
@@ -82,7 +83,22 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argparse parser whose errors are the trainer's own."""
+    """An argparse parser whose errors are the trainer's own, and name what an unknown word resembles."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            word = next((word for word in unknown if word.startswith("-")), unknown[0])
+            hint = nearest(word.partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            hint = nearest(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{error.message}{hint}") from None
 
     def error(self, message: str) -> NoReturn:
         raise OptionError(f"{message}; `python -m trainer --help` lists the options")
@@ -279,7 +295,9 @@ def _short(text: str) -> str:
 def _model(text: str) -> str:
     file, name = own_model(text)
     if is_own_model(text) and not (file.endswith(".py") and name.isidentifier()):
-        raise argparse.ArgumentTypeError(f"expected {', '.join(MODELS)} or FILE.py:Class, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected {', '.join(MODELS)} or FILE.py:Class, not {text!r}{nearest(text, MODELS)}"
+        )
     return text
 
 

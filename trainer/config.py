@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from trainer.errors import OptionError
+from trainer.nearest import nearest
 from trainer.options import Options
 
 _WORDS = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
@@ -52,7 +53,10 @@ def read_config(file: str, check: Callable[[str, Any], Any]) -> dict[str, Any]:
         if isinstance(value, dict):
             raise OptionError(f"{file}:{line}: [{key}] is a table; give options at the top of the file, outside tables")
         if name not in kinds or name == "config":
-            raise OptionError(f"{file}:{line}: there is no option {key!r}; `python -m trainer --help` lists them")
+            raise OptionError(
+                f"{file}:{line}: there is no option {key!r}{nearest(name, kinds)}; "
+                "`python -m trainer --help` lists them"
+            )
         if name in values:
             raise OptionError(f"{file}:{line}: {key} is the option of line {lines[name]} again; give it once")
         if not _is_of(value, kinds[name]):

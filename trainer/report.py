@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TextIO
@@ -117,12 +120,25 @@ class Report:
                 self._print(f"  rank {rank}: {spent}")
 
     def _print(self, text: str) -> None:
+        if not self._as_json and self._output.isatty():
+            width = shutil.get_terminal_size().columns
+            text = "\n".join(broken(line, width) for line in text.splitlines())
         print(text, file=self._output, flush=True)
 
 
 def _named(line: dict[str, Any], metric: str) -> dict[str, Any]:
     """The line with `val` under its metric's name, in its place."""
     return {(f"val_{metric}" if name == "val" else name): value for name, value in line.items()}
+
+
+def broken(text: str, width: int) -> str:
+    """`text` in lines of at most `width` columns, broken between words; a number stays with its unit."""
+    if len(text) <= width:
+        return text
+    firm = re.sub(r"(\d) (%|[kMGT]?B|s)(?!\w)", "\\1\u00a0\\2", text)
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    lines = textwrap.wrap(firm, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\u00a0", " ")
 
 
 def figure(value: float | None, metric: str) -> str:

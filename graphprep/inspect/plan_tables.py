@@ -9,7 +9,8 @@ from graphprep.progress import format_bytes
 
 
 def print_plan(found: dict[str, Any], file: IO[str]) -> None:
-    """Print the epoch, the ranks, ways to send less, advice, and what the plan does not know."""
+    """Print whose rates these are, the epoch, the ranks, ways to send less, advice, and what the plan does not know."""
+    line(file, found["rates"]["text"])
     training = found["training"]
     widths = " -> ".join(str(pair[0]) for pair in found["widths"]) + f" -> {found['widths'][-1][1]}"
     line(
@@ -29,13 +30,13 @@ def print_plan(found: dict[str, Any], file: IO[str]) -> None:
             f"{row['edges']:,}",
             f"{row['halo']:,}",
             duration(row["compute_seconds"]),
-            *(duration(seconds) for seconds in row["seconds_by_kind"].values()),
             format_bytes(row["memory_bytes"]),
+            *(duration(seconds) for seconds in row["seconds_by_kind"].values()),
         ]
         for row in found["ranks"]
     ]
     kinds = list(found["ranks"][0]["seconds_by_kind"])
-    table(file, "ranks", ["rank", "nodes", "in-edges", "halo", "computing", *kinds, "memory"], rows)
+    table(file, "ranks", ["rank", "nodes", "in-edges", "halo", "computing", "memory", *kinds], rows)
     ways = [
         [
             way["wire"],

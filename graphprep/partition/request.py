@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import UsageError
+from graphprep.nearest import nearest
 from graphprep.traffic import LIMITS, Balance, Quality, Traffic
 
 MOST_ROW_BYTES = 2**31
@@ -55,9 +56,13 @@ class PartitionRequest:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise UsageError(f"--method {self.method!r} is unknown; use one of {', '.join(METHODS)}")
+            raise UsageError(
+                f"--method {self.method!r} is unknown{nearest(self.method, METHODS)}; use one of {', '.join(METHODS)}"
+            )
         if self.effort not in EFFORTS:
-            raise UsageError(f"--effort {self.effort!r} is unknown; use one of {', '.join(EFFORTS)}")
+            raise UsageError(
+                f"--effort {self.effort!r} is unknown{nearest(self.effort, EFFORTS)}; use one of {', '.join(EFFORTS)}"
+            )
         if self.minimise not in MINIMISE:
             raise UsageError(f"--minimise {self.minimise!r} is unknown; use one of {', '.join(MINIMISE)}")
         asked = {name.strip() for name in self.limits} - {""}

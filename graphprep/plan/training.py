@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from graphprep.errors import UsageError
+from graphprep.nearest import nearest
 
 MODELS = ("gcn", "sage")
 WIRE_BYTES = {"fp32": (4, 0), "bf16": (2, 0), "fp16": (2, 0), "int8": (1, 2)}
@@ -44,7 +45,9 @@ class TrainingPlan:
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
-            raise UsageError(f"--model {self.model!r} cannot be planned; use one of {', '.join(MODELS)}")
+            raise UsageError(
+                f"--model {self.model!r} cannot be planned{nearest(self.model, MODELS)}; use one of {', '.join(MODELS)}"
+            )
         for name in ("layers", "hidden", "eval_every"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)} must be at least 1")

@@ -22,13 +22,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, 
 
 from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import Duplicates, EdgeType, SelfLoops, Treatment
+from graphprep.nearest import nearest
 from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
 from graphprep.sources.labels import LabelTask
 from graphprep.sources.node_files import PARTS, NodeFiles
 from graphprep.sources.saved_pyg import TYPE_NAME
 from graphprep.sources.user_files import EdgeFiles, ImportRequest
 from graphprep.split import SplitRule
-from graphprep.yaml_lines import FaultAt, nearest, validated
+from graphprep.yaml_lines import FaultAt, validated
 
 NO_NAME = "is not of letters, digits, '.', '-' and single '_' between them"
 

@@ -34,23 +34,25 @@ class Any1(dict[str, float]):
         return 1e-4
 
 
+def known_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
+    """Rates that are known, and not measured."""
+    assert sample.num_rows >= 1
+    return Rates(
+        edges=Any1(),
+        products=Any1(),
+        gradients=Any1(),
+        masked=Any1(),
+        passed=Any1(),
+        device="cpu",
+        threads=processes,
+    )
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rates that are known, and not measured."""
-
-    def known(sample: Csr, work: Work, *, processes: int) -> Rates:
-        assert sample.num_rows >= 1
-        return Rates(
-            edges=Any1(),
-            products=Any1(),
-            gradients=Any1(),
-            masked=Any1(),
-            passed=Any1(),
-            device="cpu",
-            threads=processes,
-        )
-
-    monkeypatch.setattr(plan_pipeline, "measured_rates", known)
+    """Nothing is measured."""
+    monkeypatch.setattr(plan_pipeline, "measured_rates", known_rates)
+    monkeypatch.setattr(plan_pipeline, "gpus_here", list)
 
 
 @pytest.fixture
