@@ -132,10 +132,27 @@ def fetch(
 @click.option("--schema", type=PATH, help="YAML that names node and edge types and their files, instead of PATH.")
 @click.option(
     "--format",
-    type=click.Choice(["auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg"]),
+    type=click.Choice(
+        [
+            "auto",
+            "text",
+            "metis",
+            "mtx",
+            "npy",
+            "npz",
+            "parquet",
+            "pyg",
+            "graphml",
+            "gexf",
+            "gml",
+            "pajek",
+            "json",
+            "dimacs",
+        ]
+    ),
     default="auto",
     show_default=True,
-    help="Of the files of edges; auto goes by the ending of the name.",
+    help="Of the files of edges; auto goes by the ending of the name, then by the first bytes.",
 )
 @click.option(
     "--ids",
@@ -144,8 +161,15 @@ def fetch(
     show_default=True,
     help="Whether ids are words; auto takes text for numbers and the types of Parquet as they are.",
 )
-@click.option("--undirected", is_flag=True, help="Add the reverse of every edge that has none.")
-@click.option("--duplicates", type=click.Choice(["keep", "sum", "drop"]), default="keep", show_default=True)
+@click.option("--undirected", is_flag=True, help="Add the reverse of every edge that has none, with its weight.")
+@click.option(
+    "--duplicates",
+    type=click.Choice(["keep", "drop", "sum", "max", "min", "mean"]),
+    default="keep",
+    show_default=True,
+    help="One edge in place of parallel ones, with --undirected of those in both directions: drop if their weights are "
+    "equal; sum, max, min or mean of their weights.",
+)
 @click.option("--self-loops", type=click.Choice(["keep", "drop", "add"]), default="keep", show_default=True)
 @click.option("--weights", is_flag=True, help="Read edge weights: in text the third column, or the one called weight.")
 @click.option("--edge-times", is_flag=True, help="Read edge times: the next column, or the one called time.")
@@ -162,6 +186,13 @@ def fetch(
 @click.option("--num-nodes", type=click.IntRange(min=1), help="Ids are row numbers below this count.")
 @click.option("--features", type=PATH, help="Node features, one row a node: npy, npz, csv, tsv, parquet.")
 @click.option("--labels", type=PATH, help="One class a node, -1 for none: npy, npz, csv, txt, parquet.")
+@click.option(
+    "--task",
+    type=click.Choice(["auto", "classification", "regression"]),
+    default="auto",
+    show_default=True,
+    help="What labels are for: classes (or several labels) or numbers to predict; auto goes by their dtype and shape.",
+)
 @click.option("--node-times", "times", type=PATH, help="One time a node, as labels are given.")
 @click.option(
     "--id-column",
@@ -172,10 +203,14 @@ def fetch(
     "--label",
     metavar="COLUMN",
     multiple=True,
-    help="Of --labels, or of --features if there are no --labels, that is a label; may be given again.",
+    help="Of --labels, or of --features if there are no --labels, or the node attribute of a graph document, that is a "
+    "label; may be given again.",
 )
 @click.option(
-    "--feature", metavar="COLUMN", multiple=True, help="Of --features, that is a feature; may be given again."
+    "--feature",
+    metavar="COLUMN",
+    multiple=True,
+    help="Of --features, or a node attribute of a graph document, that is a feature; may be given again.",
 )
 @click.option(
     "--split-column",
@@ -206,7 +241,7 @@ def fetch(
     help="Of the first split that is drawn; each next one has the following number.",
 )
 @out_option
-@click.option("--replace", is_flag=True, help="Replace a store of this name that was made from something else.")
+@click.option("--replace", is_flag=True, help="Convert again even if the store is here, or replace another.")
 @memory_option
 @dask_option
 @anyway_option
@@ -226,11 +261,13 @@ def import_files(
 ) -> None:
     """Convert your own files to a graph store.
 
-    Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, or a whole graph
-    of PyTorch Geometric's (.pt). Weights and times are read if asked for. Ids with gaps, and words, are numbered in
-    ascending order and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are
-    row numbers. Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class, the rest
-    to test. What was taken as what is printed, and each guess has an option that overrules it.
+    Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, DIMACS .gr and
+    .col, or a whole graph: PyTorch Geometric's .pt, GraphML, GEXF, GML, Pajek .net, node-link .json. Weights and times
+    are read if asked for. Ids with gaps, and words, are numbered in ascending order (in a whole graph in its own order)
+    and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are row numbers.
+    Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class (with several labels or
+    numbers a node, 60 % and 20 % of all nodes), the rest to test. What was taken as what is printed, and each guess has
+    an option that overrules it.
 
     \b
     Examples:
@@ -239,6 +276,7 @@ def import_files(
       graphprep import messages.txt --name messages --edge-times
       graphprep import rides.csv --name rides --source from_station --target to_station --weight minutes
       graphprep import mesh.graph --name mesh
+      graphprep import karate.graphml --name karate --label club
       graphprep import --schema acm.yaml --name acm
     """
     from graphprep.executor import open_executor
@@ -316,7 +354,11 @@ def import_files(
     type=click.Path(path_type=Path),
     help="The cache folder itself; by default caches/NAME/LABEL in GRAPHPREP_HOME.",
 )
-@click.option("--replace", is_flag=True, help="Replace a damaged cache or one that other options made.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Make the cache even if it is there, also where it is damaged or other options made it.",
+)
 @click.option(
     "--features",
     type=click.Choice(["stored", "float32", "float16", "bfloat16", "none"]),
@@ -409,14 +451,20 @@ def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:
                 "key": cache.key,
                 "num_parts": cache.num_parts,
                 "method": cache.attributes["options"]["method_chosen"],
+                "fallback": cache.attributes.get("fallback"),
                 "quality": cache.quality,
             }
         )
         return
+    from graphprep.inspect.tables import line
+
     quality = cache.quality
-    click.echo(
-        f"{'up to date' if outcome.reused else 'wrote'}: {cache.folder} ({cache.num_parts} parts, "
-        f"{quality['cut_edges']:,} cut edges, bottleneck {quality['bottleneck_seconds'] * 1e3:.3f} ms an exchange)"
+    state = "wrote" if not outcome.reused else "up to date" if cache.fallback is None else "kept"
+    by = "" if cache.fallback is None else f"by the fallback {cache.fallback.used}, "
+    line(
+        sys.stdout,
+        f"{state}: {cache.folder} ({cache.num_parts} parts, {by}"
+        f"{quality['cut_edges']:,} cut edges, bottleneck {quality['bottleneck_seconds'] * 1e3:.3f} ms an exchange)",
     )
 
 
@@ -426,37 +474,51 @@ def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:
 @click.option("--task", help="regression for a matrix of numbers; otherwise the cache says it.")
 @click.option("--metric", help="ogb, accuracy, f1-micro, f1-macro, roc-auc, mse or mae; default: OGB's or the task's.")
 @click.option("--split", default=0, show_default=True, help="Which column of the masks.")
+@click.option(
+    "--table",
+    type=PATH,
+    help="Also write the predictions beside the ids that nodes had in the source: .csv or .parquet.",
+)
 @as_json
 @common
 def evaluate(
-    cache: str, predictions: Path, task: str | None, metric: str | None, split: int, json_output: bool
+    cache: str,
+    predictions: Path,
+    task: str | None,
+    metric: str | None,
+    split: int,
+    table: Path | None,
+    json_output: bool,
 ) -> None:
     """Score PREDICTIONS, a .npy or .pt of `train --save-predictions`, against a cache's labels.
 
-    Datasets of OGB are scored by OGB's own evaluator.
+    Rows are nodes in the dataset's order; --table writes them beside ids. Datasets of OGB are scored by OGB's own
+    evaluator.
 
     \b
     Examples:
       graphprep train cora/2x2 --save-predictions cora.npy
       graphprep evaluate cora/2x2 cora.npy --metric f1-macro
+      graphprep evaluate cora/2x2 cora.npy --table cora.csv
     """
     from pipelines.evaluate import evaluate as score_predictions
 
-    report = score_predictions(cache, predictions, task=task, metric=metric, split=split)
+    report = score_predictions(cache, predictions, task=task, metric=metric, split=split, table=table)
+    if table is not None:
+        click.echo(f"wrote {table}", err=True)
     if json_output:
         print_json(report)
         return
-    click.echo(f"{report['dataset']}: {report['metric']} by {report['evaluator']}, split {report['split']}")
-    for group in ("train", "val", "test"):
-        if group in report:
-            click.echo(f"  {group:5} {'-' if report[group] is None else format(report[group], '.4f')}")
+    from graphprep.inspect.tables import print_scores
+
+    print_scores(report, sys.stdout)
 
 
 @main.command()
 @click.argument("cache", shell_complete=names.caches)
 @click.argument("out", type=PATH)
 @click.option("--format", "format_name", required=True, help="dgl, pyg or npz; docs/export.md says what each holds.")
-@click.option("--replace", is_flag=True, help="Replace an export of another cache or in another format.")
+@click.option("--replace", is_flag=True, help="Export even if it is there, or replace another export.")
 @as_json
 @common
 def export(cache: str, out: Path, format_name: str, replace: bool, json_output: bool) -> None:
@@ -520,7 +582,7 @@ def regroup_options(command: Command) -> Command:
                 type=click.Path(path_type=Path),
                 help="The new cache's folder; by default caches/NAME/LABEL in GRAPHPREP_HOME.",
             ),
-            click.option("--replace", is_flag=True, help="Replace a cache that other options made."),
+            click.option("--replace", is_flag=True, help="Make the cache even if it is there."),
             as_json,
             common,
         )

@@ -63,13 +63,14 @@ def main() -> None:
                     "deviation": statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0,
                     "accuracies": accuracies,
                     "parameters": of_model[0]["parameters"],
-                    "median_bytes_sent": statistics.median(result["bytes_sent"] for result in of_model),
+                    "median_row_bytes_sent": statistics.median(result["row_bytes_sent"] for result in of_model),
                     "seconds_an_epoch": statistics.median(r["seconds"] / r["epochs"] for r in of_model),
                 }
                 rows.append(row)
                 print(
                     f"{parts} parts, {model}: {row['mean']:.2f} +- {row['deviation']:.2f} % over {len(accuracies)} "
-                    f"seeds, {row['median_bytes_sent'] / 1e6:.1f} MB sent, {row['seconds_an_epoch']:.2f} s an epoch",
+                    f"seeds, {row['median_row_bytes_sent'] / 1e6:.1f} MB of rows sent, "
+                    f"{row['seconds_an_epoch']:.2f} s an epoch",
                     flush=True,
                 )
     if arguments.out:

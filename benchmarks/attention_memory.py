@@ -90,12 +90,12 @@ def main() -> int:
                 "above_start_mb": (measured[0] - start) / 1e6,
                 "ranks_mb": [peak / 1e6 for peak in measured[:parts]],
                 "seconds": result["seconds"],
-                "bytes_sent": result["bytes_sent"],
+                "row_bytes_sent": result["row_bytes_sent"],
             }
             rows.append(row)
             print(
                 f"{parts} parts, {exchange:10}: peak of a rank {row['peak_mb']:.0f} MB, {row['above_start_mb']:.0f} MB "
-                f"above the start; {row['seconds']:.0f} s, {row['bytes_sent'] / 1e6:.0f} MB sent",
+                f"above the start; {row['seconds']:.0f} s, {row['row_bytes_sent'] / 1e6:.0f} MB of rows sent",
                 flush=True,
             )
         shares.append(found["sequential"] / found["boundary"])

@@ -37,7 +37,7 @@ def main() -> int:
             "mean": statistics.mean(accuracies),
             "deviation": statistics.stdev(accuracies),
             "accuracies": accuracies,
-            "median_bytes_sent": statistics.median(result["bytes_sent"] for result in results),
+            "median_row_bytes_sent": statistics.median(result["row_bytes_sent"] for result in results),
             "median_bytes_whole_block_broadcast": statistics.median(
                 result["bytes_whole_block_broadcast"] for result in results
             ),
@@ -45,7 +45,7 @@ def main() -> int:
         rows.append(row)
         print(
             f"{parts} parts: {row['mean']:.2f} +- {row['deviation']:.2f} % over {arguments.seeds} seeds, "
-            f"{row['median_bytes_sent'] / 1e6:.2f} MB sent",
+            f"{row['median_row_bytes_sent'] / 1e6:.2f} MB of rows sent",
             flush=True,
         )
     if arguments.out:

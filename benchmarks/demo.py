@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 HOME = Path(os.environ.get("GRAPHPREP_HOME", ".demo"))
 DATA_REPORT, REPORT = HOME / "digits.html", HOME / "digits-2x2.html"
@@ -32,24 +34,50 @@ def main() -> int:
     started = time.monotonic()
     for step in STEPS:
         print(f"\n$ {step}", flush=True)
-        status = subprocess.run(shlex.split(step), check=False).returncode
+        status, _ = _run(step)
         if status:
             return status
     print(f"\n$ {TRAINING}", flush=True)
-    training = subprocess.run(shlex.split(TRAINING), check=False, stdout=subprocess.PIPE, text=True)
-    if training.returncode:
-        return training.returncode
-    result = json.loads(training.stdout.splitlines()[-1])
-    sent, whole_block = result["bytes_sent"], result["bytes_whole_block_broadcast"]
+    status, printed = _run(TRAINING, stdout=subprocess.PIPE)
+    if status:
+        return status
+    result = json.loads(printed.splitlines()[-1])
+    rows, weights, other = (result[f"{kind}_bytes_sent"] / 1e6 for kind in ("row", "weight", "other"))
+    blocks = result["bytes_whole_block_broadcast"] / 1e6
+    all_sent, all_blocks = rows + weights + other, blocks + weights + other
     print(
         f"\ntest accuracy   {100 * result['test_accuracy']:.1f} % after {result['epochs']} epochs on 4 ranks"
-        f"\ntraffic saved   {100 * (1 - sent / whole_block):.1f} %: {sent / 1e6:.1f} MB sent where broadcasting whole "
-        f"blocks would have sent {whole_block / 1e6:.1f} MB"
+        f"\ntraffic saved   {100 * (1 - all_sent / all_blocks):.1f} % of all bytes: {all_sent:.1f} MB sent where "
+        f"broadcasting whole blocks would have sent {all_blocks:.1f} MB"
+        f"\n  of rows       {100 * (1 - rows / blocks):.1f} %: {rows:.1f} of {blocks:.1f} MB; weights' gradients take "
+        f"{weights:.1f} MB either way, all else {other:.1f} MB"
         f"\nHTML reports    {DATA_REPORT}, {REPORT}"
         f"\nall steps took  {time.monotonic() - started:.0f} s"
     )
     return 0
 
 
+def _run(step: str, **settings: Any) -> tuple[int, str]:
+    """Run a step to its end; its exit status and what it printed, if that was asked for.
+
+    It has a session of its own, so that Ctrl-C comes here first: SIGTERM then ends it also while Python starts, where
+    Ctrl-C would be a traceback.
+    """
+    with subprocess.Popen(shlex.split(step), text=True, start_new_session=True, **settings) as running:
+        try:
+            printed, _ = running.communicate()
+        except BaseException:
+            running.terminate()
+            raise
+    return running.returncode, printed or ""
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("demo: stopped; run `make demo` again and it goes on", file=sys.stderr)
+        sys.exit(130)

@@ -54,14 +54,15 @@ def main() -> int:
                 "chance": chance,
                 "accuracies": [100 * result["test_accuracy"] for result in mine],
                 "accuracy": 100 * statistics.mean(result["test_accuracy"] for result in mine),
-                "bytes_sent": statistics.mean(result["bytes_sent"] for result in mine),
+                "row_bytes_sent": statistics.mean(result["row_bytes_sent"] for result in mine),
                 "share_of_gradients": backward_share(mine),
                 "seconds": statistics.median(result["seconds"] for result in mine),
             }
             table.append(row)
             is_right &= abs(row["share_of_gradients"] - chance) <= chance / 10
             print(
-                f"{dataset:14} P = {chance:4}: {row['accuracy']:.2f} %, {row['bytes_sent'] / 1e6:.2f} MB sent, "
+                f"{dataset:14} P = {chance:4}: {row['accuracy']:.2f} %, "
+                f"{row['row_bytes_sent'] / 1e6:.2f} MB of rows sent, "
                 f"{row['share_of_gradients']:.1%} of the gradients, {row['seconds']:.1f} s",
                 flush=True,
             )

@@ -57,13 +57,13 @@ def main() -> int:
                 found[f"{model}, {name_of_way}"] = {
                     "setup_seconds": statistics.median(result["setup_seconds"] for result in results),
                     "peak_bytes": statistics.median(result["peak_bytes"] for result in results),
-                    "bytes_sent": results[0]["bytes_sent"],
+                    "row_bytes_sent": results[0]["row_bytes_sent"],
                 }
     for what, figures in found.items():
         if isinstance(figures, dict):
             print(
                 f"{what:22} ready after {figures['setup_seconds']:6.2f} s, peak {figures['peak_bytes'] / 1e6:6.0f} MB, "
-                f"{figures['bytes_sent'] / 1e6:6.0f} MB sent in one epoch"
+                f"{figures['row_bytes_sent'] / 1e6:6.0f} MB of rows sent in one epoch"
             )
         else:
             print(f"{what:22} {figures:6.1f} s")

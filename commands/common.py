@@ -15,6 +15,7 @@ import click
 
 from graphprep import progress
 from graphprep.errors import GraphprepError, operating_system_sentence
+from graphprep.printable import printable
 
 HELP_OPTIONS = ["-h", "--help"]
 
@@ -61,7 +62,7 @@ def common(command: Command) -> Command:
 
 def fail(sentence: str, status: int) -> None:
     """Print one sentence to standard error and exit."""
-    click.echo(f"graphprep: error: {sentence}", err=True)
+    click.echo(printable(f"graphprep: error: {sentence}"), err=True)
     click.get_current_context().exit(status)
 
 
@@ -112,10 +113,13 @@ class OneSentence(click.Group):
         run: Callable[..., Any] = self.main
         try:
             status = run(*arguments, standalone_mode=False, **options)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()  # the help of a group without a command, as click prints it
+            status = error.exit_code
         except click.ClickException as error:
             context = getattr(error, "ctx", None)
             hint = f"; see `{context.command_path} --help`" if context is not None else ""
-            click.echo(f"graphprep: error: {error.format_message().rstrip('.')}{hint}", err=True)
+            click.echo(printable(f"graphprep: error: {error.format_message().rstrip('.')}{hint}"), err=True)
             status = error.exit_code
         except click.Abort:
             status = 130

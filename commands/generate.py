@@ -31,7 +31,9 @@ def generator_options(command: Command) -> Command:
             click.option("--signal", type=float, default=2.0, show_default=True, help="How far classes lie apart."),
             click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
             out_option,
-            click.option("--replace", is_flag=True, help="Replace a store that was made from something else."),
+            click.option(
+                "--replace", is_flag=True, help="Generate again even if the store is here, or replace another."
+            ),
             memory_option,
             dask_option,
             as_json,

@@ -28,7 +28,12 @@ from graphprep.errors import UsageError
     is_flag=True,
     help="Partition a cache's graph by METIS as it is, and show both.",
 )
-@click.option("--node", metavar="[TYPE:]NUMBER", help="Where one node of a cache lies, and its neighbours by part.")
+@click.option(
+    "--node",
+    metavar="[TYPE:]NODE",
+    help="Where one node of a cache lies, and its neighbours by part: a row number of the store, or an id of the "
+    "source; row=NUMBER or id=ID where a number may be both.",
+)
 @memory_option
 @dask_option
 @as_json
@@ -127,6 +132,14 @@ def compare(
     shell_complete=names.topologies,
     help="For a store: the machine; for a cache: another one of as many ranks.",
 )
+@click.option("--gpu", metavar="NAME", help="What the ranks are, for its published rates: A100-40GB, H100-SXM, L4 ...")
+@click.option(
+    "--rates",
+    "rates_from",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The rates that `graphprep doctor --rates FILE` measured on the machine that trains.",
+)
 @click.option("--model", default="gcn", show_default=True, help="gcn or sage.")
 @click.option("--layers", type=int, default=2, show_default=True)
 @click.option("--hidden", type=int, default=64, show_default=True, help="Width of the layers between.")
@@ -140,6 +153,8 @@ def plan(
     store_or_cache: str,
     parts: int | None,
     topology: str | None,
+    gpu: str | None,
+    rates_from: Path | None,
     dropout: float,
     input_dropout: float | None,
     json_output: bool,
@@ -147,13 +162,16 @@ def plan(
 ) -> None:
     """Predict what an epoch of training takes: time, memory a rank, what to send, and what the plan does not know.
 
-    This machine's rates are measured in some seconds; traffic is that of the cache, or, for a store, of METIS's parts.
+    The first line says whose rates it is made with. They are measured here, in some seconds, only where the ranks can
+    be this machine's own devices; GPUs that the topology or --gpu names have their published rates. Traffic is that of
+    the cache, or, for a store, of METIS's parts.
 
     \b
     Examples:
       graphprep plan digits/2x2
       graphprep plan digits --topology 2x4 --model gcn --hidden 256 --layers 3
-      graphprep plan digits/2x2 --wire int8 --json
+      graphprep plan digits/2x2 --gpu A100-40GB --wire int8 --json
+      graphprep plan digits/2x2 --rates node.json       # of `graphprep doctor --rates node.json` on that machine
     """
     from graphprep.inspect.plan_tables import print_plan
     from graphprep.plan.training import TrainingPlan
@@ -161,7 +179,7 @@ def plan(
 
     first = dropout if input_dropout is None else input_dropout
     training = TrainingPlan(dropout=dropout, input_dropout=first, **options)
-    found = plan_training(store_or_cache, training, parts=parts, topology=topology)
+    found = plan_training(store_or_cache, training, parts=parts, topology=topology, gpu=gpu, rates_from=rates_from)
     if json_output:
         print_json(found)
     else:

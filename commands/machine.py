@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
 from commands.common import as_json, common, print_json
+from graphprep.errors import UsageError
 
 VARIABLE = "_GRAPHPREP_COMPLETE"
 
 
 @click.command()
+@click.option(
+    "--rates",
+    "rates_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Measure for a minute what training does here, and write it for `graphprep plan --rates FILE` elsewhere.",
+)
+@click.option("--ranks", type=click.IntRange(1, 64), help="With --rates: ranks side by side; by default one a GPU.")
+@click.option("--replace", is_flag=True, help="With --rates: replace the file if it is there.")
 @as_json
 @common
-def doctor(json_output: bool) -> None:
+def doctor(rates_file: Path | None, ranks: int | None, replace: bool, json_output: bool) -> None:
     """Say what is installed here, which GPUs there are, and how much room; with advice where something is amiss.
 
     \b
     Examples:
       graphprep doctor
       graphprep doctor --json > doctor.json       # to go with a report of a fault
+      graphprep doctor --rates node.json          # on the machine that trains; then plan --rates node.json anywhere
     """
+    if rates_file is not None:
+        _measure(rates_file, ranks, replace, json_output)
+        return
+    if ranks is not None or replace:
+        raise UsageError(f"{'--ranks' if ranks is not None else '--replace'} is about --rates FILE; give that too")
     from graphprep.doctor import examine
 
     found = examine()
@@ -31,6 +48,23 @@ def doctor(json_output: bool) -> None:
         from graphprep.inspect.doctor_tables import print_doctor
 
         print_doctor(found, sys.stdout)
+
+
+def _measure(out: Path, ranks: int | None, replace: bool, json_output: bool) -> None:
+    """Write this machine's rates to a file."""
+    from graphprep import progress
+    from graphprep.doctor import gpus_here
+    from graphprep.plan.rates_file import measure_machine, save
+    from graphprep.topology.saved import checked_out
+
+    target = checked_out(out, replace=replace, called="--rates")
+    processes = ranks or max(1, len(gpus_here()))
+    with progress.task(f"measuring the rates of {processes} rank(s) side by side, some 30 to 90 s"):
+        found = measure_machine(processes)
+    save(found, target)
+    click.echo(f"wrote {target}", err=True)
+    if json_output:
+        print_json(found)
 
 
 @click.command()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,7 +13,7 @@ from commands.common import PATH, as_json, common, dask_option, fail, memory_opt
 @click.command()
 @click.argument("pipeline", type=PATH)
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would be run, why, and what it takes; do nothing.")
-@click.option("--replace", is_flag=True, help="Replace results that were made from something else.")
+@click.option("--replace", is_flag=True, help="Make everything again, also over results of something else.")
 @memory_option
 @dask_option
 @as_json
@@ -40,24 +40,9 @@ def run(
     if json_output:
         print_json(report.to_json())
     else:
-        for step in report.steps:
-            click.echo(_line(step))
-        if report.expected is not None:
-            click.echo(f"in all about {report.expected}, beside stages of which it is not known yet")
+        from graphprep.inspect.tables import print_steps
+
+        print_steps(report.to_json(), sys.stdout)
     failure = report.failure()
     if failure is not None:
         fail(failure, report.exit_status)
-
-
-def _line(step: Any) -> str:
-    """One stage for people: what came of it, and what it is about."""
-    words = [f"{step.state:10} {step.stage}"]
-    if step.state == "done":
-        words.append(f"{step.seconds:.1f} s, {step.output}")
-    elif step.why:
-        words.append(step.why)
-    if step.expected is not None:
-        words.append(f"about {step.expected}")
-    elif step.state == "up to date":
-        words.append(step.output)
-    return ": ".join((words[0], "; ".join(words[1:])))

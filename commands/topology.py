@@ -36,12 +36,22 @@ def list_topologies(json_output: bool) -> None:
     """
     from graphprep.topology import preset_names, resolve
 
-    presets = {name: resolve(name) for name in preset_names()}
+    presets = [resolve(name) for name in preset_names()]
+    rows = [
+        {
+            "name": preset.name,
+            "ranks": preset.num_ranks,
+            "machines": len({rank.machine for rank in preset.ranks}),
+            "gpu": ", ".join(dict.fromkeys(rank.gpu for rank in preset.ranks if rank.gpu)) or None,
+        }
+        for preset in presets
+    ]
     if json_output:
-        print_json([{"name": name, "ranks": preset.num_ranks} for name, preset in presets.items()])
+        print_json(rows)
     else:
-        for name, preset in presets.items():
-            click.echo(f"{name:<28} {preset.num_ranks:>4} ranks")
+        from graphprep.inspect.tables import print_topologies
+
+        print_topologies(rows, sys.stdout)
 
 
 @topology.command("show")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,16 @@ SMALL_RECORD_BITS = 32
 EDGES_A_THREAD = 1 << 18
 """Fewer are scattered sooner than a thread is started."""
 INT32_LIMIT = 2**31
-_DUPLICATES = {"keep": kernels.KEEP, "drop": kernels.DROP, "sum": kernels.SUM}
+NUMBERS_AT_A_TIME = 1 << 22
+"""of an array that is looked through"""
+_DUPLICATES = {
+    "keep": kernels.KEEP,
+    "drop": kernels.DROP,
+    "sum": kernels.SUM,
+    "max": kernels.MAX,
+    "min": kernels.MIN,
+    "mean": kernels.MEAN,
+}
 _LOOPS = {"keep": kernels.KEEP, "drop": kernels.DROP, "add": kernels.ADD}
 
 
@@ -51,6 +60,11 @@ class EdgeCounts:
     duplicates_found: int = 0
     """edges equal in source and destination to an earlier one, reverses included"""
     duplicates_removed: int = 0
+    listed_both_ways: int = 0
+    """where an undirected graph's parallel edges are summed: edges that are listed in both directions, all with equal
+    weights, so that a sum counts one of the two"""
+    sums_rounded: int = 0
+    """sums of weights that are whole numbers beyond those that float32 holds"""
     edges: int = 0
     """edges in the result"""
 
@@ -79,8 +93,10 @@ class Rules:
     """A treatment in the kernels' own words."""
 
     undirected: bool
+    both_ways: bool = False
+    """whether every edge is listed in both directions with equal weights, so that a sum counts one of the two"""
     duplicates: int
-    """KEEP, DROP or SUM"""
+    """KEEP, DROP, SUM, MAX, MIN or MEAN"""
     loops: int
     """KEEP, DROP or ADD"""
     square: bool
@@ -102,6 +118,11 @@ class Rules:
             loops=_LOOPS[treatment.self_loops],
             square=square,
         )
+
+    @property
+    def sums_both_ways(self) -> bool:
+        """Whether a sum depends on how the edges are listed: each once, or all in both directions."""
+        return self.undirected and self.duplicates == kernels.SUM
 
 
 def index_dtype(num_sources: int) -> type[np.int32] | type[np.int64]:
@@ -134,12 +155,15 @@ def from_edges(
         The CSR and the counts of what was found and done.
 
     Raises:
-        DatasetError: an id outside 0 .. N-1, or a treatment that needs sources and destinations of one type.
+        DatasetError: an id outside 0 .. N-1, a treatment that needs sources and destinations of one type, or an edge of
+            two weights of which the treatment says no one.
     """
     edges = list(chunks)
     rules = Rules.of(treatment, square=num_rows == num_sources if square is None else square, name=name)
     for chunk in edges:
         require_same_weights(edges[0].weight is not None, chunk, name)
+    if rules.sums_both_ways:
+        rules = replace(rules, both_ways=sum(map(edges_fingerprint, edges)) % 2**64 == 0)
     weights = [chunk.weight for chunk in edges if chunk.weight is not None]
     records = scatter(
         edges,
@@ -161,6 +185,7 @@ def from_edges(
         first_row=0,
         rules=rules,
         numbered=numbered,
+        name=name,
     )
 
 
@@ -286,6 +311,7 @@ def sort_records(
     first_row: int,
     rules: Rules,
     numbered: bool,
+    name: str,
 ) -> tuple[Csr, EdgeCounts]:
     """Records become a CSR of `num_rows` rows, treated.
 
@@ -296,6 +322,10 @@ def sort_records(
         first_row: global number of row 0.
         rules: what to do about reverses, duplicates and self-loops.
         numbered: whether payloads are wanted as edge numbers.
+        name: of the edge type, for error messages.
+
+    Raises:
+        DatasetError: an edge has two weights, and the rules do not say which counts; or a sum is beyond float32.
     """
     indptr = np.zeros(num_rows + 1, np.int64)
     keys: NDArray[np.integer] = np.empty(
@@ -328,6 +358,7 @@ def sort_records(
         self_loops_added=num_edges - int(owned + reverses) + dropped + removed,
         duplicates_found=int(found_duplicates),
         duplicates_removed=removed,
+        listed_both_ways=int(owned - found_loops) if rules.both_ways else 0,
         edges=num_edges,
     )
     untouched = num_edges == len(keys) and not (rules.undirected or dropped or removed or counts.self_loops_added)
@@ -335,16 +366,19 @@ def sort_records(
         columns, origins = keys, payloads
         data = None if weight is None else weight[payloads]
     else:
-        summed = rules.duplicates == kernels.SUM and removed > 0
+        summed = rules.duplicates == kernels.SUM and (removed > 0 or rules.undirected)
         columns = np.empty(num_edges, index_dtype(num_sources))
         origins = np.empty(num_edges if numbered else 0, np.int64)
         data = np.empty(num_edges, np.float32) if summed or weight is not None else None
-        kernels.treat_write(
+        may_be_odd = weight is not None and (rules.undirected or removed > 0)
+        odd = np.full(num_rows if may_be_odd else 0, -1, index_dtype(num_sources))
+        rounded = kernels.treat_write(
             indptr,
             keys,
             payloads,
             _or_empty(weight),
             rules.undirected,
+            rules.both_ways,
             base,
             rules.duplicates,
             rules.loops,
@@ -352,10 +386,50 @@ def sort_records(
             columns,
             origins,
             _or_empty(data),
+            odd,
         )
+        if weight is not None and len(found := np.flatnonzero(odd >= 0)):
+            row = int(found[0])
+            edge = slice(int(indptr[row]), int(indptr[row + 1]))
+            raise _two_weights(name, int(odd[row]), first_row + row, keys[edge], weight[payloads[edge]], rules)
+        counts = replace(counts, sums_rounded=int(rounded))
+        if weight is None and data is not None and bool((data == 1).all()):
+            data = None
     edge_number = origins.astype(np.int64) if numbered else None
     matrix = Csr(indptr=new_indptr, indices=columns, data=data, num_sources=num_sources, edge_number=edge_number)
     return matrix, counts
+
+
+def _two_weights(
+    name: str, src: int, dst: int, keys: NDArray[np.integer], weights: NDArray[np.float32], rules: Rules
+) -> DatasetError:
+    """What to raise where an edge has no one weight that float32 holds.
+
+    Args:
+        name: of the edge type.
+        src, dst: the rows of its ends.
+        keys, weights: of the records of row `dst`.
+        rules: of which these are too few.
+    """
+    edge, others = f"edges {name}: {src} -> {dst}", "--duplicates sum, max, min or mean"
+    alike = keys >> 1 == src if rules.undirected else keys == src
+    if rules.duplicates == kernels.DROP:
+        low, high = weights[alike].min(), weights[alike].max()
+        return DatasetError(
+            f"{edge} has copies of the weights {low:g} and {high:g}, and --duplicates drop is for copies of one "
+            f"weight; say which counts with {others}"
+        )
+    if rules.duplicates == kernels.KEEP:
+        there, back = (weights[alike & (keys & 1 == way)] for way in (0, 1))
+        return DatasetError(
+            f"{edge} has the weight {np.setdiff1d(there, back)[0]:g} and {dst} -> {src} the weight "
+            f"{np.setdiff1d(back, there)[0]:g}, but an undirected edge has one; say which counts with {others}, or "
+            "leave --undirected away"
+        )
+    return DatasetError(
+        f"{edge} has weights whose sum is beyond float32; divide all weights by a number, or give --duplicates max, "
+        "min or mean"
+    )
 
 
 def transpose(csr: Csr) -> Csr:
@@ -368,7 +442,7 @@ def transpose(csr: Csr) -> Csr:
 
 
 def is_symmetric(csr: Csr) -> bool:
-    """Whether every edge has its reverse, as often as it occurs (weights are not compared)."""
+    """Whether every edge has its reverse of equal weight, as often as it occurs."""
     return csr.num_rows == csr.num_sources and direction_fingerprint(csr, first_row=0) == 0
 
 
@@ -378,11 +452,21 @@ def is_simple(csr: Csr) -> bool:
 
 
 def direction_fingerprint(csr: Csr, *, first_row: int) -> int:
-    """A number modulo 2^64 that is 0 if every edge has its reverse, and else with a probability of 2^-64.
+    """A number modulo 2^64 that is 0 if every edge has its reverse of equal weight, else with a probability of 2^-64.
 
     Those of row ranges, whose first rows are `first_row`, add up to that of the whole.
     """
-    return int(kernels.direction_fingerprint(csr.indptr, csr.indices, first_row))
+    return int(kernels.direction_fingerprint(csr.indptr, csr.indices, _bits(csr.data), first_row))
+
+
+def edges_fingerprint(chunk: EdgeChunk) -> int:
+    """The same of edges in any order; those of several chunks add up."""
+    return int(kernels.edges_fingerprint(chunk.src, chunk.dst, _bits(chunk.weight)))
+
+
+def _bits(weight: NDArray[np.float32] | None) -> NDArray[np.uint32]:
+    """The bits of weights, of which 0 and -0 are one; empty for None."""
+    return (_or_empty(weight) + np.float32(0)).view(np.uint32)
 
 
 def undirected_simple(csr: Csr) -> Csr:
@@ -419,16 +503,38 @@ def weighted_in_degree(csr: Csr) -> NDArray[np.float32]:
     return sums
 
 
-def fault(csr: Csr) -> str | None:
-    """What makes this CSR invalid, in words, or None: offsets, column range, column order."""
+def are_below(numbers: NDArray[np.integer], end: int) -> bool:
+    """Whether all of these are in 0 .. end-1; they are read some at a time, so that they may be mapped."""
+    pieces = (numbers[start : start + NUMBERS_AT_A_TIME] for start in range(0, len(numbers), NUMBERS_AT_A_TIME))
+    return all(piece.min() >= 0 and piece.max() < end for piece in pieces)
+
+
+def range_fault(csr: Csr) -> str | None:
+    """What would lead whoever walks this CSR out of bounds, in words, or None: row offsets and column range."""
+    if not len(csr.indptr):
+        return "there are no row offsets"
     if csr.indptr[0] != 0 or csr.indptr[-1] != csr.num_edges:
         return f"row offsets run from {csr.indptr[0]} to {csr.indptr[-1]}, not from 0 to {csr.num_edges}"
+    for start in range(0, csr.num_rows, NUMBERS_AT_A_TIME):
+        piece = csr.indptr[start : start + NUMBERS_AT_A_TIME + 1]
+        fall = np.flatnonzero(piece[1:] < piece[:-1])
+        if len(fall):
+            return f"row offsets fall at row {start + fall[0]}"
+    if csr.data is not None and len(csr.data) != csr.num_edges:
+        return f"there are {len(csr.data)} weights for {csr.num_edges} edges"
+    if not are_below(csr.indices, csr.num_sources):
+        return f"columns are out of range 0 .. {csr.num_sources - 1}"
+    return None
+
+
+def fault(csr: Csr) -> str | None:
+    """What makes this CSR invalid, in words, or None: offsets, column range, column order."""
+    if (problem := range_fault(csr)) is not None:
+        return problem
     row = int(kernels.first_bad_row(csr.indptr, csr.indices, csr.num_sources))
     if row < 0:
         return None
-    if csr.indptr[row + 1] < csr.indptr[row]:
-        return f"row offsets fall at row {row}"
-    return f"columns of row {row} are out of range 0 .. {csr.num_sources - 1} or do not ascend"
+    return f"columns of row {row} do not ascend"
 
 
 def sort_rows(indptr: NDArray[np.integer], keys: NDArray[np.integer], payloads: NDArray[np.generic]) -> None:

@@ -18,7 +18,9 @@ SHORT_ROW = 48
 SMALL_BUCKET = 1024
 """Buckets up to this size are sorted by comparison: they are smaller than the digit counts of a radix sort."""
 DIGIT_BITS = 11
-KEEP, DROP, SUM, ADD = 0, 1, 2, 3
+KEEP, DROP, SUM, ADD, MAX, MIN, MEAN = 0, 1, 2, 3, 4, 5, 6
+WEIGHT_ONE = np.uint32(0x3F800000)
+"""The bits of the float32 1, which every edge weighs where there are no weights."""
 
 
 @njit(cache=True, nogil=True)
@@ -194,15 +196,101 @@ def sort_rows_with(indptr, keys, payloads):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _treat_row(row, start, stop, keys, payloads, weight_E, tagged, duplicates, loops, at, columns, origins, data):  # type: ignore[no-untyped-def]
-    """What becomes of one sorted row; written from `at` on unless `at` is negative.
+def _sort_by_weight(payloads, weight_E, start, stop):  # type: ignore[no-untyped-def]
+    """Put payloads start .. stop-1 in ascending order of their weights; equal weights keep their order."""
+    if stop - start <= SHORT_ROW:
+        for i in range(start + 1, stop):
+            payload = payloads[i]
+            weight = weight_E[payload]
+            j = i - 1
+            while j >= start and weight_E[payloads[j]] > weight:
+                payloads[j + 1] = payloads[j]
+                j -= 1
+            payloads[j + 1] = payload
+    else:
+        weights = np.empty(stop - start, weight_E.dtype)
+        for e in range(start, stop):
+            weights[e - start] = weight_E[payloads[e]]
+        order = np.argsort(weights, kind="mergesort")
+        payloads[start:stop] = payloads[start:stop][order]
 
-    Returns (edges, own edges, reverses added, self-loops found, duplicates found). `row` is -1 where columns are of
-    another type than rows, so that there are no self-loops.
+
+@njit(cache=True)
+def _one_weight(payloads, weight_E, start, middle, stop, duplicates, both_ways):  # type: ignore[no-untyped-def]
+    """The weight (float64) of the one edge that copies start .. middle-1 and reverses middle .. stop-1 become.
+
+    Sums are over ascending weights, so that the order of the edges does not matter. NaN where DROP has copies of
+    different weights.
+    """
+    if duplicates == SUM and both_ways and middle > start:
+        stop = middle
+    if not len(weight_E):
+        return np.float64(stop - start) if duplicates == SUM else 1.0
+    if stop - start > 2 and duplicates in (SUM, MEAN):
+        _sort_by_weight(payloads, weight_E, start, stop)
+    low = high = np.float64(weight_E[payloads[start]])
+    total = 0.0
+    for e in range(start, stop):
+        weight = np.float64(weight_E[payloads[e]])
+        low, high = min(low, weight), max(high, weight)
+        total += weight
+    if duplicates == SUM:
+        return total
+    if duplicates == MEAN:
+        return total / (stop - start)
+    if duplicates == DROP and low != high:
+        return np.nan
+    return low if duplicates == MIN else high
+
+
+@njit(cache=True)
+def _keep_both(payloads, weight_E, start, middle, stop, column, at, columns, origins, data):  # type: ignore[no-untyped-def]
+    """Write, from `at` on and by ascending weight, copies start .. middle-1 of an edge and its reverses middle ..
+    stop-1, of which one is the same as a copy of equal weight.
+
+    Returns whether one of the two directions has all weights of the other; else the edge has two different weights.
+    """
+    _sort_by_weight(payloads, weight_E, start, middle)
+    _sort_by_weight(payloads, weight_E, middle, stop)
+    own, other = start, middle
+    own_alone = other_alone = False
+    while own < middle or other < stop:
+        if own < middle and other < stop and weight_E[payloads[own]] == weight_E[payloads[other]]:
+            payload = payloads[own]
+            own += 1
+            other += 1
+        elif own < middle and (other == stop or weight_E[payloads[own]] < weight_E[payloads[other]]):
+            payload = payloads[own]
+            own += 1
+            own_alone = True
+        else:
+            payload = payloads[other]
+            other += 1
+            other_alone = True
+        if own_alone and other_alone:
+            return False
+        columns[at] = column
+        data[at] = weight_E[payload]
+        if len(origins):
+            origins[at] = payload
+        at += 1
+    return True
+
+
+@njit(cache=True)
+def _treat_row(  # type: ignore[no-untyped-def]
+    row, start, stop, keys, payloads, weight_E, tagged, both_ways, duplicates, loops, at, columns, origins, data
+):
+    """What becomes of one sorted row; written from `at` on unless `at` is negative, which uses up its payloads.
+
+    Returns (edges, own edges, reverses added, self-loops found, duplicates found, the first column whose edge has no
+    one weight or -1, sums that are whole numbers and were rounded). `row` is -1 where columns are of another type than
+    rows, so that there are no self-loops.
     """
     shift = 1 if tagged else 0
     write = at >= 0
-    edges = owned = reverses = found_loops = found_duplicates = 0
+    edges = owned = reverses = found_loops = found_duplicates = rounded = 0
+    odd = np.int64(-1)
     wants_loop = loops == ADD
     i = start
     while i < stop or wants_loop:
@@ -235,7 +323,10 @@ def _treat_row(row, start, stop, keys, payloads, weight_E, tagged, duplicates, l
         reverses += extra
         found_duplicates += own + extra - 1
         if duplicates == KEEP:
-            if write:
+            if write and tagged and k - i > 1 and len(weight_E):
+                if not _keep_both(payloads, weight_E, i, j, k, column, at + edges, columns, origins, data) and odd < 0:
+                    odd = column
+            elif write:
                 for n in range(own + extra):
                     e = i + n if n < own else k - extra + n - own
                     columns[at + edges + n] = column
@@ -247,17 +338,22 @@ def _treat_row(row, start, stop, keys, payloads, weight_E, tagged, duplicates, l
         else:
             if write:
                 columns[at + edges] = column
-                if len(origins):
-                    origins[at + edges] = payloads[i if own else k - extra]
+                if len(origins):  # the first of all, in both directions, so that both get the same edge's attributes
+                    first = payloads[i]
+                    if own and j < k:
+                        first = min(first, payloads[j])
+                    origins[at + edges] = first
                 if len(data):
-                    total = 0.0
-                    for n in range(own + extra if duplicates == SUM else 1):
-                        e = i + n if n < own else k - extra + n - own
-                        total += weight_E[payloads[e]] if len(weight_E) else 1.0
-                    data[at + edges] = total
+                    weight = _one_weight(payloads, weight_E, i, j, k, duplicates, both_ways)
+                    data[at + edges] = weight
+                    stored = np.float64(data[at + edges])
+                    if not np.isfinite(stored):
+                        odd = column if odd < 0 else odd
+                    elif stored != weight and weight == np.floor(weight):
+                        rounded += 1
             edges += 1
         i = k
-    return edges, owned, reverses, found_loops, found_duplicates
+    return edges, owned, reverses, found_loops, found_duplicates, odd, rounded
 
 
 @njit(cache=True)
@@ -293,8 +389,8 @@ def treat_count(indptr, keys, tagged, first_row, duplicates, loops, new_indptr):
         own = first_row + row if first_row >= 0 else np.int64(-1)
         start, stop = indptr[row], indptr[row + 1]
         if tagged:
-            edges, mine, more, looped, doubled = _treat_row(
-                own, start, stop, keys, none, no_data, tagged, duplicates, loops, -1, none, none, no_data
+            edges, mine, more, looped, doubled, _, _ = _treat_row(
+                own, start, stop, keys, none, no_data, tagged, False, duplicates, loops, -1, none, none, no_data
             )
         else:
             edges, mine, more, looped, doubled = _count_row(own, start, stop, keys, duplicates, loops)
@@ -311,9 +407,27 @@ def treat_count(indptr, keys, tagged, first_row, duplicates, loops, new_indptr):
 
 @njit(cache=True, parallel=True)
 def treat_write(  # type: ignore[no-untyped-def]
-    indptr, keys, payloads, weight_E, tagged, first_row, duplicates, loops, new_indptr, columns, origins, data
+    indptr,
+    keys,
+    payloads,
+    weight_E,
+    tagged,
+    both_ways,
+    first_row,
+    duplicates,
+    loops,
+    new_indptr,
+    columns,
+    origins,
+    data,
+    odd_N,
 ):
-    """Second pass: fills columns [E'], origins [E'] (payloads, -1 for an added loop) and data [E'], where not empty."""
+    """Second pass: fills columns [E'], origins [E'] (payloads, -1 for an added loop) and data [E'], where not empty.
+
+    `odd_N` gets the first column of each row whose edge has no one weight, where it is not empty; returns how many sums
+    are whole numbers and were rounded. `payloads` are used up.
+    """
+    rounded = 0
     for row in prange(len(indptr) - 1):
         own = first_row + row if first_row >= 0 else np.int64(-1)
         if not tagged and loops != ADD and new_indptr[row + 1] - new_indptr[row] == indptr[row + 1] - indptr[row]:
@@ -325,7 +439,7 @@ def treat_write(  # type: ignore[no-untyped-def]
                 if len(data):
                     data[e + move] = weight_E[payloads[e]] if len(weight_E) else 1
             continue
-        _treat_row(
+        _, _, _, _, _, odd, of_row = _treat_row(
             own,
             indptr[row],
             indptr[row + 1],
@@ -333,6 +447,7 @@ def treat_write(  # type: ignore[no-untyped-def]
             payloads,
             weight_E,
             tagged,
+            both_ways,
             duplicates,
             loops,
             new_indptr[row],
@@ -340,6 +455,10 @@ def treat_write(  # type: ignore[no-untyped-def]
             origins,
             data,
         )
+        rounded += of_row
+        if len(odd_N):
+            odd_N[row] = odd
+    return rounded
 
 
 @njit(cache=True)
@@ -455,16 +574,32 @@ def mixed(a, b):  # type: ignore[no-untyped-def]
     return x
 
 
+@njit(cache=True)
+def _one_way(src, dst, bits):  # type: ignore[no-untyped-def]
+    """hash(src, dst, weight) - hash(dst, src, weight), modulo 2^64."""
+    return mixed(mixed(src, dst), bits) - mixed(mixed(dst, src), bits)
+
+
 @njit(cache=True, parallel=True)
-def direction_fingerprint(indptr, indices, first_row):  # type: ignore[no-untyped-def]
-    """Sum over the edges u -> v of hash(u, v) - hash(v, u), modulo 2^64: 0 if every edge has its reverse as often as it
-    occurs, and otherwise 0 with a probability of 2^-64. Sums of row ranges add up to that of the whole."""
+def direction_fingerprint(indptr, indices, bits_E, first_row):  # type: ignore[no-untyped-def]
+    """Sum over the edges u -> v of weight w of hash(u, v, w) - hash(v, u, w), modulo 2^64: 0 if every edge has its
+    reverse of equal weight as often as it occurs, and otherwise 0 with a probability of 2^-64. Sums of row ranges add
+    up to that of the whole. `bits_E` are the weights' bits; empty where all weigh 1."""
     total = np.uint64(0)
     for row in prange(len(indptr) - 1):
         mine = np.uint64(0)
         for e in range(indptr[row], indptr[row + 1]):
-            mine += mixed(indices[e], first_row + row) - mixed(first_row + row, indices[e])
+            mine += _one_way(indices[e], first_row + row, bits_E[e] if len(bits_E) else WEIGHT_ONE)
         total += mine
+    return total
+
+
+@njit(cache=True, parallel=True)
+def edges_fingerprint(src_E, dst_E, bits_E):  # type: ignore[no-untyped-def]
+    """`direction_fingerprint` of edges in any order."""
+    total = np.uint64(0)
+    for e in prange(len(src_E)):
+        total += _one_way(src_E[e], dst_E[e], bits_E[e] if len(bits_E) else WEIGHT_ONE)
     return total
 
 

@@ -20,6 +20,7 @@ from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
 from graphprep import progress
+from graphprep.child_process import safe_path_for_children
 from graphprep.errors import GraphprepError, UsageError
 from graphprep.mapped_files import Parcel
 
@@ -173,6 +174,7 @@ def open_dask(where: str) -> Iterator[DaskExecutor]:
                 yield DaskExecutor(client=client)
             return
         with (
+            safe_path_for_children(),
             distributed.LocalCluster(
                 n_workers=0,
                 threads_per_worker=1,

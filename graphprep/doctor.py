@@ -11,12 +11,12 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from graphprep import __version__, home, memory
+from graphprep.child_process import child_settings, python_command
 from graphprep.side_by_side import cores
 
 NEEDED = ("numpy", "scipy", "numba", "zarr", "pyarrow", "pymetis", "torch", "torch-geometric", "ogb", "matplotlib")
@@ -34,6 +34,8 @@ LEAST_DISK, LEAST_MEMORY = 5 * 10**9, 2 * 10**9
 SECONDS = 60.0
 """That a question to another process may take."""
 ASK_TORCH = """
+from graphprep.child_process import end_with_parent
+end_with_parent()
 import json, warnings
 warnings.filterwarnings("ignore")
 import torch
@@ -70,6 +72,11 @@ def examine() -> dict[str, Any]:
     return found | {"advice": _advice(found)}
 
 
+def gpus_here() -> list[str]:
+    """Names of the GPUs that torch can use here; none where it cannot be asked."""
+    return [str(gpu["name"]) for gpu in _ask_torch().get("gpus", [])]
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)
@@ -87,7 +94,7 @@ def _is_here(module: str) -> bool:
 def _ask_torch() -> dict[str, Any]:
     import json
 
-    done = _asked([sys.executable, "-c", ASK_TORCH])
+    done = _asked(python_command("-c", ASK_TORCH))
     if isinstance(done, str):
         return {"problem": done}
     try:
@@ -114,7 +121,13 @@ def _asked(command: list[str]) -> subprocess.CompletedProcess[str] | str:
     """What a command printed, or why it could not be asked."""
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            **child_settings(),
         )
     except subprocess.TimeoutExpired:
         return f"no answer within {SECONDS:.0f} s"

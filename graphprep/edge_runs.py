@@ -53,6 +53,8 @@ class Section:
     """files"""
     records: list[int]
     """by range"""
+    fingerprint: int
+    """modulo 2^64; those of all sections add up to 0 if every edge is listed in both directions; 0 if nobody asked"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ class EdgeRuns:
     """a range has 2^range_bits rows"""
     undirected: bool
     """whether reverses are wanted"""
+    fingerprinted: bool
+    """whether it matters that every edge may be listed in both directions"""
     numbered: bool
     """whether edge numbers are wanted"""
     room: int | None
@@ -101,12 +105,13 @@ class EdgeRuns:
             DatasetError: an id is out of range, some edges have weights and some have none, or they are not as many.
         """
         records = np.zeros(self.num_ranges, np.int64)
-        edges = runs = 0
+        edges = runs = fingerprint = 0
         weighted: bool | None = None
         for gathered in _gathered(chunks, self.edges_a_run):
             for chunk in gathered:
                 weighted = chunk.weight is not None if weighted is None else weighted
                 csr.require_same_weights(weighted, chunk, self.name)
+                fingerprint += csr.edges_fingerprint(chunk) if self.fingerprinted else 0
             count = sum(len(chunk.src) for chunk in gathered)
             records += self._write_run(self._file(number, runs), first_edge + edges, gathered)
             edges, runs = edges + count, runs + 1
@@ -117,7 +122,13 @@ class EdgeRuns:
             )
         for run in range(runs):
             fsync_file(self._file(number, run))
-        section = Section(edges=edges, weighted=bool(weighted), runs=runs, records=records.tolist())
+        section = Section(
+            edges=edges,
+            weighted=bool(weighted),
+            runs=runs,
+            records=records.tolist(),
+            fingerprint=fingerprint % 2**64,
+        )
         with published_file(self._mark(number), shared=True) as file:
             file.write(json.dumps(asdict(section)).encode())
         return section

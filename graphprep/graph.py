@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from graphprep.errors import UsageError
 
 HOMOGENEOUS_NODE = "node"
-Duplicates = Literal["keep", "sum", "drop"]
+Duplicates = Literal["keep", "drop", "sum", "max", "min", "mean"]
 SelfLoops = Literal["keep", "drop", "add"]
 
 
@@ -139,8 +139,15 @@ class Treatment:
     """What is done to the edges as they become CSR."""
 
     undirected: bool = False
-    """Add the reverse of every edge that has none; parallel edges get as many reverses as they lack."""
+    """Add the reverse of every edge that has none; parallel edges get as many reverses as they lack. A reverse has the
+    weight of its edge, so an edge whose reverse is listed with another weight is an error unless `duplicates` makes one
+    weight of both."""
     duplicates: Duplicates = "keep"
+    """What becomes of parallel edges: `keep` leaves them; the others make one edge of them, in an undirected graph of
+    those of both directions. `drop` is for copies of equal weight, and different weights are an error; `max`, `min` and
+    `mean` are over all of them. `sum` adds the weights of all lines, also of both directions, unless the whole list has
+    every edge in both directions with equal weights: then a pair of lines is one edge and counts once. The order of the
+    edges does not matter, but for attributes (times and the like): those of the first one count."""
     self_loops: SelfLoops = "keep"
 
 
@@ -167,8 +174,8 @@ class Csr:
     data: NDArray[np.float32] | None = None
     """float32 [E]; None where every edge weighs 1"""
     edge_number: NDArray[np.int64] | None = None
-    """int64 [E]: which edge of the source's stream each one is (for a reverse or a sum: the edge that it stems from),
-    -1 for an added self-loop; None where nobody needs it"""
+    """int64 [E]: which edge of the source's stream each one is (for a reverse: its edge; for one made of several: the
+    first of them), -1 for an added self-loop; None where nobody needs it"""
 
     @property
     def num_rows(self) -> int:

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
-from graphprep.graph import NodeTable, row_bytes
+from graphprep.graph import NodeTable, RawGraph, row_bytes
 
 BYTES_AT_A_TIME = 64_000_000
+WIDEST = 8
+"""bytes of a number in a store"""
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -37,6 +39,20 @@ def check_nodes(tables: Mapping[str, NodeTable]) -> None:
             if low < -1:
                 raise DatasetError(f"nodes {node_type}: the label {low} is neither a class nor -1 for none")
         _check_masks(node_type, table)
+
+
+def check_dtypes(raw: RawGraph) -> None:
+    """Check that a store can hold the arrays of nodes and edges.
+
+    Raises:
+        DatasetError: one is not of numbers of at most 8 bytes.
+    """
+    arrays = {f"nodes {kind}: {name}": a for kind, table in raw.nodes.items() for name, a in table.arrays().items()}
+    for table in raw.edges:
+        arrays |= {f"edges {table.type.key}: {name}": array for name, array in table.attributes.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > WIDEST:
+            raise DatasetError(f"{name} is of {array.dtype}, but a store has numbers of at most 8 bytes; convert it")
 
 
 def _check_finite(node_type: str, x: NDArray[np.generic]) -> None:

@@ -7,6 +7,9 @@ import re
 from pathlib import Path
 
 from graphprep.errors import CacheError, DatasetError, UsageError
+from graphprep.nearest import nearest
+from graphprep.progress import say
+from graphprep.target import kind_of
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -63,7 +66,9 @@ def is_url(text: str) -> bool:
 
 
 def find_store(name_or_store: str) -> Path | str:
-    """The store that a person means: a URL, a path, or the name of a dataset that has been fetched.
+    """The store that a person means: a URL, a path, or the name of a dataset that has been fetched or imported.
+
+    A plain name is that of a store in GRAPHPREP_HOME, and only without one a folder's; `./NAME` is always a folder.
 
     Raises:
         DatasetError: there is neither such a folder nor such a store.
@@ -71,31 +76,39 @@ def find_store(name_or_store: str) -> Path | str:
     if is_url(name_or_store):
         return name_or_store
     given = Path(name_or_store).expanduser()
+    name = name_or_store.rstrip("/")
+    if named_store(name_or_store):
+        say_which(given, store_path(name))
+        return store_path(name)
     if name_or_store and given.is_dir():
         return given
-    name = name_or_store.rstrip("/")
     if NAME_PATTERN.fullmatch(name):
-        named = store_path(name)
-        if named.is_dir():
-            return named
         raise DatasetError(
-            f"there is no store of {name!r} in {home() / 'stores'} and no folder of that name; "
-            f"run `graphprep fetch {name}` or `graphprep import` first"
+            f"there is no store of {name!r} in {home() / 'stores'} and no folder of that name"
+            f"{nearest(name, _stores_here())}; run `graphprep fetch {name}` or `graphprep import` first"
         )
     raise DatasetError(f"{name_or_store} is not a folder; give a store's path or the name of a fetched dataset")
 
 
+def named_store(text: str) -> bool:
+    """Whether `text` is the plain name of a store in GRAPHPREP_HOME."""
+    name = text.rstrip("/")
+    return NAME_PATTERN.fullmatch(name) is not None and store_path(name).is_dir()
+
+
 def find_cache(text: str) -> Path | None:
-    """The cache that a person means by a path or by NAME/LABEL, or None if there is no such folder."""
+    """The cache that a person means by NAME/LABEL or by a path, or None if there is no such folder.
+
+    NAME/LABEL is a cache in GRAPHPREP_HOME, and only without one a folder; `./NAME/LABEL` is always a folder.
+    """
     given = Path(text).expanduser()
-    if text and given.is_dir():
-        return given
     name, _, label = text.rstrip("/").partition("/")
     if NAME_PATTERN.fullmatch(name) and NAME_PATTERN.fullmatch(label):
         named = cache_path(name, label)
         if named.is_dir():
+            say_which(given, named)
             return named
-    return None
+    return given if text and given.is_dir() else None
 
 
 def require_cache(text: str) -> Path:
@@ -107,7 +120,29 @@ def require_cache(text: str) -> Path:
     found = find_cache(text)
     if found is None:
         raise CacheError(
-            f"{text} is neither a folder nor NAME/LABEL of a cache in {home() / 'caches'}; "
-            "run `graphprep partition` first"
+            f"{text} is neither a folder nor NAME/LABEL of a cache in {home() / 'caches'}"
+            f"{nearest_cache(text)}; run `graphprep partition` first"
         )
     return found
+
+
+def nearest_cache(text: str) -> str:
+    """`nearest` for a cache's name; a dataset's name alone resembles its first cache."""
+    names = _caches_here()
+    own = [name for name in names if name.startswith(f"{text.rstrip('/')}/")]
+    return f" (did you mean {own[0]!r}?)" if own else nearest(text, names)
+
+
+def say_which(given: Path, named: Path) -> None:
+    """Say that what is in GRAPHPREP_HOME is taken, where a folder of this name could be meant too."""
+    if given.is_dir() and kind_of(given) is not None and not given.samefile(named):
+        say(f"{given} is taken for {named}; give ./{given} for the {kind_of(given)} in the current folder")
+
+
+def _stores_here() -> list[str]:
+    return sorted(path.name.removesuffix(".zarr") for path in (home() / "stores").glob("*.zarr"))
+
+
+def _caches_here() -> list[str]:
+    folders = sorted((home() / "caches").glob("*/*/"))
+    return [f"{path.parent.name}/{path.name}" for path in folders if not path.name.startswith(".")]

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from graphprep.printable import printable
+
 SECONDS_BETWEEN_LINES = 5.0
 
 _quiet = False
@@ -26,13 +28,13 @@ def configure(*, quiet: bool) -> None:
 def say(message: str) -> None:
     """Print one line for people."""
     if not _quiet and sys.stderr is not None:
-        print(message, file=sys.stderr, flush=True)
+        print(printable(message), file=sys.stderr, flush=True)
 
 
 def warn(message: str) -> None:
     """Print one line that people must see, -q or not."""
     if sys.stderr is not None:
-        print(f"warning: {message}", file=sys.stderr, flush=True)
+        print(printable(f"warning: {message}"), file=sys.stderr, flush=True)
 
 
 class Task(Protocol):
@@ -103,7 +105,7 @@ class _Display:
                 self._shown.start()
             self._running += 1
             shown = self._shown
-            number = shown.add_task(name, total=total, unit=unit)
+            number = shown.add_task(printable(name), total=total, unit=unit)
 
         class Bar:
             def advance(self, amount: float = 1) -> None:
@@ -144,7 +146,7 @@ def _new_display() -> Any:
         def render(self, task: Row) -> Text:
             return super().render(task) if task.fields["unit"] == "B" else Text("")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), Amount(), Speed(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), Amount(), Speed(), TimeElapsedColumn())
     return Progress(*columns, console=Console(stderr=True))
 
 

@@ -28,9 +28,10 @@ from pydantic import (
 from graphprep.errors import DatasetError, UnknownDatasetError
 from graphprep.graph import Duplicates, SelfLoops, Treatment
 from graphprep.home import NAME_PATTERN
+from graphprep.nearest import nearest
 from graphprep.sources import READERS
 from graphprep.split import SplitRule
-from graphprep.yaml_lines import FaultAt, nearest, validated
+from graphprep.yaml_lines import FaultAt, validated
 
 FILE_NAME = "datasets.yaml"
 SCHEMES = ("https", "http", "file")

@@ -37,7 +37,7 @@ class SortedEdges:
     counts: EdgeCounts
     weighted: bool
     symmetric: bool
-    """whether every edge has its reverse"""
+    """whether every edge has its reverse of equal weight"""
     pieces: Callable[[], Iterator[Csr]]
     """row ranges in order; each piece's indptr starts at 0"""
     arrays: EdgePieces
@@ -70,7 +70,8 @@ def sort_table(
             `work`, and what they read, under the same path.
 
     Raises:
-        DatasetError: an id is out of range, or the treatment does not suit the types.
+        DatasetError: an id is out of range, the treatment does not suit the types, or it leaves open which of two
+            weights an edge has.
     """
     name = table.type.key
     rules = Rules.of(treatment, square=table.type.source == table.type.destination, name=name)
@@ -94,6 +95,7 @@ def sort_table(
                     numbered=numbered,
                 )
             _check_attributes(table, counts.given)
+            _say_how_summed(name, rules, counts)
             return SortedEdges(
                 type=table.type,
                 num_rows=num_rows,
@@ -107,6 +109,7 @@ def sort_table(
             )
     summary = spill.sort_ranges(executor)
     _check_attributes(table, summary.counts.given)
+    _say_how_summed(name, rules, summary.counts)
     return SortedEdges(
         type=table.type,
         num_rows=num_rows,
@@ -162,6 +165,24 @@ def _taken(chunks: list[EdgeChunk]) -> Iterator[EdgeChunk]:
     chunks.reverse()
     while chunks:
         yield chunks.pop()
+
+
+def _say_how_summed(name: str, rules: Rules, counts: EdgeCounts) -> None:
+    """Say what a sum of weights was taken over, where that may surprise."""
+    if rules.sums_both_ways and counts.listed_both_ways:
+        progress.say(
+            f"edges {name}: all {counts.listed_both_ways:,} edges are listed in both directions with equal weights, so "
+            "each pair of them is one undirected edge, and sums count it once"
+        )
+    elif rules.sums_both_ways and counts.given > counts.self_loops_found:
+        progress.say(
+            f"edges {name}: not every edge is listed in both directions with equal weights, so each line is an "
+            "undirected edge of its own, and sums are over the lines of both directions"
+        )
+    if counts.sums_rounded:
+        progress.warn(
+            f"edges {name}: {counts.sums_rounded:,} sums of weights are whole numbers above 2^24 that float32 rounds"
+        )
 
 
 def _check_attributes(table: EdgeTable, given: int) -> None:

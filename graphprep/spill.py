@@ -52,7 +52,7 @@ class SpillSummary:
     edges_by_range: tuple[int, ...]
     weighted: bool
     fingerprint: int
-    """of direction; 0 if every edge has its reverse"""
+    """of direction; 0 if every edge has its reverse of equal weight"""
 
 
 class Spill:
@@ -87,6 +87,7 @@ class Spill:
             num_sources=num_sources,
             range_bits=max(LEAST_RANGE_BITS, (max(1, num_rows - 1) // MOST_RANGES).bit_length()),
             undirected=rules.undirected,
+            fingerprinted=rules.sums_both_ways,
             numbered=numbered,
             room=room,
         )
@@ -102,6 +103,7 @@ class Spill:
             found = json.loads(mark.read_text())
             self._given, self._weighted = found["given"], found["weighted"]
             self._records, self._runs = found["records"], found["runs"]
+            self._take_fingerprint(found["fingerprint"])
 
     def add(self, chunks: Iterable[EdgeChunk]) -> None:
         """Put all edges in, from a stream that is read from front to back.
@@ -172,10 +174,22 @@ class Spill:
         self._weighted = True in weighted
         self._records = [sum(counts) for counts in zip(*(section.records for section in sections), strict=True)]
         self._runs = [section.runs for section in sections]
-        mark = {"given": self._given, "weighted": self._weighted, "records": self._records, "runs": self._runs}
+        fingerprint = sum(section.fingerprint for section in sections) % 2**64
+        self._take_fingerprint(fingerprint)
+        mark = {
+            "given": self._given,
+            "weighted": self._weighted,
+            "records": self._records,
+            "runs": self._runs,
+            "fingerprint": fingerprint,
+        }
         with published_file(self.runs.folder / MARK) as file:
             file.write(json.dumps(mark).encode())
         self.holds_all_edges = True
+
+    def _take_fingerprint(self, fingerprint: int) -> None:
+        """Learn whether every edge is listed in both directions, as far as the rules depend on it."""
+        self.rules = replace(self.rules, both_ways=self.rules.sums_both_ways and fingerprint == 0)
 
     def sort_ranges(self, executor: Executor) -> SpillSummary:
         """Sort every range that is not sorted yet.
@@ -266,6 +280,7 @@ class Spill:
             first_row=first_row,
             rules=self.rules,
             numbered=runs.numbered,
+            name=runs.name,
         )
         facts = {
             "counts": asdict(counts),

@@ -7,18 +7,21 @@
 Chunks hold about 8 MB and are compressed by blosc (lz4, shuffle) under a CRC-32C, so that a flipped bit is an error and
 not a different graph; big arrays gather eight chunks in a shard, so that a billion edges are some dozens of files.
 The root attributes are written last, and on a local disk the folder is renamed into place: a store without them is not
-a store. Any fsspec URL works where a path does; there the attributes alone say that the store is whole.
+a store. Any fsspec URL works where a path does; there the attributes alone say that the store is whole. They hold a
+SHA-256 of every array's content and of every zarr.json: metadata are compared with theirs whenever they are read,
+arrays where all of one is read. Row offsets and columns are looked through before they are given away.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import math
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +33,18 @@ from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
 from graphprep import __version__, csr, progress
 from graphprep.edge_writing import EVERY_CHUNK, rows_a_file, write_by_ranges
-from graphprep.errors import DatasetError
+from graphprep.errors import DatasetError, GraphprepError
 from graphprep.executor import Executor, Threads
 from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type, row_bytes
 from graphprep.home import is_url
+from graphprep.original_ids import OriginalIds
 from graphprep.publish import PARTIAL_PREFIX, publish_folder
 from graphprep.row_ranges import row_ranges
+from graphprep.side_by_side import cores, side_by_side
 from graphprep.sorted_edges import SortedEdges
-from graphprep.store_place import reached
+from graphprep.store_metadata import CHECKSUMS, groups_of, root_is_unchanged, write_root
+from graphprep.store_place import can_list, files_below, reached, read_file
+from graphprep.target import ZARR_JSON
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -63,9 +70,49 @@ ATTRIBUTES = (
 """What a reader relies on."""
 BYTES_AT_A_TIME = 64_000_000
 EDGES_AT_A_TIME = 1 << 22
-EXPLAINED = (OSError, ImportError, ValueError, TypeError, KeyError, RuntimeError)
-"""What a reader of a store has words of its own for."""
+EXPLAINED = (
+    OSError,
+    ImportError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    AssertionError,
+)
+"""What a reader of a store has words of its own for: all that Zarr has been seen to raise at damaged files."""
 ANNDATA_CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredArray:
+    """One array of a store, lazily: slice it by row range.
+
+    Raises:
+        DatasetError: when it is sliced, and a chunk is damaged or cannot be reached.
+    """
+
+    store: GraphStore
+    path: str
+    """in the store"""
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes before compression."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any, /) -> NDArray[Any]:
+        return self.store._read(self.path, rows)
 
 
 class GraphStore:
@@ -83,12 +130,14 @@ class GraphStore:
                 self._root = zarr.open_group(self.location, mode="r", zarr_format=3)
                 self.attributes: dict[str, Any] = dict(self._root.attrs)
         except (FileNotFoundError, zarr.errors.GroupNotFoundError, zarr.errors.NodeTypeValidationError) as error:
+            if self._has_damaged_root():
+                raise DatasetError(f"{location} is damaged: its zarr.json describes no group; {AGAIN}") from error
             raise DatasetError(f"{location} is not a graph store; run `graphprep fetch` or `import`") from error
         except ImportError as error:
             raise DatasetError(f"{location} cannot be opened: {error}; install the package that it names") from error
         except OSError as error:
             raise DatasetError(f"{location} cannot be opened ({error}); check the place and the network") from error
-        except (ValueError, TypeError, KeyError) as error:
+        except EXPLAINED as error:
             unknown = "protocol" in str(error).lower()
             reason = f"cannot be opened ({error})" if unknown else f"is damaged: its zarr.json cannot be read ({error})"
             raise DatasetError(f"{location} {reason}; {AGAIN}") from error
@@ -105,6 +154,20 @@ class GraphStore:
         absent = [name for name in ATTRIBUTES if name not in self.attributes]
         if absent:
             raise DatasetError(f"{location} is damaged: its zarr.json has no {absent[0]}; {AGAIN}")
+        if not root_is_unchanged(self._file(ZARR_JSON), self.attributes):
+            raise DatasetError(f"{location} is damaged: its zarr.json has changed since it was written; {AGAIN}")
+        if (malformed := _malformed(self.attributes)) is not None:
+            raise DatasetError(f"{location} is damaged: its zarr.json has a wrong {malformed}; {AGAIN}")
+
+    def _has_damaged_root(self) -> bool:
+        return not is_url(self.location) and os.path.lexists(Path(self.location) / ZARR_JSON)
+
+    def _file(self, name: str) -> bytes:
+        """The content of a file of the store."""
+        try:
+            return read_file(self.location, name)
+        except OSError as error:
+            raise DatasetError(f"{self.location}: {name} is missing or cannot be read ({error}); {AGAIN}") from error
 
     def __reduce__(self) -> tuple[type[GraphStore], tuple[str]]:
         """Another process opens the store by itself."""
@@ -122,7 +185,7 @@ class GraphStore:
 
     @property
     def directed(self) -> bool:
-        """Whether some edge lacks its reverse."""
+        """Whether some edge lacks its reverse, of equal weight."""
         return bool(self.attributes["directed"])
 
     @property
@@ -139,61 +202,113 @@ class GraphStore:
         """The names of the arrays that nodes of this type have."""
         return self._names(f"nodes/{node_type}/")
 
-    def node_array(self, node_type: str, name: str) -> zarr.Array[Any] | None:
+    def node_array(self, node_type: str, name: str) -> StoredArray | None:
         """One array of a node type, lazily: slice it by row range. None if the type has no such array."""
-        return self._array(f"nodes/{node_type}/{name}") if name in self.node_arrays(node_type) else None
+        return self._stored(f"nodes/{node_type}/{name}") if name in self.node_arrays(node_type) else None
 
-    def edge_array(self, edge_type: EdgeType, name: str) -> zarr.Array[Any]:
+    def edge_array(self, edge_type: EdgeType, name: str) -> StoredArray:
         """Edge features, times and the like of one edge type, lazily, in CSR order."""
-        return self._array(f"edges/{edge_type.key}/{name}")
+        return self._stored(f"edges/{edge_type.key}/{name}")
+
+    def _stored(self, path: str) -> StoredArray:
+        found = self._array(path)
+        return StoredArray(self, path, np.dtype(found.dtype), tuple(found.shape))
 
     def edge_arrays(self, edge_type: EdgeType) -> tuple[str, ...]:
         """The names of the arrays that edges of this type have beside the CSR's own."""
         names = self._names(f"edges/{edge_type.key}/")
         return tuple(name for name in names if name not in ("indptr", "indices", "data"))
 
-    def original_words(self, node_type: str) -> list[str] | None:
-        """The ids that the nodes of a type had in the source, where those were words; all in memory."""
+    def original_ids(self, node_type: str) -> OriginalIds | None:
+        """The ids that the nodes of a type had in the source, by row; None where these are the row numbers.
+
+        `.array()` is all of them (int64 [N], or N strings), `[row]` that of one row, `.row_of(id)` the way back.
+        """
+        if "original_id" in self.node_arrays(node_type):
+            return OriginalIds(numbers=self._read(f"nodes/{node_type}/original_id"))
         if not self._names(f"words/{node_type}/"):
             return None
-        offsets = self._read(f"words/{node_type}/offsets").tolist()
-        text = self._read(f"words/{node_type}/bytes").tobytes()
-        return [text[start:stop].decode() for start, stop in itertools.pairwise(offsets)]
+        offsets, text = (self._read(f"words/{node_type}/{name}") for name in ("offsets", "bytes"))
+        return OriginalIds.of_words(offsets, text, self.location, DatasetError)
+
+    def original_words(self, node_type: str) -> list[str] | None:
+        """The ids that the nodes of a type had in the source, where those were words; all in memory."""
+        ids = self.original_ids(node_type)
+        return None if ids is None or ids.numbers is not None else ids.array().tolist()
 
     def node_table(self, node_type: str) -> NodeTable:
-        """All arrays of a node type in memory, but for ids that are words."""
+        """All arrays of a node type in memory; `original_id` are numbers or words, None where ids are row numbers."""
         arrays = {name: self._read(f"nodes/{node_type}/{name}") for name in self.node_arrays(node_type)}
         more = {name: arrays.pop(name) for name in arrays.keys() - NodeTable.__dataclass_fields__.keys()}
-        return NodeTable(num_nodes=self.num_nodes[node_type], more=more, **arrays)
+        ids = self.original_ids(node_type)
+        original = None if ids is None else ids.array() if ids.numbers is not None else ids.array().astype(np.str_)
+        arrays.pop("original_id", None)
+        return NodeTable(num_nodes=self.num_nodes[node_type], more=more, original_id=original, **arrays)
 
     def csr(self, edge_type: EdgeType) -> Csr:
-        """All in-edges of one type in memory."""
-        return self.csr_rows(edge_type, 0, self.num_nodes[edge_type.destination])
+        """All in-edges of one type in memory, after they were compared with their checksums.
+
+        Raises:
+            DatasetError: they have changed, a chunk is damaged, or row offsets or columns are out of range.
+        """
+        found = self.csr_rows(edge_type, 0, self.num_nodes[edge_type.destination])
+        for name in ("indptr", "indices", "data") if self.is_weighted(edge_type) else ("indptr", "indices"):
+            digest = hashlib.sha256(np.ascontiguousarray(getattr(found, name)).data)
+            self._require_digest(f"edges/{edge_type.key}/{name}", digest.hexdigest())
+        return found
 
     def csr_rows(self, edge_type: EdgeType, start: int, stop: int) -> Csr:
-        """The in-edges of destination rows start .. stop-1, as a CSR of stop - start rows."""
+        """The in-edges of destination rows start .. stop-1, as a CSR of stop - start rows.
+
+        Raises:
+            DatasetError: a chunk is damaged, or row offsets or columns are out of range.
+        """
         path = f"edges/{edge_type.key}"
         offsets = self._read(f"{path}/indptr", slice(start, stop + 1))
         edges = slice(int(offsets[0]), int(offsets[-1]))
-        return Csr(
+        found = Csr(
             indptr=offsets - offsets[0],
             indices=self._read(f"{path}/indices", edges),
             data=self._read(f"{path}/data", edges) if self.is_weighted(edge_type) else None,
             num_sources=self.num_nodes[edge_type.source],
         )
+        if (problem := csr.range_fault(found)) is not None:
+            raise DatasetError(f"{self.location}: {path} is damaged: {problem}, counted from row {start} on; {AGAIN}")
+        return found
 
     def indptr(self, edge_type: EdgeType) -> NDArray[np.int64]:
-        """Where the in-edges of each destination row begin; int64 [N + 1]."""
-        return self._read(f"edges/{edge_type.key}/indptr")
+        """Where the in-edges of each destination row begin; int64 [N + 1].
+
+        Raises:
+            DatasetError: a chunk is damaged, or the numbers do not ascend from 0 to the number of edges.
+        """
+        found, count = self._read(f"edges/{edge_type.key}/indptr"), self.num_edges[edge_type]
+        where = f"{self.location}: edges/{edge_type.key} is damaged"
+        if found[0] != 0 or found[-1] != count:
+            raise DatasetError(
+                f"{where}: row offsets run from {found[0]} to {found[-1]}, its attributes say {count} edges; {AGAIN}"
+            )
+        fall = np.flatnonzero(found[1:] < found[:-1])
+        if len(fall):
+            raise DatasetError(f"{where}: row offsets fall at row {fall[0]}; {AGAIN}")
+        return found
 
     def is_weighted(self, edge_type: EdgeType) -> bool:
         """Whether the edges of this type have weights other than 1."""
         return f"edges/{edge_type.key}/data" in self.attributes["arrays"]
 
     def rows(self, node_type: str, name: str, rows_at_a_time: int) -> Iterator[tuple[int, NDArray[Any]]]:
-        """A node array as (first row, rows) pieces, in order."""
+        """A node array as (first row, rows) pieces, in order.
+
+        Raises:
+            DatasetError: a chunk is damaged; or, after the last piece, the whole differs from its checksum.
+        """
+        path, digest = f"nodes/{node_type}/{name}", hashlib.sha256()
         for start in range(0, self.num_nodes[node_type], rows_at_a_time):
-            yield start, self._read(f"nodes/{node_type}/{name}", slice(start, start + rows_at_a_time))
+            piece = self._read(path, slice(start, start + rows_at_a_time))
+            digest.update(np.ascontiguousarray(piece).data)
+            yield start, piece
+        self._require_digest(path, digest.hexdigest())
 
     def loaded(self) -> LoadedGraph:
         """The whole graph in memory."""
@@ -241,24 +356,42 @@ class GraphStore:
 
         return store_html(self)
 
-    def check(self) -> None:
-        """Read everything: checksums of all arrays, and the validity of every CSR.
+    def require_unchanged(self, prefix: str = "") -> None:
+        """Read all arrays below a path and compare them with their checksums, for whoever copies them piece by piece.
+
+        Raises:
+            DatasetError: one of them has changed or is damaged.
+        """
+        paths = [path for path in self.attributes["arrays"] if path.startswith(prefix)]
+        total = sum(self._array(path).nbytes for path in paths)
+        with progress.task("comparing arrays with their checksums", total=total, unit="B") as task:
+
+            def check(path: str) -> None:
+                array, digest = self._array(path), hashlib.sha256()
+                rows = max(1, BYTES_AT_A_TIME // row_bytes(array))
+                for start in range(0, array.shape[0], rows):
+                    piece = self._read(path, slice(start, start + rows))
+                    digest.update(np.ascontiguousarray(piece).data)
+                    task.advance(piece.nbytes)
+                self._require_digest(path, digest.hexdigest())
+
+            side_by_side([partial(check, path) for path in paths], workers=cores())
+
+    def _require_digest(self, path: str, found: str) -> None:
+        if path in self.attributes["arrays"] and found != self.attributes["arrays"][path]["sha256"]:
+            raise DatasetError(f"{self.location}: {path} has changed since it was written; {AGAIN}")
+
+    def check(self) -> tuple[str, ...]:
+        """Read everything: metadata, which files there are, checksums of all arrays, and the validity of every CSR.
+
+        Returns:
+            What could not be checked, a sentence each.
 
         Raises:
             DatasetError: the first thing that is wrong.
         """
-        total = sum(self._array(path).nbytes for path in self.attributes["arrays"])
-        with progress.task("checking arrays", total=total, unit="B") as task:
-            for path, written in self.attributes["arrays"].items():
-                array = self._array(path)
-                digest = hashlib.sha256()
-                rows = max(1, BYTES_AT_A_TIME // row_bytes(array))
-                for start in range(0, array.shape[0], rows):
-                    piece = self._read(path, slice(start, start + rows))
-                    digest.update(piece.tobytes())
-                    task.advance(piece.nbytes)
-                if digest.hexdigest() != written["sha256"]:
-                    raise DatasetError(f"{self.location}: {path} has changed since it was written; {AGAIN}")
+        unchecked = self._check_metadata()
+        self.require_unchanged()
         for node_type, count in self.num_nodes.items():
             for name in self.node_arrays(node_type):
                 found = self._array(f"nodes/{node_type}/{name}").shape[0]
@@ -268,23 +401,67 @@ class GraphStore:
             for name in self.edge_arrays(edge_type):
                 if self.edge_array(edge_type, name).shape[0] != count:
                     raise DatasetError(f"{self.location}: edges/{edge_type.key}/{name} has not {count} rows; {AGAIN}")
-            problem = self._fault(edge_type, count)
-            if problem:
-                raise DatasetError(f"{self.location}: edges/{edge_type.key} is damaged: {problem}; {AGAIN}")
+            for start, stop in row_ranges(self.indptr(edge_type), EDGES_AT_A_TIME):
+                if (problem := csr.fault(self.csr_rows(edge_type, start, stop))) is not None:
+                    raise DatasetError(
+                        f"{self.location}: edges/{edge_type.key} is damaged: {problem}, counted from row {start} on; "
+                        f"{AGAIN}"
+                    )
+        return unchecked
 
-    def _fault(self, edge_type: EdgeType, count: int) -> str | None:
-        """What makes the edges of a type invalid, in words, or None; they are read by ranges of rows."""
-        indptr = self.indptr(edge_type)
-        if indptr[0] != 0 or indptr[-1] != count:
-            return f"row offsets run from {indptr[0]} to {indptr[-1]}, its attributes say {count} edges"
-        fall = np.flatnonzero(indptr[1:] < indptr[:-1])
-        if len(fall):
-            return f"row offsets fall at row {fall[0]}"
-        for start, stop in row_ranges(indptr, EDGES_AT_A_TIME):
-            problem = csr.fault(self.csr_rows(edge_type, start, stop))
-            if problem is not None:
-                return f"{problem}, counted from row {start} on"
-        return None
+    def _check_metadata(self) -> tuple[str, ...]:
+        """Every zarr.json, and that there are those files that belong to the store and no others.
+
+        Returns, Raises: as `check`.
+        """
+        unchecked = []
+        sums = self.attributes.get(CHECKSUMS)
+        edge_groups = {f"edges/{kind.key}": kind for kind in self.num_edges}
+        arrays = {*self.attributes["arrays"], *(f"{path}/data" for path in edge_groups)}
+        groups = {"nodes", "edges", *edge_groups, *(f"nodes/{name}" for name in self.num_nodes), *groups_of(arrays)}
+        for path in sorted(groups):
+            self._require_metadata(path)
+        for path in sorted(arrays):
+            self._array(path)
+        if sums is None:
+            unchecked.append("zarr.json of the root, groups and arrays: this store was written without checksums of it")
+            for path, kind in edge_groups.items():
+                shape = [self.num_nodes[kind.destination], self.num_nodes[kind.source]]
+                wanted = {**ANNDATA_CSR, "shape": shape, "weighted": self.is_weighted(kind)}
+                if dict(self._group(path).attrs) != wanted:
+                    raise DatasetError(f"{self.location}: the attributes of {path} are not {wanted}; {AGAIN}")
+        elif strange := (groups | arrays) ^ sums.keys():
+            raise DatasetError(f"{self.location}: {sorted(strange)[0]} is no array or group of this store; {AGAIN}")
+        if not can_list(self.location):
+            unchecked.append("which files there are: a web server does not say it")
+            return tuple(unchecked)
+        wanted_files = {ZARR_JSON, *(f"{path}/{ZARR_JSON}" for path in groups | arrays)}
+        for path in self.attributes["arrays"]:
+            wanted_files |= _chunk_files(self._array(path))
+        found = files_below(self.location)
+        if missing := wanted_files - found:
+            raise DatasetError(f"{self.location}: {sorted(missing)[0]} is missing; {AGAIN}")
+        if extra := found - wanted_files:
+            raise DatasetError(
+                f"{self.location}: {sorted(extra)[0]} does not belong to the store; remove it or {AGAIN}"
+            )
+        return tuple(unchecked)
+
+    def _require_metadata(self, path: str) -> None:
+        """Compare the zarr.json of a group or array with its checksum, if the store has those."""
+        content, sums = self._file(f"{path}/{ZARR_JSON}"), self.attributes.get(CHECKSUMS)
+        if sums is not None and hashlib.sha256(content).hexdigest() != sums.get(path):
+            raise DatasetError(f"{self.location}: {path}/{ZARR_JSON} has changed since it was written; {AGAIN}")
+
+    def _group(self, path: str) -> zarr.Group:
+        try:
+            with reached(self.location, but=EXPLAINED):
+                found = self._root.get(path)
+        except EXPLAINED as error:
+            raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
+        if not isinstance(found, zarr.Group):
+            raise DatasetError(f"{self.location}: {path} is no group; {AGAIN}")
+        return found
 
     def _names(self, prefix: str) -> tuple[str, ...]:
         """The arrays that were written below a path, in name order."""
@@ -293,34 +470,78 @@ class GraphStore:
     def _array(self, path: str) -> zarr.Array[Any]:
         """The array at `path`, as it was written and with all its chunks, which Zarr would take for zeros if absent."""
         if path not in self._arrays:
+            if CHECKSUMS in self.attributes:
+                self._require_metadata(path)
             try:
                 with reached(self.location, but=EXPLAINED):
                     found = self._root.get(path)
-            except (ValueError, TypeError, KeyError, OSError, ImportError) as error:
+            except EXPLAINED as error:
                 raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
             written = self.attributes["arrays"].get(path)
-            if not isinstance(found, zarr.Array) or written is None:
+            if not isinstance(found, zarr.Array):
                 raise DatasetError(f"{self.location}: {path} is missing; {AGAIN}")
+            if written is None:  # the weights of unweighted edges, which have no chunks
+                self._arrays[path] = found
+                return found
             if [list(found.shape), str(found.dtype)] != [written["shape"], written["dtype"]]:
                 raise DatasetError(
                     f"{self.location}: {path} is {found.dtype} {list(found.shape)}, but {written['dtype']} "
                     f"{written['shape']} was written; {AGAIN}"
                 )
-            files = -(-found.shape[0] // (found.shards or found.chunks)[0]) if found.size else 0
-            chunks_a_file = found.shards[0] // found.chunks[0] if found.shards else 1
-            absent = files - found.nchunks_initialized // chunks_a_file
+            try:
+                with reached(self.location, but=EXPLAINED):
+                    files = len(_chunk_files(found))
+                    chunks_a_file = found.shards[0] // found.chunks[0] if found.shards else 1
+                    absent = files - found.nchunks_initialized // chunks_a_file
+            except EXPLAINED as error:
+                raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
             if absent:
                 raise DatasetError(f"{self.location}: {path} lacks {absent} of its {files} chunk files; {AGAIN}")
             self._arrays[path] = found
         return self._arrays[path]
 
-    def _read(self, path: str, rows: slice = slice(None)) -> NDArray[Any]:
+    def _read(self, path: str, rows: Any = slice(None)) -> NDArray[Any]:
         found = self._array(path)
         try:
             with reached(self.location, but=EXPLAINED):
-                return np.asarray(found[rows])
-        except (ValueError, RuntimeError, OSError, KeyError) as error:
+                read = np.asarray(found[rows])
+        except EXPLAINED as error:
             raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
+        if isinstance(rows, slice) and rows == slice(None):
+            self._require_digest(path, hashlib.sha256(np.ascontiguousarray(read).data).hexdigest())
+        return read
+
+
+def _chunk_files(array: zarr.Array[Any]) -> set[str]:
+    """The names of the files that hold an array, from the store on."""
+    count = -(-array.shape[0] // (array.shards or array.chunks)[0]) if array.size else 0
+    rest = "/0" * (array.ndim - 1)
+    return {f"{array.path}/c/{number}{rest}" for number in range(count)}
+
+
+def _malformed(attributes: Mapping[str, Any]) -> str | None:
+    """The name of a root attribute that is not of the form which a reader relies on, None if there is none."""
+    name = ""
+    try:
+        for name in ("node_types", "edge_types"):
+            if not all(type(count) is int and count >= 0 for count in attributes[name].values()):
+                return name
+        kinds = [EdgeType.from_key(key) for key in attributes["edge_types"]]
+        if not {end for kind in kinds for end in (kind.source, kind.destination)} <= attributes["node_types"].keys():
+            return name
+        name = "edge_counts"
+        if attributes[name].keys() != attributes["edge_types"].keys():
+            return name
+        name = "arrays"
+        for written in attributes[name].values():
+            shape, _, sha256 = written["shape"], np.dtype(written["dtype"]), written["sha256"]
+            if not (shape and all(type(side) is int and side >= 0 for side in shape) and len(sha256) == 64):
+                return name
+        name = "source"
+        attributes[name].get("reader")
+    except (TypeError, ValueError, AttributeError, LookupError, GraphprepError):
+        return name
+    return None
 
 
 Written = dict[str, dict[str, Any]]
@@ -356,14 +577,14 @@ def write_store(
         memory_limit: bytes that the process may hold, which limits threads; None for half of what is free.
     """
     local = not is_url(str(target))
-    partial = Path(target).absolute().with_name(f"{PARTIAL_PREFIX}{Path(target).name}") if local else target
+    partial_place = Path(target).absolute().with_name(f"{PARTIAL_PREFIX}{Path(target).name}") if local else target
     threads = Threads(memory_limit=memory_limit)
-    if isinstance(partial, Path):
-        partial.parent.mkdir(parents=True, exist_ok=True)
-        if partial.exists():
-            shutil.rmtree(partial)
+    if isinstance(partial_place, Path):
+        partial_place.parent.mkdir(parents=True, exist_ok=True)
+        if partial_place.exists():
+            shutil.rmtree(partial_place)
     with reached(target):
-        root = zarr.open_group(str(partial), mode="w", zarr_format=3)
+        root = zarr.open_group(str(partial_place), mode="w", zarr_format=3)
         edges = sorted(edges, key=lambda table: table.type)
         written: Written = {}
         with progress.task(f"writing store {name}", total=_num_bytes(nodes, edges), unit="B") as task:
@@ -373,8 +594,9 @@ def write_store(
                 _write_nodes(root, node_type, node_table, task, written)
             for table in edges:
                 by = executor if executor is not None and table.arrays.in_files else threads
-                _write_edges(str(partial), root.create_group(f"edges/{table.type.key}"), table, by, task, written)
-        root.attrs.update(
+                _write_edges(str(partial_place), root.create_group(f"edges/{table.type.key}"), table, by, task, written)
+        write_root(
+            partial_place,
             {
                 "graphprep_format": STORE_FORMAT,
                 "graphprep_kind": STORE_KIND,
@@ -389,10 +611,10 @@ def write_store(
                 "edge_counts": {table.type.key: asdict(table.counts) for table in edges},
                 "arrays": dict(sorted(written.items())),
                 "notes": dict(notes),
-            }
+            },
         )
-    if isinstance(partial, Path):
-        publish_folder(partial, Path(target))
+    if isinstance(partial_place, Path):
+        publish_folder(partial_place, Path(target))
     return GraphStore(target)
 
 

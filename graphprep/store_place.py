@@ -99,6 +99,59 @@ def reached(place: Path | str, *, but: tuple[type[Exception], ...] = ()) -> Iter
         ) from problem
 
 
+def read_file(place: Path | str, name: str) -> bytes:
+    """The content of a file of a store.
+
+    Args:
+        place: path or URL of the store.
+        name: of the file, from there on, with / between folders.
+
+    Raises:
+        OSError: there is no such file.
+        DatasetError: a URL cannot be reached.
+    """
+    if not home.is_url(str(place)):
+        return (Path(place) / name).read_bytes()
+    with reached(place, but=(FileNotFoundError,)):
+        file_system, path = _file_system(str(place))
+        return bytes(file_system.cat_file(f"{path.rstrip('/')}/{name}"))
+
+
+def write_file(place: Path | str, name: str, content: bytes) -> None:
+    """Write a file of a store; arguments as for `read_file`.
+
+    Raises:
+        DatasetError: a URL cannot be written to.
+    """
+    if not home.is_url(str(place)):
+        (Path(place) / name).write_bytes(content)
+        return
+    with reached(place):
+        file_system, path = _file_system(str(place))
+        file_system.pipe_file(f"{path.rstrip('/')}/{name}", content)
+
+
+def can_list(place: Path | str) -> bool:
+    """Whether it can be asked which files there are; a web server does not say."""
+    return not str(place).startswith(("http://", "https://"))
+
+
+def files_below(place: Path | str) -> set[str]:
+    """The names of all files of a store, as `read_file` takes them.
+
+    Raises:
+        DatasetError: a URL cannot be reached.
+    """
+    if not home.is_url(str(place)):
+        found = (path for path in Path(place).rglob("*") if path.is_symlink() or not path.is_dir())
+        return {path.relative_to(place).as_posix() for path in found}
+    with reached(place):
+        file_system, path = _file_system(str(place))
+        file_system.invalidate_cache()
+        folder = path.rstrip("/") + "/"
+        return {str(name).removeprefix(folder) for name in file_system.find(path)}
+
+
 def _file_system(url: str) -> tuple[Any, str]:
     """fsspec's file system of a URL, and the path in it.
 

@@ -4,7 +4,7 @@ A model that fails on a plain dictionary can only say "links.2.ends". A person w
 text is composed into PyYAML's nodes, which carry their positions, and the nodes are turned into plain values here, by
 the safe constructors only: a tag that would build an object is an error. What PyYAML lets pass and a person would not
 is an error as well: a key given twice, a key such as `on` that is no text, a mapping that contains itself, text that
-unfolds into millions of values.
+unfolds into millions of values (by aliases or by `<<`), a number of thousands of digits.
 
 `validated` runs a pydantic model over the values and turns its first failure into one sentence: file, line, key, what
 is wrong with it, and the known key that an unknown one resembles. A model's own validators raise `FaultAt` to point at
@@ -13,7 +13,6 @@ a place below the model, and so get the same lines.
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 from collections.abc import Collection, Iterator, Mapping
@@ -24,13 +23,17 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from graphprep.errors import GraphprepError
+from graphprep.nearest import nearest
 
 Where = tuple[str | int, ...]
 """The way to a value: mapping keys and positions in sequences, from the root."""
 M = TypeVar("M", bound=BaseModel)
 
 MAX_VALUES = 1_000_000
+MAX_NUMBER_LENGTH = 400
+"""Characters; a longer number is no number that anybody means, and PyYAML's base 60 takes quadratic time for it."""
 _MAP_TAG, _SEQ_TAG, _MERGE_TAG = (f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "merge"))
+_NUMBER_TAGS = tuple(f"tag:yaml.org,2002:{name}" for name in ("int", "float"))
 _UNKNOWN_KEY, _MISSING_KEY = "extra_forbidden", "missing"
 
 
@@ -111,12 +114,6 @@ def validated(model: type[M], text: str, *, origin: str, error: type[GraphprepEr
         raise error(f"{origin}, line {faults[0].line}: {faults[0].message}{more}") from problem
 
 
-def nearest(word: object, known: Collection[str]) -> str:
-    """` (did you mean 'x'?)` for the known word that `word` resembles, else an empty string."""
-    close = difflib.get_close_matches(str(word), known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
 def describe(value: object) -> str:
     """What a plain value is, in a person's words."""
     match value:
@@ -150,14 +147,13 @@ class _Reader:
         self.loader = loader
         self.lines: dict[Where, int] = {}
         self.open: set[int] = set()  # ids of the nodes that we are inside of
+        self.merging: set[int] = set()  # and of those whose keys are being merged
         self.count = 0
 
     def value(self, node: yaml.Node, where: Where, line: int | None = None) -> object:
         here = node.start_mark.line + 1
         self.lines[where] = here if line is None else line
-        self.count += 1
-        if self.count > MAX_VALUES:
-            raise YamlError(f"the text unfolds into more than {MAX_VALUES:,} values", here)
+        self.add(1, here)
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node)
         if node.tag not in (_MAP_TAG, _SEQ_TAG):
@@ -171,6 +167,12 @@ class _Reader:
             return self.mapping(node, where)
         finally:
             self.open.discard(id(node))
+
+    def add(self, values: int, line: int) -> None:
+        """Count values, and keys that `<<` copies, against `MAX_VALUES`."""
+        self.count += values
+        if self.count > MAX_VALUES:
+            raise YamlError(f"the text unfolds into more than {MAX_VALUES:,} values", line)
 
     def mapping(self, node: yaml.Node, where: Where) -> dict[str, object]:
         return {key: self.value(child, (*where, key), line) for key, (child, line) in self.pairs(node, where).items()}
@@ -192,13 +194,27 @@ class _Reader:
             if key in own:
                 raise YamlError(f"the key {dotted((*where, key))!r} was already given on line {own[key][1]}", line)
             own[key] = (child, line)
+        others: dict[str, tuple[yaml.Node, int]] = {}
         for source in merged:
             if not isinstance(source, yaml.MappingNode):
                 raise YamlError("'<<' merges mappings only", source.start_mark.line + 1)
-            own = self.pairs(source, where) | own
-        return own
+            if id(source) in self.merging:
+                raise YamlError("a mapping merges itself through an alias", source.start_mark.line + 1)
+            self.merging.add(id(source))
+            try:
+                added = self.pairs(source, where)
+            finally:
+                self.merging.discard(id(source))
+            self.add(1 + len(added), source.start_mark.line + 1)
+            for key, value in added.items():
+                others.setdefault(key, value)
+        return others | own
 
     def scalar(self, node: yaml.ScalarNode) -> object:
+        if node.tag in _NUMBER_TAGS and len(node.value) > MAX_NUMBER_LENGTH:
+            length = len(node.value)
+            message = f"the number {node.value[:20]}... has {length:,} characters; put it in quotes if it is text"
+            raise YamlError(message, node.start_mark.line + 1)
         try:
             value: object = self.loader.construct_object(node)
         except (ValueError, LookupError, AttributeError) as problem:  # 2020-13-45 looks like a date and is none

@@ -42,4 +42,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("notebooks.run: stopped by Ctrl-C", file=sys.stderr)
+        sys.exit(130)

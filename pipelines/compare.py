@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphprep.api import open_cache
-from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
 from graphprep.inspect.cache_summary import bottleneck_of, what_if
+from graphprep.replaced import read_again_if_replaced
 from graphprep.topology import resolve
+from pipelines.look import likely_folder
 
 
 def compare(caches: Sequence[str], *, topology: str | None = None, row_bytes: int | None = None) -> dict[str, Any]:
@@ -30,9 +31,7 @@ def compare(caches: Sequence[str], *, topology: str | None = None, row_bytes: in
     """
     if len(caches) < 2:
         raise UsageError("give at least two caches to compare; `graphprep inspect` shows one")
-    opened = [open_cache(name) for name in caches]
-    for cache in opened:
-        Manifest.read(cache.folder).check_sizes(cache.folder)
+    opened = [_opened(name) for name in caches]
     _require_one_graph(caches, opened)
     chosen = None if topology is None else resolve(topology)
     rows = []
@@ -59,6 +58,19 @@ def compare(caches: Sequence[str], *, topology: str | None = None, row_bytes: in
     }
 
 
+def _opened(name: str) -> PartitionCache:
+    """A cache whose files are there in full length."""
+
+    def read() -> PartitionCache:
+        cache = open_cache(name)
+        cache.check_sizes()
+        for shared in ("traffic_rows", "cross_edges"):
+            cache.array(shared)
+        return cache
+
+    return read_again_if_replaced(lambda: likely_folder(name), read)
+
+
 def _require_one_graph(names: Sequence[str], caches: Sequence[PartitionCache]) -> None:
     first = caches[0].attributes
     for name, cache in zip(names, caches, strict=True):
@@ -78,6 +90,7 @@ def _row(name: str, cache: PartitionCache, quality: dict[str, Any]) -> dict[str,
         "topology": quality["topology"]["name"],
         "num_parts": cache.num_parts,
         "method": options["method_chosen"],
+        "fallback": cache.attributes.get("fallback"),
         "effort": options["effort"],
         "seed": options["seed"],
         "row_bytes": quality["row_bytes"],

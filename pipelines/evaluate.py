@@ -7,12 +7,20 @@ from typing import Any
 
 from graphprep.errors import UsageError
 from graphprep.home import require_cache
+from graphprep.replaced import read_again_if_replaced
+from pipelines.look import likely_folder
 
 GROUPS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
 def evaluate(
-    cache: str, predictions: Path, *, task: str | None = None, metric: str | None = None, split: int = 0
+    cache: str,
+    predictions: Path,
+    *,
+    task: str | None = None,
+    metric: str | None = None,
+    split: int = 0,
+    table: Path | None = None,
 ) -> dict[str, Any]:
     """The metric of predictions for training, validation and test nodes.
 
@@ -22,20 +30,33 @@ def evaluate(
         task: None for the cache's own; a matrix of numbers is `regression`.
         metric: None for OGB's where the dataset is OGB's, else the task's first.
         split: which column of the masks.
+        table: a .csv or .parquet that is to have the predictions beside the ids that nodes had in the source.
 
     Returns:
         `dataset`, `task`, `metric`, `evaluator` (`ogb` or `graphprep`), `split`, and a value for each of `train`, `val`
         and `test`, None where it is not defined.
 
     Raises:
-        CacheError: there is no such cache, or it is damaged.
+        CacheError: there is no such cache, or it is damaged; one that is replaced meanwhile is read again.
         DatasetError: the predictions cannot be read, or are no predictions.
         UsageError: they are not of this graph, or the task, metric or split is none of it.
     """
+    return read_again_if_replaced(
+        lambda: likely_folder(cache),
+        lambda: _evaluated(cache, predictions, task=task, metric=metric, split=split, table=table),
+    )
+
+
+def _evaluated(
+    cache: str, predictions: Path, *, task: str | None, metric: str | None, split: int, table: Path | None
+) -> dict[str, Any]:
     from graphprep import scores
     from graphprep.cache.read import PartitionCache
     from graphprep.cache.rebuild import rebuild_rows
+    from graphprep.prediction_table import require_target, write_table
 
+    if table is not None:
+        require_target(table)
     found = PartitionCache(require_cache(cache))
     labelled = [kind for kind in found.node_types if "y" in found.node_arrays(0, kind)]
     if len(labelled) != 1:
@@ -67,6 +88,8 @@ def evaluate(
         name: scores.score(labels, chosen, task=task, metric=metric, dataset=dataset)
         for name, (labels, chosen) in scores.masked(y, rows, masks, split).items()
     }
+    if table is not None:
+        write_table(table, rows, found.original_ids(kind), task)
     by_ogb = metric == scores.OGB
     return {
         "dataset": dataset,

@@ -12,9 +12,11 @@ from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
 from graphprep.export.format import ExportFormat, ExportSizes
 from graphprep.export.formats import export_format
-from graphprep.export.marker import marker_of, read_marker, write_marker
+from graphprep.export.marker import marker_of, missing_files, read_marker, says, write_marker
 from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, sweep
+from graphprep.replaced import read_again_if_replaced
 from graphprep.target import checked_target
+from pipelines.look import likely_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +31,24 @@ class ExportOutcome:
 
 
 def export_cache(cache: str, out: Path, *, format_name: str, replace: bool = False) -> ExportOutcome:
-    """Write a cache in another tool's format, or find that it is there.
+    """Write a cache in another tool's format, or find that it is there; a cache that is replaced is read again.
 
     Args:
         cache: a path or NAME/LABEL.
         out: the folder to make.
         format_name: a name in `graphprep.export.formats.FORMATS`.
-        replace: replace an export of another cache or in another format.
+        replace: export even if it is there, also over an export of another cache or in another format.
 
     Raises:
         UsageError: an unknown format, or a place where something else lies.
-        CacheError: there is no such cache, or not all of it.
+        CacheError: there is no such cache, or a file of it is missing or has changed.
     """
+    return read_again_if_replaced(
+        lambda: likely_folder(cache), lambda: _exported(cache, out, format_name=format_name, replace=replace)
+    )
+
+
+def _exported(cache: str, out: Path, *, format_name: str, replace: bool) -> ExportOutcome:
     found_format = export_format(format_name)
     found = PartitionCache(home.require_cache(cache))
     found.check_sizes()
@@ -53,6 +61,7 @@ def export_cache(cache: str, out: Path, *, format_name: str, replace: bool = Fal
             progress.say(f"{target} is up to date")
             return _outcome(target, format_name, reused=True)
         _announce(found, found_format, target)
+        found.require_unchanged()
         if work.exists():
             shutil.rmtree(work)
         work.mkdir(parents=True)
@@ -100,10 +109,15 @@ def must_write(target: Path, marker: dict[str, Any], replace: bool) -> bool:
     there = read_marker(target)
     if there is None:
         raise UsageError(f"OUT {target} holds files that are no export; it is left as it is: give another folder")
-    if there == marker:
-        return False
     if replace:
         return True
+    if says(there, marker):
+        if missing := missing_files(target, there):
+            raise UsageError(
+                f"OUT {target}: {missing[0]} is missing or has another size than it was written with; give --replace "
+                "to export again"
+            )
+        return False
     raise UsageError(
         f"OUT {target} holds {there.get('dataset')} as {there.get('format')}, exported from another cache or in "
         "another format; give --replace to replace it, or another folder"

@@ -42,7 +42,7 @@ def generate_graph(
         request: the generator's parameters; their type says which generator.
         name: what to call the dataset.
         out: path or URL of the store itself; by default HOME/stores/NAME.zarr.
-        replace: replace a store that was made from something else.
+        replace: generate again even if the store is there, also where it was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
         executor: of the edges that do not fit in memory, which are sorted and written by ranges; None for threads.
 

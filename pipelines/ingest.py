@@ -19,7 +19,7 @@ from graphprep import __version__, home, progress
 from graphprep.errors import DatasetError
 from graphprep.executor import Executor
 from graphprep.graph import RawGraph
-from graphprep.graph_check import check_nodes
+from graphprep.graph_check import check_dtypes, check_nodes
 from graphprep.publish import PARTIAL_PREFIX, locked, sweep
 from graphprep.sorted_edges import BYTES_PER_EDGE, SortedEdges, sort_table
 from graphprep.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 TEXT_BYTES_AN_EDGE, PACKED_RATIO, PACKED = 12, 3, (".gz", ".zst")
 BYTES_AN_EDGE = {".npy": 16, ".npz": 12, ".parquet": 6, ".pq": 6, ".pt": 16, ".pth": 16, ".graph": 14}
+ANYWAY = "anyway"
+"""the note of a store that says what was wrong and was converted all the same"""
 BASE_BYTES = 300_000_000
 """of memory, whatever the graph; these are for what is announced, nothing else"""
 EDGES_PER_SECOND = 8e6
@@ -165,7 +167,7 @@ def _fetched(target: Path | str, entry: DatasetEntry, key: str) -> GraphStore | 
         return None
     if found.key == key:
         _sweep(target, entry.name)
-        progress.say(f"{target} is up to date")
+        say_up_to_date(found)
         return found
     if found.attributes["source"].get("reader") == entry.source:
         progress.say(f"{target} was made from an older description of {entry.name}; it is made again")
@@ -189,7 +191,7 @@ def import_files(
         request: the files and how to read them.
         name: what to call the dataset.
         out: path or URL of the store itself; by default HOME/stores/NAME.zarr.
-        replace: replace a store that was made from something else.
+        replace: convert again even if the store is there, also where it was made from something else.
         memory_limit: bytes that the process may use; None for half of what is free.
         anyway: only warn about values that are not what they should be.
         executor: of the edges that do not fit in memory, which are sorted and written by ranges; None for threads.
@@ -260,7 +262,9 @@ def graph_to_store(
     for other in scratch.glob("*"):
         if other.name != key:
             shutil.rmtree(other)
-    with tolerated(anyway):
+    check_dtypes(raw)
+    deviations: list[str] = []
+    with tolerated(anyway, deviations):
         check_nodes(raw.nodes)
     edges = [
         sort_table(
@@ -275,7 +279,7 @@ def graph_to_store(
         for table in raw.edges
     ]
     if expected is not None:
-        with tolerated(anyway):
+        with tolerated(anyway, deviations):
             expected.check(_counts(raw, edges), dataset=name)
     store = write_store(
         target,
@@ -285,7 +289,7 @@ def graph_to_store(
         nodes=raw.nodes,
         edges=edges,
         treatment=raw.treatment,
-        notes=raw.notes,
+        notes={**raw.notes, **({ANYWAY: deviations} if deviations else {})},
         executor=executor,
         memory_limit=memory_limit,
     )
@@ -301,14 +305,22 @@ def scratch_of(target: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def tolerated(anyway: bool) -> Iterator[None]:
-    """Turn a DatasetError into a warning if the user said so, else say how to."""
+def tolerated(anyway: bool, deviations: list[str]) -> Iterator[None]:
+    """Turn a DatasetError into a warning, and add it to `deviations`, if the user said so; else say how to."""
     try:
         yield
     except DatasetError as error:
         if not anyway:
             raise type(error)(f"{error}; --anyway converts it as it is") from error
         progress.warn(str(error))
+        deviations.append(str(error))
+
+
+def say_up_to_date(store: GraphStore) -> None:
+    """Say that a store is what was asked for, and what it was converted in spite of."""
+    progress.say(f"{store.location} is up to date")
+    for sentence in store.attributes.get("notes", {}).get(ANYWAY, ()):
+        progress.warn(f"it was converted with --anyway in spite of this: {sentence}")
 
 
 def _counts(raw: RawGraph, edges: Sequence[SortedEdges]) -> dict[str, dict[str, int]]:
@@ -352,7 +364,7 @@ def up_to_date(target: Path | str, key: str, *, name: str, replace: bool) -> Gra
     found = GraphStore(target)
     if found.key == key:
         _sweep(target, name)
-        progress.say(f"{target} is up to date")
+        say_up_to_date(found)
         return found
     raise DatasetError(f"{target} was made from other files or options; give --replace to replace it or another --name")
 

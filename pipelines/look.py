@@ -10,6 +10,7 @@ from graphprep import home, progress
 from graphprep.cache.format import CACHE_KIND, MANIFEST, ZARR_JSON
 from graphprep.errors import CacheError, UsageError
 from graphprep.executor import Executor
+from graphprep.replaced import read_again_if_replaced
 
 Kind = Literal["store", "cache", "node"]
 
@@ -23,19 +24,42 @@ def summarise(
     node: str | None = None,
     executor: Executor | None = None,
 ) -> tuple[Kind, dict[str, Any]]:
-    """The figures of a store, of a cache, or of one node of a cache.
+    """The figures of a store, of a cache, or of one node of a cache; what is replaced meanwhile is read again.
 
     Args:
         store_or_cache: a path, a URL, a dataset's name or NAME/LABEL.
         topology, row_bytes: judge a cache's parts for these too.
         compare_metis: partition a cache's graph by METIS and set that beside.
-        node: a node of a cache, NUMBER or TYPE:NUMBER.
+        node: a node of a cache, by row number or original id; see `one_node.node_summary`.
         executor: looks at the edges of a store; threads do without one.
 
     Raises:
         DatasetError, CacheError: there is none, or it is damaged or unfinished.
         UsageError: what is only known of caches is asked of a store, or there is no such node or topology.
     """
+
+    def read() -> tuple[Kind, dict[str, Any]]:
+        return _summarised(
+            store_or_cache,
+            topology=topology,
+            row_bytes=row_bytes,
+            compare_metis=compare_metis,
+            node=node,
+            executor=executor,
+        )
+
+    return read_again_if_replaced(lambda: likely_folder(store_or_cache), read)
+
+
+def _summarised(
+    store_or_cache: str,
+    *,
+    topology: str | None,
+    row_bytes: int | None,
+    compare_metis: bool,
+    node: str | None,
+    executor: Executor | None,
+) -> tuple[Kind, dict[str, Any]]:
     kind, location = find(store_or_cache)
     if kind == "cache":
         from graphprep.cache.read import PartitionCache
@@ -106,11 +130,32 @@ def write_page(page: str, target: Path) -> None:
 
 
 def verify(store_or_cache: str) -> dict[str, Any]:
-    """Read all of a store or cache and check it.
+    """Read all of a store or cache and check it; one that is replaced meanwhile is read again.
+
+    Returns:
+        `kind`, `location`, `whole` (true); for a cache the number of `files`, for a store what is `unchecked`, a
+        sentence each.
 
     Raises:
         DatasetError, CacheError: the first thing that is wrong.
     """
+    return read_again_if_replaced(lambda: likely_folder(store_or_cache), lambda: _verified(store_or_cache))
+
+
+def likely_folder(text: str) -> Path | None:
+    """The folder on a local disk that a person means, be it there or not; None for what cannot be one."""
+    if home.is_url(text):
+        return None
+    given = Path(text).expanduser()
+    name, _, label = text.rstrip("/").partition("/")
+    if given.is_dir() or not home.NAME_PATTERN.fullmatch(name):
+        return given
+    if not label:
+        return home.store_path(name)
+    return home.cache_path(name, label) if home.NAME_PATTERN.fullmatch(label) else given
+
+
+def _verified(store_or_cache: str) -> dict[str, Any]:
     kind, location = find(store_or_cache)
     if kind == "cache":
         from graphprep.cache.read import PartitionCache
@@ -121,19 +166,24 @@ def verify(store_or_cache: str) -> dict[str, Any]:
     from graphprep.store import GraphStore
 
     store = GraphStore(location)
-    store.check()
-    return {"kind": kind, "location": store.location, "whole": True}
+    unchecked = store.check()
+    for sentence in unchecked:
+        progress.warn(f"{store.location}: not checked: {sentence}")
+    return {"kind": kind, "location": store.location, "whole": True, "unchecked": list(unchecked)}
 
 
 def find(text: str) -> tuple[Literal["store", "cache"], Path | str]:
-    """A cache's folder or NAME/LABEL, else a store."""
+    """What a person means: a store by its name, else a cache by NAME/LABEL or its folder, else a store's folder."""
     if home.is_url(text):
         return "store", text
+    if home.named_store(text):
+        return "store", home.find_store(text)
     found = home.find_cache(text)
     name, _, label = text.partition("/")
     if found is None and home.NAME_PATTERN.fullmatch(name) and home.NAME_PATTERN.fullmatch(label):
         raise CacheError(
-            f"{text} is neither a folder nor a cache; run `graphprep partition {name} --topology {label}` first"
+            f"{text} is neither a folder nor a cache{home.nearest_cache(text)}; "
+            f"run `graphprep partition {name} --topology {label}` first"
         )
     if found is not None and _is_cache(found):
         return "cache", found

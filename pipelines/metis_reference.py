@@ -26,8 +26,10 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
         and the cache's over METIS's bottleneck as `ratio` (None where METIS's is 0).
 
     Raises:
+        CacheError: a file of the cache is missing or has changed.
         PartitionError: METIS does not come through.
     """
+    cache.require_unchanged()
     options = cache.attributes["options"]
     request = PartitionRequest(
         method="metis",

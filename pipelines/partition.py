@@ -24,7 +24,6 @@ from graphprep import __version__, home, memory, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED
-from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import OF_THE_CACHE, PartitionCache
 from graphprep.cache.source import GraphSource
 from graphprep.cache.write import CacheContent, write_cache
@@ -39,7 +38,7 @@ from graphprep.partition.multilevel.mapped_graph import MappedGraph
 from graphprep.partition.multilevel.passes import Passes
 from graphprep.partition.multilevel.past_memory import METHOD, order_past_memory, partition_past_memory
 from graphprep.partition.order import locality_order
-from graphprep.partition.request import PartitionRequest, PartitionResult
+from graphprep.partition.request import Fallback, PartitionRequest, PartitionResult
 from graphprep.partition.whole_graph import WholeGraph
 from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_file, sweep
 from graphprep.store import GraphStore
@@ -60,6 +59,9 @@ SECONDS_PER_FILE = 1e-3
 
 class PartitionSource(GraphSource, Protocol):
     """A graph that can be partitioned: a store, or a cache put together again."""
+
+    def require_unchanged(self, prefix: str) -> None:
+        """Compare the arrays whose paths begin so with their checksums; others are compared while they are copied."""
 
     @property
     def key(self) -> str:
@@ -324,8 +326,11 @@ def run_partition(
 ) -> PartitionOutcome:
     """Make the cache of a plan, or find that it is there.
 
+    A cache that a fallback made, since no method that was asked for came through, is made again if they may come
+    through now; if they do not, it is kept.
+
     Args:
-        replace_other: replace a cache that other options made, and make a damaged one again.
+        replace_other: make the cache, whatever lies there: one of the same options, of others, or a damaged one.
         executor: of the passes over ranges of rows and of the parts; None for threads. The cache does not depend on
             it.
 
@@ -336,20 +341,29 @@ def run_partition(
     by_passes = plan.is_past_memory  # asked once, since it depends on what this process holds
     determinants = plan.wish.determinants(plan.store.key, by_passes=by_passes)
     key = key_of(determinants)
+    there: PartitionCache | None = None
     with ExitStack() as stack:
         stack.enter_context(locked(plan.target, f"the cache {plan.target}"))
         work = partial_folder(plan.target, key)
         stack.enter_context(locked(work, f"a cache of the same key as {plan.target}"))
         if plan.target.exists() and not must_replace(plan.target, determinants, replace_other=replace_other):
-            sweep(plan.target, work)
-            progress.say(f"{plan.target} is up to date")
-            return PartitionOutcome(cache=PartitionCache(plan.target), reused=True)
+            there = PartitionCache(plan.target)
+            if not is_tried_again(there, plan.memory_limit):
+                sweep(plan.target, work)
+                say_up_to_date(there)
+                return PartitionOutcome(cache=there, reused=True)
+            progress.say(f"{plan.target} was made by a fallback, and what was asked for is tried again")
         announce(plan)
         if plan.memory_limit is not None:
             memory.return_freed_blocks()
         work.mkdir(parents=True, exist_ok=True)
+        plan.store.require_unchanged("edges/")
         way = _ByPasses.of(plan, work, executor) if by_passes else _InMemory(whole_graph(plan.store))
         result, nodes_P = _assignment(plan, way, work)
+        if there is not None and result.fallback is not None:
+            progress.warn(f"{result.fallback.sentence} once more; {plan.target}, which a fallback made, is kept")
+            shutil.rmtree(work)
+            return PartitionOutcome(cache=there, reused=True)
         layouts = _layouts(way.graph, result.assignment, nodes_P)
         del way, nodes_P
         for limit in result.quality.limits:
@@ -367,6 +381,7 @@ def run_partition(
                 quality=result.quality,
                 topology=plan.topology,
                 features=plan.features,
+                fallback=None if result.fallback is None else result.fallback.to_json(),
                 options={
                     **asdict(plan.request),
                     **asdict(plan.features),
@@ -409,29 +424,29 @@ def partial_folder(target: Path, key: str) -> Path:
 
 
 def must_replace(target: Path, determinants: dict[str, Any], *, replace_other: bool) -> bool:
-    """Whether what lies at the target has to go.
+    """Whether what lies at the target has to go; always, where the user says so.
 
     Args:
         target: a folder that is there.
         determinants: of the cache that is wanted.
-        replace_other: that the user says it may.
+        replace_other: that the user says so.
 
     Raises:
         CacheError: it has to, and only the user may say so, or it is no cache.
     """
     try:
         found = PartitionCache(target)
-        manifest = found.check_sizes()
+        found.check_sizes()
     except CacheError as error:
         if not may_replace(target, CACHE_KIND):
             raise CacheError(f"{error}; it is left as it is: remove it, or give another --out") from error
         if not replace_other and any(target.iterdir()):
             raise
         return True
-    if found.key == key_of(determinants):
-        return replace_other and not _is_intact(manifest, target)
     if replace_other:
         return True
+    if found.key == key_of(determinants):
+        return False
     before = found.attributes["options"].get("determinants", {})
     now = determinants
     names = [name for name in {**now, **before} if before.get(name) != now.get(name)]
@@ -442,15 +457,26 @@ def must_replace(target: Path, determinants: dict[str, Any], *, replace_other: b
     )
 
 
-def _is_intact(manifest: Manifest, folder: Path) -> bool:
-    """Whether every file still has its checksum; --replace promises a whole cache, so all are read."""
-    try:
-        for path in manifest.files:
-            manifest.check_file(folder, path)
-    except CacheError as error:
-        progress.warn(str(error))
+def is_tried_again(cache: PartitionCache, memory_limit: int | None) -> bool:
+    """Whether a fallback made a cache, and the methods that were asked for may come through now."""
+    fallback = cache.fallback
+    if fallback is None:
         return False
-    return True
+    return fallback.memory_bytes is None or fallback.memory_bytes <= memory.free(memory_limit)
+
+
+def say_up_to_date(cache: PartitionCache) -> None:
+    """Say that a cache is what was asked for, or by how much it falls short."""
+    options = cache.attributes["options"]
+    if cache.fallback is not None:
+        progress.warn(f"{cache.folder} is there, but a fallback made it: {cache.fallback.sentence}")
+        return
+    progress.say(f"{cache.folder} is up to date")
+    if options["method_chosen"] == METHOD and options["method"] == "auto":
+        progress.say("it was made by passes over its edges, as memory was small; --replace makes it again")
+    absent = [f"{row['method']} ({row['failure']})" for row in options["tried"] if row.get("failure")]
+    if absent:
+        progress.say(f"it was made without {', '.join(absent)}; --replace tries again")
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
@@ -571,9 +597,20 @@ def _assignment(plan: PartitionPlan, way: _Way, work: Path) -> tuple[PartitionRe
             result = way.judged(plan, assignment)
             ends = np.cumsum(np.bincount(assignment, minlength=num_parts))
             parts = np.split(nodes, ends[:-1])
-            return replace(result, method=told["method"], tried=tuple(told["tried"])), parts
+            fallback = Fallback.from_json(told.get("fallback"))
+            return replace(result, method=told["method"], tried=tuple(told["tried"]), fallback=fallback), parts
+        saved.unlink(missing_ok=True)
     result, nodes_P = way.partitioned(plan, work)
-    facts = json.dumps({"method": result.method, "tried": result.tried})
+    fallback = result.fallback
+    if fallback is not None and fallback.memory_bytes is None:
+        return result, nodes_P  # a run that goes on later tries again
+    facts = json.dumps(
+        {
+            "method": result.method,
+            "tried": result.tried,
+            "fallback": None if fallback is None else fallback.to_json(),
+        }
+    )
     with published_file(saved) as file:
         np.savez(file, assignment=result.assignment, nodes=np.concatenate(nodes_P), facts=np.array(facts))
     return result, nodes_P

@@ -1,4 +1,4 @@
-"""What training a cache, or a store cut for a topology, would take; measured rates and the cost model, no training.
+"""What training a cache, or a store cut for a topology, would take: rates and the cost model, no training.
 
 From a store alone the graph is partitioned by METIS as it is, in memory and without refinement, for its counts: the
 plan says so, and a refined cache usually has a lower bottleneck.
@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 
 from graphprep import progress
 from graphprep.cache.read import PartitionCache
+from graphprep.doctor import gpus_here
 from graphprep.errors import UsageError
 from graphprep.graph import Csr
 from graphprep.inspect.cache_summary import traffic_of
 from graphprep.partition.choose import partition, require_enough_nodes
 from graphprep.partition.request import PartitionRequest
+from graphprep.plan.published import GATHERED, MULTIPLIED, STREAMED
+from graphprep.plan.rank_rates import RankRates, rank_rates, ranks_a_machine
 from graphprep.plan.rates import Rates, first_rows, measured_rates
 from graphprep.plan.training import TrainingPlan, epoch_work, held_by_entries, memory_bytes
 from graphprep.store import GraphStore
@@ -63,7 +66,13 @@ class Cut:
 
 
 def plan_training(
-    store_or_cache: str, training: TrainingPlan, *, parts: int | None = None, topology: str | None = None
+    store_or_cache: str,
+    training: TrainingPlan,
+    *,
+    parts: int | None = None,
+    topology: str | None = None,
+    gpu: str | None = None,
+    rates_from: Path | None = None,
 ) -> dict[str, Any]:
     """Predict an epoch, as plain JSON values: seconds by rank and kind, memory, alternatives, advice, what is unknown.
 
@@ -71,16 +80,17 @@ def plan_training(
         store_or_cache: a cache, or a store with one of `parts` and `topology`.
         training: the trainer's options.
         parts, topology: for a store, what it would be cut for; for a cache, `topology` judges its parts elsewhere.
+        gpu: what all ranks are, for its published rates.
+        rates_from: a file of `graphprep doctor --rates`. Without it and `gpu` see `graphprep.plan.rank_rates`.
 
     Raises:
-        UsageError: the graph has several types, no features or classes, or the topology does not fit.
+        UsageError: the graph has several types, no features or classes, the topology does not fit, or nothing is known
+            of the rates of its GPUs.
         TrainingError: rates cannot be measured here.
     """
     kind, location = find(store_or_cache)
     cut = _of_cache(location, parts, topology) if kind == "cache" else _of_store(location, parts, topology)
     pairs = training.widths(cut.num_features, cut.num_classes)
-    machines = [rank.machine for rank in cut.topology.ranks]
-    here = max(machines.count(name) for name in set(machines))
     in_edges_P, halo_P = cut.traffic.in_edges_P, cut.traffic.halo_rows_P
     counts = [
         {"rows": int(n), "halo": int(halo), "edges": int(edges)}
@@ -88,12 +98,18 @@ def plan_training(
     ]
     entries = cut.entries_a_row if held_by_entries(cut.entries_a_row, cut.num_features) else None
     work = [epoch_work(training, pairs, **of_rank, entries=entries) for of_rank in counts]
-    with progress.task("measuring this machine's rates"):
-        rates = measured_rates(cut.sample, work[0], processes=here)
+
+    def measure(processes: int) -> Rates:
+        with progress.task("measuring this machine's rates"):
+            return measured_rates(cut.sample, work[0], processes=processes)
+
+    chosen = rank_rates(cut.topology, measure=measure, gpus_here=gpus_here, gpu=gpu, file=rates_from)
     ranks: list[dict[str, Any]] = []
     for number, (of_rank, of_work) in enumerate(zip(counts, work, strict=True)):
+        rates = chosen.of_ranks[number]
         seconds = rates.seconds(of_work)
-        speed = cut.topology.ranks[number].speed / max(rank.speed for rank in cut.topology.ranks)
+        alike = [rank.speed for rank, of in zip(cut.topology.ranks, chosen.of_ranks, strict=True) if of is rates]
+        speed = cut.topology.ranks[number].speed / max(alike)
         ranks.append(
             {
                 "rank": number,
@@ -116,17 +132,20 @@ def plan_training(
         "training": asdict(training),
         "widths": [list(pair) for pair in pairs],
         "entries_a_row": entries,
-        "device": rates.device,
-        "threads_a_rank": rates.threads,
+        "rates": chosen.to_json(),
+        "device": chosen.of_ranks[0].device,
+        "threads_a_rank": chosen.of_ranks[0].threads,
         "compute_seconds": compute,
         "communication_seconds": ways[0]["communication_seconds"],
         "weights_seconds": weights,
         "epoch_seconds": ways[0]["epoch_seconds"],
+        "row_bytes": ways[0]["row_bytes"],
+        "weight_bytes": ways[0]["weight_bytes"],
         "ranks": ranks,
         "ways": ways,
         "bottleneck_type": max(slowest.types, key=lambda row: row.seconds_max).type if slowest.types else None,
     }
-    return document | {"advice": _advice(document, cut), "unknown": _unknown(document, rates, cut)}
+    return document | {"advice": _advice(document, cut, chosen), "unknown": _unknown(document, chosen, cut)}
 
 
 def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> Cut:
@@ -241,17 +260,31 @@ def _ways(cut: Cut, training: TrainingPlan, compute: float, weights: float) -> l
         )
         return epoch_seconds(cut.traffic, model, row_bytes) + validations
 
-    ways = [(training.wire, "none", communication(training.wire) + weights)]
-    ways += [(wire, "none", communication(wire) + weights) for wire in ("bf16", "int8") if wire != training.wire]
-    ways.append(("int8", "adaptive", communication("int8") / STALE_EPOCHS + weights))
+    def row_bytes(wire: str, *, share: float = 1.0) -> int:
+        """Rows and gradients of a training pass, of which this share is sent, and a validation's in fp32."""
+        exact = training.row_bytes(cut.num_features, cut.num_classes, wire="fp32")
+        sent = 2 * share * sum(training.row_bytes(cut.num_features, cut.num_classes, wire=wire))
+        return round(int(cut.traffic.rows_PP.sum()) * (sent + sum(exact) / training.eval_every))
+
+    ways = [(training.wire, "none", communication(training.wire) + weights, row_bytes(training.wire))]
+    ways += [
+        (wire, "none", communication(wire) + weights, row_bytes(wire))
+        for wire in ("bf16", "int8")
+        if wire != training.wire
+    ]
+    stale = communication("int8") / STALE_EPOCHS + weights
+    ways.append(("int8", "adaptive", stale, row_bytes("int8", share=1 / STALE_EPOCHS)))
+    of_weights = training.weight_bytes(cut.num_features, cut.num_classes, ranks=cut.topology.num_ranks)
     return [
         {
             "wire": wire,
             "staleness": staleness,
             "communication_seconds": seconds,
             "epoch_seconds": compute + seconds,
+            "row_bytes": of_rows,
+            "weight_bytes": of_weights,
         }
-        for wire, staleness, seconds in ways
+        for wire, staleness, seconds, of_rows in ways
     ]
 
 
@@ -269,20 +302,30 @@ def _weights_seconds(cut: Cut, training: TrainingPlan) -> float:
     return float(2 * (ranks - 1) * step)
 
 
-def _advice(found: dict[str, Any], cut: Cut) -> list[str]:
-    """What a person may want to do, a sentence each."""
+def _advice(found: dict[str, Any], cut: Cut, rates: RankRates) -> list[str]:
+    """What a person may want to do, a sentence each; of rates that are only assumed, nothing that rests on them."""
+    if rates.source == "assumed":
+        missing = "give --gpu NAME or --rates FILE: without the rates of its devices there is no advice on this machine"
+        return [missing, *_about_memory(found, cut, None)]
     if found["epoch_seconds"] < SHORT_EPOCH:
         return ["the graph is so small that one rank will do: starting steps and messages takes longer than they do"]
-    advice = [*_about_exchanges(found), *_about_parts(found)]
-    for row, rank in zip(found["ranks"], cut.topology.ranks, strict=True):
-        needed = row["memory_bytes"] / 1e9
-        if rank.memory_gb is not None and needed > FULL * rank.memory_gb:
-            advice.append(f"{rank.name} would need {needed:.1f} of its {rank.memory_gb:g} GB: make more parts")
+    advice = [*_about_exchanges(found), *_about_parts(found), *_about_memory(found, cut, rates)]
     if found["weights_seconds"] > max(found["communication_seconds"], WORTH_SENDING_LESS * found["epoch_seconds"]) / 2:
         share = 100 * found["weights_seconds"] / found["epoch_seconds"]
         advice.append(f"{share:.0f} % of an epoch is summing weights' gradients: --weights-wire bf16 would halve that")
     if found["training"]["input_dropout"] and found["entries_a_row"] is None:
         advice.append("--input-dropout 0 lets the first layer's sums be made once; compare accuracies with it")
+    return advice
+
+
+def _about_memory(found: dict[str, Any], cut: Cut, rates: RankRates | None) -> list[str]:
+    """Ranks that need more than they have, by the topology, or by their device where that does not say."""
+    advice = []
+    known = (None,) * cut.topology.num_ranks if rates is None else rates.memory_gb
+    for row, rank, of_device in zip(found["ranks"], cut.topology.ranks, known, strict=True):
+        needed, has = row["memory_bytes"] / 1e9, of_device if rank.memory_gb is None else rank.memory_gb
+        if has is not None and needed > FULL * has:
+            advice.append(f"{rank.name} would need {needed:.1f} of its {has:g} GB: make more parts")
     return advice
 
 
@@ -313,14 +356,32 @@ def _about_parts(found: dict[str, Any]) -> list[str]:
     return advice
 
 
-def _unknown(found: dict[str, Any], rates: Rates, cut: Cut) -> list[str]:
+OF_RATES = {
+    "measured": "rates were measured while other work ran or not; a rank elsewhere is taken to be as quick, by its "
+    "`speed` in the topology",
+    "file": "rates are those of a random graph on another machine, while other work ran or not, interpolated between a "
+    "few widths; all ranks are taken to be as quick, by their `speed` in the topology",
+    "published": f"of the published peaks {100 * STREAMED:.0f} % of the bandwidth are counted for rows in order, "
+    f"{100 * GATHERED:.0f} % for rows of edges' ends, and {100 * MULTIPLIED:.0f} % of the fp32 operations; "
+    "`graphprep doctor --rates FILE` there measures them",
+    "assumed": "nothing is known of the devices: all seconds of computing are those of another one",
+}
+"""What a plan does not know about rates, by their source."""
+
+
+def _unknown(found: dict[str, Any], rates: RankRates, cut: Cut) -> list[str]:
     unknown = [
-        f"rates were measured on this machine ({rates.device}, {rates.threads} threads a rank) while other work ran or "
-        "not; a rank elsewhere is taken to be as quick, by its `speed` in the topology",
+        OF_RATES[rates.source],
         "no overlap of communication and computing is counted, nor what starting messages takes beyond the topology's "
         "latency; epochs of a few milliseconds take longer than told",
         "memory is counted for fp32 and without what torch itself takes",
     ]
+    of_file, wanted = rates.of_ranks[0], ranks_a_machine(cut.topology)
+    if rates.source == "file" and of_file.processes != wanted:
+        unknown.append(
+            f"the file's rates are those of {of_file.processes} rank(s) side by side and a machine has {wanted}; "
+            f"`graphprep doctor --rates FILE --ranks {wanted}` measures as many"
+        )
     if cut.is_sketch:
         unknown.append("the parts are METIS's, unrefined; `graphprep partition` usually has a lower bottleneck")
     if found["num_parts"] > 1:

@@ -13,7 +13,7 @@ from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.whole import WholeCache
 from graphprep.partition.given import GivenAssignment
-from graphprep.partition.regroup import merged, split
+from graphprep.partition.regroup import merged, require_multiple, split
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, chosen_topology, target_of, whole_graph
@@ -31,7 +31,7 @@ def plan_regroup(
     """Decide where each node goes; `run_partition` then writes the cache.
 
     Args:
-        cache: what there is; its files' sizes are checked.
+        cache: what there is; all of it is compared with its checksums.
         way: whether there are to be fewer parts or more.
         parts, topology: as for `plan_partition`.
         request: the effort says whether the result is refined for the new topology.
@@ -39,7 +39,7 @@ def plan_regroup(
 
     Raises:
         UsageError, TopologyError: as for `plan_partition`.
-        CacheError: the cache is not whole.
+        CacheError: a file of the cache is missing or has changed.
         PartitionError: these parts cannot become those.
     """
     cache.check_sizes()
@@ -49,7 +49,10 @@ def plan_regroup(
     before = Topology.from_long_form(cache.attributes["topology"])
     if way == "merge":
         new_N = merged(assignment_N, before, chosen.num_ranks)
+        cache.require_unchanged()
     else:
+        require_multiple(cache.num_parts, chosen.num_ranks)
+        cache.require_unchanged()
         with tempfile.TemporaryDirectory() as scratch:
             new_N = split(whole_graph(source), assignment_N, cache.num_parts, chosen.num_ranks, request, Path(scratch))
     given = GivenAssignment(path=cache.folder, sha256=hashlib.sha256(new_N.tobytes()).hexdigest(), assignment_N=new_N)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from graphprep.child_process import child_settings, python_command
 from graphprep.home import require_cache
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""That ask for the end; one that this process ignores, as SIGHUP under nohup, the trainer ignores too."""
 
 
 def start_trainer(cache: str, options: Sequence[str]) -> int:
@@ -26,24 +27,32 @@ def start_trainer(cache: str, options: Sequence[str]) -> int:
     Raises:
         CacheError: there is no such cache.
     """
-    return _run([sys.executable, "-m", "trainer.launch", str(require_cache(cache)), *options])
+    return _run(python_command("-m", "trainer.launch", str(require_cache(cache)), *options))
 
 
 def trainer_help() -> int:
     """Let the trainer print its own options."""
-    return _run([sys.executable, "-m", "trainer", "--help"])
+    return _run(python_command("-m", "trainer", "--help"))
 
 
 def _run(command: Sequence[str]) -> int:
-    with subprocess.Popen(command, start_new_session=True) as child:
+    asked: list[int] = []
+    child: subprocess.Popen[bytes] | None = None
 
-        def pass_on(number: int, _frame: FrameType | None) -> None:
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        asked.append(number)
+        if child is not None:
             child.send_signal(number)
 
-        before = {number: signal.signal(number, pass_on) for number in SIGNALS}
-        try:
-            status = child.wait()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, pass_on) for number in heeded}
+    try:
+        if not asked:
+            child = subprocess.Popen(command, start_new_session=True, **child_settings())
+            for number in asked:  # since the line before
+                child.send_signal(number)
+        status = -asked[0] if child is None else child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 128 - status if status < 0 else status

@@ -23,13 +23,25 @@ from graphprep.graph import (
 
 
 def random_edges(
-    rng: np.random.Generator, num_nodes: int, num_edges: int, *, weighted: bool = False, hub: bool = False
+    rng: np.random.Generator,
+    num_nodes: int,
+    num_edges: int,
+    *,
+    weighted: bool = False,
+    hub: bool = False,
+    one_weight_a_pair: bool = False,
 ) -> EdgeChunk:
-    """Random directed edges with loops and duplicates; with `hub` node 0 is the source of half of them."""
+    """Random directed edges with loops and duplicates; with `hub` node 0 is the source of half of them.
+
+    With `one_weight_a_pair` all edges between two nodes, in both directions, have the same weight.
+    """
     src = rng.integers(0, num_nodes, num_edges)
     dst = rng.integers(0, num_nodes, num_edges)
     if hub:
         src[::2] = 0
+    if one_weight_a_pair and weighted:
+        mixed = np.minimum(src, dst) * 7919 + np.maximum(src, dst) * 104_729
+        return EdgeChunk(src, dst, ((mixed % 1009 + 1) / 1009).astype(np.float32))
     return EdgeChunk(src, dst, rng.random(num_edges, dtype=np.float32) if weighted else None)
 
 
@@ -62,7 +74,7 @@ def labelled_graph(
     dtype: str = "float32",
 ) -> RawGraph:
     """A random graph with features, labels (some -1) and one split."""
-    chunk = random_edges(rng, num_nodes, num_edges, weighted=weighted)
+    chunk = random_edges(rng, num_nodes, num_edges, weighted=weighted, one_weight_a_pair=undirected)
     y: NDArray[np.int64] = rng.integers(-1, num_classes, num_nodes)
     lot = rng.random((num_nodes, 1))
     labelled = (y >= 0)[:, None]

@@ -58,7 +58,7 @@ def test_however_edges_are_cut_into_chunks(
     monkeypatch.setattr(csr, "EDGES_A_THREAD", 1)
     rng = np.random.default_rng(7)
     src, dst = (rng.integers(0, 300, 5000).astype(dtype) for _ in range(2))
-    weight = np.arange(5000, dtype=np.float32)
+    weight = (src + dst).astype(np.float32)
     cuts = [0, 1, 1, 2500, 2501, 5000]
     whole = [EdgeChunk(src.astype(np.int64), dst.astype(np.int64), weight)]
     pieces = [EdgeChunk(src[a:b], dst[a:b], weight[a:b]) for a, b in pairwise(cuts)]
@@ -91,7 +91,8 @@ def test_equal_edges_keep_the_order_in_which_they_were_given() -> None:
 def test_undirected_adds_just_the_missing_reverses(size: tuple[int, int, int, bool]) -> None:
     """Guards against doubling edges that the source lists both ways, and against doubled self-loops."""
     num_nodes, num_edges, seed, weighted = size
-    chunk = random_edges(np.random.default_rng(seed), num_nodes, num_edges, weighted=weighted)
+    rng = np.random.default_rng(seed)
+    chunk = random_edges(rng, num_nodes, num_edges, weighted=weighted, one_weight_a_pair=True)
     matrix, counts = csr.from_edges(
         [chunk], num_rows=num_nodes, num_sources=num_nodes, treatment=Treatment(undirected=True), name="test"
     )
@@ -110,7 +111,7 @@ def test_treatments_and_their_counts(size: tuple[int, int, int, bool]) -> None:
     chunk = random_edges(np.random.default_rng(seed), num_nodes, num_edges, weighted=weighted)
     given_pairs = pairs(chunk)
     loops = sum(count for (src, dst), count in given_pairs.items() if src == dst)
-    treatment = Treatment(duplicates="drop", self_loops="add")
+    treatment = Treatment(duplicates="max", self_loops="add")
     matrix, counts = csr.from_edges(
         [chunk], num_rows=num_nodes, num_sources=num_nodes, treatment=treatment, name="test"
     )
@@ -229,9 +230,10 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "rng = np.random.default_rng(0)\n"
         "for n, e in ((1, 0), (1, 3), (5, 40), (300, 4000), (9, 3000)):\n"
         "    for weighted in (False, True):\n"
-        "        chunk = random_edges(rng, n, e, weighted=weighted, hub=True)\n"
-        "        for treatment in (Treatment(undirected=True, duplicates='sum'),\n"
-        "                          Treatment(duplicates='drop', self_loops='add')):\n"
+        "        chunk = random_edges(rng, n, e, weighted=weighted, hub=True, one_weight_a_pair=True)\n"
+        "        treatments = [Treatment(undirected=u, duplicates=d)\n"
+        "                      for u in (False, True) for d in ('keep', 'drop', 'sum', 'max', 'min', 'mean')]\n"
+        "        for treatment in (*treatments, Treatment(duplicates='drop', self_loops='add')):\n"
         "            matrix = csr_of(chunk, n, treatment)\n"
         "            csr.undirected_simple(matrix), csr.weighted_in_degree(matrix), csr.count_self_loops(matrix)\n"
         "            assert csr.fault(csr.transpose(matrix)) is None\n"

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import cli
 from graphprep import home
+from graphprep.cache.read import PartitionCache
 from graphprep.errors import GraphprepError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.sources.user_files import ImportRequest, read_files
@@ -150,6 +151,25 @@ def test_several_splits(tmp_path: Path) -> None:
     assert several_NS.sum(axis=0).tolist() == [40, 40, 40]
     assert np.array_equal(several_NS[:, :1], one_N1)
     assert not np.array_equal(several_NS[:, 1], several_NS[:, 2])
+
+
+def test_whole_numbers_to_predict_reach_the_cache(tmp_path: Path) -> None:
+    """Guards against float targets that happen to be whole becoming classes, or being refused as too many, on the way
+    to `train --task regression`; and against numbers to predict that get no split."""
+    text(tmp_path / "e.txt")
+    y = (np.arange(200, dtype=np.float32) * 7 % 1000)[:, None]
+    np.save(tmp_path / "y.npy", y)
+    labels = ("--labels", tmp_path / "y.npy", "--num-nodes", "200")
+    assert "the class 203" in refuses(tmp_path / "e.txt", *labels, "--task", "classification")
+    store = imported(tmp_path / "e.txt", *labels, "--splits", "2")
+    assert np.array_equal(store.node_array("node", "y")[:], y)  # type: ignore[index]
+    assert store.node_array("node", "train_mask")[:].sum(axis=0).tolist() == [120, 120]  # type: ignore[index]
+    assert imported(tmp_path / "e.txt", *labels, "--task", "regression").key != store.key
+    done = CliRunner().invoke(cli.main, ["partition", "mine", "--parts", "2", "--method", "random", "--effort", "none"])
+    assert done.exit_code == 0, done.stderr
+    cache = PartitionCache(home.require_cache("mine/flat-2"))
+    assert (cache.attributes["task"], cache.attributes["num_classes"]) == ("multilabel", {"node": 1})
+    assert cache.node_array(0, "node", "y").dtype == np.float32
 
 
 @pytest.mark.parametrize("wrong", ["0", "1001", "some"])

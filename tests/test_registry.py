@@ -116,7 +116,12 @@ def test_the_field_s_random_splits() -> None:
         ("https://example.org/a%20b.gz", "ftp://example.org/ab", 9, "begins with one of"),
         ("    licence: MIT\n", "", 2, "licence"),
         ("  one:", "  One_:", 2, "lower case"),
-        ("    expected:", "    treatment: {duplicates: twice}\n    expected:", 11, "'keep', 'sum' or 'drop'"),
+        (
+            "    expected:",
+            "    treatment: {duplicates: twice}\n    expected:",
+            11,
+            "'keep', 'drop', 'sum', 'max'",
+        ),
         ("    expected:", "    split: {splits: 0}\n    expected:", 11, "greater than or equal to 1"),
         (
             "        name: ab.gz\n",

@@ -75,7 +75,7 @@ def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     weighted=st.booleans(),
     numbered=st.booleans(),
     undirected=st.booleans(),
-    duplicates=st.sampled_from(["keep", "drop", "sum"]),
+    duplicates=st.sampled_from(["keep", "drop", "sum", "max", "min", "mean"]),
     self_loops=st.sampled_from(["keep", "drop", "add"]),
     executor=st.sampled_from([None, Threads(), Elsewhere()]),
 )
@@ -95,7 +95,9 @@ def test_the_disk_gives_what_memory_gives(
 
     With an executor the stream is read by sections.
     """
-    edges = random_edges(np.random.default_rng(seed), num_nodes, num_edges, weighted=weighted)
+    rng = np.random.default_rng(seed)
+    alike = duplicates == "drop" or (undirected and duplicates == "keep")
+    edges = random_edges(rng, num_nodes, num_edges, weighted=weighted, one_weight_a_pair=alike)
     treatment = Treatment(undirected=undirected, duplicates=duplicates, self_loops=self_loops)  # type: ignore[arg-type]
     attributes = {"time": np.arange(num_edges)} if numbered else None
     found = sort_table(
@@ -305,10 +307,11 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "    for weighted in (False, True):\n"
         "        edges = random_edges(rng, n, e, weighted=weighted, hub=True)\n"
         "        table = EdgeTable(type=HOMOGENEOUS_EDGE, chunks=lambda: iter([edges]))\n"
-        "        for undirected in (False, True):\n"
+        "        for undirected, duplicates in ((False, 'sum'), (True, 'sum'), (True, 'mean')):\n"
         "            with tempfile.TemporaryDirectory() as folder:\n"
+        "                treatment = Treatment(undirected=undirected, duplicates=duplicates)\n"
         "                found = sorted_edges.sort_table(table, num_rows=n, num_sources=n, limit=None,\n"
-        "                    treatment=Treatment(undirected=undirected, duplicates='sum'), work=Path(folder) / 'e')\n"
+        "                    treatment=treatment, work=Path(folder) / 'e')\n"
         "                assert sum(piece.num_edges for piece in found.pieces()) == found.counts.edges\n"
     )
 

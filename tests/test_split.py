@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from pydantic import ValidationError
 
 from graphprep.errors import DatasetError
-from graphprep.split import MOST_SPLITS, SplitRule, seeded_split
+from graphprep.split import MOST_SPLITS, SplitRule, seeded_split, shared_split
 
 
 def test_split_is_pinned() -> None:
@@ -102,3 +102,43 @@ def test_several_labels_a_node() -> None:
     """There is no class to draw from."""
     with pytest.raises(DatasetError, match="one integer class a node"):
         seeded_split(np.zeros((3, 2), np.bool_))
+
+
+def test_shares_of_nodes_without_a_single_class() -> None:
+    """Guards against unlabelled nodes in a mask, shares that are not kept, and splits that change with a release."""
+    y = np.zeros((1010, 3), np.float32)
+    y[::101] = np.nan
+    y[1::101, 0] = np.nan  # of some labels only: labelled
+    split = shared_split(y, seed=3, num_splits=4)
+    assert [mask.sum(axis=0).tolist() for mask in split] == [[600] * 4, [200] * 4, [200] * 4]
+    together = split.train_mask.astype(int) + split.val_mask + split.test_mask
+    assert np.array_equal(together, np.repeat(~np.isnan(y).all(axis=1)[:, None], 4, axis=1))
+    assert np.array_equal(split.train_mask[:, [1]], shared_split(y, seed=4).train_mask)
+    digest = hashlib.sha256(np.packbits(np.concatenate(split, axis=1)).tobytes()).hexdigest()
+    assert digest == ("38cc8af46e59d846c48a36d048ab904e03888e1f2a13f0ee768bdfec3edfc874")
+
+
+@pytest.mark.parametrize("size", range(1, 8))
+def test_few_nodes_without_a_single_class(size: int) -> None:
+    """Guards against nobody to train on, and against nodes that are counted twice."""
+    split = shared_split(np.ones((size, 2), np.bool_))
+    assert split.train_mask.any()
+    assert sum(int(mask.sum()) for mask in split) == size
+
+
+def test_a_rule_says_what_it_drew(capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards against a random split that nobody is told of, and notes that name shares which were not used."""
+    rule = SplitRule(seed=5, splits=3, train_share=0.5, val_share=0.25)
+    by_class, how = rule.draw_and_say(np.zeros(100, np.int64), "mine")
+    assert how == {"train": 20, "val": 30, "seed": 5, "splits": 3}
+    assert by_class.train_mask.sum() == 60
+    assert "mine: 3 random splits were drawn, 20 nodes of each class to train" in capsys.readouterr().err
+    shares, how = rule.draw_and_say(np.zeros((100, 2), np.float32), "mine")
+    assert how == {"train_share": 0.5, "val_share": 0.25, "seed": 5, "splits": 3}
+    assert [int(mask.sum()) for mask in shares] == [150, 75, 75]
+    assert (
+        "50 % of the labelled nodes to train and 25 % to validate, the rest to test (seed 5)" in capsys.readouterr().err
+    )
+    assert rule.model_dump() == {"train": 20, "val": 30, **how}
+    with pytest.raises(ValidationError, match="more than 1"):
+        SplitRule(train_share=0.9, val_share=0.2)

@@ -55,7 +55,7 @@ def test_row_ranges_across_chunks_and_shards(rng: np.random.Generator, monkeypat
         assert np.array_equal(piece.indices, whole.indices[low:high])
     pieces = [rows for _, rows in store.rows(HOMOGENEOUS_NODE, "x", 37)]
     np.testing.assert_array_equal(np.concatenate(pieces), raw.nodes[HOMOGENEOUS_NODE].x)
-    assert store.node_array(HOMOGENEOUS_NODE, "x").shards is not None  # type: ignore[union-attr]
+    assert zarr.open_array(store.location, path="nodes/node/x", mode="r").shards is not None
 
 
 def test_features_of_no_column_are_read(rng: np.random.Generator, tmp_path: Path) -> None:

@@ -36,6 +36,10 @@ The way through the package is the way of a run:
     accounting, links    bytes and seconds; which type of link is the slow one between two ranks
     report, curves       lines for people and for programs; TensorBoard
     trace                what a rank did when
+    interfaces           whether the network interfaces that were named can be used
+    folder_lock          one run at a time in a folder
+    child_process        processes that import from no current folder and end with their parent
+    rank_processes       all ranks on this machine, on loopback alone
     launch, quiet        starts the ranks on this machine; keeps torch's asides from the user
 
 Letters: N nodes, n rows of this rank's part, E directed edges, P parts (= ranks), F features, C classes, H halo rows,

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 
 from trainer.cache import open_cache
+from trainer.child_process import end_with_parent, forget_current_folder
 from trainer.command_line import parse
 from trainer.errors import LostPeerError, StoppedError, TrainerError, found_by_every_rank
 from trainer.preflight import check_task, check_world
@@ -82,6 +83,8 @@ def _pause(error: TrainerError, seat: Seat, *, is_mine: bool) -> float:
 if __name__ == "__main__":
     # A rank that waits in a library for its peers does not return to Python, so Ctrl-C must not need Python.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_with_parent(started_otherwise="TORCHELASTIC_RUN_ID" in os.environ)
+    forget_current_folder()
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,6 +1,7 @@
 """What a run costs: bytes by layer, direction and peer, and seconds by what they were spent on.
 
-Four numbers are kept of every exchange of rows between ranks:
+Four numbers are kept of every exchange of rows between ranks; what leaves a rank beside rows is booked where it leaves
+(trainer/sent.py):
 
     sent        bytes this rank really sent
     skipped     bytes that it did not send because a kept copy stands for them, and that the same exchange without kept
@@ -51,18 +52,22 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """The sums over all entries and all ranks, in bytes."""
+    """The sums over all ranks, in bytes."""
 
-    sent: int = 0
+    rows: int = 0
+    """Of rows and of their gradients that were sent, of all entries, as are the three below."""
     skipped: int = 0
     exact: int = 0
     broadcast: int = 0
+    weights: int = 0
+    """Of weights and of their gradients that were sent."""
+    other: int = 0
+    """Of all else that was sent."""
 
-    @classmethod
-    def of(cls, amounts: Sequence[int]) -> Totals:
-        """The totals whose parts, summed over the ranks, are `amounts`."""
-        sent, skipped, exact, broadcast = amounts
-        return cls(sent=sent, skipped=skipped, exact=exact, broadcast=broadcast)
+    @property
+    def sent(self) -> int:
+        """All that has left a rank."""
+        return self.rows + self.weights + self.other
 
 
 class Account:
@@ -125,18 +130,12 @@ class Account:
         entry.exact += (self._num_halo if direction == "backward" else self._num_sent) * width * _FULL
         entry.broadcast += self._block_rows * width * _FULL
 
-    def book_flag(self, layer: int, direction: Direction, width: int) -> None:
-        """Book the byte in which this rank tells every other whether it sends in the exchange that follows."""
-        entry = self._entry(layer, direction, width)
-        for peer in range(self._world):
-            entry.sent_P[peer] += peer != self._rank
-
     def book_seconds(self, layer: int, direction: Direction, seconds: float) -> None:
         """Book what an exchange took that is booked already."""
         self._entries[layer, direction].seconds += seconds
 
     def amounts(self) -> list[int]:
-        """This rank's part of the totals, to be summed over the ranks."""
+        """This rank's part of the first four totals, to be summed over the ranks."""
         entries = self._entries.values()
         return [
             sum(sum(e.sent_P) for e in entries),

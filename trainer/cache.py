@@ -16,6 +16,7 @@ from trainer.errors import CacheError, OptionError
 from trainer.manifest import Manifest, read_unlisted_json
 
 FORMAT = 2
+_MASKS = ("train_mask", "val_mask", "test_mask")
 
 ITEM_SIZES = {
     "bool": 1,
@@ -127,6 +128,38 @@ class Cache:
     def has_features(self) -> bool:
         """Whether parts have the features themselves, beside sums of them or without."""
         return f"parts/0/nodes/{self.node_type}/x/zarr.json" in self.manifest
+
+    def is_weighted(self, relation: str) -> bool:
+        """Whether some edge of the relation `relation` weighs another number than 1, by what its blocks say."""
+        return any(
+            self.attributes(block).get("weighted", True)
+            for part in range(self.num_parts)
+            for block in self._blocks(part, relation)
+        )
+
+    def has_labels(self, node_type: str) -> bool:
+        """Whether the nodes of a type have classes or other labels."""
+        return f"parts/0/nodes/{node_type}/y/zarr.json" in self.manifest
+
+    def edge_arrays(self, relation: str) -> list[str]:
+        """The arrays beside the weights that the edges of the relation `relation` have: features, times."""
+        return self._more_arrays(f"parts/0/edges/{relation}/local", {"indptr", "indices", "data"})
+
+    def unread_node_arrays(self, node_type: str) -> list[str]:
+        """The arrays of nodes that are for other readers, such as times."""
+        known = {"global_ids", "original_id", "x", "x_aggregated", "y", *_MASKS, "degree"}
+        found = self._more_arrays(f"parts/0/nodes/{node_type}", known)
+        return [name for name in found if not name.startswith(("send_", "recv_", "halo_degree_"))]
+
+    def _blocks(self, part: int, relation: str) -> list[str]:
+        folder = f"parts/{part}/edges/{relation}"
+        peers = [f"{folder}/from_{peer}" for peer in range(self.num_parts) if peer != part]
+        return [group for group in (f"{folder}/local", *peers) if f"{group}/zarr.json" in self.manifest]
+
+    def _more_arrays(self, folder: str, known: Collection[str]) -> list[str]:
+        prefix = f"{folder}/"
+        inside = [name.removeprefix(prefix) for name in self.manifest.entries if name.startswith(prefix)]
+        return sorted({name.split("/")[0] for name in inside if "/" in name} - set(known))
 
     def attributes(self, group: str) -> dict[str, Any]:
         """The attributes of group (or array) `group`."""

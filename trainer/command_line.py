@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from trainer.combinations import check_together
 from trainer.config import read_config
 from trainer.errors import OptionError
+from trainer.nearest import nearest
 from trainer.objective import listed_weights
 from trainer.options import (
     AGGREGATORS,
@@ -32,6 +33,13 @@ from trainer.options import (
 )
 from trainer.policies import policy
 from trainer.schedule import schedule
+
+_GREATEST, _LEAST = 1e30, 1e-30
+"""Numbers beyond overflow fp32 in a product or two, and smaller ones than the least become 0 there."""
+_SHORTEST, _LONGEST = 1e-3, 1e9
+"""Seconds; the communication libraries count milliseconds."""
+_DEEPEST, _MOST = 1000, 10_000
+"""Layers; heads and bases."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
@@ -75,7 +83,22 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argparse parser whose errors are the trainer's own."""
+    """An argparse parser whose errors are the trainer's own, and name what an unknown word resembles."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            word = next((word for word in unknown if word.startswith("-")), unknown[0])
+            hint = nearest(word.partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            hint = nearest(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{error.message}{hint}") from None
 
     def error(self, message: str) -> NoReturn:
         raise OptionError(f"{message}; `python -m trainer --help` lists the options")
@@ -91,13 +114,14 @@ examples:
   python -m trainer.launch caches/cora/flat-4 --json > run.jsonl     (starts the right number of ranks itself)
   python -m trainer.launch --config run.toml --output runs/1         (options from a file; those given here win)
 
---json prints one line a validated epoch with epoch, loss, val_accuracy, seconds, bytes_sent and bytes_skipped (the last
-three since the line before, all ranks together). The last line is the result: test_accuracy, val_accuracy (of another
-metric val_f1_macro and so on), task, metric, best_epoch, epochs, resumed_after, seconds, the same bytes in all, by
-layer and direction (exchanges, with the seconds that they took on each rank), by pair of ranks (pairs) and by link type
-(link_types), and what the same passes would have sent in fp32 without kept copies: bytes_exact_boundary, the rows that
-peers need, and bytes_whole_block_broadcast, every rank's whole block to every other rank. docs/training.md has a
-timeline of an epoch, says what each policy saves, and how runs go on after a failure.
+--json prints one line a validated epoch with epoch, loss, val_accuracy, seconds, bytes_sent (the sum of row_bytes_sent,
+weight_bytes_sent and other_bytes_sent) and bytes_skipped (of rows); seconds and bytes are those since the line before,
+of all ranks together. The last line is the result: test_accuracy, val_accuracy (of another metric val_f1_macro and so
+on), task, metric, best_epoch, epochs, resumed_after, seconds, the same bytes in all, by purpose (sent_for), those of
+rows by layer and direction (exchanges, with the seconds that they took on each rank), by pair of ranks (pairs) and by
+link type (link_types), and what the same passes would have sent in fp32 without kept copies: bytes_exact_boundary, the
+rows that peers need, and bytes_whole_block_broadcast, every rank's whole block to every other rank.
+docs/training.md has a timeline of an epoch, says what each policy saves, and how runs go on after a failure.
 
 exit status: 2 wrong options, 6 the cache, 7 training could not start or finish, 8 stopped by SIGTERM after saving.
 """
@@ -134,15 +158,15 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--model", f"{', '.join(MODELS)}, or FILE.py:Class of your own, which is executed", type=_model, metavar="MODEL"
     )
-    add("--layers", "graph layers", type=_whole(1), metavar="L")
+    add("--layers", "graph layers", type=_whole(1, _DEEPEST), metavar="L")
     add("--hidden", "width of the layers between, or of each head", type=_whole(1), metavar="WIDTH")
     add("--aggregator", "what sage makes of the in-neighbours", choices=AGGREGATORS)
-    add("--heads", "attention heads of gat and gatv2", type=_whole(1), metavar="K")
-    add("--output-heads", "those of the last layer", type=_whole(1), metavar="K", shown="as --heads")
+    add("--heads", "attention heads of gat and gatv2", type=_whole(1, _MOST), metavar="K")
+    add("--output-heads", "those of the last layer", type=_whole(1, _MOST), metavar="K", shown="as --heads")
     add(
         "--bases",
         "matrices of which rgcn makes the weights of all relations; 0: a weight for each",
-        type=_whole(0),
+        type=_whole(0, _MOST),
         metavar="B",
     )
     add("--residual", "add each layer's input to what it gives")
@@ -172,14 +196,14 @@ def _parser() -> argparse.ArgumentParser:
     add = group("optimisation")
     add("--optimiser", "adam, adamw, or sgd", choices=OPTIMISERS)
     add("--momentum", "of sgd", type=_share, metavar="SHARE")
-    add("--lr", "step size", type=_number(above=0.0), metavar="RATE")
+    add("--lr", "step size", type=_number(), metavar="RATE")
     add("--schedule", "of the step size: constant, cosine[:FLOOR], step:N[:FACTOR]", metavar="SCHEDULE")
     add("--lr-warmup", "first epochs in which the step size rises", type=_whole(0), metavar="N")
-    add("--clip-norm", "the longest gradient; 0: no limit", type=_number(at_least=0.0), metavar="NORM")
+    add("--clip-norm", "the longest gradient; 0: no limit", type=_number(or_zero=True), metavar="NORM")
     add(
         "--weight-decay",
         "L2 coefficient on the first layer, for attention on all weights",
-        type=_number(at_least=0.0),
+        type=_number(or_zero=True),
         metavar="RATE",
     )
     add("--epochs", "the most passes over the graph", type=_whole(1), metavar="N")
@@ -210,13 +234,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--error-feedback", "add to what is sent what rounding took from it the last time")
     add = group("machine")
     add("--device", "auto: GPUs if each rank here has one, else the CPU", choices=DEVICES)
-    add("--timeout", "seconds to wait for another rank", type=_number(above=0.0), metavar="SECONDS")
+    add(
+        "--timeout",
+        "seconds to wait for another rank",
+        type=_number(at_least=_SHORTEST, at_most=_LONGEST),
+        metavar="SECONDS",
+    )
     add("--anyway", "start even if more memory is expected to be needed than there is")
     add("--verify", "check the SHA-256 of this rank's files first (reads every byte)")
     add = group("recovery")
     add("--checkpoint", "folder for checkpoints; SIGTERM writes one more and ends the run", metavar="FOLDER")
     add("--checkpoint-every", "epochs between checkpoints; 0: by minutes only", type=_whole(0), metavar="N")
-    add("--checkpoint-minutes", "minutes between them; 0: by epochs only", type=_number(at_least=0.0), metavar="M")
+    add("--checkpoint-minutes", "minutes between them; 0: by epochs only", type=_number(or_zero=True), metavar="M")
     add("--resume", "go on from the newest checkpoint there, or start if there is none")
     add("--restarts", "starts again after a failed rank, of graphprep train", type=_whole(0), metavar="N")
     add = group("output")
@@ -231,49 +260,58 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _whole(least: int) -> Callable[[str], int]:
+def _whole(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
+    wanted = f"a whole number from {least}" + (f" to {most}" if most < 2**31 - 1 else "")
+
     def convert(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = least - 1
-        if not least <= value < 2**31:
-            raise argparse.ArgumentTypeError(f"expected a whole number from {least}, not {text!r}")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"expected {wanted}, not {_short(text)}")
         return value
 
     return convert
 
 
-def _number(*, above: float | None = None, at_least: float = 0.0) -> Callable[[str], float]:
-    wanted = f"a number above {above:g}" if above is not None else f"a number from {at_least:g}"
+def _number(*, at_least: float = _LEAST, or_zero: bool = False, at_most: float = _GREATEST) -> Callable[[str], float]:
+    wanted = f"{'0, or a number' if or_zero else 'a number'} from {at_least:g} to {at_most:g}"
 
     def convert(text: str) -> float:
         value = _float(text)
-        if value is None or value < at_least or (above is not None and value <= above):
-            raise argparse.ArgumentTypeError(f"expected {wanted}, not {text!r}")
+        if value is None or not (at_least <= value <= at_most or (or_zero and value == 0)):
+            raise argparse.ArgumentTypeError(f"expected {wanted}, not {_short(text)}")
         return value
 
     return convert
+
+
+def _short(text: str) -> str:
+    """A value as it was given, cut where it is long."""
+    return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
 def _model(text: str) -> str:
     file, name = own_model(text)
     if is_own_model(text) and not (file.endswith(".py") and name.isidentifier()):
-        raise argparse.ArgumentTypeError(f"expected {', '.join(MODELS)} or FILE.py:Class, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected {', '.join(MODELS)} or FILE.py:Class, not {text!r}{nearest(text, MODELS)}"
+        )
     return text
 
 
 def _probability(text: str) -> float:
     value = _float(text)
     if value is None or not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, not {_short(text)}")
     return value
 
 
 def _share(text: str) -> float:
     value = _float(text)
     if value is None or not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"expected a share from 0 and below 1, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a share from 0 and below 1, not {_short(text)}")
     return value
 
 

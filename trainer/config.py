@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from trainer.errors import OptionError
+from trainer.nearest import nearest
 from trainer.options import Options
 
 _WORDS = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
@@ -42,13 +43,20 @@ def read_config(file: str, check: Callable[[str, Any], Any]) -> dict[str, Any]:
         found = re.search(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", str(error), re.DOTALL)
         what, line = (found[1], found[2] or text.count("\n") + 1) if found else (str(error), 1)
         raise OptionError(f"{file}:{line}: {what}; the file is not TOML") from error
+    except RecursionError as error:
+        raise OptionError(f"--config {file} is nested too deeply; give options at the top of the file") from error
+    except ValueError as error:  # a whole number of thousands of digits
+        raise OptionError(f"--config {file}: {error.args[0].partition(';')[0]}; give a shorter number") from error
     kinds, values, lines = _kinds(), dict[str, Any](), dict[str, int]()
     for key, value in content.items():
         name, line = key.replace("-", "_"), _line_of(key, text)
         if isinstance(value, dict):
             raise OptionError(f"{file}:{line}: [{key}] is a table; give options at the top of the file, outside tables")
         if name not in kinds or name == "config":
-            raise OptionError(f"{file}:{line}: there is no option {key!r}; `python -m trainer --help` lists them")
+            raise OptionError(
+                f"{file}:{line}: there is no option {key!r}{nearest(name, kinds)}; "
+                "`python -m trainer --help` lists them"
+            )
         if name in values:
             raise OptionError(f"{file}:{line}: {key} is the option of line {lines[name]} again; give it once")
         if not _is_of(value, kinds[name]):

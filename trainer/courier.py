@@ -17,6 +17,7 @@ An evaluation sends all rows as they are stored and leaves copies, ages and erro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,6 +31,7 @@ from trainer.lanes import Lane
 from trainer.passes import Pass
 from trainer.policies import Policy, Question
 from trainer.ranks import Ranks, Swap
+from trainer.saturation import Saturation
 from trainer.wire import AsStored, Wire
 
 _COUNT_BYTES, _COLUMN_BYTES = 4, 4
@@ -86,8 +88,9 @@ class Courier:
         error_feedback: bool,
         ranks: Ranks,
         account: Account,
+        saturation: Saturation | None = None,
     ) -> None:
-        self._lane, self._direction = lane, direction
+        self._lane, self._direction, self._saturation = lane, direction, saturation
         self._policy, self._wire, self._error_feedback = policy, wire, error_feedback
         self._ranks, self._account = ranks, account
         self._copies: dict[int, _Copies] = {}
@@ -116,9 +119,9 @@ class Courier:
             return self.send_all(rows, layer, self._direction, begins=begins)
         lane = lane or self._lane
         copies = self._copies.setdefault(layer, _Copies())
-        due = self._who_is_due(copies, layer, rows.shape[1], step, watched or (lambda: rows))
+        due = self._who_is_due(copies, step, watched or (lambda: rows))
         is_mine_due = due[self._ranks.rank]
-        message = self._message(lane, rows, copies) if is_mine_due else None
+        message = self._message(lane, rows, layer, copies) if is_mine_due else None
         row_bytes = self._wire.row_bytes(rows.shape[1]) if is_mine_due else None
         self._book(lane, layer, rows.shape[1], row_bytes, self._direction, begins=begins)
         arrived = copies.arrived
@@ -184,7 +187,7 @@ class Courier:
         """Book an exchange of rows [., `width`] that was not made, since the receivers hold what never changes."""
         self._book(self._lane, layer, width, None, self._direction, begins=begins)
 
-    def _who_is_due(self, copies: _Copies, layer: int, width: int, step: Pass, watched: Watched) -> list[bool]:
+    def _who_is_due(self, copies: _Copies, step: Pass, watched: Watched) -> list[bool]:
         """Whether each rank sends, the same list on all ranks."""
         ranks = self._ranks
         if not copies.delivered:
@@ -206,20 +209,24 @@ class Courier:
         mine = is_due(ranks.rank, relative_change(now, copies.watched))
         if mine:
             copies.watched = now.clone()
-        self._account.book_flag(layer, self._direction, width)
         return ranks.gather_flag(mine)
 
     def _watch(self, copies: _Copies, watched: Watched) -> None:
         if self._policy.watches:
             copies.watched = watched().detach().float().clone()
 
-    def _message(self, lane: Lane, rows: Tensor, copies: _Copies) -> Tensor:
+    def _message(self, lane: Lane, rows: Tensor, layer: int, copies: _Copies) -> Tensor:
         leaving = lane.pack(rows)
-        if not self._error_feedback:
-            return self._wire.encode(leaving)
-        wanted = leaving.float() if copies.error is None else leaving.float() + copies.error
-        message = self._wire.encode(wanted.to(leaving.dtype))
-        copies.error = wanted - self._wire.decode(message).float()
+        wanted = leaving
+        if self._error_feedback and copies.error is not None:
+            wanted = (leaving.float() + copies.error).to(leaving.dtype)
+        if self._saturation is not None and self._wire.limit < math.inf:
+            self._saturation.note(layer, self._direction, wanted, self._wire.limit)
+        message = self._wire.encode(wanted)
+        if self._error_feedback:
+            error = wanted.float() - self._wire.decode(message).float()
+            # What a value is beyond the wire's range would be added to it again for ever.
+            copies.error = error.masked_fill_((wanted.abs() > self._wire.limit) | ~error.isfinite(), 0.0)
         return message
 
     def _swap(

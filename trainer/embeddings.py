@@ -78,6 +78,11 @@ class OwnedRows:
         """How many values they have on all ranks."""
         return sum(one.num_nodes * one.rows_kF.shape[1] for one in self._embeddings.values())
 
+    @property
+    def num_odd(self) -> int:
+        """How many values of this rank's are no finite numbers."""
+        return 0 if self._optimiser is None else int((~self._optimiser.weights_W.isfinite()).sum())
+
     def take_gradients(self) -> Tensor | None:
         """Their gradients, float32 [V], of which they are left without; None where no rank has embeddings."""
         return None if self._optimiser is None else self._optimiser.take_gradients()

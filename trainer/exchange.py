@@ -26,7 +26,8 @@ from trainer.policies import policy
 from trainer.precision import TYPES
 from trainer.ranks import Ranks
 from trainer.sampling import Sample, Sampling
-from trainer.wire import wire
+from trainer.saturation import Saturation
+from trainer.wire import Int8, wire
 
 
 class Round:
@@ -96,11 +97,24 @@ class Round:
 class Exchange:
     """How a rank gets the rows of its halo. Every rank calls the same methods in the same order."""
 
-    def __init__(self, options: Options, part: Part, ranks: Ranks, account: Account) -> None:
+    def __init__(
+        self, options: Options, part: Part, ranks: Ranks, account: Account, saturation: Saturation | None = None
+    ) -> None:
         """Lay the lanes; every rank has to call it, when the ranks are connected."""
         self.num_halo = sum(part.halo_rows(peer) for peer in ranks.peers)
         self.is_sequential = options.exchange == "sequential"
-        form = wire(options.wire, TYPES[options.precision], ranks.device, seed=options.seed * 100_003 + ranks.rank)
+        form, of_gradients = (
+            wire(
+                options.wire,
+                TYPES[options.precision],
+                ranks.device,
+                seed=options.seed * 100_003 + ranks.rank,
+                clamps=clamps,
+            )
+            for clamps in (True, False)
+        )
+        if isinstance(form, Int8):
+            of_gradients = form  # one stream of draws
         first_of, first = {}, 0
         for peer in ranks.peers:
             first_of[peer] = first
@@ -111,10 +125,11 @@ class Exchange:
                 lanes.forward if direction == "forward" else lanes.backward,
                 direction,
                 policy=policy(policy_text),
-                wire=form,
+                wire=form if direction == "forward" else of_gradients,
                 error_feedback=options.error_feedback,
                 ranks=ranks,
                 account=account,
+                saturation=saturation,
             )
 
         def whole_round(to: Collection[int], of: Collection[int], *, is_first: bool) -> Round:

@@ -46,6 +46,7 @@ from trainer.passes import Pass
 from trainer.precision import TYPES, LossScale
 from trainer.ranks import Ranks
 from trainer.report import EpochLine, Report
+from trainer.saturation import Saturation, in_words
 from trainer.schedule import schedule
 from trainer.stop import StopRequest
 from trainer.typed_features import FirstInput
@@ -92,8 +93,8 @@ class Outcome:
     """Of this rank's rows, with those weights."""
     seconds: float
     """From the first epoch's start (here, after a resumption) to the end of the test."""
-    bytes_by_all: Totals
-    """Since the start of this process, as the seconds."""
+    num_odd: int
+    """Rows of all ranks of which some score is no finite number."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -130,6 +131,7 @@ class Fit:
         account: Account,
         report: Report,
         checkpoints: Checkpoints | None = None,
+        saturation: Saturation | None = None,
     ) -> None:
         """Make the weights the same everywhere.
 
@@ -143,9 +145,13 @@ class Fit:
             account: of this rank's bytes.
             report: where lines go.
             checkpoints: where the state goes, if anywhere.
+            saturation: what is too large for the wire.
         """
         self._training, self._whole, self._options = training, whole, options
         self._objective, self._agreement = objective, agreement
+        self._saturation, self._has_shrunk = saturation, False
+        self.saturated: list[dict[str, Any]] = []
+        """What was too large for the wire, by layer and direction, when it was last looked at."""
         self._ranks, self._account, self._report, self._checkpoints = ranks, account, report, checkpoints
         self._loss = Loss(objective, options.class_weights, agreement.label_counts, ranks.device)
         network = training.network
@@ -168,7 +174,7 @@ class Fit:
         """Train, keep the best weights, test with them, and leave them in the network that is evaluated.
 
         Raises:
-            TrainingError: the loss is no number any more.
+            TrainingError: the loss, the gradient or the weights are no finite numbers any more.
             LostPeerError: another rank is gone.
             StoppedError: a signal asked for it, and a checkpoint is written.
         """
@@ -179,7 +185,9 @@ class Fit:
         with StopRequest(listens=self._checkpoints is not None) as request:
             self._train(request)
         self._training.network.load_state_dict(self._best.weights)
-        (val, test), scores_nC, totals = self._validate(self._whole.labels.val, self._whole.labels.test)
+        (val, test), scores_nC = self._validate(self._whole.labels.val, self._whole.labels.test)
+        odd = (~scores_nC.isfinite().all(1)).sum()
+        num_odd = int(self._ranks.add_up(odd))
         return Outcome(
             epochs=self._epoch,
             best_epoch=self._best.epoch,
@@ -187,7 +195,7 @@ class Fit:
             test=test,
             scores_nC=scores_nC,
             seconds=time.perf_counter() - started,
-            bytes_by_all=totals,
+            num_odd=num_odd,
         )
 
     @property
@@ -221,9 +229,7 @@ class Fit:
         learnt = state.get("embeddings", {})
         if {name: value.shape for name, value in state["weights"].items()} != mine or not self._owned.fits(learnt):
             with found_by_every_rank():
-                raise TrainingError(
-                    "the checkpoint has other weights than this model; give the options that it was made with"
-                )
+                raise TrainingError(_other_weights(state["weights"], mine))
         device = self._ranks.device
         # Copied in place, so the parameters stay views of the optimiser's vector.
         self._training.network.load_state_dict(self._weights() | state["weights"])
@@ -253,10 +259,9 @@ class Fit:
             loss, val, wishes = self._step(request, judges=wants_line and options.validate_from == "training")
             if wants_line:
                 if options.validate_from == "exact" or is_last:
-                    [val], _, totals = self._validate(self._whole.labels.val)
+                    [val], _ = self._validate(self._whole.labels.val)
                     self._keep_if_better(val, self._epoch)
-                else:
-                    totals = self._totals()
+                totals = self.totals()
                 now = time.perf_counter()
                 self._report.epoch(
                     EpochLine(
@@ -265,6 +270,9 @@ class Fit:
                         val=val,
                         seconds=now - line_started,
                         bytes_sent=totals.sent - booked.sent,
+                        row_bytes_sent=totals.rows - booked.rows,
+                        weight_bytes_sent=totals.weights - booked.weights,
+                        other_bytes_sent=totals.other - booked.other,
                         bytes_skipped=totals.skipped - booked.skipped,
                     )
                 )
@@ -272,6 +280,7 @@ class Fit:
                 if self._is_hopeless():
                     self._last_epoch = min(self._last_epoch, self._epoch + options.settle)
             self._save(wishes)
+        self._require_finite_rows()
         if self._checkpoints is not None and self._checkpoints.newest_epoch != self._epoch:
             self._checkpoints.save(self.state())
 
@@ -279,6 +288,8 @@ class Fit:
         checkpoints = self._checkpoints
         if checkpoints is None:
             return
+        if wishes.stop or wishes.checkpoint:
+            self._require_finite_rows()
         if wishes.stop:
             checkpoints.save(self.state(), must=True)
             with found_by_every_rank():
@@ -310,7 +321,9 @@ class Fit:
             judges; and what some rank wishes after this epoch.
         """
         labels, epoch = self._training.labels, self._epoch
-        may_skip = self._options.warmup < epoch <= self._last_epoch - self._options.settle
+        # Kept gradients are those of a larger scale once it has been halved, so all are sent then.
+        may_skip = self._options.warmup < epoch <= self._last_epoch - self._options.settle and not self._has_shrunk
+        self._has_shrunk = False
         scores_nC = self._training.scores(Pass(epoch=epoch, training=True, may_skip=may_skip))
         val = None
         if judges:
@@ -327,22 +340,45 @@ class Fit:
         # With the square of all embeddings' gradient at its end, which is finite where they are.
         gradient_W, (total, stop, checkpoint) = sums[:-3], sums[-3:].tolist()
         if not math.isfinite(total):
-            with found_by_every_rank():
-                raise TrainingError(
-                    f"the loss is {total} in epoch {epoch}; try a smaller --lr than {self._options.lr:g}"
-                )
-        if self._scale.can_shrink() and not bool(gradient_W.isfinite().all()):
-            self._scale.shrink()
-        else:
+            raise self._no_number(f"the loss is {total}")
+        if bool(gradient_W.isfinite().all()):
             self._take_step(gradient_W / self._scale.factor, own_gradient_V, self._options.lr * self._factor(epoch))
+            if not bool(self._optimiser.weights_W.isfinite().all()):
+                raise self._no_number("the weights after the step are not finite")
+        elif self._scale.can_shrink():
+            self._scale.shrink()
+            self._has_shrunk = True
+        else:
+            raise self._no_number("the gradient is not finite")
         return total, val, _Wishes(stop=bool(stop), checkpoint=bool(checkpoint))
+
+    def _no_number(self, what: str) -> TrainingError:
+        """The error of a run that cannot go on, the same on every rank."""
+        narrow = [flag for flag in ("precision", "wire") if getattr(self._options, flag) == "fp16"]
+        advice = "".join(f" or --{flag} bf16" for flag in narrow)
+        if self._epoch == 1:
+            advice += ", and look for NaN and infinities in the features"
+        error = TrainingError(f"{what} in epoch {self._epoch}; try a smaller --lr than {self._options.lr:g}{advice}")
+        error.shared = True
+        return error
+
+    def _require_finite_rows(self) -> None:
+        """Refuse to go on with learnt rows that are no numbers on some rank; every rank has to call it.
+
+        Raises:
+            TrainingError: some are not finite.
+        """
+        if self._owned.names and int(
+            self._ranks.add_up(torch.tensor([self._owned.num_odd], device=self._ranks.device))
+        ):
+            raise self._no_number("learnt rows are not finite")
 
     def _added_up(self, gradient_W: Tensor, more: Tensor) -> Tensor:
         """The sums over all ranks of the weights' gradient, in the type of its wire, and of what is to be exact."""
         ranks, wire = self._ranks, TYPES[self._options.weights_wire]
         if wire == gradient_W.dtype or ranks.world == 1:
-            return ranks.add_up(torch.cat([gradient_W, more]))
-        return torch.cat([ranks.add_up(gradient_W.to(wire)).float(), ranks.add_up(more)])
+            return ranks.add_up(torch.cat([gradient_W, more]), "weights' gradients")
+        return torch.cat([ranks.add_up(gradient_W.to(wire), "weights' gradients").float(), ranks.add_up(more)])
 
     def _take_step(self, gradient_W: Tensor, own_gradient_V: Tensor | None, lr: float) -> None:
         limit, length = self._options.clip_norm, None
@@ -354,20 +390,27 @@ class Fit:
         self._optimiser.step(clipped(gradient_W, limit, length), lr)
 
     @torch.no_grad()
-    def _validate(self, *groups: Tensor) -> tuple[list[float | None], Tensor, Totals]:
-        """One exact pass without dropout: the metric of each group of all ranks' rows, this rank's scores [n, C], and
-        the bytes so far of all ranks.
-        """
+    def _validate(self, *groups: Tensor) -> tuple[list[float | None], Tensor]:
+        """One exact pass without dropout: the metric of each group of all ranks' rows, this rank's scores [n, C]."""
         whole = self._whole
         if whole is not self._training:
             whole.network.load_state_dict(self._training.network.state_dict())
         scores_nC = whole.scores(Pass.evaluation(self._epoch))
         values = measure(self._objective, [(scores_nC[rows], whole.labels.y[rows]) for rows in groups], self._ranks)
-        return values, scores_nC, self._totals()
+        return values, scores_nC
 
-    def _totals(self) -> Totals:
-        amounts = torch.tensor(self._account.amounts(), device=self._ranks.device)
-        return Totals.of(self._ranks.add_up(amounts).tolist())
+    def totals(self) -> Totals:
+        """The bytes of all ranks so far, but for this sum of them; every rank has to call it."""
+        _, weights, other = self._ranks.sent.by_kind
+        saturated = 0 if self._saturation is None else self._saturation.count()
+        amounts = torch.tensor([*self._account.amounts(), weights, other, saturated], device=self._ranks.device)
+        sent, skipped, exact, broadcast, weights, other, saturated = self._ranks.add_up(amounts).tolist()
+        if saturated and self._saturation is not None:
+            is_new = not self.saturated
+            self.saturated = self._saturation.table(self._ranks.add_up)
+            if is_new and self._ranks.speaks:
+                log.warning("%s", in_words(self.saturated))
+        return Totals(rows=sent, skipped=skipped, exact=exact, broadcast=broadcast, weights=weights, other=other)
 
     def _shared(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Those that are the same on every rank."""
@@ -375,3 +418,14 @@ class Fit:
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self._training.network.state_dict().items()}
+
+
+def _other_weights(theirs: Mapping[str, Tensor], mine: Mapping[str, Any]) -> str:
+    """Why the weights of a checkpoint are not those of this model."""
+    more = theirs.keys() - mine.keys()
+    if not mine.keys() - theirs.keys() and more and all(name.endswith("bias_G") for name in more):
+        return (
+            "the checkpoint was made by a release that gave biases to layers that batch norm follows, and this one "
+            "gives them none; go on with that release, or start anew with another --checkpoint"
+        )
+    return "the checkpoint has other weights than this model; give the options that it was made with"

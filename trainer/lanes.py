@@ -147,6 +147,7 @@ def broadcast(part: Part, ranks: Ranks) -> Lanes:
     ranks.swap(
         {peer: part.send_rows[peer].to(ranks.device, torch.int64) for peer in ranks.peers},
         dict(zip(ranks.peers, places, strict=True)),
+        purpose="preparation",
     ).wait()
     first = 0
     for place, rows in zip(places, theirs, strict=True):

@@ -19,6 +19,7 @@ Letters: k rows of this rank, K of all ranks, C classes or labels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -38,12 +39,13 @@ def measure(objective: Objective, groups: Sequence[Group], ranks: Ranks) -> list
     """The metric of each group of rows, the same on every rank; every rank has to call it.
 
     Returns:
-        a number a group, None where it is not defined: no rows, or for the AUC rows of one kind only.
+        a number a group, None where it is not defined: no rows, for the AUC rows of one kind only, or an error that
+        is no finite number.
     """
     if objective.metric == "roc-auc":
         return [_roc_auc(*group, objective, ranks) for group in groups]
     tallies = torch.stack([_tally(*group, objective) for group in groups])
-    return [_of_tally(tally, objective) for tally in ranks.add_up(tallies).cpu()]
+    return [_of_tally(tally, objective) for tally in ranks.add_up(tallies, "metrics").cpu()]
 
 
 def _tally(scores_kC: Tensor, y: Tensor, objective: Objective) -> Tensor:
@@ -68,7 +70,8 @@ def _tally(scores_kC: Tensor, y: Tensor, objective: Objective) -> Tensor:
 def _of_tally(tally: Tensor, objective: Objective) -> float | None:
     if objective.task == "regression":
         square, absolute, number = tally.tolist()
-        return (square if objective.metric == "mse" else absolute) / number if number else None
+        found = (square if objective.metric == "mse" else absolute) / number if number else math.inf
+        return found if math.isfinite(found) else None
     right_C, guessed_C, true_C, known_C = tally
     one_class = objective.task == "classes"
     number = float(known_C[0] if one_class else known_C.sum())
@@ -89,7 +92,7 @@ def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, ranks: Ranks) -
     columns = _columns(scores_kC, y, objective)
     counts_P = torch.zeros(ranks.world, dtype=torch.int64, device=scores_kC.device)
     counts_P[ranks.rank] = len(scores_kC)
-    counts = ranks.add_up(counts_P).tolist()
+    counts = ranks.add_up(counts_P, "metrics").tolist()
     first, total = sum(counts[: ranks.rank]), sum(counts)
     width = 1 if objective.num_outputs <= 2 and objective.task == "classes" else objective.num_outputs
     at_a_time = max(_GATHERED // max(total, 1), 1)
@@ -100,7 +103,7 @@ def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, ranks: Ranks) -
         everybody = torch.zeros(2, total, scores.shape[1], device=scores.device)
         everybody[0, first : first + len(scores)] = scores
         everybody[1, first : first + len(scores)] = labels
-        all_scores, all_labels = ranks.add_up(everybody)
+        all_scores, all_labels = ranks.add_up(everybody, "metrics")
         areas += [
             area_under_curve(score_K[label_K >= 0], label_K[label_K >= 0] == 1)
             for score_K, label_K in zip(all_scores.T, all_labels.T, strict=True)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from trainer.errors import TrainingError
 from trainer.ranks import Ranks
+from trainer.sent import Purpose
 from trainer.whole_file import partial_of, publish
 
 
@@ -36,12 +37,12 @@ def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int,
     """
     path, width = Path(file), rows_nF.shape[1]
     if not ranks.speaks:
-        _collect(None, rows_nF, ids_n, ranks)
+        _collect(None, rows_nF, ids_n, ranks, "saved rows")
         return
     partial, header = partial_of(path), _npy_header(num_nodes, width) if path.suffix == ".npy" else b""
     try:
         all_rows_NF = _mapped(partial, num_nodes, width, header)
-        _collect(all_rows_NF, rows_nF, ids_n, ranks)
+        _collect(all_rows_NF, rows_nF, ids_n, ranks, "saved rows")
         if path.suffix == ".pt":
             saved = partial_of(partial)
             torch.save(all_rows_NF, saved)
@@ -57,27 +58,27 @@ def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int,
 def collected(rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Ranks) -> Tensor:
     """The rows of all ranks: float32 [N, F] in rank 0's memory, and [0, F] elsewhere; every rank has to call it."""
     if not ranks.speaks:
-        _collect(None, rows_nF, ids_n, ranks)
+        _collect(None, rows_nF, ids_n, ranks, "checkpoints")
         return torch.empty(0, rows_nF.shape[1])
     all_rows_NF = torch.zeros(num_nodes, rows_nF.shape[1])
-    _collect(all_rows_NF, rows_nF, ids_n, ranks)
+    _collect(all_rows_NF, rows_nF, ids_n, ranks, "checkpoints")
     return all_rows_NF
 
 
-def _collect(all_rows_NF: Tensor | None, rows_nF: Tensor, ids_n: Tensor, ranks: Ranks) -> None:
+def _collect(all_rows_NF: Tensor | None, rows_nF: Tensor, ids_n: Tensor, ranks: Ranks, purpose: Purpose) -> None:
     """Put the rows of all ranks into their places, one rank after the other; rank 0 alone has places."""
     rows_nF, ids_n = rows_nF.detach().float().contiguous(), ids_n.to(ranks.device).contiguous()
     counts = [rank["rows"] for rank in ranks.compare({"rows": len(ids_n)})]
     if all_rows_NF is None:
-        ranks.swap({0: ids_n}, {}).wait()
-        ranks.swap({0: rows_nF}, {}).wait()
+        ranks.swap({0: ids_n}, {}, purpose=purpose).wait()
+        ranks.swap({0: rows_nF}, {}, purpose=purpose).wait()
         return
     all_rows_NF.index_copy_(0, ids_n.cpu(), rows_nF.cpu())
     for peer in ranks.peers:
         ids = torch.empty(counts[peer], dtype=torch.int64, device=ranks.device)
         rows = torch.empty(counts[peer], rows_nF.shape[1], device=ranks.device)
-        ranks.swap({}, {peer: ids}).wait()
-        ranks.swap({}, {peer: rows}).wait()
+        ranks.swap({}, {peer: ids}, purpose=purpose).wait()
+        ranks.swap({}, {peer: rows}, purpose=purpose).wait()
         all_rows_NF.index_copy_(0, ids.cpu(), rows.cpu())
 
 

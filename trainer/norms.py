@@ -33,36 +33,54 @@ class BatchNorm(nn.Module):
 
     def forward(self, rows_nF: Tensor) -> Tensor:
         if self.training:
+            standard, mean_F, variance_F = standardised(rows_nF, self._num_nodes, _EPSILON, self._ranks)
             with torch.no_grad():
-                mean_F = self._ranks.add_up(rows_nF.sum(0)) / self._num_nodes
-                variance_F = self._ranks.add_up((rows_nF - mean_F).square().sum(0)) / self._num_nodes
                 self.mean_F.lerp_(mean_F, _MOMENTUM)
                 # What is kept for evaluation is the unbiased estimate, as usual.
                 self.variance_F.lerp_(variance_F * (self._num_nodes / max(self._num_nodes - 1, 1)), _MOMENTUM)
-            arguments = (rows_nF, mean_F, variance_F, self._num_nodes, self._ranks)
-            standard = cast(Tensor, _Standardised.apply(*arguments))  # type: ignore[no-untyped-call]
         else:
             standard = (rows_nF - self.mean_F) * (self.variance_F + _EPSILON).rsqrt()
         return standard * self.scale_F + self.shift_F
+
+
+def standardised(rows_nF: Tensor, num_rows: int, epsilon: float, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows with mean 0 and variance 1 over all ranks, with the gradient; every rank has to call it.
+
+    Args:
+        rows_nF: of this rank, any number.
+        num_rows: of all ranks, at least 1.
+        epsilon: added to the variance.
+        ranks: all of them.
+
+    Returns:
+        the rows [n, F], and the mean and the biased variance [F] of all ranks' rows, without gradients.
+    """
+    with torch.no_grad():
+        mean_F = ranks.add_up(rows_nF.sum(0), "batch norm") / num_rows
+        variance_F = ranks.add_up((rows_nF - mean_F).square().sum(0), "batch norm") / num_rows
+    arguments = (rows_nF, mean_F, variance_F, num_rows, epsilon, ranks)
+    return cast(Tensor, _Standardised.apply(*arguments)), mean_F, variance_F  # type: ignore[no-untyped-call]
 
 
 class _Standardised(torch.autograd.Function):
     """(x - mean) / sqrt(variance + epsilon), where mean and variance are functions of every rank's x."""
 
     @staticmethod
-    def forward(ctx: Any, rows_nF: Tensor, mean_F: Tensor, variance_F: Tensor, num_nodes: int, ranks: Ranks) -> Tensor:
-        inverse_F = (variance_F + _EPSILON).rsqrt()
+    def forward(
+        ctx: Any, rows_nF: Tensor, mean_F: Tensor, variance_F: Tensor, num_rows: int, epsilon: float, ranks: Ranks
+    ) -> Tensor:
+        inverse_F = (variance_F + epsilon).rsqrt()
         standard_nF = (rows_nF - mean_F) * inverse_F
         ctx.save_for_backward(standard_nF, inverse_F)
-        ctx.num_nodes, ctx.ranks = num_nodes, ranks
+        ctx.num_rows, ctx.ranks = num_rows, ranks
         return standard_nF
 
     @staticmethod
-    def backward(ctx: Any, grad_nF: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad_nF: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         standard_nF, inverse_F = ctx.saved_tensors
         sums_2F = torch.stack([grad_nF.sum(0), (grad_nF * standard_nF).sum(0)])
-        mean_grad_F, mean_projection_F = ctx.ranks.add_up(sums_2F) / ctx.num_nodes
-        return (grad_nF - mean_grad_F - standard_nF * mean_projection_F) * inverse_F, None, None, None, None
+        mean_grad_F, mean_projection_F = ctx.ranks.add_up(sums_2F, "batch norm") / ctx.num_rows
+        return (grad_nF - mean_grad_F - standard_nF * mean_projection_F) * inverse_F, None, None, None, None, None
 
 
 def norm(kind: str, width: int, *, num_nodes: int, ranks: Ranks) -> nn.Module:

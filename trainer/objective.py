@@ -22,6 +22,8 @@ METRICS_OF = {
     "regression": ("mse", "mae"),
 }
 _ERRORS = ("mse", "mae")
+_LEAST, _GREATEST = 1e-6, 1e6
+"""Of a class's weight: so that fp32 holds the sums of losses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +90,11 @@ def listed_weights(text: str) -> list[float] | None:
         weights = [float(word) for word in text.split(",")]
     except ValueError:
         weights = [-1.0]
-    if not all(0 <= weight < float("inf") for weight in weights) or not any(weights):
-        raise OptionError(f"expected none, balanced, or numbers from 0 with commas between, not {text!r}")
+    if not all(weight == 0 or _LEAST <= weight <= _GREATEST for weight in weights) or not any(weights):
+        raise OptionError(
+            f"expected none, balanced, or numbers that are 0 or from {_LEAST:g} to {_GREATEST:g} with commas between, "
+            f"not {text!r}"
+        )
     return weights
 
 

@@ -2,7 +2,8 @@
 
 `torch.from_file(shared=False)` maps a file copy-on-write: nothing is read before it is used, and several processes on
 one machine share the page cache. Only what training uses is mapped. What indexes something else is checked here, once,
-since the sparse kernels read wherever an index points: E + N comparisons at start, in place of a crash later.
+since the sparse kernels read wherever an index points: E + N comparisons at start, in place of a crash later. So are
+labels, which index classes, and the bytes of truth values, which torch takes for 0 or 1.
 """
 
 from __future__ import annotations
@@ -126,10 +127,13 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
     edges = f"{folder}/edges/{relation.key}"
 
     def mask(name: str) -> Tensor:
-        return mapped(cache, f"{nodes}/{name}", ("bool",), (num_rows, cache.num_splits))[:, split]
+        return read_mask(cache, f"{nodes}/{name}", num_rows, split)
 
     def features(name: str) -> Tensor:
         return read_features(cache, f"{nodes}/{name}", num_rows, cache.num_features)
+
+    def halo(name: str, count: int) -> Tensor:
+        return _in_range(cache, name, mapped(cache, name, ("int64",), (count,)), cache.target.num_nodes)
 
     ids = cache.array(f"{nodes}/global_ids", data_types=("int64",), dimensions=1)
     [num_rows] = ids.shape
@@ -137,11 +141,8 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
     remote = {peer: read_csr(cache, f"{edges}/from_{peer}", index_type, num_rows, None) for peer in peers}
     return Part(
         number=number,
-        ids_n=map_array(cache, ids),
-        halo_ids={
-            peer: mapped(cache, f"{nodes}/recv_{peer}", ("int64",), (block.num_columns,))
-            for peer, block in remote.items()
-        },
+        ids_n=_in_range(cache, ids.name, map_array(cache, ids), cache.target.num_nodes),
+        halo_ids={peer: halo(f"{nodes}/recv_{peer}", block.num_columns) for peer, block in remote.items()},
         x_nF=features("x") if cache.has_features else None,
         aggregated_nF=features("x_aggregated") if cache.aggregated != "none" else None,
         y=read_labels(cache, f"{nodes}/y", num_rows),
@@ -172,11 +173,23 @@ def read_features(cache: Cache, name: str, num_rows: int, num_features: int) -> 
 def read_labels(cache: Cache, name: str, num_rows: int) -> Tensor:
     """The labels of `num_rows` nodes of the type that is learnt."""
     if cache.task != "classes":
-        return mapped(cache, name, _LABEL_TYPES, (num_rows, cache.num_classes))
+        y_nC = mapped(cache, name, _LABEL_TYPES, (num_rows, cache.num_classes))
+        return _truth_values(cache, name, y_nC) if y_nC.dtype is torch.bool else y_nC
     y_n = mapped(cache, name, ("int64",), (num_rows,))
-    if num_rows and int(y_n.max()) >= cache.num_classes:
-        raise cache.manifest.damaged(name, f"names class {int(y_n.max())} of {cache.num_classes}")
+    for label in (int(y_n.min()), int(y_n.max())) if num_rows else ():
+        if not -1 <= label < cache.num_classes:
+            raise cache.manifest.damaged(name, f"names class {label} of {cache.num_classes}")
     return y_n
+
+
+def read_mask(cache: Cache, name: str, num_rows: int, split: int) -> Tensor:
+    """Which of `num_rows` nodes are in column `split` of a mask: bool."""
+    return _truth_values(cache, name, mapped(cache, name, ("bool",), (num_rows, cache.num_splits)))[:, split]
+
+
+def read_ids(cache: Cache, name: str, num_nodes: int) -> Tensor:
+    """Numbers of nodes, of `num_nodes` in the whole graph: int64."""
+    return _in_range(cache, name, map_array(cache, cache.array(name, data_types=("int64",), dimensions=1)), num_nodes)
 
 
 def read_csr(cache: Cache, name: str, index_type: str, num_rows: int, num_columns: int | None) -> Csr:
@@ -208,6 +221,17 @@ def read_send_rows(cache: Cache, name: str, index_type: str, num_rows: int) -> T
     rows = map_array(cache, cache.array(name, data_types=(index_type,), dimensions=1))
     _check_range(cache, name, rows, num_rows)
     return rows
+
+
+def _in_range(cache: Cache, name: str, indices: Tensor, end: int) -> Tensor:
+    _check_range(cache, name, indices, end)
+    return indices
+
+
+def _truth_values(cache: Cache, name: str, values: Tensor) -> Tensor:
+    if values.numel() and int(values.view(torch.uint8).max()) > 1:
+        raise cache.manifest.damaged(name, "holds bytes other than 0 and 1 where truth values belong")
+    return values
 
 
 def _check_range(cache: Cache, name: str, indices: Tensor, end: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from trainer.cache import Cache
 from trainer.errors import OptionError, TrainingError
 from trainer.objective import Objective
-from trainer.options import Options
+from trainer.options import Options, is_own_model
 from trainer.seat import Seat
 from trainer.sums import check_sums
 
@@ -58,6 +58,30 @@ def check_task(cache: Cache, options: Options) -> None:
         raise OptionError(
             f"--split {options.split}, but {cache.folder} has {_count(cache.num_splits, 'split')}, counted from 0"
         )
+
+
+def ignored(options: Options, cache: Cache) -> list[str]:
+    """What this cache has and this run has no use for, a sentence each for the log."""
+    said = []
+    attends_or_maximum = options.attends or (options.model, options.aggregator) == ("sage", "max")
+    weighted = [relation.key for relation in cache.relations if cache.is_weighted(relation.key)]
+    if weighted and attends_or_maximum:
+        how = "--aggregator max" if options.model == "sage" else f"--model {options.model}"
+        said.append(f"the edges' weights are ignored by {how}; gcn, sage with --aggregator mean, gin and rgcn use them")
+    if weighted and is_own_model(options.model):
+        said.append(f"the edges' weights count in the sums of --model {options.model}, and not in maxima or attention")
+    arrays = sorted({array for relation in cache.relations for array in cache.edge_arrays(relation.key)})
+    if arrays:
+        said.append(f"the edges' arrays {', '.join(arrays)} are ignored: no model reads them")
+    unlearnt = [kind.name for kind in cache.node_types if kind.name != cache.node_type and cache.has_labels(kind.name)]
+    if unlearnt:
+        said.append(f"the labels of {', '.join(unlearnt)} are ignored: --target {cache.node_type} is learnt")
+    others = sorted({array for kind in cache.node_types for array in cache.unread_node_arrays(kind.name)})
+    if others:
+        said.append(f"the nodes' arrays {', '.join(others)} are ignored: no model reads them")
+    if options.boundary_sampling == 0:
+        said.append("--boundary-sampling 0 sends no row, so edges between parts do not count in training")
+    return said
 
 
 def _check_types(cache: Cache, options: Options) -> None:

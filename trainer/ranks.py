@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,9 +26,11 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from trainer.accounting import Clock
-from trainer.errors import LostPeerError
+from trainer.errors import LostPeerError, found_by_every_rank
+from trainer.interfaces import check_interfaces
 from trainer.meeting import meet
 from trainer.seat import Seat
+from trainer.sent import Purpose, Sent
 
 
 class Swap:
@@ -76,13 +79,18 @@ class Ranks:
 
         Raises:
             LostPeerError: the store does not answer.
+            TrainingError: the network interface that the environment names cannot be used.
         """
         self.rank, self.world, self.device, self.clock = seat.rank, seat.world, device, clock
         self.restarts, self.through_host = seat.restarts, through_host
+        self.sent = Sent(rank=self.rank, world=self.world)
+        """What has left this rank."""
         self._timeout = datetime.timedelta(seconds=timeout)
         self._store: Store | None = None
         self._comparisons = 0
         if self.world > 1:
+            with found_by_every_rank():  # of this machine
+                check_interfaces(os.environ, on_gpu=device.type == "cuda" and not through_host)
             with self.talking("meet"):
                 store, _, _ = next(rendezvous("env://", rank=self.rank, world_size=self.world, timeout=self._timeout))
                 store.set_timeout(self._timeout)
@@ -109,6 +117,7 @@ class Ranks:
             return [json.loads(text)]
         page = f"facts/{self._comparisons}"
         self._comparisons += 1
+        self.sent.book("notes and counts", len(text.encode()) * (1 + self.world))
         with self.talking("compare notes"):
             self._store.set(f"{page}/{self.rank}", text)
             return [json.loads(self._store.get(f"{page}/{rank}")) for rank in range(self.world)]
@@ -130,13 +139,17 @@ class Ranks:
             # NCCL wants a step of all ranks before the first one of pairs.
             dist.all_reduce(torch.zeros(1, device=self.device if on_gpu else "cpu"))
 
-    def swap(self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> Swap:
+    def swap(
+        self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor], *, purpose: Purpose = "rows"
+    ) -> Swap:
         """Start to send to and receive from peers; both ends have to name the same rows.
 
         Args:
             outgoing: contiguous tensors by destination, at most one a peer.
             incoming: contiguous tensors to fill, by source.
+            purpose: what the bytes are booked as.
         """
+        self.sent.book(purpose, sum(rows.numel() * rows.element_size() for rows in outgoing.values()))
         unpacked: list[tuple[Tensor, Tensor]] = []
         if self.through_host:
             outgoing = {peer: _host_memory(rows).copy_(rows) for peer, rows in outgoing.items()}
@@ -155,22 +168,25 @@ class Ranks:
             works = dist.batch_isend_irecv(operations) if operations else []
         return Swap(self, works, list(outgoing.values()), unpacked, started=started)
 
-    def add_up(self, values: Tensor) -> Tensor:
+    def add_up(self, values: Tensor, purpose: Purpose = "notes and counts") -> Tensor:
         """Sum `values` over all ranks, in place, the same to the last bit everywhere.
 
         Args:
             values: any shape; the same on every rank.
+            purpose: what the bytes are booked as.
         """
         if self.world > 1:
+            self.sent.book_sum(purpose, values.numel() * values.element_size())
             with self.talking("add up"), self.clock("all-reduce"):
                 self._for_all(values, dist.all_reduce)
         return values
 
     def gather_flag(self, flag: bool) -> list[bool]:
-        """Tell all ranks `flag`, and learn theirs: one byte a rank, in rank order."""
+        """Tell all ranks `flag`, and learn theirs, in rank order: a sum of one byte a rank."""
         flags = torch.zeros(self.world, dtype=torch.uint8, device=self.device)
         flags[self.rank] = flag
         if self.world > 1:
+            self.sent.book_sum("who sends", self.world)
             with self.talking("agree on what to send"), self.clock("agreeing"):
                 self._for_all(flags, dist.all_reduce)
         return [bool(flag) for flag in flags.tolist()]
@@ -178,6 +194,7 @@ class Ranks:
     def spread(self, values: Tensor) -> Tensor:
         """Replace `values` by rank 0's, in place."""
         if self.world > 1:
+            self.sent.book_spread("first weights", values.numel() * values.element_size(), source=0)
             with self.talking("share the first weights"):
                 self._for_all(values, partial(dist.broadcast, src=0))
         return values
@@ -187,6 +204,7 @@ class Ranks:
         if self.world == 1:
             return content
         size, spread = torch.tensor([len(content)], device=self.device), partial(dist.broadcast, src=source)
+        self.sent.book_spread("checkpoints", len(content) + size.element_size(), source=source)
         with self.talking("share a checkpoint"):
             self._for_all(size, spread)
             mine = bytearray(content) if self.rank == source else bytearray(int(size))

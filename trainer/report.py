@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TextIO
@@ -23,7 +26,14 @@ class EpochLine:
     """The metric of the validation nodes; None where it is not defined, for instance since there are none."""
     seconds: float
     bytes_sent: int
+    """All that left a rank: the three below."""
+    row_bytes_sent: int
+    """Rows and their gradients."""
+    weight_bytes_sent: int
+    """Weights and their gradients."""
+    other_bytes_sent: int
     bytes_skipped: int
+    """Of rows."""
 
 
 class Curves(Protocol):
@@ -55,15 +65,16 @@ class Report:
         if not self._speaks:
             return
         if self._lines == 0:
-            log.info("epoch      loss  %12s   seconds        sent     skipped", f"val {self._metric}")
+            log.info("epoch      loss  %12s   seconds   rows sent  weights sent    skipped", f"val {self._metric}")
         self._lines += 1
         log.info(
-            "%5d  %8.4f  %12s  %8.3f  %10s  %10s",
+            "%5d  %8.4f  %12s  %8.3f  %10s  %12s %10s",
             line.epoch,
             line.loss,
             figure(line.val, self._metric),
             line.seconds,
-            amount(line.bytes_sent),
+            amount(line.row_bytes_sent),
+            amount(line.weight_bytes_sent),
             amount(line.bytes_skipped),
         )
         if self._curves is not None:
@@ -84,10 +95,15 @@ class Report:
             f"(best epoch {result['best_epoch']} of {result['epochs']})\n"
             f"{result['seconds']:.2f} s after {result['setup_seconds']:.2f} s of preparation on {result['ranks']} "
             f"rank(s), {result['device']}\n"
-            f"sent {amount(result['bytes_sent'])}, skipped {amount(result['bytes_skipped'])}; in fp32 and without kept "
-            f"copies the rows that peers need are {amount(result['bytes_exact_boundary'])}, whole blocks "
-            f"{amount(result['bytes_whole_block_broadcast'])}"
+            f"sent {amount(result['bytes_sent'])}: rows {amount(result['row_bytes_sent'])}, weights "
+            f"{amount(result['weight_bytes_sent'])}, other {amount(result['other_bytes_sent'])}; rows skipped "
+            f"{amount(result['bytes_skipped'])}\n"
+            f"in fp32 and without kept copies the rows that peers need are {amount(result['bytes_exact_boundary'])}, "
+            f"whole blocks {amount(result['bytes_whole_block_broadcast'])}"
         )
+        for row in result["sent_for"]:
+            if row["kind"] != "rows":
+                self._print(f"  {row['purpose']:24}  sent {amount(row['bytes_sent']):>10}")
         for row in result["exchanges"]:
             self._print(
                 f"  layer {row['layer']} {row['direction']:8}  width {row['width']:5}  "
@@ -95,7 +111,7 @@ class Report:
             )
         for row in result["link_types"]:
             self._print(
-                f"  over {row['link_type']:20}  sent {amount(row['bytes_sent']):>10}  "
+                f"  rows over {row['link_type']:15}  sent {amount(row['bytes_sent']):>10}  "
                 f"skipped {amount(row['bytes_skipped']):>10}"
             )
         for rank, seconds in enumerate(result["seconds_by_rank"]):
@@ -104,12 +120,25 @@ class Report:
                 self._print(f"  rank {rank}: {spent}")
 
     def _print(self, text: str) -> None:
+        if not self._as_json and self._output.isatty():
+            width = shutil.get_terminal_size().columns
+            text = "\n".join(broken(line, width) for line in text.splitlines())
         print(text, file=self._output, flush=True)
 
 
 def _named(line: dict[str, Any], metric: str) -> dict[str, Any]:
     """The line with `val` under its metric's name, in its place."""
     return {(f"val_{metric}" if name == "val" else name): value for name, value in line.items()}
+
+
+def broken(text: str, width: int) -> str:
+    """`text` in lines of at most `width` columns, broken between words; a number stays with its unit."""
+    if len(text) <= width:
+        return text
+    firm = re.sub(r"(\d) (%|[kMGT]?B|s)(?!\w)", "\\1\u00a0\\2", text)
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    lines = textwrap.wrap(firm, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\u00a0", " ")
 
 
 def figure(value: float | None, metric: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from trainer.errors import TrainingError, found_by_every_rank
 from trainer.exchange import Exchange, exchanged
 from trainer.first_layer import features_of
 from trainer.fit import Fit, Sight
+from trainer.folder_lock import folders_locked
 from trainer.freed_memory import give_back_large_blocks, keep_freed_memory
 from trainer.inductive import induced
 from trainer.labels import Labels
@@ -33,15 +34,21 @@ from trainer.outputs import prepare_outputs, write_result
 from trainer.part import Part, halo_ids, load_part
 from trainer.passes import Pass
 from trainer.placement import choose_device, places
+from trainer.preflight import ignored
 from trainer.ranks import Ranks
 from trainer.report import Report
+from trainer.saturation import Saturation
 from trainer.seat import Seat
+from trainer.sent import KIND_OF
 from trainer.sums import remark_on_sums
 from trainer.trace import prepare_traces, write_trace
 from trainer.typed_model import remark_on_types, types_of
 from trainer.typed_part import load_typed_part
 
 log = logging.getLogger("trainer")
+
+_NO_ROOM = ("not enough memory", "can't allocate memory", "Storage size calculation overflowed")
+"""What torch says of more bytes than there are, by platform, or than can be counted."""
 
 
 def run(options: Options, cache: Cache, seat: Seat) -> None:
@@ -58,6 +65,7 @@ def run(options: Options, cache: Cache, seat: Seat) -> None:
     with (
         _memory_in_words(cache, seat),
         Ranks(seat, device, timeout=options.timeout, clock=Clock(device)) as ranks,
+        folders_locked(options) if ranks.speaks else nullcontext(),
     ):
         train(options, cache, ranks, Report(speaks=ranks.speaks, as_json=options.json))
 
@@ -72,6 +80,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         TrainerError: in one sentence what is wrong.
     """
     started = time.perf_counter()
+    ranks.sent.begin()
     part = _load(options, cache, ranks)
     objective = Objective.of(cache, options)
     report.judged_by(objective.name)
@@ -89,6 +98,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     if options.trace is not None:
         prepare_traces(options.trace)
         clock.keep_spans()
+        ranks.sent.keep_points()
     checkpoints = found = None
     if options.checkpoint is not None:
         checkpoints = Checkpoints(options, cache, ranks)
@@ -97,6 +107,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         prepare_outputs(options)
 
     account = Account(**exchanged(part), rank=ranks.rank, world=ranks.world)
+    saturation = Saturation(rank=ranks.rank, world=ranks.world, device=ranks.device)
     model = model_type(options, ranks)
     sight = partial(
         _sight,
@@ -107,8 +118,12 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         ranks=ranks,
         account=account,
         by_entries=agreement.by_entries,
+        saturation=saturation,
     )
     whole = training = sight(part, labels=labels, num_nodes=cache.num_nodes)
+    if ranks.speaks:
+        for remark in whole.network.remarks:
+            log.info("%s", remark)
     if options.inductive:
         seen = induced(part, ranks)
         num_seen = sum(rank["rows"] for rank in ranks.compare({"rows": seen.num_rows}))
@@ -123,6 +138,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         account=account,
         report=report,
         checkpoints=checkpoints,
+        saturation=saturation,
     )
     if found is not None:
         fit.go_on_from(found)
@@ -131,10 +147,20 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         (give_back_large_blocks if options.exchange == "sequential" else keep_freed_memory)()
     outcome = fit.run()
 
+    if outcome.num_odd and ranks.speaks:
+        log.warning(
+            "the scores of %d of %d nodes are no finite numbers; look for NaN and infinities in their features and in "
+            "those around them",
+            outcome.num_odd,
+            cache.num_nodes,
+        )
+    _save_rows(options, cache, ranks, whole, part, outcome.scores_nC)
     layers, pairs = account.tables(ranks.add_up, ranks.device, cache.slowest_links)
     seconds_by_rank = [facts["seconds"] for facts in ranks.compare({"seconds": clock.seconds})]
     if options.trace is not None:
-        write_trace(options.trace, ranks.rank, clock.spans, start=connected)
+        write_trace(options.trace, ranks.rank, clock.spans, ranks.sent.points, start=connected)
+    totals = fit.totals()
+    calls_and_bytes = ranks.add_up(torch.tensor(ranks.sent.amounts(), device=ranks.device)).tolist()
     result = {
         f"test_{objective.name}": outcome.test,
         f"val_{objective.name}": outcome.val,
@@ -145,10 +171,19 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         "resumed_after": found["epoch"] if found is not None else None,
         "seconds": outcome.seconds,
         "setup_seconds": setup_seconds,
-        "bytes_sent": outcome.bytes_by_all.sent,
-        "bytes_skipped": outcome.bytes_by_all.skipped,
-        "bytes_exact_boundary": outcome.bytes_by_all.exact,
-        "bytes_whole_block_broadcast": outcome.bytes_by_all.broadcast,
+        "bytes_sent": totals.sent,
+        "row_bytes_sent": totals.rows,
+        "weight_bytes_sent": totals.weights,
+        "other_bytes_sent": totals.other,
+        "bytes_skipped": totals.skipped,
+        "bytes_exact_boundary": totals.exact,
+        "bytes_whole_block_broadcast": totals.broadcast,
+        "sent_for": [
+            {"purpose": purpose, "kind": kind, "calls": calls // ranks.world, "bytes_sent": number}
+            for (purpose, kind), (calls, number) in zip(KIND_OF.items(), calls_and_bytes, strict=True)
+            if number
+        ],
+        "saturated": fit.saturated,
         "exchanges": layers,
         "pairs": pairs,
         "link_types": by_link_type(pairs),
@@ -166,7 +201,6 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         "parameters": fit.num_parameters,
         "seed": options.seed,
     }
-    _save_rows(options, cache, ranks, whole, part, outcome.scores_nC)
     if ranks.speaks:
         write_result(options, result)
     report.result(result)
@@ -188,7 +222,7 @@ def _memory_in_words(cache: Cache, seat: Seat) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
+        if not isinstance(error, torch.OutOfMemoryError) and not any(words in str(error) for words in _NO_ROOM):
             raise
         raise TrainingError(
             f"part {seat.rank} does not fit into its device's memory; partition {cache.dataset} into more parts, "
@@ -209,7 +243,8 @@ def _load(options: Options, cache: Cache, ranks: Ranks) -> Part:
 def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreement) -> None:
     if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
-    for remark in (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache)):
+    remarks = (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache))
+    for remark in (*ignored(options, cache), *remarks):
         if remark:
             log.info("%s", remark)
     log.info("%s", agreement.memory)
@@ -240,9 +275,10 @@ def _sight(
     labels: Labels,
     num_nodes: int,
     by_entries: bool,
+    saturation: Saturation,
 ) -> Sight:
     """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
-    exchange = Exchange(options, part, ranks, account.of_part(**exchanged(part)))
+    exchange = Exchange(options, part, ranks, account.of_part(**exchanged(part)), saturation)
     aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
     dropout = Dropout(
         part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=num_nodes, seed=options.seed

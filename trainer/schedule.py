@@ -2,7 +2,7 @@
 
     constant                --lr throughout
     cosine, cosine:FLOOR    from --lr down to FLOOR * lr (0) at the last of --epochs, along half a cosine
-    step:N, step:N:FACTOR   times FACTOR (0.1) after every N epochs
+    step:N, step:N:FACTOR   times FACTOR (0.1) after every N epochs, at most 1
 
 Before that, `--lr-warmup N` rises from lr / N in the first epoch to lr in the N-th.
 """
@@ -51,6 +51,6 @@ def _shape(text: str, length: int) -> Schedule:
         return lambda epoch: floor + (1 - floor) * (1 + math.cos(math.pi * (epoch - 1) / max(length - 1, 1))) / 2
     if name == "step" and 1 <= len(numbers) <= 2 and numbers[0] >= 1 and numbers[0].is_integer():
         every, factor = numbers if len(numbers) == 2 else (numbers[0], 0.1)
-        if 0 < factor < float("inf"):
+        if 0 < factor <= 1:
             return lambda epoch: factor ** ((epoch - 1) // int(every))
     raise OptionError(f"expected constant, cosine[:FLOOR] or step:N[:FACTOR], not {text!r}")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.errors import TrainingError
+from trainer.sent import KINDS
 
 
 def prepare_traces(folder: str) -> None:
@@ -25,13 +26,21 @@ def prepare_traces(folder: str) -> None:
         raise TrainingError(f"the trace folder {folder} cannot be made ({error.strerror}); give another") from error
 
 
-def write_trace(folder: str, rank: int, spans: Sequence[tuple[str, float, float]], *, start: float) -> None:
+def write_trace(
+    folder: str,
+    rank: int,
+    spans: Sequence[tuple[str, float, float]],
+    sent: Sequence[tuple[float, Sequence[int]]] = (),
+    *,
+    start: float,
+) -> None:
     """Write the spans of one rank to `folder`/rank-R.json.
 
     Args:
         folder: that `prepare_traces` made.
         rank: whose they are.
         spans: activity, begin and end in seconds.
+        sent: a second, and the bytes that had left the rank by then, in the order of `KINDS`: a curve of each.
         start: the second that counts as 0.
 
     Raises:
@@ -40,6 +49,11 @@ def write_trace(folder: str, rank: int, spans: Sequence[tuple[str, float, float]
     events = [
         {"name": name, "ph": "X", "pid": rank, "tid": 0, "ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6}
         for name, begin, end in spans
+    ]
+    events += [
+        {"name": "bytes sent", "ph": "C", "pid": rank, "tid": 0, "ts": (at - start) * 1e6}
+        | {"args": dict(zip(KINDS, numbers, strict=True))}
+        for at, numbers in sent
     ]
     name = {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}"}}
     path = Path(folder, f"rank-{rank}.json")

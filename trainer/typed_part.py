@@ -14,11 +14,11 @@ from trainer.part import (
     Csr,
     Part,
     index_type_of,
-    map_array,
-    mapped,
     read_csr,
     read_features,
+    read_ids,
     read_labels,
+    read_mask,
     read_send_rows,
 )
 from trainer.typed import RelationSums, Typed, TypeRows
@@ -87,7 +87,7 @@ class _Nodes:
 
     def __init__(self, cache: Cache, kind: NodeType, folder: str, index_type: str, peers: Sequence[int]) -> None:
         def numbers(name: str) -> Tensor:
-            return map_array(cache, cache.array(f"{folder}/{name}", data_types=("int64",), dimensions=1))
+            return read_ids(cache, f"{folder}/{name}", kind.num_nodes)
 
         self.kind, self.ids_k = kind, numbers("global_ids")
         self.halo_ids = {peer: numbers(f"recv_{peer}") for peer in peers}
@@ -178,5 +178,5 @@ def _labels(cache: Cache, name: str, num_rows: int, target: slice) -> Tensor:
 
 def _mask(cache: Cache, name: str, split: int, num_rows: int, target: slice) -> Tensor:
     every = torch.zeros(num_rows, dtype=torch.bool)
-    every[target] = mapped(cache, name, ("bool",), (target.stop - target.start, cache.num_splits))[:, split]
+    every[target] = read_mask(cache, name, target.stop - target.start, split)
     return every

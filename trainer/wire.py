@@ -2,7 +2,7 @@
 
     fp32    as they are stored, as is every form that would not be narrower
     bf16    2 bytes a value, 8 bits of mantissa, the range of fp32
-    fp16    2 bytes a value, 11 bits of mantissa; what is beyond 65,504 is sent as that
+    fp16    2 bytes a value, 11 bits of mantissa; what is beyond 65,504 is sent as that, gradients as infinite
     int8    1 byte a value and 2 a row: each row is divided by its own scale, the smallest bf16 number that brings its
             greatest entry to 127 or less, and rounded up or down at random so that the mean is the value itself.
             A row of 7 values takes 9 bytes in place of 28
@@ -14,6 +14,7 @@ time, so that errors cancel over time where they would have to cancel over rows.
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import torch
@@ -28,6 +29,10 @@ _SCALE_BYTES = 2
 class Wire(Protocol):
     """A form of rows on the wire."""
 
+    @property
+    def limit(self) -> float:
+        """The greatest absolute value that it can send; infinite where that is no less than what is stored."""
+
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of `width` values."""
 
@@ -40,6 +45,8 @@ class Wire(Protocol):
 
 class AsStored:
     """Rows as they are."""
+
+    limit = math.inf
 
     def __init__(self, stored: torch.dtype) -> None:
         self._stored = stored
@@ -55,23 +62,26 @@ class AsStored:
 
 
 class Half:
-    """Rows in a type of two bytes."""
+    """Rows in a type of two bytes; what is too large for it is sent as its greatest number, or as infinite."""
 
-    def __init__(self, sent: torch.dtype, stored: torch.dtype) -> None:
+    def __init__(self, sent: torch.dtype, stored: torch.dtype, *, clamps: bool) -> None:
         self._sent, self._stored, self._greatest = sent, stored, torch.finfo(sent).max
+        self._clamps, self.limit = clamps, self._greatest if sent == torch.float16 else math.inf
 
     def row_bytes(self, width: int) -> int:
         return width * self._sent.itemsize
 
     def encode(self, rows: Tensor) -> Tensor:
-        return _bytes(rows.clamp(-self._greatest, self._greatest).to(self._sent))
+        return _bytes((rows.clamp(-self._greatest, self._greatest) if self._clamps else rows).to(self._sent))
 
     def decode(self, message: Tensor) -> Tensor:
         return message.view(self._sent).to(self._stored)
 
 
 class Int8:
-    """Rows of whole numbers from -127 to 127, each followed by its scale in bf16."""
+    """Rows of whole numbers from -127 to 127, each followed by its scale in bf16, which has the range of fp32."""
+
+    limit = math.inf
 
     def __init__(self, stored: torch.dtype, generator: torch.Generator) -> None:
         self._stored, self._generator = stored, generator
@@ -94,7 +104,7 @@ class Int8:
         return whole.mul_(scale_R1).to(self._stored)
 
 
-def wire(name: str, stored: torch.dtype, device: torch.device, *, seed: int) -> Wire:
+def wire(name: str, stored: torch.dtype, device: torch.device, *, seed: int, clamps: bool = True) -> Wire:
     """The wire that an option names.
 
     Args:
@@ -102,11 +112,12 @@ def wire(name: str, stored: torch.dtype, device: torch.device, *, seed: int) -> 
         stored: the type that rows are stored in.
         device: of the rows.
         seed: decides how int8 rounds; another one on each rank.
+        clamps: whether fp16 and bf16 send what is too large for them as their greatest number, or as infinite.
     """
     if name == "int8":
         return Int8(stored, torch.Generator(device).manual_seed(seed))
     sent = TYPES[name]
-    return AsStored(stored) if sent.itemsize >= stored.itemsize else Half(sent, stored)
+    return AsStored(stored) if sent.itemsize >= stored.itemsize else Half(sent, stored, clamps=clamps)
 
 
 def _bytes(rows: Tensor) -> Tensor:

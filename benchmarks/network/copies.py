@@ -118,7 +118,7 @@ def main() -> int:
             {
                 "way": way,
                 "epoch_seconds": statistics.fmean(result["seconds"] / result["epochs"] for result in found),
-                "bytes_sent": statistics.fmean(result["bytes_sent"] for result in found),
+                "row_bytes_sent": statistics.fmean(result["row_bytes_sent"] for result in found),
                 "test_accuracy": statistics.fmean(result["test_accuracy"] for result in found),
                 "seconds_to_target": reached,
                 "of_baseline": reached / baseline if reached is not None and baseline else None,

@@ -82,7 +82,7 @@ def of_laboratory(
                 "row_bytes": row_bytes(cache, hidden),
                 "bottleneck_seconds": bottleneck,
                 "measured_seconds": measured,
-                "bytes_sent": result["bytes_sent"],
+                "row_bytes_sent": result["row_bytes_sent"],
                 "seconds": result["seconds"],
             }
         )

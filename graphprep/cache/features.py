@@ -109,13 +109,26 @@ class FeatureOptions:
 
 
 def as_type(rows: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Numbers in another type, bfloat16 among them; themselves if that is theirs."""
+    """Numbers in another type, bfloat16 among them; themselves if that is theirs.
+
+    Raises:
+        UsageError: a finite number would become infinite.
+    """
     if rows.dtype == dtype:
         return rows
     numbers = bfloat16.to_float32(rows)
     if bfloat16.is_bfloat16(dtype):
         return bfloat16.from_floats(numbers)
-    return numbers.astype(dtype, copy=False)
+    with np.errstate(over="ignore"):
+        found = numbers.astype(dtype, copy=False)
+    if dtype.kind == "f" and dtype.itemsize < numbers.dtype.itemsize:
+        lost = ~np.isfinite(found) & np.isfinite(numbers)
+        if lost.any():
+            raise UsageError(
+                f"--features {dtype} cannot hold {numbers[lost][0]:g}, which lies beyond {np.finfo(dtype).max:g}; use "
+                "--features bfloat16 or float32, or --scale-features"
+            )
+    return found
 
 
 def _wide(rows: NDArray[Any]) -> NDArray[np.float64]:

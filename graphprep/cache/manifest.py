@@ -61,18 +61,23 @@ class Manifest:
         try:
             payload = (folder / MANIFEST).read_bytes()
             expected = (folder / MANIFEST_SUM).read_text(errors="replace").strip()
-        except FileNotFoundError as error:
+        except OSError as error:
             raise CacheError(
-                f"{folder} is not a finished partition cache: {Path(str(error.filename)).name} is missing; "
-                "run `graphprep partition` again"
+                f"{folder} is not a finished partition cache: {Path(str(error.filename)).name} is missing or cannot be "
+                "read; run `graphprep partition` again"
             ) from error
         if hashlib.sha256(payload).hexdigest() != expected:
             raise CacheError(f"{folder}: manifest.json does not match manifest.sha256; partition again with --replace")
-        document = json.loads(payload)
-        if document["graphprep_format"] != CACHE_FORMAT:
-            raise CacheError(other_format(folder, document["graphprep_format"]))
-        files = {path: FileEntry(**entry) for path, entry in document["files"].items()}
-        return cls(key=document["key"], files=files)
+        try:
+            document = json.loads(payload)
+            if document["graphprep_format"] != CACHE_FORMAT:
+                raise CacheError(other_format(folder, document["graphprep_format"]))
+            files = {path: FileEntry(**entry) for path, entry in document["files"].items()}
+            return cls(key=document["key"], files=files)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise CacheError(
+                f"{folder}: manifest.json is not of the form of one; partition again with --replace"
+            ) from error
 
     def check_sizes(self, folder: Path) -> None:
         """Compare every file's size; quick, since nothing is read.
@@ -83,7 +88,7 @@ class Manifest:
         for path, entry in self.files.items():
             try:
                 size = (folder / path).stat().st_size
-            except (FileNotFoundError, NotADirectoryError) as error:
+            except OSError as error:
                 raise CacheError(f"{folder}: {path} is missing; partition again with --replace") from error
             if size != entry.size:
                 raise CacheError(
@@ -94,9 +99,15 @@ class Manifest:
         """Read one file and compare its SHA-256.
 
         Raises:
-            CacheError: it differs.
+            CacheError: it differs, or cannot be read.
         """
-        if file_sha256(folder / path) != self.files[path].sha256:
+        try:
+            found = file_sha256(folder / path)
+        except OSError as error:
+            raise CacheError(
+                f"{folder}: {path} cannot be read ({error.strerror}); partition again with --replace"
+            ) from error
+        if found != self.files[path].sha256:
             raise CacheError(f"{folder}: {path} has changed since it was written; partition again with --replace")
 
     def unlisted(self, folder: Path) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.cache.format import part_path
 from graphprep.cache.read import PartitionCache
 from graphprep.csr import from_edges
 from graphprep.graph import Csr, EdgeChunk, EdgeType, LoadedGraph, Treatment
@@ -53,11 +54,16 @@ def _rebuilt(cache: PartitionCache, edge_type: EdgeType, *, numbered: bool) -> C
 
 
 def rebuild_rows(cache: PartitionCache, node_type: str, name: str) -> NDArray[Any]:
-    """One array of all nodes of a type, as the store had it."""
-    pieces = [cache.node_array(part, node_type, name) for part in range(cache.num_parts)]
+    """One array of all nodes of a type, as the store had it, after its files were compared with their checksums.
+
+    Raises:
+        CacheError: one of them is missing or has changed.
+    """
+    nodes = [f"{part_path(part)}/nodes/{node_type}" for part in range(cache.num_parts)]
+    pieces = [cache.unchanged_array(f"{path}/{name}") for path in nodes]
     whole = np.empty((cache.node_types[node_type], *pieces[0].shape[1:]), pieces[0].dtype)
-    for part, piece in enumerate(pieces):
-        whole[cache.node_array(part, node_type, "global_ids")] = piece
+    for path, piece in zip(nodes, pieces, strict=True):
+        whole[cache.unchanged_array(f"{path}/global_ids")] = piece
     return whole
 
 

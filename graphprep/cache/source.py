@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.graph import Csr, EdgeType, Rows
+from graphprep.original_ids import OriginalIds
 
 
 class EdgeSource(Protocol):
@@ -58,6 +59,9 @@ class GraphSource(EdgeSource, Protocol):
 
     def node_array(self, node_type: str, name: str) -> Rows | None:
         """One of these arrays; None if there is no such array."""
+
+    def original_ids(self, node_type: str) -> OriginalIds | None:
+        """The ids that the nodes of a type had in the source, by row; None where these are the row numbers."""
 
     def rows(self, node_type: str, name: str, rows_at_a_time: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """A node array as (first row, rows) pieces, in order."""

@@ -16,6 +16,7 @@ from graphprep.cache.format import X_AGGREGATED
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_csr, rebuild_edge_arrays
 from graphprep.graph import Csr, EdgeType
+from graphprep.original_ids import OriginalIds
 
 
 class WholeCache:
@@ -40,6 +41,14 @@ class WholeCache:
         """Over all that determined the cache."""
         return self.cache.key
 
+    def require_unchanged(self, prefix: str = "") -> None:  # noqa: ARG002 - all files of a cache go into each array
+        """Compare the cache with its checksums, once.
+
+        Raises:
+            CacheError: a file is missing or has changed.
+        """
+        self.cache.require_unchanged()
+
     @property
     def name(self) -> str:
         return str(self.cache.attributes["dataset"])
@@ -63,6 +72,9 @@ class WholeCache:
 
     def node_array(self, node_type: str, name: str) -> _Gathered | None:
         return _Gathered(self, node_type, name) if name in self.node_arrays(node_type) else None
+
+    def original_ids(self, node_type: str) -> OriginalIds | None:
+        return self.cache.original_ids(node_type)
 
     def rows(self, node_type: str, name: str, rows_at_a_time: int) -> Iterator[tuple[int, NDArray[Any]]]:
         array = _Gathered(self, node_type, name)

@@ -56,6 +56,8 @@ class CacheContent:
     topology: Topology
     options: Mapping[str, Any]
     features: FeatureOptions = field(default_factory=FeatureOptions)
+    fallback: Mapping[str, Any] | None = None
+    """what was wanted, what was used, and why, where no method that was asked for gave the parts"""
 
 
 def write_cache(
@@ -209,6 +211,7 @@ class Writing:
         writer.array("assignment", np.concatenate([content.layouts[node_type].part_N for node_type in node_types]))
         writer.array("traffic_rows", content.traffic.rows_PP)
         writer.array("cross_edges", content.traffic.edges_PP)
+        self._words(writer)
         writer.group(
             "",
             {
@@ -233,9 +236,23 @@ class Writing:
                 "topology": content.topology.to_long_form(),
                 "slowest_links": content.topology.slowest_links(),
                 "options": dict(content.options),
+                "fallback": None if content.fallback is None else dict(content.fallback),
                 "quality": content.quality.to_json(),
             },
         )
+
+    def _words(self, writer: FolderWriter) -> None:
+        """The ids that are words, as the store has them; numbers lie in the parts, a row a node."""
+        found = {kind: ids for kind in self.source.num_nodes if (ids := self.source.original_ids(kind)) is not None}
+        words = {kind: ids for kind, ids in found.items() if ids.offsets is not None}
+        if words:
+            writer.group("words")
+        for node_type, ids in words.items():
+            assert ids.offsets is not None
+            assert ids.text is not None
+            writer.group(f"words/{node_type}")
+            writer.array(f"words/{node_type}/offsets", ids.offsets)
+            writer.array(f"words/{node_type}/bytes", ids.text)
 
     def _num_features(self, node_type: str) -> int:
         """Columns of the features, or of their sums if those lie there alone."""

@@ -9,6 +9,7 @@ from graphprep.export.dgl import DglFormat
 from graphprep.export.format import ExportFormat
 from graphprep.export.npz import NpzFormat
 from graphprep.export.pyg import PygFormat
+from graphprep.nearest import nearest
 
 _FORMATS: tuple[ExportFormat, ...] = (DglFormat(), PygFormat(), NpzFormat())
 FORMATS: Mapping[str, ExportFormat] = {found.name: found for found in _FORMATS}
@@ -21,4 +22,6 @@ def export_format(name: str) -> ExportFormat:
     try:
         return FORMATS[name]
     except KeyError:
-        raise UsageError(f"--format {name!r} is unknown; use one of {', '.join(FORMATS)}") from None
+        raise UsageError(
+            f"--format {name!r} is unknown{nearest(name, FORMATS)}; use one of {', '.join(FORMATS)}"
+        ) from None

@@ -26,6 +26,7 @@ from graphprep.inspect.html import (
 )
 from graphprep.inspect.svg import drawn
 from graphprep.inspect.tables import duration
+from graphprep.partition.request import Fallback
 from graphprep.progress import format_bytes
 from graphprep.topology import Topology
 
@@ -82,6 +83,9 @@ def _notes(cited: Cited) -> Iterator[Text]:
         name(options["balance"].value),
         ".",
     )
+    fallback = Fallback.from_json(cited.value.get("fallback"))
+    if fallback is not None:
+        yield joined("Made by a fallback: ", name(fallback.sentence), ".")
 
 
 def _lead(cited: Cited) -> Html:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, Any
 
-from graphprep.inspect.tables import duration, line, table
+from graphprep.inspect.tables import duration, line, table, width_of
+from graphprep.partition.request import Fallback
 from graphprep.progress import format_bytes
 
-MAX_MATRIX_PARTS = 16
+MAX_MATRIX_PARTS, MAX_PIPED_PARTS = 16, 128
 MAX_LINK_ROWS = 16
-SLOWEST = "<- bottleneck"
+"""On a terminal; a pipe gets all."""
 
 
 def print_cache(summary: dict[str, Any], file: IO[str]) -> None:
@@ -22,10 +23,15 @@ def print_cache(summary: dict[str, Any], file: IO[str]) -> None:
         f"{options['method_chosen']}, {summary['files']:,} files, {format_bytes(summary['bytes'])}, "
         f"{summary['folder']}",
     )
+    fallback = Fallback.from_json(summary.get("fallback"))
+    if fallback is not None:
+        line(file, f"made by a fallback: {fallback.sentence}")
     line(file, _exchange_text(quality, options["row_bytes"]) + f"; {_cut_text(summary)}")
     _print_ranks(quality["ranks"], file)
     _print_links(quality, summary["bottleneck"], file)
-    if 1 < summary["num_parts"] <= MAX_MATRIX_PARTS:
+    if summary["num_parts"] > (MAX_PIPED_PARTS if width_of(file) is None else MAX_MATRIX_PARTS):
+        line(file, f"rows and edges between the {summary['num_parts']} ranks by pair: --json and --html have them")
+    elif summary["num_parts"] > 1:
         _print_matrix("rows sent (from rank, to rank)", summary["traffic_rows"], file)
         _print_matrix("edges that cross (from rank, to rank)", summary["cross_edges"], file)
     _print_bounds(summary["bounds"], file)
@@ -53,14 +59,15 @@ def print_node(found: dict[str, Any], file: IO[str]) -> None:
     receivers = ", ".join(map(str, found["row_goes_to"])) or "no other part"
     line(file, f"its row goes to: {receivers}")
     rows = [
-        [str(row["part"]), f"{row['edges']:,}", " ".join(map(str, row["first"])) + (" ..." if _more(row) else "")]
+        [str(row["part"]), f"{row['edges']:,}", " ".join(map(str, row["first"])) + _more(row)]
         for row in found["neighbours"]
     ]
     table(file, "in-neighbours by part", ["part", "edges", "from nodes"], rows)
 
 
-def _more(row: dict[str, Any]) -> bool:
-    return int(row["edges"]) > len(row["first"])
+def _more(row: dict[str, Any]) -> str:
+    left = int(row["edges"]) - len(row["first"])
+    return f" and {left:,} more" if left > 0 else ""
 
 
 def _exchange_text(quality: dict[str, Any], row_bytes: int) -> str:
@@ -117,22 +124,23 @@ def _print_links(quality: dict[str, Any], bottleneck: dict[str, Any] | None, fil
         ],
     )
     links = sorted(quality["links"], key=lambda row: -row["seconds"])
-    shown = links[:MAX_LINK_ROWS]
-    title = "links" if len(shown) == len(links) else f"links, the {len(shown)} slowest of {len(links)} directions"
+    shown = links if width_of(file) is None else links[:MAX_LINK_ROWS]
+    title = "links, * is the bottleneck" if bottleneck else "links"
+    if len(shown) < len(links):
+        title += f"; the {len(shown)} slowest of {len(links)} directions (a pipe and --json get all)"
     table(
         file,
         title,
-        ["link", "type", "GB/s", "rows", "edges", "messages", "seconds", ""],
+        ["link", "seconds", "type", "GB/s", "rows", "edges", "messages"],
         [
             [
                 row["name"],
+                duration(row["seconds"]) + (" *" if bottleneck and row["name"] == bottleneck["name"] else ""),
                 row["type"],
                 f"{row['gbytes_per_s']:g}",
                 f"{row['rows']:,}",
                 f"{row['edges']:,}",
                 f"{row['messages']:,}",
-                duration(row["seconds"]),
-                SLOWEST if bottleneck and row["name"] == bottleneck["name"] else "",
             ]
             for row in shown
         ],

@@ -39,12 +39,16 @@ def print_compared(compared: dict[str, Any], file: IO[str]) -> None:
     ]
     columns = ["cache", "bottleneck", "on", "all links", "cut edges", "halo rows", "most work", "most memory"]
     plain_table(file, "what they cost", columns, rows)
-    made = [[row["cache"], row["topology"], row["method"], ", ".join(row["broken_limits"]) or "-"] for row in caches]
+    made = [[row["cache"], row["topology"], _method(row), ", ".join(row["broken_limits"]) or "-"] for row in caches]
     plain_table(file, "how they were made", ["cache", "for", "method", "limits broken"], made)
     if compared["row_bytes"] is None:
         line(file, "rows are of different sizes, so seconds do not compare; give --row-bytes")
     if len(compared["topologies"]) > 1:
         line(file, "seconds are each on its own topology; --topology judges all on one")
+
+
+def _method(row: dict[str, Any]) -> str:
+    return str(row["method"]) + (" (a fallback)" if row["fallback"] else "")
 
 
 def compare_page(compared: dict[str, Any]) -> str:
@@ -94,7 +98,7 @@ def _table(caches: Cited) -> Html:
             row["work_share_max"].shown(three),
             row["memory_bytes_max"].shown(format_bytes),
             name(row["topology"].value),
-            name(row["method"].value),
+            name(_method(row.value)),
             ", ".join(row["broken_limits"].value) or "none",
         ]
         for row in caches

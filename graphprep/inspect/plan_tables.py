@@ -9,7 +9,8 @@ from graphprep.progress import format_bytes
 
 
 def print_plan(found: dict[str, Any], file: IO[str]) -> None:
-    """Print the epoch, the ranks, ways to send less, advice, and what the plan does not know."""
+    """Print whose rates these are, the epoch, the ranks, ways to send less, advice, and what the plan does not know."""
+    line(file, found["rates"]["text"])
     training = found["training"]
     widths = " -> ".join(str(pair[0]) for pair in found["widths"]) + f" -> {found['widths'][-1][1]}"
     line(
@@ -29,19 +30,26 @@ def print_plan(found: dict[str, Any], file: IO[str]) -> None:
             f"{row['edges']:,}",
             f"{row['halo']:,}",
             duration(row["compute_seconds"]),
-            *(duration(seconds) for seconds in row["seconds_by_kind"].values()),
             format_bytes(row["memory_bytes"]),
+            *(duration(seconds) for seconds in row["seconds_by_kind"].values()),
         ]
         for row in found["ranks"]
     ]
     kinds = list(found["ranks"][0]["seconds_by_kind"])
-    table(file, "ranks", ["rank", "nodes", "in-edges", "halo", "computing", *kinds, "memory"], rows)
+    table(file, "ranks", ["rank", "nodes", "in-edges", "halo", "computing", "memory", *kinds], rows)
     ways = [
-        [way["wire"], way["staleness"], duration(way["communication_seconds"]), duration(way["epoch_seconds"])]
+        [
+            way["wire"],
+            way["staleness"],
+            format_bytes(way["row_bytes"]),
+            format_bytes(way["weight_bytes"]),
+            duration(way["communication_seconds"]),
+            duration(way["epoch_seconds"]),
+        ]
         for way in found["ways"]
     ]
     if found["num_parts"] > 1:
-        table(file, "what is sent", ["wire", "staleness", "on links", "an epoch"], ways)
+        table(file, "what is sent in an epoch", ["wire", "staleness", "rows", "weights", "on links", "an epoch"], ways)
     for text in found["advice"]:
         line(file, f"advice: {text}")
     for text in found["unknown"]:

@@ -63,7 +63,7 @@ def _print_classes(node_type: str, node: dict[str, Any], file: IO[str]) -> None:
         ]
         for label, size in enumerate(sizes)
     ]
-    table(file, f"classes of {node_type}", ["class", "nodes", "train", "val", "test", ""], rows)
+    table(file, f"classes of {node_type}", ["class", "nodes", "train", "val", "test", "bar"], rows, may_go=["bar"])
 
 
 def _print_edges(summary: dict[str, Any], file: IO[str]) -> None:
@@ -98,7 +98,7 @@ def _print_edges(summary: dict[str, Any], file: IO[str]) -> None:
         bars = [
             [_range_text(row), f"{row['nodes']:,}", "#" * round(BAR * row["nodes"] / most)] for row in histogram if most
         ]
-        table(file, f"nodes by in-degree, {key}", ["in-degree", "nodes", ""], bars)
+        table(file, f"nodes by in-degree, {key}", ["in-degree", "nodes", "bar"], bars, may_go=["bar"])
 
 
 def _print_source(summary: dict[str, Any], file: IO[str]) -> None:

@@ -31,7 +31,7 @@ from graphprep.partition.judging import Task
 from graphprep.partition.mapping import best_mapping
 from graphprep.partition.population import Population
 from graphprep.partition.refine import links_of
-from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
+from graphprep.partition.request import Candidate, Fallback, PartitionRequest, PartitionResult
 from graphprep.partition.whole_graph import WholeGraph
 from graphprep.side_by_side import side_by_side, workers_for
 from graphprep.topology import Topology
@@ -87,6 +87,7 @@ def partition(
         PartitionError: there are more parts than nodes.
     """
     num_parts, num_nodes = topology.num_ranks, graph.matrix.num_rows
+    fallback: Fallback | None = None
     require_enough_nodes(num_parts, num_nodes)
     with progress.task("making the graph undirected for the partitioner"):
         task = Task.of(graph, topology, request, memory_limit=memory_limit)
@@ -95,7 +96,7 @@ def partition(
         judged = [task.judged(tried[0])]
     else:
         kept = None if given is None else Candidate(method=ASSIGNMENT, seconds=0.0, assignment=given)
-        tried = _starts(task, scratch) if kept is None else [kept]
+        tried, fallback = _starts(task, scratch) if kept is None else ([kept], None)
         task = task.without_counts()
         memory.give_back()
         judged = task.in_order(task.judged(start) for start in tried if start.assignment is not None)
@@ -106,7 +107,7 @@ def partition(
     best = task.in_order(judged)[0]
     qualities = {way.candidate.method: way.result.quality for way in judged}
     rows = tuple(candidate.summary(qualities.get(candidate.method)) for candidate in tried)
-    return replace(best.result, method=best.candidate.method, tried=rows), task.clean
+    return replace(best.result, method=best.candidate.method, tried=rows, fallback=fallback), task.clean
 
 
 def require_enough_nodes(num_parts: int, num_nodes: int) -> None:
@@ -136,7 +137,7 @@ def starts_of(request: PartitionRequest, topology: Topology, in_degree_N: NDArra
     return useful or {"ldg": 1}
 
 
-def _starts(task: Task, scratch: Path) -> list[Candidate]:
+def _starts(task: Task, scratch: Path) -> tuple[list[Candidate], Fallback | None]:
     """Every method that was asked for; where all of them die, LDG with a warning that says why."""
     cancelled = Event()
     with progress.task("setting small components aside"):
@@ -150,7 +151,9 @@ def _starts(task: Task, scratch: Path) -> list[Candidate]:
             cancelled=cancelled,
         )
     room = task.room()
-    methods, needed = _that_fit(task, room)
+    methods, needed, left_out, fallback = _that_fit(task, room)
+    if prepared.problem.graph.num_rows <= task.topology.num_ranks and methods.keys() - {"ldg"}:
+        progress.say("no more nodes have neighbours than there are parts; LDG places them, whatever the method")
     try:
         starts = side_by_side(
             [partial(_start, task, prepared, name, draw) for name, draws in methods.items() for draw in range(draws)],
@@ -160,29 +163,50 @@ def _starts(task: Task, scratch: Path) -> list[Candidate]:
         cancelled.set()
     if all(start.assignment is None for start in starts):
         progress.warn("no method came through; falling back to the streaming partitioner LDG, whose cut is larger")
+        reasons = [start.failure for start in starts if start.failure]
+        fallback = Fallback(wanted=tuple(methods), used="ldg", reason=reasons[0] if reasons else "no parts")
         starts.append(_start(task, prepared, "ldg"))
-    return starts
+    return [*left_out, *starts], fallback or Fallback.of_coarsest_level(prepared.problem.fallbacks)
 
 
-def _that_fit(task: Task, room: int) -> tuple[dict[str, int], int]:
-    """The starts that memory is enough for, and what the largest of them needs, in bytes."""
+def _that_fit(task: Task, room: int) -> tuple[dict[str, int], int, list[Candidate], Fallback | None]:
+    """The starts that memory is enough for.
+
+    Returns:
+        How often each is drawn, what the largest of them needs in bytes, those that are left out, and whether others
+        take the place of all of them.
+    """
     methods = starts_of(task.request, task.topology, np.diff(task.graph.matrix.indptr))
     num_parts, nodes, edges = task.topology.num_ranks, task.clean.num_rows, task.clean.num_edges
     needs = {name: CANDIDATES[name].expected_bytes(nodes, edges) for name in (*methods, *SPARING)}
     fit = {name: draws for name, draws in methods.items() if needs[name] <= room}
-    for name in methods.keys() - fit.keys():
-        what = "is left out" if task.request.method == "auto" else "may run out of memory"
-        progress.warn(
-            f"{name} would need about {progress.format_bytes(needs[name])} of memory, and "
-            f"{progress.format_bytes(room)} are free; it {what}"
+    is_auto, left_out, fallback = task.request.method == "auto", [], None
+    for name in methods:
+        if name in fit:
+            continue
+        reason = (
+            f"would need about {progress.format_bytes(needs[name])} of memory, and {progress.format_bytes(room)} "
+            "are free"
         )
-    if task.request.method == "auto" and not fit:
+        progress.warn(f"{name} {reason}; it {'is left out' if is_auto else 'may run out of memory'}")
+        if is_auto:
+            left_out.append(Candidate(method=name, seconds=0.0, failure=reason))
+    if is_auto and methods.keys() == {"ldg"}:
+        wanted = tuple(AUTO[task.request.effort])
+        missing = (CANDIDATES[name].needs(num_parts, task.topology) for name in wanted)
+        fallback = Fallback(wanted=wanted, used="ldg", reason=next(filter(None, missing), "they cannot be had"))
+        progress.warn(fallback.sentence)
+    elif is_auto and not fit:
         had = (name for name in SPARING if CANDIDATES[name].needs(num_parts, task.topology) is None)
         sparing = next(name for name in had if needs[name] <= room or name == "ldg")
         fit = {sparing: 1}
         progress.warn(f"{sparing} takes their place")
+        least = min(needs[name] for name in methods)
+        fallback = Fallback(
+            wanted=tuple(methods), used=sparing, reason="memory was too small for them", memory_bytes=least
+        )
     chosen = fit or methods
-    return chosen, max(needs[name] for name in chosen)
+    return chosen, max(needs[name] for name in chosen), left_out, fallback
 
 
 def _start(task: Task, prepared: PreparedGraph, method: str, draw: int = 0) -> Candidate:

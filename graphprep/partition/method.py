@@ -5,7 +5,7 @@ Letters: N nodes, E directed edges of the clean graph, P parts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Protocol
@@ -49,6 +49,8 @@ class PartitionProblem:
     """Seconds until a native library is ended; None for the method's own limit."""
     cancelled: Event | None = None
     """Once it is set, native libraries are ended at once."""
+    fallbacks: list[str] = field(default_factory=list)
+    """A method adds a sentence here where it had to do with less than what it is called after."""
 
     @property
     def num_parts(self) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from graphprep import progress
+from graphprep.child_process import child_settings, python_command
 from graphprep.errors import PartitionError
 from graphprep.partition.method import PartitionProblem
 from graphprep.partition.native_process import NO_MEMORY
@@ -94,12 +94,12 @@ def run_child(work: Job) -> None:
     Raises:
         PartitionError: it was late, ended by a signal, or failed; with the last line that it printed.
     """
-    command = [sys.executable, "-m", work.module, str(work.folder)]
+    command = python_command("-m", work.module, str(work.folder))
     late = cancelled = False
     with (
         (work.folder / "log").open("wb") as log,
         progress.task(work.title) as task,
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as child,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **child_settings()) as child,
     ):
         started, pause = time.monotonic(), FIRST_POLL_S
         try:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-PR_SET_PDEATHSIG = 1
+from graphprep.child_process import end_with_parent
+
 NO_MEMORY = "it ran out of memory"
 
 
@@ -43,7 +42,7 @@ class Parts(NamedTuple):
 
 def main(partition: Callable[[Task], Parts]) -> None:
     """Run `partition` on the folder that the command line names and write assignment.npy and facts.json there."""
-    _die_with_parent()
+    end_with_parent()
     _be_the_one_that_is_shot()
     folder = Path(sys.argv[1])
     try:
@@ -52,12 +51,6 @@ def main(partition: Callable[[Task], Parts]) -> None:
     except MemoryError:
         sys.exit(NO_MEMORY)
     (folder / "facts.json").write_text(json.dumps({"cut": int(parts.cut)}))
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to end this process with the one that started it, so that a killed run leaves none behind."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def _be_the_one_that_is_shot() -> None:

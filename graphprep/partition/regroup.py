@@ -26,6 +26,13 @@ from graphprep.partition.whole_graph import WholeGraph
 from graphprep.topology import Topology
 
 
+def require_multiple(num_parts: int, num_new: int) -> None:
+    """Raises:
+    PartitionError: parts cannot be split into so many.
+    """
+    _factor(num_new, num_parts, f"{num_parts} parts cannot be split into {num_new}")
+
+
 def merged(part_N: NDArray[np.int32], topology: Topology, num_new: int) -> NDArray[np.int32]:
     """The assignment to fewer parts; int32 [N].
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import UsageError
+from graphprep.nearest import nearest
 from graphprep.traffic import LIMITS, Balance, Quality, Traffic
 
 MOST_ROW_BYTES = 2**31
@@ -54,9 +56,13 @@ class PartitionRequest:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise UsageError(f"--method {self.method!r} is unknown; use one of {', '.join(METHODS)}")
+            raise UsageError(
+                f"--method {self.method!r} is unknown{nearest(self.method, METHODS)}; use one of {', '.join(METHODS)}"
+            )
         if self.effort not in EFFORTS:
-            raise UsageError(f"--effort {self.effort!r} is unknown; use one of {', '.join(EFFORTS)}")
+            raise UsageError(
+                f"--effort {self.effort!r} is unknown{nearest(self.effort, EFFORTS)}; use one of {', '.join(EFFORTS)}"
+            )
         if self.minimise not in MINIMISE:
             raise UsageError(f"--minimise {self.minimise!r} is unknown; use one of {', '.join(MINIMISE)}")
         asked = {name.strip() for name in self.limits} - {""}
@@ -99,6 +105,41 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """That none of the methods which were asked for gave parts, and another one did."""
+
+    wanted: tuple[str, ...]
+    used: str
+    reason: str
+    """why not those, in words"""
+    memory_bytes: int | None = None
+    """that at least one of them needs, where memory was too small for all of them"""
+
+    @classmethod
+    def of_coarsest_level(cls, reasons: Sequence[str]) -> Fallback | None:
+        """What the multilevel method says where it had to do without METIS; None if it says nothing."""
+        if not reasons:
+            return None
+        return cls(wanted=("multilevel",), used="multilevel with LDG on the coarsest level", reason=reasons[0])
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return f"{' and '.join(self.wanted)} did not come through ({self.reason}); {self.used} took their place"
+
+    def to_json(self) -> dict[str, Any]:
+        """As a cache's root attributes have it."""
+        return asdict(self) | {"wanted": list(self.wanted)}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any] | None) -> Fallback | None:
+        """What `to_json` gave; None for None."""
+        if found is None:
+            return None
+        return cls(**{**found, "wanted": tuple(found["wanted"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionResult:
     """The assignment that won and how it was judged."""
 
@@ -109,3 +150,5 @@ class PartitionResult:
     method: str = ""
     tried: tuple[dict[str, Any], ...] = ()
     """one row a candidate: method, seconds, and bottleneck_seconds, sum_seconds, cut_edges, broken_limits or failure"""
+    fallback: Fallback | None = None
+    """None where a method that was asked for gave the parts"""

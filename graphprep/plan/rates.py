@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from graphprep.child_process import child_settings, python_command
 from graphprep.errors import TrainingError
 from graphprep.graph import Csr
 from graphprep.plan.training import Work
@@ -27,7 +27,7 @@ KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Seconds by width, as `rates_process` measured them; the slowest of the ranks counts."""
+    """Seconds by width, as `rates_process` measured them, of the slowest rank, or as they are published."""
 
     edges: Mapping[str, float]
     products: Mapping[str, float]
@@ -35,7 +35,15 @@ class Rates:
     masked: Mapping[str, float]
     passed: Mapping[str, float]
     device: str
-    threads: int
+    """cpu or cuda where they were measured, else what the GPU is called."""
+    threads: int | None
+    """Of a rank; None if unknown."""
+    name: str = ""
+    """What the device is called where they were measured."""
+    memory_gb: float | None = None
+    """Of a GPU, in 1e9 bytes; None if unknown."""
+    processes: int | None = None
+    """Ranks that were measured side by side; None if nothing was."""
 
     def seconds(self, work: Work) -> dict[str, float]:
         """What a rank's work takes, by what it is."""
@@ -86,13 +94,15 @@ def measured_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
             masked=sorted(work.masked),
             passed=sorted(work.passed),
         )
-        command = [sys.executable, "-m", "graphprep.plan.rates_process", str(path)]
-        environment = {**os.environ, **KEEP_FREED_MEMORY, "OMP_NUM_THREADS": threads}
+        command = python_command("-m", "graphprep.plan.rates_process", str(path))
+        settings = child_settings({**KEEP_FREED_MEMORY, "OMP_NUM_THREADS": threads})
         running = [
             stack.enter_context(
-                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                subprocess.Popen(
+                    [*command, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings
+                )
             )
-            for _ in range(processes)
+            for rank in range(processes)
         ]
         answers = []
         for process in running:
@@ -118,4 +128,7 @@ def measured_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
         passed=slowest("passed"),
         device=answers[0]["device"],
         threads=answers[0]["threads"],
+        name=answers[0]["name"],
+        memory_gb=answers[0]["memory_gb"],
+        processes=processes,
     )

@@ -1,6 +1,6 @@
 """How quick this machine is at what training does, measured in a process of its own: one a rank, all at a time.
 
-    python -m graphprep.plan.rates_process SAMPLE.npz
+    python -m graphprep.plan.rates_process SAMPLE.npz RANK
 
 The sample holds `indptr`, `indices` and `num_columns` of a part of the graph, `widths` to sum over edges at, `products`
 [., 2] of matrices to multiply rows by, `gradients` [., 2] of those to make the gradients of, and `masked` and `passed`,
@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from graphprep.child_process import end_with_parent
+
 WIDE = 64
 """Columns, from which the trainer sums by another kernel of torch's."""
 REGISTER_WIDTH = 16
@@ -30,10 +32,11 @@ GATHERED = 1 << 21
 """Entries of masks, of which the trainer gathers so many at a time."""
 
 
-def measure(sample: dict[str, Any]) -> dict[str, Any]:
-    """Seconds of one edge, row of a product, masked row and passed row, by width."""
+def measure(sample: dict[str, Any], rank: int) -> dict[str, Any]:
+    """Seconds of one edge, row of a product, masked row and passed row, by width; each rank on a GPU of its own."""
     warnings.filterwarnings("ignore")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    device = torch.device("cuda", rank % gpus) if gpus else torch.device("cpu")
     num_rows, num_columns = len(sample["indptr"]) - 1, int(sample["num_columns"])
     num_edges = len(sample["indices"])
     matrix = torch.sparse_csr_tensor(
@@ -42,7 +45,11 @@ def measure(sample: dict[str, Any]) -> dict[str, Any]:
         torch.ones(num_edges),
         size=(num_rows, num_columns),
     ).to(device)
-    found: dict[str, Any] = {"device": str(device), "threads": torch.get_num_threads()}
+    found: dict[str, Any] = {"device": device.type, "threads": torch.get_num_threads()}
+    found |= {"name": "CPU", "memory_gb": None}
+    if gpus:
+        properties = torch.cuda.get_device_properties(device)
+        found |= {"name": properties.name, "memory_gb": round(properties.total_memory / 1e9, 1)}
     found["edges"] = {str(w): _sum_over_edges(matrix, int(w), device) / max(1, num_edges) for w in sample["widths"]}
     rows = max(1, min(num_rows, 100_000))
     found["products"] = {f"{a},{b}": _product(rows, int(a), int(b), device) / rows for a, b in sample["products"]}
@@ -100,11 +107,12 @@ def _seconds(run: Callable[[], object], device: torch.device) -> float:
         started = time.perf_counter()
         run()
         if device.type == "cuda":
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(device)
         times.append(time.perf_counter() - started)
     return statistics.fmean(times[1:])
 
 
 if __name__ == "__main__":
+    end_with_parent()
     with np.load(sys.argv[1], allow_pickle=False) as arrays:
-        print(json.dumps(measure(dict(arrays))))
+        print(json.dumps(measure(dict(arrays), int(sys.argv[2]))))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from graphprep.errors import UsageError
+from graphprep.nearest import nearest
 
 MODELS = ("gcn", "sage")
 WIRE_BYTES = {"fp32": (4, 0), "bf16": (2, 0), "fp16": (2, 0), "int8": (1, 2)}
@@ -44,7 +45,9 @@ class TrainingPlan:
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
-            raise UsageError(f"--model {self.model!r} cannot be planned; use one of {', '.join(MODELS)}")
+            raise UsageError(
+                f"--model {self.model!r} cannot be planned{nearest(self.model, MODELS)}; use one of {', '.join(MODELS)}"
+            )
         for name in ("layers", "hidden", "eval_every"):
             if getattr(self, name) < 1:
                 raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)} must be at least 1")
@@ -62,6 +65,10 @@ class TrainingPlan:
         """Of all layers, with their biases: what all ranks sum the gradients of in each epoch."""
         paths = 2 if self.model == "sage" else 1
         return sum(paths * a * b + b for a, b in self.widths(num_features, num_classes))
+
+    def weight_bytes(self, num_features: int, num_classes: int, *, ranks: int) -> int:
+        """Bytes that k ranks send in an epoch to sum weights' gradients in fp32: 2 (k - 1) times these, by a ring."""
+        return 2 * (ranks - 1) * self.num_weights(num_features, num_classes) * WIRE_BYTES["fp32"][0]
 
     def row_bytes(self, num_features: int, num_classes: int, *, wire: str | None = None) -> list[int]:
         """Bytes of a row in each layer's exchange; 0 for the first, which makes none."""

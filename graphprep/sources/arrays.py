@@ -65,7 +65,7 @@ class Npz:
             return Sparse.of(row=row, column=column, indptr=None, data=data, shape=(rows, columns))
         indptr, indices = (self.array(f"{prefix}{name}", "iu", (None,)) for name in ("indptr", "indices"))
         if layout == "csc":
-            row = repeated(np.arange(columns), indptr, len(indices))
+            row = rows_of(indptr, columns, len(indices))
             return Sparse.of(row=indices, column=row, indptr=None, data=data, shape=(rows, columns))
         return Sparse.of(row=None, column=indices, indptr=indptr, data=data, shape=(rows, columns))
 
@@ -204,10 +204,14 @@ class Sparse:
         return np.repeat(np.arange(first, last), np.diff(bounds))
 
 
-def repeated(values: Array, indptr: Array, length: int) -> Array:
-    """Each value as often as its row in `indptr` has entries."""
-    _require_pointers(indptr, len(values), length)
-    return np.repeat(values, np.diff(indptr))
+def rows_of(indptr: Array, rows: int, entries: int) -> Array:
+    """The row of each entry, int64 [entries]. The pointers are checked first: `rows` is what a header claims.
+
+    Raises:
+        DatasetError: the pointers do not fit; as the end of a sentence.
+    """
+    _require_pointers(indptr, rows, entries)
+    return np.repeat(np.arange(rows), np.diff(indptr))
 
 
 def _require_pointers(indptr: Array, rows: int, entries: int) -> None:

@@ -73,10 +73,10 @@ def labelled(
     )
 
 
-def drawn_split(entry: DatasetEntry, y: Array) -> tuple[dict[str, NDArray[np.bool_]], dict[str, int]]:
+def drawn_split(entry: DatasetEntry, y: Array) -> tuple[dict[str, NDArray[np.bool_]], dict[str, Any]]:
     """The entry's seeded splits of `y` as masks, and how they were drawn."""
-    wanted = entry.split or SplitRule()
-    return wanted.draw(y)._asdict(), wanted.model_dump()
+    masks, how = (entry.split or SplitRule()).draw_and_say(y, entry.name)
+    return masks._asdict(), how
 
 
 def stream(edges: Sparse | Array) -> Chunks:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
 from graphprep.sources.edge_file import EdgeRows
+from graphprep.sources.edge_weights import Weights
 
 Array = NDArray[Any]
 CHUNK_EDGES = 1 << 20
@@ -107,13 +108,14 @@ def node_ids(ids: Array, start: int) -> NDArray[np.int64]:
     return ids.astype(np.int64)
 
 
-def weights(values: Array, start: int) -> NDArray[np.float32]:
-    """Weights as float32.
+def weights(values: Array, start: int) -> Weights:
+    """Weights as float32 if that is exact for their dtype, else as float64.
 
     Raises:
-        DatasetError: one is not finite in it.
+        DatasetError: one is not finite in float32.
     """
-    return _finite("weight", values, np.float32, start)
+    narrow = _finite("weight", values, np.float32, start)
+    return narrow if np.can_cast(values.dtype, np.float32) else values.astype(np.float64)
 
 
 def times(values: Array, start: int) -> NDArray[np.int64] | NDArray[np.float64]:

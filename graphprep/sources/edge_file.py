@@ -4,8 +4,9 @@ A format is a class with `rows()`: runs of edges in the file's order, with the i
 from 0, or words; a format that counts from 1 (METIS, MatrixMarket) counts from 0 here. Formats that say how many nodes
 there are give `num_sources` and `num_destinations`; some bring arrays of the nodes too.
 
-The format is told by the ending of the name, before .gz or .zst: .mtx, .graph, .npy, .npz, .parquet, .pt; everything
-else is text. What text is given under a wrong name is noticed by its first bytes and named.
+The format is told by the ending of the name, before .gz or .zst: .mtx, .graph, .npy, .npz, .parquet, .pt, .graphml,
+.gexf, .gml, .paj, .json, .dimacs; of other names (.net, .gr, .col too) by the first bytes (`format_beginnings`), and
+what these do not show is text. What text is given under a wrong name is noticed by its first bytes and named.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from numpy.typing import NDArray
 from graphprep.errors import UsageError
 from graphprep.graph import Ids
 from graphprep.sources.edge_columns import NONE_GIVEN, GivenColumns
+from graphprep.sources.edge_weights import Weights
+from graphprep.sources.format_beginnings import format_by_beginning
 from graphprep.sources.text_file import unpacked_name
 
-Format = Literal["auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg"]
+Format = Literal[
+    "auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg", "graphml", "gexf", "gml", "pajek", "json", "dimacs"
+]
 IdKind = Literal["auto", "numbers", "words"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 ENDINGS: dict[str, Format] = {
@@ -38,9 +43,19 @@ ENDINGS: dict[str, Format] = {
     ".pq": "parquet",
     ".pt": "pyg",
     ".pth": "pyg",
+    ".graphml": "graphml",
+    ".gexf": "gexf",
+    ".gml": "gml",
+    ".paj": "pajek",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".dimacs": "dimacs",
 }
-WHOLE_GRAPH: tuple[Format, ...] = ("pyg",)
-"""files that are a graph with all its types, read by `saved_pyg` and not as an EdgeFile"""
+DOCUMENTS: tuple[Format, ...] = ("graphml", "gexf", "gml", "pajek", "json")
+"""files that hold a graph with its nodes' ids and attributes, read by `graph_document`"""
+WHOLE_GRAPH: tuple[Format, ...] = ("pyg", *DOCUMENTS)
+"""files that are a whole graph, read by `saved_pyg` or `graph_document` and not as an EdgeFile"""
 
 
 class Words(NamedTuple):
@@ -55,7 +70,8 @@ class EdgeRows(NamedTuple):
 
     src: Ids | Words
     dst: Ids | Words
-    weight: NDArray[np.float32] | None = None
+    weight: Weights | None = None
+    """as the file has them, and finite in float32"""
     time: NDArray[np.int64] | NDArray[np.float64] | None = None
 
     @property
@@ -149,11 +165,12 @@ class SectionedFile(EdgeFile, Protocol):
 
 
 def format_of(path: Path, given: Format = "auto") -> Format:
-    """The format of a file: `given`, or by the ending of its name."""
+    """The format of a file: `given`, or by the ending of its name, or else by its first bytes if it is there."""
     if given != "auto":
         return given
     name = unpacked_name(path)
-    return next((format for ending, format in ENDINGS.items() if name.endswith(ending)), "text")
+    by_name = next((format for ending, format in ENDINGS.items() if name.endswith(ending)), None)
+    return by_name or format_by_beginning(path) or "text"
 
 
 def open_edges(path: Path, format: Format, wanted: Wanted) -> EdgeFile:
@@ -185,8 +202,12 @@ def open_edges(path: Path, format: Format, wanted: Wanted) -> EdgeFile:
             from graphprep.sources.parquet_edges import ParquetEdges
 
             return ParquetEdges(path, wanted)
-        case "pyg":
-            raise UsageError(f"{path} is a whole graph of PyTorch Geometric; import it alone, without a schema")
+        case "dimacs":
+            from graphprep.sources.dimacs import Dimacs
+
+            return Dimacs(path, wanted)
+        case "pyg" | "graphml" | "gexf" | "gml" | "pajek" | "json":
+            raise UsageError(f"{path} holds a whole graph ({found}); import it alone, without a schema")
         case _:
             from graphprep.sources.edge_text import EdgeText
 

@@ -14,6 +14,7 @@ from pydantic import PositiveInt
 from graphprep.graph import RawGraph
 from graphprep.sources import tables
 from graphprep.sources.edge_file import Wanted, open_edges
+from graphprep.sources.labels import LabelTask
 from graphprep.sources.node_files import PARTS
 from graphprep.sources.options import ReaderOptions, options_of
 from graphprep.sources.user_files import ImportRequest, read_files
@@ -39,6 +40,8 @@ class EntryOptions(ReaderOptions):
     weights: bool = False
     edge_times: bool = False
     header: bool | None = None
+    task: LabelTask = "auto"
+    """what the labels are for"""
 
 
 def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:
@@ -51,7 +54,7 @@ def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:
         case "features":
             return _check_features
         case "labels":
-            return _check_labels
+            return partial(_check_labels, options)
         case _:
             return None
 
@@ -72,6 +75,7 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
             self_loops=entry.treatment.self_loops,
             split=entry.split or SplitRule(),
             num_nodes=options.num_nodes,
+            task=options.task,
             **{part: folder / name for part, name in names.items()},
         )
     )
@@ -94,5 +98,5 @@ def _check_features(path: Path) -> None:
     tables.load_features(path)
 
 
-def _check_labels(path: Path) -> None:
-    tables.load_labels(path)
+def _check_labels(options: EntryOptions, path: Path) -> None:
+    tables.load_labels(path, task=options.task)

@@ -15,6 +15,7 @@ import numpy as np
 from graphprep.executor import Executor
 from graphprep.graph import EdgeChunk, EdgeSections
 from graphprep.sources.edge_file import EdgeFile, FileRange, SectionedFile
+from graphprep.sources.edge_weights import Rounded, as_float32, rounded_in
 from graphprep.sources.file_version import FileVersion, changed, require_version, version_of
 from graphprep.sources.ids import Seen
 from graphprep.sources.node_ids import NodeIds
@@ -39,6 +40,8 @@ class SeenSection:
     sources: Seen | None
     destinations: Seen | None
     """None too where both ends are of one type"""
+    rounded: Rounded
+    """whole weights that float32 cannot hold"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +102,14 @@ def _see(place: Place, files: Sequence[SectionedFile], sources: NodeIds, destina
     # What is shared stays with a worker, which may see several sections one after the other, or at once in threads.
     some = sources.unseen()
     others = some if destinations is sources else destinations.unseen()
-    edges = 0
+    edges, rounded = 0, Rounded()
     for run in files[place.file].rows_of(place.range):
         some.codes(run.src)
         others.codes(run.dst)
         edges += run.num_edges
-    return SeenSection(edges=edges, sources=some.seen(), destinations=None if others is some else others.seen())
+        rounded += rounded_in(run.weight)
+    seen = None if others is some else others.seen()
+    return SeenSection(edges=edges, sources=some.seen(), destinations=seen, rounded=rounded)
 
 
 def _read(
@@ -118,4 +123,5 @@ def _read(
             src, dst = sources.rows(run.src), destinations.rows(run.dst)
         except IndexError as problem:  # an id that was not there before
             raise changed(sections.files[place.file].path) from problem
-        yield EdgeChunk(dst, src, run.weight) if turned else EdgeChunk(src, dst, run.weight)
+        weight = None if run.weight is None else as_float32(run.weight)
+        yield EdgeChunk(dst, src, weight) if turned else EdgeChunk(src, dst, weight)

@@ -28,6 +28,7 @@ from graphprep.errors import DatasetError, UsageError
 from graphprep.sources.edge_columns import Roles, roles
 from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted, Words
 from graphprep.sources.edge_lines import pairs_of
+from graphprep.sources.edge_weights import as_float32
 from graphprep.sources.file_version import require_version, version_of
 from graphprep.sources.text_dialect import Dialect, Look, is_value, look
 from graphprep.sources.text_faults import INT64_MAX, FaultFinder, Layout
@@ -336,10 +337,10 @@ class EdgeText:
             first = self.layout.first_id
             if int(ids.min()) < first or int(ids.max()) >= (INT64_MAX if limit is None else limit + first):
                 return False
-        return all(
-            values is None or values.dtype.kind == "i" or bool(np.isfinite(values).all())
-            for values in (run.weight, run.time)
-        )
+        if run.time is not None and run.time.dtype.kind == "f" and not bool(np.isfinite(run.time).all()):
+            return False
+        with np.errstate(over="ignore"):
+            return run.weight is None or bool(np.isfinite(as_float32(run.weight)).all())
 
     def _parsed(self, text: bytes) -> EdgeRows | None:
         """What Arrow makes of `text`; None if it refuses it."""
@@ -376,7 +377,7 @@ class EdgeText:
         ids = pa.string() if self._words else pa.int64()
         types |= {names[place.src]: ids, names[place.dst]: ids}
         if place.weight is not None:
-            types[names[place.weight]] = pa.float32()
+            types[names[place.weight]] = pa.float64()
         if place.time is not None:
             types[names[place.time]] = pa.type_for_alias(time_type)
         wanted = [names[position] for position in place.used()]

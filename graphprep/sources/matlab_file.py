@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
-from graphprep.sources.arrays import Sparse, repeated
+from graphprep.sources.arrays import Sparse, rows_of
 
 Array = NDArray[Any]
 HEADER_BYTES, HEAD_BYTES, PIECE_BYTES = 128, 4096, 1 << 20
@@ -180,7 +180,7 @@ def _sparse(row: Array, pointers: Array, values: Array, head: _Head) -> Sparse:
         raise DatasetError(f"its sparse array {head.name!r} has fewer entries than its columns need")
     return Sparse.of(
         row=row[:used],
-        column=repeated(np.arange(head.shape[1]), pointers, used),
+        column=rows_of(pointers, head.shape[1], used),
         indptr=None,
         data=values[:used],
         shape=(head.shape[0], head.shape[1]),

@@ -26,6 +26,7 @@ from graphprep.errors import DatasetError
 from graphprep.sources.edge_columns import Roles
 from graphprep.sources.edge_file import EdgeRows, Wanted
 from graphprep.sources.edge_text import EdgeText
+from graphprep.sources.edge_weights import Weights
 from graphprep.sources.text_dialect import Dialect
 from graphprep.sources.text_faults import Layout, shown
 from graphprep.sources.text_file import MATRIX_MARKET, line_blocks
@@ -101,7 +102,7 @@ class MatrixMarket:
                 f"{self.path} has {found:,} entries where line {self.head.line} says {self.head.entries:,}{cut}"
             )
 
-    def _mirrored(self, src: NDArray[np.int64], dst: NDArray[np.int64], weight: NDArray[np.float32] | None) -> EdgeRows:
+    def _mirrored(self, src: NDArray[np.int64], dst: NDArray[np.int64], weight: Weights | None) -> EdgeRows:
         if (above := src < dst).any():
             odd = int(np.argmax(above))
             raise DatasetError(

@@ -2,22 +2,26 @@
 
 With an id column, each table (.csv, .parquet) says in that column to which node a row belongs. The first of features,
 labels and times that is a table lists the nodes, in its order; the rows of the others are put into that order, and must
-have the same ids. Files without ids (.npy) follow the same order. A split is then a mask of that order or a table with
-the ids of its nodes.
+have the same ids. Rows of a file without ids (.npy) are taken in the order of the tables, which is said, and refused if
+the tables have different orders. A split is a mask of that order, or names nodes by their ids: a table, in which a
+column beside the ids says 0 or 1 for each, or a list of numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep import progress
 from graphprep.errors import DatasetError, UsageError
 from graphprep.sources import tables
+from graphprep.sources.labels import LabelTask, checked_labels
 from graphprep.sources.node_ids import ListedIds, Original
 from graphprep.sources.table_files import (
     TABLES,
@@ -64,6 +68,9 @@ class NodeFiles:
     split_column: str | None = None
     """the column of `labels` or `features` that has train, val, test or nothing for each node"""
 
+    task: LabelTask = "auto"
+    """what the labels are for"""
+
     def options(self, *, words: bool, told: list[str]) -> TableOptions:
         """How its tables are read; see `TableOptions`."""
         return TableOptions(header=self.header, delimiter=self.delimiter, words=words, told=told)
@@ -78,6 +85,7 @@ class NodeFiles:
             "label": list(self.label),
             "feature": list(self.feature),
             "split_column": self.split_column,
+            "task": self.task,
         }
 
     def files(self) -> list[tuple[str, Path]]:
@@ -99,6 +107,10 @@ class NodeData:
     id_column: str | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
     """the file of each array, for messages"""
+    task: LabelTask = "auto"
+    """what labels that come with the edges are for"""
+    reordered: str | None = None
+    """a table whose rows are in another order than those of the table that lists the nodes"""
     options: TableOptions = field(default_factory=TableOptions)
     """how tables are read"""
     told: Sequence[str] = ()
@@ -130,22 +142,30 @@ def load_nodes(files: NodeFiles, *, words: bool = False) -> NodeData:
         DatasetError: a file is not what it should be, or two do not fit together.
         UsageError: an id column without a table, or columns of a file that is none.
     """
-    load = {"features": tables.load_features, "labels": tables.load_labels, "times": tables.load_times}
+    load: dict[str, Callable[[Path, TableOptions], Array]] = {
+        "features": tables.load_features,
+        "labels": partial(tables.load_labels, task=files.task),
+        "times": tables.load_times,
+    }
     names = {"features": "x", "labels": "y", "times": "time"}
     arrays: dict[str, Array] = {}
     origin: dict[str, str] = {}
     told: list[str] = []
     ids: ListedIds | None = None
     counts = {} if files.num_nodes is None else {"num_nodes": files.num_nodes}
+    without_ids: list[Path] = []
+    reordered: str | None = None
     plain = files.options(words=words, told=told)
     for part, path, options in _to_read(files, plain):
         options = replace(options, rows=next(iter(counts.values()), None))
         table = kind_of_table(path) in TABLES
         if files.id_column is not None and table:
-            array, ids, split = _matched(path, files.id_column, part, ids, options)
+            array, ids, split, in_order = _matched(path, files, part, ids, options)
+            reordered = reordered if in_order else str(path)
         else:
             array = load[part](path, options)
             split = _split_of(path, options) if options.split_column is not None and table else None
+            without_ids.append(path)
         arrays[names[part]], origin[names[part]] = array, str(path)
         counts[str(path)] = len(array)
         if split is not None:
@@ -155,6 +175,9 @@ def load_nodes(files: NodeFiles, *, words: bool = False) -> NodeData:
         raise UsageError(
             f"the id column {files.id_column!r} needs a table of features or labels that has it (.csv or .parquet)"
         )
+    if ids is not None:
+        for path in without_ids:
+            _say_order(path, ids, reordered)
     masks = {f"{part}_mask": path for part in SPLITS if (path := getattr(files, part)) is not None}
     if masks and files.split_column is not None:
         raise UsageError(f"the split column {files.split_column!r} cannot be given beside files of masks")
@@ -167,18 +190,70 @@ def load_nodes(files: NodeFiles, *, words: bool = False) -> NodeData:
         origin=origin,
         options=plain,
         told=told,
+        task=files.task,
+        reordered=reordered,
     )
 
 
 def load_mask(path: Path, num_nodes: int, data: NodeData) -> NDArray[np.bool_]:
-    """One mask, bool [N, S]; a table's nodes are found by their ids if there are any."""
-    if data.ids is None or data.id_column is None or kind_of_table(path) not in TABLES:
+    """One mask, bool [N, S]; where nodes have ids, a table or a list names them by these.
+
+    Raises:
+        DatasetError: the file is no split of these nodes.
+    """
+    if data.ids is None or data.id_column is None:
         return tables.load_mask(path, num_nodes, data.options)
+    if kind_of_table(path) not in TABLES or kind_of_table(path) == ".txt":
+        return _mask_without_table(path, num_nodes, data, data.ids)
     listed = read_identified(path, data.id_column, data.options)
     with reading(path):
-        mask = np.zeros((num_nodes, 1), np.bool_)
-        mask[_rows_of(data.ids, listed.ids)] = True
+        values = listed.rows if listed.rows.shape[1] else np.ones((len(listed.ids), 1), np.bool_)
+        if (odd := ~((values == 0) | (values == 1))).any():
+            row, column = (int(place) for place in np.argwhere(odd)[0])
+            raise DatasetError(
+                f"the node {listed.ids[row]} has the value {values[row, column]:g} beside its id, where 1 is in the "
+                "split and 0 is not; leave other columns out"
+            )
+        mask = np.zeros((num_nodes, values.shape[1]), np.bool_)
+        mask[_rows_of(data.ids, listed.ids)] = values == 1
     return mask
+
+
+def _mask_without_table(path: Path, num_nodes: int, data: NodeData, ids: ListedIds) -> NDArray[np.bool_]:
+    """A mask in the order of the tables, or the mask of a list of ids."""
+    array = tables.load_mask_array(path, replace(data.options, rows=num_nodes))
+    if tables.is_mask(array, num_nodes):
+        _say_order(path, ids, data.reordered)
+        with reading(path):
+            return tables.checked_mask(array, num_nodes)
+    with reading(path):
+        if array.dtype.kind not in "iu" or array.ndim != 1:
+            raise DatasetError(f"it holds shape {array.shape} and dtype {array.dtype}, neither a mask nor node ids")
+        if ids.ids.dtype.kind in "UT":
+            raise DatasetError(
+                f"it lists nodes by numbers, but their ids in {ids.table} are words; give a table with the column "
+                f"{data.id_column!r}, or a mask"
+            )
+        mask = np.zeros((num_nodes, 1), np.bool_)
+        mask[_rows_of(ids, array)] = True
+        if int(mask.sum()) != len(array):
+            raise DatasetError("it names a node twice")
+    progress.say(f"{path}: its numbers are taken for ids of the column {data.id_column!r}, not for row numbers")
+    return mask
+
+
+def _say_order(path: Path, ids: ListedIds, reordered: str | None) -> None:
+    """Say in which order the rows of a file without ids are taken.
+
+    Raises:
+        DatasetError: the tables have two orders.
+    """
+    if reordered is not None:
+        raise DatasetError(
+            f"{path} has rows without ids, and {ids.table} and {reordered} have the nodes in two orders, so no row "
+            "can be told to belong to a node; give a table with the id column in its place, or sort the tables alike"
+        )
+    progress.say(f"{path}: it has no ids, so its rows are taken in the order of {ids.table}")
 
 
 def _to_read(files: NodeFiles, plain: TableOptions) -> list[tuple[str, Path, TableOptions]]:
@@ -233,12 +308,14 @@ def _masks_of(split: Sequence[str]) -> dict[str, Array]:
 
 
 def _matched(
-    path: Path, column: str, part: str, known: ListedIds | None, options: TableOptions
-) -> tuple[Array, ListedIds, list[str] | None]:
-    """A table's rows in the order of the ids known so far, or the first to list them."""
-    found = read_identified(path, column, options)
+    path: Path, files: NodeFiles, part: str, known: ListedIds | None, options: TableOptions
+) -> tuple[Array, ListedIds, list[str] | None, bool]:
+    """A table's rows in the order of the ids known so far, or the first to list them; whether they had that order."""
+    assert files.id_column is not None
+    found = read_identified(path, files.id_column, options)
     rows: Array = found.rows
     split = found.split
+    in_order = True
     with reading(path):
         if known is None:
             known = ListedIds(found.ids, str(path))
@@ -249,19 +326,25 @@ def _matched(
                 missing[places] = False
                 odd = known.ids[int(np.argmax(missing))]
                 raise DatasetError(f"it has no row for the node {odd!s}, which {known.table} lists")
+            in_order = bool((places[1:] > places[:-1]).all())
             ordered = np.empty_like(rows)
             ordered[places] = rows
             rows = ordered
             if split is not None:
                 split = np.array(split)[np.argsort(places, kind="stable")].tolist()
-        match part:
-            case "features":
-                text = kind_of_table(path) in TEXT
-                return tables.checked_features(rows.astype(np.float32) if text else rows), known, split
-            case "labels":
-                return tables.checked_labels(rows), known, split
-            case _:
-                return tables.checked_times(rows), known, split
+        return _checked(rows, part, path, files), known, split, in_order
+
+
+def _checked(rows: Array, part: str, path: Path, files: NodeFiles) -> Array:
+    """A table's rows as what they are."""
+    match part:
+        case "features":
+            text = kind_of_table(path) in TEXT
+            return tables.checked_features(rows.astype(np.float32) if text else rows, str(path))
+        case "labels":
+            return checked_labels(rows, task=files.task, origin=str(path), is_table=True)
+        case _:
+            return tables.checked_times(rows)
 
 
 def _rows_of(known: ListedIds, ids: Original) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 .npy: integers [E, 2] or [2, E], mapped into memory and never loaded whole.
 .npz: `edge_index` [2, E] or [E, 2]; or `src` and `dst` [E]; or a sparse matrix as SciPy saves it (csr, csc, coo), whose
 entry in row i and column j is the edge i -> j. Beside them `edge_weight` (or `weight`) and `edge_time` (or `time`),
-`num_nodes`, and arrays of the nodes: x, y, train_mask, val_mask, test_mask.
+`num_nodes`, and arrays of the nodes: x, y, train_mask, val_mask, test_mask (or lists: train_idx, val_idx, test_idx).
 
 Nothing is unpickled: arrays of Python objects are refused by name, or left alone if nobody asks for them.
 """
@@ -23,6 +23,7 @@ from graphprep.sources.archive import Archive
 from graphprep.sources.arrays import Npz, map_npy
 from graphprep.sources.edge_arrays import EdgeArrays
 from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted
+from graphprep.sources.node_lists import NODE_LISTS, listed_nodes
 
 Array = NDArray[Any]
 WEIGHTS = ("edge_weight", "weight")
@@ -123,7 +124,16 @@ def _from_npz(path: Path, wanted: Wanted) -> EdgeArrays:
             count = int(npz.array("num_nodes", "iu", ()))
             if count < 1:
                 raise DatasetError(f"its num_nodes is {count}")
+        lists = {f"{part}_mask": name for part, names in NODE_LISTS.items() for name in names if name in npz.names}
+        lists = {mask: name for mask, name in lists.items() if mask not in nodes}
+        used.update(lists.values())
         ignored = tuple(sorted(npz.names - used - set(nodes) - {"num_nodes"}))
+        if lists:
+            rows = count or next((len(nodes[name]) for name in ("x", "y") if name in nodes), None)
+            if rows is None:
+                raise DatasetError(f"it has {next(iter(lists.values()))}, but neither num_nodes nor x nor y")
+            for mask, name in lists.items():
+                nodes[mask] = listed_nodes(npz.array(name, "biu", (None,)), rows, f"its array {name!r}")
     return EdgeArrays(
         path=path,
         src=src,

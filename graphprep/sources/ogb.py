@@ -30,6 +30,7 @@ from graphprep.errors import DatasetError
 from graphprep.graph import EdgeChunk, EdgeTable, EdgeType, NodeTable, RawGraph
 from graphprep.sources.archive import Archive
 from graphprep.sources.checks import reading
+from graphprep.sources.edge_weights import rounded_in, say_rounded
 from graphprep.sources.ogb_layout import FEATURES, Array, Layout
 from graphprep.sources.ogb_split import Masks, read_split
 from graphprep.sources.options import ReaderOptions, options_of
@@ -179,7 +180,9 @@ def _edge_table(
     attributes: dict[str, Array] = {}
     for name in names:
         if name == WEIGHT:
-            weight = _column(layout.edge_array(edge_type, name, 1)).astype(np.float32)
+            given = _column(layout.edge_array(edge_type, name, 1))
+            weight = given.astype(np.float32)
+            say_rounded(path, [rounded_in(given.astype(np.float64, copy=False))])
             if weight.ndim != 1:
                 raise DatasetError(f"its edges {edge_type.key} have several weights each")
             continue

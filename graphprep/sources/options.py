@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphprep.errors import DatasetError
-from graphprep.yaml_lines import nearest
+from graphprep.nearest import nearest
 
 if TYPE_CHECKING:
     from graphprep.registry import DatasetEntry

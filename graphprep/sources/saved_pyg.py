@@ -6,16 +6,20 @@ never see the file: each of its names stands for an inert `Shell` that keeps its
 to match the file, and none of its setters trusts it. Tensors stay mapped from the file, so features may be larger than
 memory; the archive's checksums are compared before, since torch does not.
 
-Of each node type x, y, train_mask, val_mask, test_mask (and time) are read, of each edge type edge_index, and if they
-are asked for edge_weight (or an edge_attr of one column) and edge_time (or time); other attributes are named in the
-store's notes as ignored. Ids are row numbers. The number of nodes is num_nodes, or that of the rows, or else the
-greatest id plus one, as there.
+Of each node type x, y, train_mask, val_mask, test_mask (or lists of nodes: train_idx, val_idx, test_idx; and time) are
+read, of each edge type edge_index, and if they are asked for edge_weight (or an edge_attr of one column) and edge_time
+(or time); other attributes are named on standard error, and in the store's notes as ignored. Ids are row numbers. The
+number of nodes is num_nodes, or that of the rows, or else the greatest id plus one, as there.
+
+An InMemoryDataset saves (data, slices) or (data, slices, class), data being an object or a dictionary and slices where
+each of its graphs begins; one graph is read, several are refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import reprlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,12 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep import progress
 from graphprep.errors import DatasetError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, RawGraph, Treatment
 from graphprep.sources.archive import Archive
 from graphprep.sources.edge_arrays import EdgeArrays
 from graphprep.sources.edge_file import Wanted
+from graphprep.sources.labels import LabelTask
 from graphprep.sources.node_files import NodeData
+from graphprep.sources.node_lists import NODE_LISTS, listed_nodes
 from graphprep.sources.table_files import reading
 from graphprep.sources.typed_edges import TypedEdges
 from graphprep.sources.user_graph import build, checked_arrays
@@ -52,6 +59,8 @@ NAMES = (
 )
 NODE_NAMES = ("x", "y", "train_mask", "val_mask", "test_mask", "time")
 WEIGHTS, TIMES = ("edge_weight", "edge_attr"), ("edge_time", "time")
+MOST_REPEATED = 64 << 20
+"""bytes of a tensor with a stride of 0, which repeats what is stored; PyTorch Geometric saves small ones"""
 TYPE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(_[A-Za-z0-9.-]+)*")
 
 
@@ -70,36 +79,47 @@ class Shell:
         self.state = state if isinstance(state, dict) else {}
 
 
-def read_saved(path: Path, wanted: Wanted, *, treatment: Treatment, split: SplitRule) -> RawGraph:
+def read_saved(
+    path: Path,
+    wanted: Wanted,
+    *,
+    treatment: Treatment,
+    split: SplitRule,
+    task: LabelTask = "auto",
+    memory_limit: int | None = None,
+) -> RawGraph:
     """The graph in a .pt file.
 
     Args:
         path: of the file.
         wanted: whether weights and times are read.
-        treatment, split: as for `user_graph.build`.
+        treatment, split, memory_limit: as for `user_graph.build`.
+        task: what labels are for; see `labels.checked_labels`.
 
     Raises:
         DatasetError: it is no Data or HeteroData, asks for other names, is damaged, or holds what is no graph.
     """
     with reading(path):
-        nodes, edges, ignored = _found(_loaded(path))
+        nodes, edges, ignored = _found(_one_graph(_loaded(path)))
         typed = [_typed(path, edge_type, store, wanted, ignored) for edge_type, store in edges.items()]
         for edge_type in edges:
             for name in (edge_type.source, edge_type.destination):
                 nodes.setdefault(name, {})
-        read = {name: _node_data(path, name, store, typed, ignored) for name, store in nodes.items()}
+        read = {name: _node_data(path, name, store, typed, ignored, task) for name, store in nodes.items()}
+    if ignored:
+        progress.say(f"{path}: left out: {', '.join(ignored)}")
     notes = {"ignored": {path.name: ignored}} if ignored else {}
-    return build(read, typed, treatment=treatment, split=split, notes=notes)
+    return build(read, typed, treatment=treatment, split=split, notes=notes, memory_limit=memory_limit)
 
 
-def _loaded(path: Path) -> Shell:
+def _loaded(path: Path) -> object:
     import torch
 
     with Archive(path) as archive:  # torch.save before 1.6 wrote no archive; such files are refused
         archive.check()
     try:
         with _only_shells():
-            value = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as problem:  # the unpickler lets out whatever a damaged program runs into
         asked = re.search(r"GLOBAL ([\w.]+)", str(problem))
         if asked:
@@ -108,9 +128,68 @@ def _loaded(path: Path) -> Shell:
             ) from problem
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise DatasetError(f"torch cannot read it ({first[:200]})") from problem
+
+
+def _one_graph(value: object) -> Shell:
+    """The one Data or HeteroData in a file, which may be alone in a list or in a dataset.
+
+    Raises:
+        DatasetError: there is none, or there are several.
+    """
+    graphs = 1
+    items: Sequence[object] = value if isinstance(value, list | tuple) else ()
+    if isinstance(value, tuple) and len(items) in (2, 3) and isinstance(items[1], dict | None):
+        value, graphs = _unpacked(items[0]), _count_graphs(items[1])
+    elif items and all(isinstance(item, Shell) for item in items):
+        value, graphs = items[0], len(items)
+    if graphs > 1:
+        raise DatasetError(
+            f"it holds {graphs:,} graphs, and one is imported; save the one that you mean: "
+            "torch.save(dataset[0], 'graph.pt')"
+        )
     if not isinstance(value, Shell):
-        raise DatasetError(f"it holds a {type(value).__name__}, not a Data or HeteroData of PyTorch Geometric's")
+        raise DatasetError(
+            f"it holds a {type(value).__name__}, not a Data or HeteroData of PyTorch Geometric's; save one: "
+            "torch.save(data, 'graph.pt')"
+        )
     return value
+
+
+def _count_graphs(slices: object) -> int:
+    """How many graphs slices tell apart: each is a list of borders, by attribute, or by type and attribute."""
+    if isinstance(slices, dict):
+        return max((_count_graphs(borders) for borders in slices.values()), default=1)
+    return 1 if slices is None else max(1, len(slices) - 1) if hasattr(slices, "__len__") else 1
+
+
+def _unpacked(found: object) -> object:
+    """The object that `to_dict` made a dictionary of: a Data of its attributes, or a HeteroData of its stores by type.
+
+    Returns:
+        A shell in the state of that object, or what it was given where that is neither.
+    """
+    if not isinstance(found, dict):
+        return found
+
+    def store(mapping: object) -> Shell:
+        made = Shell()
+        made.state = {"_mapping": mapping}
+        return made
+
+    shell = Shell()
+    if any(isinstance(key, tuple) for key in found):
+        stores = {key: store(mapping) for key, mapping in found.items() if isinstance(mapping, dict)}
+        extra = stores.pop("_global_store", store({}))
+        shell.state = {
+            "_global_store": extra,
+            "_node_store_dict": {key: made for key, made in stores.items() if not isinstance(key, tuple)},
+            "_edge_store_dict": {key: made for key, made in stores.items() if isinstance(key, tuple)},
+        }
+        return shell
+    if "edge_index" not in found and "adj_t" not in found:
+        return found
+    shell.state = {"_store": store(found)}
+    return shell
 
 
 @contextmanager
@@ -144,7 +223,9 @@ def _found(shell: Shell) -> tuple[dict[str, Store], dict[EdgeType, Store], list[
     edges: dict[EdgeType, Store] = {}
     for key, store in state["_edge_store_dict"].items():
         if not isinstance(key, tuple) or len(key) != 3:
-            raise DatasetError(f"it has the edge type {key!r}, not a source, a relation and a destination")
+            raise DatasetError(
+                f"it has the edge type {reprlib.repr(key):.60}, not a source, a relation and a destination"
+            )
         edges[EdgeType(*(_type_name(word) for word in key))] = _mapping(store)
     extra = _mapping(state["_global_store"]) if isinstance(state.get("_global_store"), Shell) else {}
     return nodes, edges, sorted(str(name) for name in extra)
@@ -170,7 +251,8 @@ def _mapping(store: object) -> Store:
 def _type_name(name: object) -> str:
     if not isinstance(name, str) or not TYPE_NAME.fullmatch(name):
         raise DatasetError(
-            f"it has the type name {name!r}; names of types are letters, digits, '.', '-' and single '_' between them"
+            f"it has the type name {reprlib.repr(name):.60}; "
+            "names of types are letters, digits, '.', '-' and single '_' between them"
         )
     return name
 
@@ -203,19 +285,35 @@ def _typed(path: Path, edge_type: EdgeType, store: Store, wanted: Wanted, ignore
     return TypedEdges(type=edge_type, files=[arrays], times=wanted.times)
 
 
-def _node_data(path: Path, name: str, store: Store, typed: list[TypedEdges], ignored: list[str]) -> NodeData:
+def _node_data(
+    path: Path, name: str, store: Store, typed: list[TypedEdges], ignored: list[str], task: LabelTask
+) -> NodeData:
     arrays = {key: _array(store[key], f"{name} {key}") for key in NODE_NAMES if store.get(key) is not None}
-    ignored += [f"{name} {key}" for key in store if key not in arrays and key != "num_nodes"]
-    count = store.get("num_nodes")
+    lists = {f"{part}_mask": key for part, keys in NODE_LISTS.items() for key in keys if store.get(key) is not None}
+    lists = {mask: key for mask, key in lists.items() if mask not in arrays}
+    used = {*arrays, *lists.values(), "num_nodes"}
+    ignored += [f"{name} {key}" for key, value in store.items() if key not in used and value is not None]
+    count = _number(store.get("num_nodes"))
     if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
-        raise DatasetError(f"the num_nodes of {name} is {count!r}")
+        raise DatasetError(f"the num_nodes of {name} is {reprlib.repr(count):.60}")
     if count is None:
         rows = next((len(arrays[key]) for key in ("x", "y", "time") if key in arrays), None)
         count = _greatest(name, typed) + 1 if rows is None else rows
-    checked = checked_arrays(str(path), arrays, count)
+    for mask, key in lists.items():
+        arrays[mask] = listed_nodes(_array(store[key], f"{name} {key}"), count, f"{name} {key}")
+    checked = checked_arrays(f"{path} ({name})", arrays, count, task)
     return NodeData(
         arrays=checked, counts={f"{path} ({name})": count}, origin=dict.fromkeys(checked, f"{path} ({name})")
     )
+
+
+def _number(count: object) -> object:
+    """The number in a list or tensor of one, as a dataset keeps the number of nodes of each of its graphs."""
+    if isinstance(count, list | tuple) and len(count) == 1:
+        return count[0]
+    import torch
+
+    return count.item() if isinstance(count, torch.Tensor) and count.numel() == 1 else count
 
 
 def _greatest(name: str, typed: list[TypedEdges]) -> int:
@@ -235,6 +333,12 @@ def _array(value: object, what: str) -> Array:
 
     if type(value) is not torch.Tensor or value.layout != torch.strided or value.is_quantized:
         raise DatasetError(f"{what} is a {type(value).__name__}, not a plain tensor")
+    size, stored = value.numel() * value.element_size(), value.untyped_storage().nbytes()
+    if size > max(stored, MOST_REPEATED):
+        raise DatasetError(
+            f"{what} has shape {tuple(value.shape)}, which is {size:,} bytes, but only {stored:,} are stored (it has "
+            "strides of 0, or overlaps itself); save a contiguous() copy of it"
+        )
     try:
         if value.dtype == torch.bfloat16:
             value = value.float()

@@ -26,14 +26,16 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import Duplicates, EdgeType, SelfLoops, Treatment
+from graphprep.nearest import nearest
 from graphprep.sources.edge_columns import GivenColumns
 from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
+from graphprep.sources.labels import LabelTask
 from graphprep.sources.node_files import PARTS, NodeFiles
 from graphprep.sources.saved_pyg import TYPE_NAME
 from graphprep.sources.text_dialect import given_delimiter
 from graphprep.sources.user_files import EdgeFiles, ImportRequest
 from graphprep.split import SplitRule
-from graphprep.yaml_lines import FaultAt, nearest, validated
+from graphprep.yaml_lines import FaultAt, validated
 
 NO_NAME = "is not of letters, digits, '.', '-' and single '_' between them"
 
@@ -85,6 +87,7 @@ class NodeType(_Model):
     label: Columns = ()
     feature: Columns = ()
     split_column: str | int | None = None
+    task: LabelTask = "auto"
 
     def files(self, folder: Path) -> NodeFiles:
         """With the places of the files."""
@@ -97,6 +100,7 @@ class NodeType(_Model):
             label=self.label,
             feature=self.feature,
             split_column=_column(self.split_column),
+            task=self.task,
             **paths,
         )
 

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
+from graphprep.sources.dtypes import storable
+from graphprep.sources.labels import LabelTask, checked_labels
 from graphprep.sources.table_files import TEXT, TableOptions, kind_of_table, read_array, read_lines, reading
 
 Array = NDArray[Any]
@@ -36,11 +38,11 @@ def load_features(path: Path, options: TableOptions | None = None) -> Array:
     """
     with reading(path, FEATURE_KINDS):
         x = read_array(path, options)
-        return checked_features(x.astype(np.float32) if kind_of_table(path) in TEXT else x)
+        return checked_features(x.astype(np.float32) if kind_of_table(path) in TEXT else x, str(path))
 
 
-def checked_features(x: Array) -> Array:
-    """`x` as features: [N, F], native byte order, truth values as uint8.
+def checked_features(x: Array, origin: str = "features") -> Array:
+    """`x` as features: [N, F], native byte order, truth values as uint8, long doubles as float64.
 
     Raises:
         DatasetError: it is no table of finite numbers; as the end of a sentence, as are those of all `checked_...`.
@@ -51,55 +53,26 @@ def checked_features(x: Array) -> Array:
         raise DatasetError(f"it holds shape {x.shape} and dtype {x.dtype}, not a table of numbers, one row a node")
     if x.dtype.kind == "b":
         x = x.astype(np.uint8)
-    if not x.dtype.isnative:
-        x = x.astype(x.dtype.newbyteorder("="))
+    x = storable(x, origin)
     _require_finite(x)
     return x
 
 
-def load_labels(path: Path, options: TableOptions | None = None) -> Array:
+def load_labels(path: Path, options: TableOptions | None = None, *, task: LabelTask = "auto") -> Array:
     """Labels: int64 [N] with -1 for none, or for several labels (or numbers to predict) a node bool or float [N, C].
 
     Args:
         path: .npy; .npz with one array; .parquet; .csv, .tsv or .txt with one class a line, or a table of 0 and 1.
         options: how to read a table.
+        task: what the labels are for; see `labels.checked_labels`.
 
     Raises:
         DatasetError: it is of another kind, damaged, or holds something that is no label.
     """
     with reading(path, LABEL_KINDS):
-        text = kind_of_table(path) in TEXT
-        return checked_labels(
-            read_lines(path, "the number of a class", options) if text else np.array(read_array(path, options))
-        )
-
-
-def checked_labels(y: Array) -> Array:
-    """`y` as labels; see `load_labels`.
-
-    Raises:
-        DatasetError: something in it is no label.
-    """
-    if not y.size:
-        raise DatasetError("it holds no labels")
-    if y.ndim == 2 and y.shape[1] == 1 and not _has_fractions(y):
-        y = y[:, 0]
-    if y.ndim == 2:
-        return _label_table(y)
-    if y.ndim != 1 or y.dtype.kind not in "iuf":
-        raise DatasetError(f"it holds shape {y.shape} and dtype {y.dtype}, not one class a node")
-    if y.dtype.kind == "f":
-        y = np.where(np.isnan(y), -1, y)
-        if (odd := _first(~np.isfinite(y) | (y != np.floor(y)))) is not None:
-            raise DatasetError(
-                f"row {odd} is {y[odd]}, not the number of a class (numbers to predict have shape [N, 1])"
-            )
-    if (odd := _first((y < -1) | (y >= max(len(y), 2)))) is not None:
-        raise DatasetError(
-            f"row {odd} has the class {y[odd]}: classes are numbered from 0, -1 is no class, and there cannot be "
-            f"more of them than the {len(y):,} nodes"
-        )
-    return y.astype(np.int64)
+        lines = kind_of_table(path) in TEXT and task != "regression"
+        y = read_lines(path, "the number of a class", options) if lines else np.array(read_array(path, options))
+        return checked_labels(y, task=task, origin=str(path), is_table=kind_of_table(path) not in (".npy", ".npz"))
 
 
 def load_mask(path: Path, num_nodes: int, options: TableOptions | None = None) -> NDArray[np.bool_]:
@@ -114,13 +87,28 @@ def load_mask(path: Path, num_nodes: int, options: TableOptions | None = None) -
     Raises:
         DatasetError: it is of another kind, damaged, or does not fit N nodes.
     """
+    array = load_mask_array(path, replace(options or TableOptions(), rows=num_nodes))
     with reading(path, LABEL_KINDS):
-        options = replace(options or TableOptions(), rows=num_nodes)
+        return checked_mask(array, num_nodes)
+
+
+def load_mask_array(path: Path, options: TableOptions | None = None) -> Array:
+    """What a file of a mask, or of node numbers, holds; unchecked.
+
+    Raises:
+        DatasetError: it is of another kind, or damaged.
+    """
+    with reading(path, LABEL_KINDS):
         text = kind_of_table(path) in TEXT
         array = read_lines(path, "the number of a node", options) if text else np.array(read_array(path, options))
-        if kind_of_table(path) in (".parquet", ".pq") and array.shape[1:] == (1,):
-            array = array[:, 0]
-        return checked_mask(array, num_nodes)
+        return array[:, 0] if kind_of_table(path) in (".parquet", ".pq") and array.shape[1:] == (1,) else array
+
+
+def is_mask(array: Array, num_nodes: int) -> bool:
+    """Whether an array is a mask of N nodes, and no list of their numbers."""
+    if array.dtype.kind != "b" and (array.dtype.kind not in "iu" or len(array) != num_nodes):
+        return False
+    return array.dtype.kind == "b" or ((array.ndim == 2 or num_nodes > 2) and bool(((array == 0) | (array == 1)).all()))
 
 
 def checked_mask(array: Array, num_nodes: int) -> NDArray[np.bool_]:
@@ -131,10 +119,7 @@ def checked_mask(array: Array, num_nodes: int) -> NDArray[np.bool_]:
     """
     if array.dtype.kind not in "biu" or array.ndim not in (1, 2):
         raise DatasetError(f"it holds shape {array.shape} and dtype {array.dtype}, neither a mask nor node numbers")
-    flags = array.dtype.kind == "b" or (
-        len(array) == num_nodes and (array.ndim == 2 or num_nodes > 2) and bool(((array == 0) | (array == 1)).all())
-    )
-    if flags:
+    if is_mask(array, num_nodes):
         if len(array) != num_nodes:
             raise DatasetError(f"it holds {len(array):,} rows for {num_nodes:,} nodes")
         return np.asarray(array, np.bool_).reshape(num_nodes, -1)
@@ -199,24 +184,6 @@ def require_disjoint(masks: Mapping[str, NDArray[np.bool_]]) -> None:
                     f"{name} and {other_name} share the node {shared}; a node can be in one of them only"
                 )
         seen.append((name, mask))
-
-
-def _has_fractions(y: Array) -> bool:
-    """Whether a column holds numbers to predict, and no classes."""
-    return y.dtype.kind == "f" and bool((np.isfinite(y) & (y != np.floor(y))).any())
-
-
-def _label_table(y: Array) -> Array:
-    """Several labels a node: truth values, or numbers with NaN for unknown."""
-    if y.dtype.kind in "iu" and bool(((y == 0) | (y == 1)).all()):
-        return y.astype(np.bool_)
-    if y.dtype.kind == "b":
-        return y
-    if y.dtype.kind != "f" or bool(np.isinf(y).any()):
-        raise DatasetError(
-            f"it holds shape {y.shape} and dtype {y.dtype}, not 0 or 1 (or NaN for unknown) for each label"
-        )
-    return y.astype(y.dtype.newbyteorder("="))
 
 
 def _require_finite(x: Array) -> None:

@@ -79,6 +79,27 @@ def line_blocks(path: Path, *, expected: bytes | None = None) -> Iterator[tuple[
         yield line, rest
 
 
+def first_bytes(path: Path, count: int) -> bytes:
+    """The first bytes of a file, unpacked if it is packed.
+
+    Raises:
+        DatasetError: as `line_blocks`.
+    """
+    with _opened(path, None) as stream:
+        return stream.read(count)
+
+
+def whole_text(path: Path, most_bytes: int) -> bytes | None:
+    """All bytes of a file, unpacked if it is packed; None if there are more than `most_bytes`.
+
+    Raises:
+        DatasetError: as `line_blocks`.
+    """
+    with _opened(path, None) as stream:
+        text = stream.read(most_bytes + 1)
+    return None if len(text) > most_bytes else text
+
+
 def lines_between(path: Path, start: int, stop: int) -> Iterator[bytes]:
     """The lines of a file that is not packed, and whose lines end in line feeds, that begin within a range of bytes.
 

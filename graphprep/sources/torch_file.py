@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+import reprlib
 import warnings
 from collections.abc import Callable
 from pathlib import PurePosixPath
@@ -83,7 +84,9 @@ class _Unpickler(pickle.Unpickler):
             case ("storage", np.dtype() as dtype, str(key), str(), int(items)):
                 pass
             case _:
-                raise DatasetError(f"it names a storage in a form that PyTorch does not write ({saved_id!r:.60})")
+                raise DatasetError(
+                    "it names a storage in a form that PyTorch does not write: " + reprlib.repr(saved_id)[:60]
+                )
         data = self._storage(key)
         if len(data) != items * dtype.itemsize:
             raise DatasetError(f"its storage {key} has {len(data):,} bytes for {items:,} numbers of {dtype}")

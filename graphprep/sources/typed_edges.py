@@ -20,6 +20,7 @@ from graphprep.executor import Executor
 from graphprep.graph import EdgeChunk, EdgeTable, EdgeType, Treatment
 from graphprep.sources.edge_file import EdgeFile
 from graphprep.sources.edge_sections import FileSections
+from graphprep.sources.edge_weights import Rounded, as_float32, rounded_in, say_rounded
 from graphprep.sources.node_ids import NodeIds
 from graphprep.sources.spool import Column, Room
 
@@ -106,6 +107,7 @@ def see(
     columns: list[Column] = []
     times, num_edges = Column(room), 0
     for file in typed.files:
+        rounded: list[Rounded] = []
         kept = None if file.read_again else (Column(room), Column(room), Column(room))
         columns += kept or ()
         for run in file.rows():
@@ -117,11 +119,13 @@ def see(
                 kept[0].add_ids(src)
                 kept[1].add_ids(dst)
                 if run.weight is not None:
-                    kept[2].add(run.weight)
+                    kept[2].add(as_float32(run.weight))
+            rounded.append(rounded_in(run.weight))
             if run.time is not None:
                 times.add(run.time)
             num_edges += len(src)
             task.advance(len(src))
+        say_rounded(file.path, rounded)
         runs.append(partial(_again, file) if kept is None else partial(_kept, *kept))
     return SeenEdges(
         typed=typed, runs=runs, kept=columns, num_edges=num_edges, times=times.whole() if typed.times else None
@@ -139,7 +143,9 @@ def _seen(
         if sections is None:
             return None
         counts: list[int] = []
-        for section in sections.see(executor, sources, destinations):
+        rounded: list[list[Rounded]] = [[] for _ in typed.files]
+        for place, section in zip(sections.places, sections.see(executor, sources, destinations), strict=True):
+            rounded[place.file].append(section.rounded)
             for ids, seen in ((sources, section.sources), (destinations, section.destinations)):
                 if seen is not None:
                     ids.join(seen)
@@ -148,6 +154,8 @@ def _seen(
     except DatasetError as problem:
         progress.warn(f"the edges {typed.type.key} are read by this process alone, as a worker could not: {problem}")
         return None
+    for file, of_sections in zip(typed.files, rounded, strict=True):
+        say_rounded(file.path, of_sections)
     return SeenEdges(typed=typed, runs=(), kept=(), num_edges=sum(counts), times=None, sections=sections, counts=counts)
 
 
@@ -165,7 +173,7 @@ def _again(file: EdgeFile) -> Iterator[Run]:
     for run in file.rows():
         if not isinstance(run.src, np.ndarray) or not isinstance(run.dst, np.ndarray):
             raise TypeError("words are kept as codes, and not read again")
-        yield run.src, run.dst, run.weight
+        yield run.src, run.dst, None if run.weight is None else as_float32(run.weight)
 
 
 def _chunks(

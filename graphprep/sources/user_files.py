@@ -2,7 +2,7 @@
 
 An import is a set of node types with their files and a set of edge types with theirs. Most graphs have one type of
 each, `node` and `node__to__node`; `ImportRequest.of_one_type` makes these, and `schema` makes the others from YAML. A
-file of PyTorch Geometric's holds a whole graph and is imported alone.
+file that holds a whole graph (PyTorch Geometric's, GraphML and the like) is imported alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from graphprep.graph import (
     Treatment,
 )
 from graphprep.sources.edge_columns import NONE_GIVEN, GivenColumns
-from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, Wanted, format_of, open_edges
+from graphprep.sources.edge_file import DOCUMENTS, WHOLE_GRAPH, Format, IdKind, Wanted, format_of, open_edges
+from graphprep.sources.node_attributes import NodeAttributes
 from graphprep.sources.node_files import PARTS, NodeData, NodeFiles, load_nodes
 from graphprep.sources.text_dialect import given_delimiter
 from graphprep.sources.typed_edges import TypedEdges
@@ -89,7 +90,7 @@ class ImportRequest:
         split: SplitRule | None = None,
         **nodes: Any,
     ) -> ImportRequest:
-        """A graph with one node type and one edge type; `nodes` are the other fields of NodeFiles.
+        """A graph with one node type and one edge type; `nodes` are the fields of NodeFiles.
 
         Without a `split` it is SplitRule().
 
@@ -217,7 +218,7 @@ def read_files(
     """
     formats = {format_of(path, part.format) for part in request.edges for path in part.paths}
     if formats & set(WHOLE_GRAPH):
-        return _whole_graph(request)
+        return _whole_graph(request, memory_limit)
     words = request.ids == "words"
     nodes = {name: load_nodes(files, words=words) for name, files in request.nodes.items()}
     place = Path.absolute if executor is not None and executor.is_elsewhere else Path
@@ -258,21 +259,44 @@ def _wanted(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeDat
     )
 
 
-def _whole_graph(request: ImportRequest) -> RawGraph:
+def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
     """The graph of one file that holds all of it."""
-    from graphprep.sources.saved_pyg import read_saved
-
-    path = request.edges[0].paths[0]
-    if len(request.edges) > 1 or len(request.edges[0].paths) > 1:
-        raise UsageError(f"{path} is a whole graph of PyTorch Geometric; import it alone")
+    files = request.edges[0]
+    path = next(path for path in files.paths if format_of(path, files.format) in WHOLE_GRAPH)
+    format = format_of(path, files.format)
+    kind = "a whole graph of PyTorch Geometric" if format == "pyg" else f"a whole graph ({format})"
+    if len(request.edges) > 1 or len(files.paths) > 1:
+        raise UsageError(f"{path} is {kind}; import it alone")
     if given := [
         part
         for files in request.nodes.values()
-        for part in (*PARTS, "num_nodes", "id_column", "label", "feature", "split_column")
+        for part in (*PARTS, "num_nodes", "id_column", "split_column")
         if getattr(files, part)
     ]:
-        raise UsageError(f"{path} is a whole graph of PyTorch Geometric, so {given[0]} cannot be given beside it")
-    if request.edges[0].columns.any() or request.edges[0].delimiter is not None:
-        raise UsageError(f"{path} is a whole graph of PyTorch Geometric, which has no columns or delimiters to name")
-    wanted = Wanted(weights=request.edges[0].weights, times=request.edges[0].times, ids=request.ids)
-    return read_saved(path, wanted, treatment=request.treatment, split=request.split)
+        raise UsageError(f"{path} is {kind}, so {given[0]} cannot be given beside it")
+    if files.columns.any() or files.delimiter is not None:
+        raise UsageError(f"{path} is {kind}, which has no columns or delimiters to name")
+    nodes = request.nodes[HOMOGENEOUS_NODE]
+    wanted = Wanted(weights=files.weights, times=files.times, ids=request.ids)
+    if format in DOCUMENTS:
+        from graphprep.sources.graph_document import read_document
+
+        if len(nodes.label) > 1:
+            raise UsageError(f"{path} is {kind}, whose labels come from one attribute; give --label once")
+        return read_document(
+            path,
+            format,
+            wanted,
+            NodeAttributes(label=next(iter(nodes.label), None), features=nodes.feature),
+            treatment=request.treatment,
+            split=request.split,
+            task=nodes.task,
+            memory_limit=memory_limit,
+        )
+    if nodes.label or nodes.feature:
+        raise UsageError(f"{path} is {kind}, whose x and y are its features and labels; leave label and feature away")
+    from graphprep.sources.saved_pyg import read_saved
+
+    return read_saved(
+        path, wanted, treatment=request.treatment, split=request.split, task=nodes.task, memory_limit=memory_limit
+    )

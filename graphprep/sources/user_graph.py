@@ -21,6 +21,7 @@ from graphprep.executor import Executor
 from graphprep.graph import EdgeType, NodeTable, RawGraph, Treatment
 from graphprep.sources import tables
 from graphprep.sources.edge_file import EdgeFile
+from graphprep.sources.labels import LabelTask, checked_labels
 from graphprep.sources.node_files import NodeData, load_mask
 from graphprep.sources.node_ids import FoundIds, NodeIds, Original, RowNumbers
 from graphprep.sources.spool import KEPT_BYTES, Room
@@ -28,6 +29,8 @@ from graphprep.sources.typed_edges import TypedEdges, see
 from graphprep.split import SplitRule
 
 Array = NDArray[Any]
+BYTES_A_NODE = np.dtype(np.int64).itemsize
+"""of a row pointer; sorting edges holds one a node"""
 KEPT_SHARE = 4
 """parsed edges may take this part of the memory that is left; sorting needs more than that"""
 TABLE_FIELDS = ("x", "y", "train_mask", "val_mask", "test_mask")
@@ -64,6 +67,9 @@ def build(
             _take_counts(known, typed.type, file)
             _take_arrays(known, typed.type, file)
     ids = {name: _ids_of(data) for name, data in known.items()}
+    for name, data in known.items():
+        for origin, count in data.counts.items():
+            _require_room(origin, name, count, memory_limit)
     room = Room(min(KEPT_BYTES, memory.room(memory_limit) // KEPT_SHARE))
     with progress.task("reading the edges", unit="edges") as task:
         seen = [see(typed, ids, room, task, executor) for typed in edges]
@@ -74,7 +80,9 @@ def build(
         num_nodes, original = ids[name].close()
         if num_nodes < 1:
             raise DatasetError(f"there are no nodes of the type {name!r}; say how many there are")
-        masks, rule = _masks(data, num_nodes, split)
+        names = ", ".join(str(file.path) for typed in edges if name in typed.type[::2] for file in typed.files)
+        _require_room(names, name, num_nodes, memory_limit)
+        masks, rule = _masks(name, data, num_nodes, split)
         made[name] = _table(num_nodes, original, {**data.arrays, **masks}, data)
         numbered[name] = _numbered(data, original)
         drawn |= {} if rule is None else {name: rule}
@@ -116,7 +124,7 @@ def _nodes_as(
         elif table.train_mask is not None or table.val_mask is not None or table.test_mask is not None:
             split = "masks as given"
         words = (
-            "" if table.original_id is None else " of words" if table.original_id.dtype.kind == "T" else " of numbers"
+            "" if table.original_id is None else " of words" if table.original_id.dtype.kind in "UT" else " of numbers"
         )
         has = [field for field in ("x", "y") if getattr(table, field) is not None]
         yield (
@@ -124,8 +132,10 @@ def _nodes_as(
         )
 
 
-def checked_arrays(origin: str, arrays: Mapping[str, Array], num_nodes: int | None) -> dict[str, Array]:
-    """Arrays of nodes that came with edges, each checked as what its name says.
+def checked_arrays(
+    origin: str, arrays: Mapping[str, Array], num_nodes: int | None, task: LabelTask = "auto"
+) -> dict[str, Array]:
+    """Arrays of nodes that came with edges, each checked as what its name says; `task` as for `checked_labels`.
 
     Raises:
         DatasetError: one is not what it should be.
@@ -136,9 +146,9 @@ def checked_arrays(origin: str, arrays: Mapping[str, Array], num_nodes: int | No
         try:
             match name:
                 case "x":
-                    found[name] = tables.checked_features(array)
+                    found[name] = tables.checked_features(array, origin)
                 case "y":
-                    found[name] = tables.checked_labels(array)
+                    found[name] = checked_labels(array, task=task, origin=origin)
                 case "time":
                     found[name] = tables.checked_times(array)
                 case "train_mask" | "val_mask" | "test_mask":
@@ -179,13 +189,33 @@ def _take_arrays(nodes: dict[str, NodeData], edge_type: EdgeType, file: EdgeFile
             f"{file.path} has arrays of nodes ({', '.join(arrays)}), but its edges join two types of them"
         )
     data = nodes[edge_type.source]
+    if data.ids is not None:
+        raise DatasetError(
+            f"{file.path} has arrays of nodes ({', '.join(arrays)}) without ids, and {data.ids.table} lists the "
+            "nodes by ids; leave one of them out"
+        )
     if twice := sorted({*data.arrays, *data.masks} & set(arrays)):
         raise DatasetError(f"{file.path} has {', '.join(twice)}, which another file gives too")
     nodes[edge_type.source] = replace(
         data,
-        arrays={**data.arrays, **checked_arrays(str(file.path), arrays, file.num_sources)},
+        arrays={**data.arrays, **checked_arrays(str(file.path), arrays, file.num_sources, data.task)},
         origin={**data.origin, **dict.fromkeys(arrays, str(file.path))},
     )
+
+
+def _require_room(origin: str, name: str, num_nodes: int, memory_limit: int | None) -> None:
+    """Refuse a number of nodes whose row pointers alone are larger than memory.
+
+    Raises:
+        DatasetError: they are.
+    """
+    needed, free = num_nodes * BYTES_A_NODE, memory.free(memory_limit)
+    if needed > free:
+        raise DatasetError(
+            f"{origin} has ids or a size for {num_nodes:,} nodes of the type {name!r}, which take at least "
+            f"{progress.format_bytes(needed)} of memory where {progress.format_bytes(free)} may be used; if the number "
+            "is right, use a machine with more memory or a larger --memory"
+        )
 
 
 def _ids_of(data: NodeData) -> NodeIds:
@@ -216,21 +246,23 @@ def _table(num_nodes: int, original: Original | None, arrays: Mapping[str, Array
 
 
 def _masks(
-    data: NodeData, num_nodes: int, split: SplitRule
-) -> tuple[dict[str, NDArray[np.bool_]], dict[str, int] | None]:
+    name: str, data: NodeData, num_nodes: int, split: SplitRule
+) -> tuple[dict[str, NDArray[np.bool_]], dict[str, Any] | None]:
     """The masks by their name in NodeTable, and how they were drawn if they were."""
     masks = {name: np.asarray(array) for name, array in data.arrays.items() if name.endswith("_mask")}
     masks |= {name: load_mask(path, num_nodes, data) for name, path in data.masks.items()}
     origin = {name: str(data.masks[name]) if name in data.masks else f"{data.origin[name]} {name}" for name in masks}
     y = data.arrays.get("y")
     if not masks:
-        if y is None or y.ndim != 1:
+        if y is None:
             return {}, None
-        return split.draw(y)._asdict(), split.model_dump()
+        drawn, how = split.draw_and_say(y, f"nodes {name}, which have labels and no masks")
+        return drawn._asdict(), how
     if y is None:
         raise UsageError(
             f"{next(iter(origin.values()))} splits the nodes, but there are no labels; name their file too"
         )
+    masks = _of_every_split(masks, origin)
     tables.require_disjoint({origin[name]: mask for name, mask in masks.items()})
     if "train_mask" in masks and y.ndim == 1:
         blank = np.flatnonzero(masks["train_mask"].any(axis=1) & (y < 0))
@@ -239,6 +271,16 @@ def _masks(
                 f"{origin['train_mask']} trains on the node {blank[0]}, which has no label in {data.origin['y']}"
             )
     return masks, None
+
+
+def _of_every_split(masks: dict[str, NDArray[np.bool_]], origin: Mapping[str, str]) -> dict[str, NDArray[np.bool_]]:
+    """The same masks; one of a single split is that of all, where the others have several (as WikiCS has its test)."""
+    splits = max(mask.shape[1] for mask in masks.values())
+    for name, mask in masks.items():
+        if mask.shape[1] == 1 < splits:
+            progress.say(f"{origin[name]} is one mask, taken for all {splits} splits")
+            masks[name] = np.repeat(mask, splits, axis=1)
+    return masks
 
 
 def _numbered(data: NodeData, original: Original | None) -> str:

@@ -15,7 +15,7 @@ from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from graphprep.topology.network import Link, Rank
 from graphprep.topology.rates import NETWORK_LATENCY_US, NVLINK_LATENCY_US, PCIE_LATENCY_US
-from graphprep.topology.units import MAX_GBYTES_PER_S, Bandwidth, Count, Form, Latency, Memory, Speed
+from graphprep.topology.units import MAX_GBYTES_PER_S, Bandwidth, Count, Form, GpuName, Latency, Memory, Speed
 from graphprep.yaml_lines import FaultAt
 
 NETWORK_SWITCH = "net"
@@ -68,6 +68,8 @@ class MachineForm(Form):
     speed: Speed = 1.0
     memory_gb: Memory | None = None
     """Of each GPU."""
+    gpu: GpuName | None = None
+    """What all of them are."""
 
     @property
     def gpus_per_switch(self) -> int:
@@ -109,7 +111,7 @@ def expand(forms: list[MachineForm]) -> Parts:
     """The long form of `forms`, which are valid."""
     machines = [(f"m{number}", form) for number, form in enumerate(form for form in forms for _ in range(form.count))]
     ranks = [
-        Rank(name=f"{name}.gpu{gpu}", machine=name, speed=form.speed, memory_gb=form.memory_gb)
+        Rank(name=f"{name}.gpu{gpu}", machine=name, speed=form.speed, memory_gb=form.memory_gb, gpu=form.gpu)
         for name, form in machines
         for gpu in range(form.gpus)
     ]

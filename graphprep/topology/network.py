@@ -38,6 +38,8 @@ class Rank:
     """Host name that this rank must find itself on; None for any."""
     device: int | None = None
     """Number of the device on its machine, by PCI bus; None for the rank's place among those of its machine."""
+    gpu: str | None = None
+    """What the driver calls the device, for instance NVIDIA A100-SXM4-40GB; None if unknown, or if it is no GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

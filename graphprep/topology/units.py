@@ -45,7 +45,15 @@ def folder_name(name: str) -> str:
     return name
 
 
+def _one_line(text: str) -> str:
+    if not text.strip() or not text.isprintable() or len(text) > 100:
+        raise ValueError(f"{text[:100]!r} is not up to 100 characters on one line")
+    return text
+
+
 Word = Annotated[str, AfterValidator(_one_word)]
+GpuName = Annotated[str, AfterValidator(_one_line)]
+"""What the driver calls a GPU."""
 FolderName = Annotated[str, AfterValidator(folder_name)]
 Number = Annotated[float, BeforeValidator(_no_truth_value)]
 Bandwidth = Annotated[Number, Field(gt=0, ge=1e-6, le=MAX_GBYTES_PER_S, allow_inf_nan=False)]

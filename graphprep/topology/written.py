@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field, PrivateAttr, model_validator
 
 from graphprep.errors import TopologyError
+from graphprep.nearest import nearest
 from graphprep.topology.machines import MachineForm, Parts, expand
 from graphprep.topology.network import MAX_RANKS, Link, Rank, Topology, node_numbers, wires
 from graphprep.topology.routing import Route, Wire, along
-from graphprep.topology.units import Bandwidth, FolderName, Form, Latency, Memory, Place, Speed, Word
-from graphprep.yaml_lines import FaultAt, Where, nearest, validated
+from graphprep.topology.units import Bandwidth, FolderName, Form, GpuName, Latency, Memory, Place, Speed, Word
+from graphprep.yaml_lines import FaultAt, Where, validated
 
 
 class RankForm(Form):
@@ -25,6 +26,7 @@ class RankForm(Form):
     memory_gb: Memory | None = None
     host: Word | None = None
     device: Place | None = None
+    gpu: GpuName | None = None
 
 
 class LinkForm(Form):

@@ -41,6 +41,10 @@ class Dataset(Protocol):
         """What is done to make it."""
 
     @property
+    def is_made(self) -> bool:
+        """Whether it is made here; False for a store that is only opened."""
+
+    @property
     def location(self) -> str:
         """Path or URL of the store."""
 
@@ -95,6 +99,7 @@ class Fetched:
     anyway: bool
     out: str | None = None
     verb = "fetch"
+    is_made = True
 
     @property
     def name(self) -> str:
@@ -147,6 +152,7 @@ class Imported:
     anyway: bool
     out: str | None = None
     verb = "import"
+    is_made = True
 
     @property
     def location(self) -> str:
@@ -191,6 +197,7 @@ class Generated:
     request: Request
     out: str | None = None
     verb = "generate"
+    is_made = True
 
     @property
     def location(self) -> str:
@@ -229,6 +236,7 @@ class Existing:
     name: str
     location: str
     verb = "open"
+    is_made = False
 
     @cached_property
     def key(self) -> str:

@@ -7,17 +7,20 @@
     export                              a cache in another tool's files
 
 A stage is up to date when its result is there and was made from the same input: stores, caches and exports carry the
-key of what they were made from, pages and verifications have a note (`notes`).
+key of what they were made from, pages and verifications have a note (`notes`). Pages and exports go by the content of
+what they show, not by its key. `--replace` makes every result again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from graphprep import __version__, home
+from graphprep.cache.format import MANIFEST_SUM, ZARR_JSON
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError, UsageError
 from graphprep.executor import Executor
@@ -25,6 +28,7 @@ from graphprep.export.formats import export_format
 from graphprep.export.marker import marker_of
 from graphprep.partition.choose import require_enough_nodes
 from graphprep.store import GraphStore
+from graphprep.store_place import read_file
 from pipelines.expectation import Expectation, GraphSize
 from pipelines.export import expected_bytes, export_cache, export_target, must_write
 from pipelines.look import report_target, summarise, verify, write_report
@@ -32,16 +36,19 @@ from pipelines.partition import (
     PartitionPlan,
     PartitionWish,
     check_source,
+    is_tried_again,
     key_of,
     must_replace,
     partial_folder,
     run_partition,
+    say_up_to_date,
 )
 from pipelines.run import notes
 from pipelines.run.datasets import Dataset
 from pipelines.run.written import Cell, Pipeline
 
 ABSENT = "it is not there"
+REPLACED = "--replace makes it again"
 
 
 class Stage(Protocol):
@@ -102,7 +109,8 @@ class StoreStage:
         return self.dataset.expected
 
     def reason(self) -> str | None:
-        return self.dataset.reason(replace=self.replace)
+        reason = self.dataset.reason(replace=self.replace)
+        return REPLACED if reason is None and self.replace and self.dataset.is_made else reason
 
     def run(self) -> None:
         self.dataset.make(replace=self.replace, memory_limit=self.memory_limit, executor=self.executor)
@@ -170,10 +178,6 @@ class PartitionStage:
             features=self.cell.features,
         )
 
-    def key(self) -> str:
-        """That the cache will have."""
-        return key_of(self._determinants())
-
     def _determinants(self) -> dict[str, Any]:
         size = self._size()
         by_passes = size is not None and self.wish.is_past_memory(size)
@@ -185,12 +189,20 @@ class PartitionStage:
             begun = partial_folder(self.target, key_of(wanted)).exists()
             return "an earlier run was cut short; what it has finished is kept" if begun else ABSENT
         try:
-            return "it is damaged" if must_replace(self.target, wanted, replace_other=False) else None
+            if must_replace(self.target, wanted, replace_other=False):
+                return "it is damaged"
         except CacheError:
             if not self.replace:
                 raise
-        must_replace(self.target, wanted, replace_other=True)
-        return "it was made with other options or is damaged, and is replaced"
+            must_replace(self.target, wanted, replace_other=True)
+            return "it was made with other options or is damaged, and is replaced"
+        if self.replace:
+            return REPLACED
+        there = PartitionCache(self.target)
+        if is_tried_again(there, self.memory_limit):
+            return "a fallback made it, and what was asked for is tried again"
+        say_up_to_date(there)
+        return None
 
     def run(self) -> None:
         run_partition(self._plan(), replace_other=self.replace, executor=self.executor)
@@ -233,13 +245,13 @@ class ReportStage:
     what: str
     location: str
     page: Path
-    key: Callable[[], str]
-    """of the store or cache that is shown"""
+    root: str
+    """the file of the store or cache whose content stands for all of it"""
     replace: bool
     executor: Executor | None
     needs: tuple[str, ...]
     expected: None = None
-    foresees: bool = True
+    foresees: bool = False
 
     @property
     def name(self) -> str:
@@ -255,13 +267,18 @@ class ReportStage:
         if self.page.is_dir():
             raise UsageError(f"{self.page} is a folder; move it, or give another folder for reports")
         if notes.is_noted("report", self.page, key=self._key(), state=notes.file_state(self.page)):
-            return None
+            return REPLACED if self.replace else None
         if not self.replace and not notes.has_note("report", self.page):
             raise UsageError(f"{self.page} was not written by this pipeline; give --replace to replace it")
         return "it shows something older"
 
     def _key(self) -> str:
-        return f"{__version__} {self.key()}"
+        """Of what is shown, by its content: another run need not give the same for the same options."""
+        try:
+            content = read_file(self.location, self.root)
+        except OSError:
+            content = b""
+        return f"{__version__} {hashlib.sha256(content).hexdigest()}"
 
     def run(self) -> None:
         self.page.parent.mkdir(parents=True, exist_ok=True)
@@ -326,7 +343,7 @@ def stages_of(
                 what=name,
                 location=dataset.location,
                 page=pipeline.reports / f"{name}.html",
-                key=lambda dataset=dataset: dataset.key,  # type: ignore[misc]
+                root=ZARR_JSON,
                 replace=replace,
                 executor=executor,
                 needs=(store.name,),
@@ -354,7 +371,7 @@ def _stages_of_cell(pipeline: Pipeline, store: StoreStage, cell: Cell, executor:
             what=what,
             location=str(cache.target),
             page=pipeline.reports / cell.dataset / f"{cell.label}.html",
-            key=cache.key,
+            root=MANIFEST_SUM,
             replace=replace,
             executor=executor,
             needs=(cache.name,),

@@ -37,6 +37,7 @@ from graphprep.graph import Duplicates, SelfLoops
 from graphprep.home import checked_name, is_url
 from graphprep.partition.request import PartitionRequest
 from graphprep.sources.edge_file import Format, IdKind
+from graphprep.sources.labels import LabelTask
 from graphprep.split import MOST_SPLITS
 from graphprep.topology import Topology, resolve
 from graphprep.topology.units import Number
@@ -72,6 +73,14 @@ if TYPE_CHECKING:  # what they are once they have been checked
 else:
     Word, Whole, Fraction, Counted = _axis(StrictStr), _axis(StrictInt), _axis(Number), _axis(Balance)
     TopologyName = Annotated[Any, BeforeValidator(_topology)]
+
+
+Column = Annotated[StrictStr, BeforeValidator(lambda given: str(given) if type(given) is int else given)]
+"""a column's name, or its number from 1"""
+Columns = Annotated[
+    tuple[Column, ...], BeforeValidator(lambda given: given if isinstance(given, list | tuple) else (given,))
+]
+"""one, or several"""
 
 
 class _Form(BaseModel):
@@ -129,11 +138,22 @@ class ImportForm(_Form):
     weights: StrictBool = False
     edge_times: StrictBool = False
     header: StrictBool | None = None
+    delimiter: StrictStr | None = None
+    source: Column | None = None
+    target: Column | None = None
+    weight: Column | None = None
+    time: Column | None = None
     num_nodes: Annotated[StrictInt, Field(ge=1)] | None = None
     features: StrictStr | None = None
     labels: StrictStr | None = None
+    label: Columns = ()
+    feature: Columns = ()
+    split_column: Column | None = None
+    node_header: StrictBool | None = None
+    node_delimiter: StrictStr | None = None
+    task: LabelTask = "auto"
     node_times: StrictStr | None = None
-    id_column: StrictStr | None = None
+    id_column: Column | None = None
     train: StrictStr | None = None
     val: StrictStr | None = None
     test: StrictStr | None = None

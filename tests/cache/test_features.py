@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from graphprep.bfloat16 import to_float32
 from graphprep.cache import write
 from graphprep.cache.features import FeatureOptions
-from graphprep.cache.read import PartitionCache
+from graphprep.cache.read import PartitionCache, map_array
 from graphprep.cache.rebuild import rebuild_rows
 from graphprep.cache.verify import verify_cache
 from graphprep.errors import CacheError, UsageError
@@ -122,6 +122,8 @@ def test_an_unknown_name_of_bits_is_refused(tmp_path: Path) -> None:
     file = cache.folder / "parts/0/nodes/node/x/zarr.json"
     file.write_text(file.read_text().replace('"bfloat16"', '"float8"'))
     with pytest.raises(CacheError, match="no array of a known type"):
+        map_array(cache.folder, "parts/0/nodes/node/x")
+    with pytest.raises(CacheError, match="has changed since it was written"):
         cache.node_array(0, HOMOGENEOUS_NODE, "x")
 
 
@@ -147,3 +149,16 @@ def test_wrong_options_are_named() -> None:
         FeatureOptions(features="half")
     with pytest.raises(UsageError, match="--scale-features"):
         FeatureOptions(scale_features="l2")
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_features_beyond_the_range_of_float16_are_refused(tmp_path: Path, kind: str) -> None:
+    """They became infinities in the cache with a warning of NumPy's at most, and the loss no number in epoch 1."""
+    x = X.copy()
+    x[7, 3] = -70_000
+    store = store_of(x)
+    if kind == "float16":
+        with pytest.raises(UsageError, match="--features float16 cannot hold -70000, which lies beyond 65504"):
+            features_of(store, tmp_path / "cache", features=kind)
+    else:
+        features_of(store, tmp_path / "cache", features=kind)

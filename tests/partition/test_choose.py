@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,6 @@ import pytest
 from graphprep.csr import from_edges
 from graphprep.errors import PartitionError, TopologyError
 from graphprep.graph import EdgeChunk, EdgeType, Treatment
-from graphprep.partition import native
 from graphprep.partition.choose import partition
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.whole_graph import WholeGraph
@@ -84,7 +84,7 @@ def test_a_dead_metis_is_survived_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Guards against a crash in native code that ends the run, and against a fallback that hides the reason."""
-    monkeypatch.setattr(native.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     matrix = csr_of(random_edges(np.random.default_rng(0), 100, 400), 100)
     result, _ = partition(WholeGraph.of_one_type(matrix), Topology.flat(2), PartitionRequest(), scratch=tmp_path)
     assert result.method == "ldg, refined"

@@ -179,7 +179,7 @@ def test_metis_without_memory_is_an_error(method: str, tmp_path: Path, monkeypat
     wrapper.write_text(f'#!/bin/sh\nulimit -v 260000\nexec {sys.executable} "$@"\n')
     wrapper.chmod(0o755)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    monkeypatch.setattr(native.sys, "executable", str(wrapper))
+    monkeypatch.setattr(sys, "executable", str(wrapper))
     with pytest.raises(PartitionError, match=r"^METIS .* ran out of memory$"):
         assign(method, case.clean, shares_P=case.shares_P, request=PartitionRequest(), scratch=tmp_path)
 

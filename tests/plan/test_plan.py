@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,23 +34,25 @@ class Any1(dict[str, float]):
         return 1e-4
 
 
+def known_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
+    """Rates that are known, and not measured."""
+    assert sample.num_rows >= 1
+    return Rates(
+        edges=Any1(),
+        products=Any1(),
+        gradients=Any1(),
+        masked=Any1(),
+        passed=Any1(),
+        device="cpu",
+        threads=processes,
+    )
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rates that are known, and not measured."""
-
-    def known(sample: Csr, work: Work, *, processes: int) -> Rates:
-        assert sample.num_rows >= 1
-        return Rates(
-            edges=Any1(),
-            products=Any1(),
-            gradients=Any1(),
-            masked=Any1(),
-            passed=Any1(),
-            device="cpu",
-            threads=processes,
-        )
-
-    monkeypatch.setattr(plan_pipeline, "measured_rates", known)
+    """Nothing is measured."""
+    monkeypatch.setattr(plan_pipeline, "measured_rates", known_rates)
+    monkeypatch.setattr(plan_pipeline, "gpus_here", list)
 
 
 @pytest.fixture
@@ -127,7 +130,7 @@ def test_rates_are_measured_for_all_that_is_asked(monkeypatch: pytest.MonkeyPatc
     seconds = measured_rates(sample, work, processes=1).seconds(work)
     assert set(seconds) == {"products of features", "sums over edges", "dense products", "masks", "other passes"}
     assert all(value > 0 for value in seconds.values())
-    monkeypatch.setattr(rates.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(TrainingError, match="graphprep doctor"):
         measured_rates(sample, work, processes=1)
 

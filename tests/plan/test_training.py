@@ -87,3 +87,11 @@ def test_what_cannot_be_planned(options: dict[str, object], words: str) -> None:
     """Guards against a plan of something that the model has no rules for."""
     with pytest.raises(UsageError, match=words):
         TrainingPlan(**options)  # type: ignore[arg-type]
+
+
+def test_bytes_of_weights_are_those_of_a_ring() -> None:
+    """A plan without the weights' gradients tells 1 % of what Cora's ranks send: 2.2 MB an epoch on 4 ranks."""
+    plan = TrainingPlan(model="gcn", layers=2, hidden=64)
+    assert plan.num_weights(1433, 7) == 92_231
+    assert plan.weight_bytes(1433, 7, ranks=4) == 2 * 3 * 92_231 * 4
+    assert plan.weight_bytes(1433, 7, ranks=1) == 0

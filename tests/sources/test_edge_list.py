@@ -169,9 +169,13 @@ def test_given_masks(tmp_path: Path) -> None:
     assert "seeded_split" not in raw.notes
 
 
-def test_several_labels_have_no_drawn_split(tmp_path: Path) -> None:
-    """There is no class to draw from, and that is no error."""
-    assert graph(tmp_path, labels=np.eye(3, dtype=bool)).nodes["node"].train_mask is None
+def test_several_labels_get_drawn_splits(tmp_path: Path) -> None:
+    """Guards against labels of several classes whose --splits are left out without a word, and training that fails."""
+    rule = SplitRule(seed=7, splits=2)
+    raw = graph(tmp_path, labels=np.eye(3, dtype=bool), split=rule)
+    for name, mask in rule.draw(np.eye(3, dtype=bool))._asdict().items():
+        assert np.array_equal(getattr(raw.nodes["node"], name), mask)
+    assert raw.notes["seeded_split"] == {"train_share": 0.6, "val_share": 0.2, "seed": 7, "splits": 2}
 
 
 def test_masks_that_contradict(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_weights(tmp_path: Path) -> None:
     path = written(tmp_path, "0 1 0.5\n2  3 -1e2\n")
     (chunk,) = opened(path, weights=True).rows()
     assert chunk.weight is not None
-    assert chunk.weight.dtype == np.float32
+    assert chunk.weight.dtype == np.float64
     assert chunk.weight.tolist() == [0.5, -100]
     assert next(opened(path).rows()).weight is None
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
 from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import EdgeType
@@ -196,3 +196,108 @@ def test_every_name_that_is_written_is_known(tmp_path: Path) -> None:
         for operation, argument, _ in pickletools.genops(program):
             if operation.name == "GLOBAL" and str(argument).startswith("torch_geometric."):
                 assert str(argument).replace(" ", ".").removeprefix("torch_geometric.") in saved_pyg.NAMES
+
+
+MASKS = torch.tensor([[True, False], [False, True], [False, False]])
+
+
+def test_lists_of_nodes_are_the_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards against a random split in place of train_idx, val_idx and test_idx, by which the test nodes train."""
+    index = {"train_idx": torch.tensor([0]), "valid_idx": torch.tensor([[1]]), "test_index": torch.tensor([2])}
+    nodes = graph(saved(tmp_path / "d.pt", small(y=torch.tensor([0, 1, 0]), **index))).nodes["node"]
+    for mask, node in ((nodes.train_mask, 0), (nodes.val_mask, 1), (nodes.test_mask, 2)):
+        assert mask is not None
+        assert np.flatnonzero(mask).tolist() == [node]
+    assert "left out" not in capsys.readouterr().err
+    arrays = {name: value.numpy().ravel() for name, value in index.items()}
+    np.savez(tmp_path / "d.npz", edge_index=INDEX.numpy(), y=np.array([0, 1, 0]), **arrays)
+    again = graph(tmp_path / "d.npz").nodes["node"]
+    for name in ("train_mask", "val_mask", "test_mask"):
+        assert np.array_equal(getattr(again, name), getattr(nodes, name))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ([0, 3], "names the node 3, but nodes are 0 .. 2"),
+        ([-1], "names the node -1"),
+        ([1, 1], "names a node twice"),
+        ([0.5], "not one row number a node"),
+        ([[0, 1]], "not one row number a node"),
+        ([True, False], "a mask has a row for each of 3 nodes"),
+    ],
+)
+def test_lists_that_are_none(tmp_path: Path, nodes: Any, words: str) -> None:
+    """Guards against an index that wraps around, and against a mask of another graph."""
+    with pytest.raises(DatasetError, match=rf"train_idx'? .*{words}"):
+        graph(saved(tmp_path / "d.pt", small(y=torch.tensor([0, 1, 0]), train_idx=torch.tensor(nodes))))
+    if np.ndim(nodes) == 1 and words != "not one row number a node":
+        np.savez(tmp_path / "d.npz", edge_index=INDEX.numpy(), y=np.array([0, 1, 0]), train_idx=np.array(nodes))
+        with pytest.raises(DatasetError, match=rf"train_idx'? .*{words}"):
+            graph(tmp_path / "d.npz")
+
+
+def test_what_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards against attributes that are dropped without a word, and against names of attributes that are None."""
+    data = small(x=torch.ones(3, 1), train_mask=MASKS, train_idx=torch.tensor([0]), y=torch.tensor([0, 1, 0]), pos=None)
+    path = saved(tmp_path / "d.pt", data)
+    data.edge_weight, data.names = torch.ones(3), ["a"]
+    path = saved(tmp_path / "d.pt", data)
+    raw = graph(path)
+    left_out = ["node__to__node edge_weight", "node train_idx", "node names"]
+    assert raw.notes["ignored"] == {"d.pt": left_out}
+    assert f"{path}: left out: {', '.join(left_out)}" in capsys.readouterr().err
+
+
+def test_one_mask_beside_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards against PyG's own layout of WikiCS, whose test nodes are the same in all splits, being refused."""
+    test = torch.tensor([False, False, True])
+    data = small(y=torch.tensor([0, 1, 0]), train_mask=MASKS, test_mask=test)
+    nodes = graph(saved(tmp_path / "d.pt", data)).nodes["node"]
+    assert nodes.test_mask is not None
+    assert nodes.test_mask.tolist() == [[False, False], [False, False], [True, True]]
+    assert "test_mask is one mask, taken for all 2 splits" in capsys.readouterr().err
+    data.test_mask = torch.tensor([True, False, False])
+    with pytest.raises(DatasetError, match="share the node 0"):
+        graph(saved(tmp_path / "e.pt", data))
+
+
+class Kept(InMemoryDataset):
+    """A user's dataset."""
+
+
+def test_datasets_of_one_graph(tmp_path: Path) -> None:
+    """Guards against processed/data.pt, the file that people have at hand, being refused; old layouts and new."""
+    data = small(x=torch.ones(3, 2), y=torch.tensor([0, 1, 0]))
+    hetero = HeteroData()
+    hetero["u"].x = torch.ones(3, 1)
+    hetero["u", "to", "u"].edge_index = INDEX
+    Kept.save([data], str(tmp_path / "new.pt"))
+    Kept.save([hetero], str(tmp_path / "hetero.pt"))
+    slices = {name: torch.tensor([0, 3]) for name in ("x", "y", "edge_index")}
+    saved(tmp_path / "old.pt", (data, slices))
+    saved(tmp_path / "older.pt", ({**data.to_dict(), "num_nodes": [3]}, {**slices, "num_nodes": torch.tensor([0, 1])}))
+    saved(tmp_path / "list.pt", [data])
+    for name in ("new.pt", "old.pt", "older.pt", "list.pt"):
+        raw = graph(tmp_path / name)
+        assert edges_of(raw.edges[0]) == [(0, 1), (2, 0), (1, 1)]
+        assert raw.nodes["node"].num_nodes == 3
+        assert raw.nodes["node"].y.tolist() == [0, 1, 0]  # type: ignore[union-attr]
+    raw = graph(tmp_path / "hetero.pt")
+    assert (raw.edges[0].type, raw.nodes["u"].num_nodes) == (EdgeType("u", "to", "u"), 3)
+
+
+def test_datasets_of_several_graphs(tmp_path: Path) -> None:
+    """Guards against several graphs that are read as one, with edges between nodes of others."""
+    data = small(x=torch.ones(3, 2))
+    hetero = HeteroData()
+    hetero["u"].x = torch.ones(3, 1)
+    hetero["u", "to", "u"].edge_index = INDEX
+    Kept.save([data, data], str(tmp_path / "two.pt"))
+    Kept.save([hetero, hetero], str(tmp_path / "two-hetero.pt"))
+    saved(tmp_path / "two-list.pt", [data, data])
+    for name in ("two.pt", "two-hetero.pt", "two-list.pt"):
+        with pytest.raises(DatasetError, match=r"holds 2 graphs, and one is imported; save .*torch\.save"):
+            graph(tmp_path / name)
+    with pytest.raises(DatasetError, match="it holds a dict, not a Data"):
+        graph(saved(tmp_path / "other.pt", ({"x": torch.ones(3)}, None)))

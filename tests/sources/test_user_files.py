@@ -174,7 +174,7 @@ def test_ids_in_tables(tmp_path: Path) -> None:
     features = written(tmp_path / "x.csv", "f,id,g\n1,20,2\n3,30,4\n5,10,6\n7,99,8\n")
     pq.write_table(pa.table({"id": [99, 10, 20, 30], "label": [3, 0, 1, 2]}), tmp_path / "y.parquet")
     train = written(tmp_path / "train.csv", "id\n30\n99\n")
-    np.save(tmp_path / "test.npy", [True, False, True, False])
+    np.save(tmp_path / "test.npy", [20, 10])
     raw = graph(
         edges, features=features, labels=tmp_path / "y.parquet", id_column="id", train=train, test=tmp_path / "test.npy"
     )

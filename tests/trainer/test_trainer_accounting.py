@@ -12,6 +12,7 @@ from rank_group import Run
 
 FLOAT = 4
 NODES, FEATURES, HIDDEN, CLASSES, EPOCHS = 60, 6, 8, 3, 20
+BYTES = ("bytes_sent", "row_bytes_sent", "weight_bytes_sent", "other_bytes_sent", "bytes_skipped")
 NAME = "directed, weighted, uneven"
 
 
@@ -39,7 +40,7 @@ def test_bytes_are_those_of_the_traffic_matrix(
     assert row(run, 2, "forward")["bytes_sent"] == halo_rows * CLASSES * FLOAT * passes
     assert row(run, 2, "backward")["bytes_sent"] == halo_rows * CLASSES * FLOAT * EPOCHS
     setup = halo_rows * FLOAT if model == "gcn" else 0
-    assert run.result["bytes_sent"] == setup + halo_rows * FLOAT * (FEATURES + CLASSES * (passes + EPOCHS))
+    assert run.result["row_bytes_sent"] == setup + halo_rows * FLOAT * (FEATURES + CLASSES * (passes + EPOCHS))
     assert run.result["bytes_skipped"] == halo_rows * FEATURES * FLOAT * (passes - 1)
     blocks = NODES * (world - 1) * FLOAT
     assert run.result["bytes_whole_block_broadcast"] == blocks * (
@@ -52,8 +53,18 @@ def test_lines_add_up_to_the_result(runs: dict[Any, Run], world: int) -> None:
     """Bytes that are neither in a line nor in the test pass have been lost between two counters."""
     run = runs[NAME, "gcn", world]
     test_pass = row(run, 2, "forward")["bytes_sent"] // (2 * EPOCHS + 1)
-    assert sum(line["bytes_sent"] for line in run.epochs) + test_pass == run.result["bytes_sent"]
-    assert sum(entry["bytes_sent"] for entry in run.result["exchanges"]) == run.result["bytes_sent"]
+    assert sum(line["row_bytes_sent"] for line in run.epochs) + test_pass == run.result["row_bytes_sent"]
+    assert sum(entry["bytes_sent"] for entry in run.result["exchanges"]) == run.result["row_bytes_sent"]
+    assert sum(line["weight_bytes_sent"] for line in run.epochs) == run.result["weight_bytes_sent"]
+    kinds = ("row", "weight", "other")
+    for line in (*run.epochs, run.result):
+        assert sum(line[f"{kind}_bytes_sent"] for kind in kinds) == line["bytes_sent"]
+    weights = run.result["parameters"] + 3  # and the loss, and two wishes
+    gradients = 2 * (world - 1) * weights * FLOAT * EPOCHS
+    first = (world - 1) * run.result["parameters"] * FLOAT if world > 1 else 0
+    assert run.result["weight_bytes_sent"] == gradients + first
+    by_purpose = {row["purpose"]: row["bytes_sent"] for row in run.result["sent_for"]}
+    assert by_purpose.get("rows", 0) == run.result["row_bytes_sent"], "the accounts and what was handed over differ"
     assert sum(entry["bytes_skipped"] for entry in run.result["exchanges"]) == run.result["bytes_skipped"]
 
 
@@ -76,7 +87,7 @@ def test_wide_rows_are_summed_before_the_weight(runs: dict[Any, Run], caches: di
 def test_the_result_has_its_names(runs: dict[Any, Run]) -> None:
     """Other programs read these names; a renamed one breaks them without a word."""
     run = runs[NAME, "gcn", 2]
-    assert set(run.epochs[0]) == {"epoch", "loss", "val_accuracy", "seconds", "bytes_sent", "bytes_skipped"}
+    assert set(run.epochs[0]) == {"epoch", "loss", "val_accuracy", "seconds", *BYTES}
     assert [line["epoch"] for line in run.epochs] == list(range(1, EPOCHS + 1))
     assert {
         "test_accuracy",
@@ -84,8 +95,7 @@ def test_the_result_has_its_names(runs: dict[Any, Run]) -> None:
         "best_epoch",
         "epochs",
         "seconds",
-        "bytes_sent",
-        "bytes_skipped",
+        *BYTES,
         "bytes_whole_block_broadcast",
         "exchanges",
     } <= set(run.result)

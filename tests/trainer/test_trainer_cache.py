@@ -75,6 +75,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no digest of the manifest": (lambda cache: (cache / "manifest.sha256").unlink(), "not a finished cache"),
     "another manifest": (lambda cache: flip_a_bit(cache / "manifest.json"), "manifest.json differs"),
     "root was edited": (lambda cache: edit_json(cache / "zarr.json", dataset="other"), "has "),
+    "a label below -1": (overwrite(f"{NODES}/y/c/0", np.full(60, -5)), "names class -5"),
+    "a mask of other bytes": (overwrite(f"{NODES}/train_mask/c/0/0", np.full(60, 3, np.uint8)), "truth values"),
+    "a node that is not there": (overwrite(f"{NODES}/global_ids/c/0", np.full(60, 10**9)), "points outside"),
     "no such attribute": (
         reseal(lambda cache: edit_json(cache / "zarr.json", num_classes={"other": 3})),
         "lacks an attribute",

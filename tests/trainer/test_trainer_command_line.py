@@ -206,3 +206,27 @@ def test_options_that_do_not_go_together_are_refused_with_the_reason(line: str, 
 def test_options_that_go_together_are_taken(line: str) -> None:
     """A refusal that reaches too far."""
     assert parse(["c", *line.split()]).cache == "c"
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (["cache", "--hiden", "3"], "--hiden 3 (did you mean --hidden?)"),
+        (["cache", "--hiden=3"], "(did you mean --hidden?)"),
+        (["cache", "--model", "sgae"], "(did you mean sage?)"),
+        (["cache", "--norm", "bathc"], "(did you mean batch?)"),
+        (["cache", "--wire", "fp23"], "(did you mean fp32?)"),
+    ],
+)
+def test_what_is_meant_is_suggested(words: list[str], suggestion: str) -> None:
+    """Guards against an unknown option or choice that gets no suggestion where one is near."""
+    with pytest.raises(OptionError) as caught:
+        parse(words)
+    assert suggestion in str(caught.value)
+
+
+def test_a_word_that_resembles_nothing_gets_no_suggestion() -> None:
+    """Guards against a suggestion that has nothing to do with what was typed."""
+    with pytest.raises(OptionError) as caught:
+        parse(["cache", "--zzzz", "3"])
+    assert "did you mean" not in str(caught.value)

@@ -149,12 +149,12 @@ def test_first_and_last_epochs_send_everything(runs_of_policies: dict[Any, Run],
 def test_pairs_add_up(runs_of_policies: dict[Any, Run]) -> None:
     """Bytes between a pair of ranks that are booked on another pair are put down to the wrong link."""
     for run in (runs_of_policies["boundary", "stale"], runs_of_policies["broadcast", "variation"]):
-        assert sum(pair["bytes_sent"] for pair in run.result["pairs"]) == run.result["bytes_sent"]
+        assert sum(pair["bytes_sent"] for pair in run.result["pairs"]) == run.result["row_bytes_sent"]
         assert sum(pair["bytes_skipped"] for pair in run.result["pairs"]) == run.result["bytes_skipped"]
         assert run.result["link_types"] == [
             {
                 "link_type": "network",
-                "bytes_sent": run.result["bytes_sent"],
+                "bytes_sent": run.result["row_bytes_sent"],
                 "bytes_skipped": run.result["bytes_skipped"],
             }
         ]

@@ -114,7 +114,7 @@ def test_both_ends_draw_alike() -> None:
 def test_keeping_all_is_exact_bit_for_bit(found: dict[Any, Any]) -> None:
     """The way of sampled rows, with all kept and a factor of 1, must not change a bit; 1 itself does not take it."""
     assert found["almost all"].losses == found["exact"].losses
-    assert found["almost all"].result["bytes_sent"] == found["exact"].result["bytes_sent"]
+    assert found["almost all"].result["row_bytes_sent"] == found["exact"].result["row_bytes_sent"]
     assert Sampling(1.0, torch.arange(5), torch.arange(5), seed=0).draw(2, Pass(epoch=1, training=True)) is None
 
 

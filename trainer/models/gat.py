@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.inputs import LayerInput, Projected
-from trainer.models.plan import Plan, zeros
+from trainer.models.plan import Plan
 from trainer.scores import by_head
 
 
@@ -30,7 +30,7 @@ class GatLayer(nn.Module):
         self.weight_FG = plan.weight(width_in, self.num_heads * width_out)
         self.source_hF = plan.vector(self.num_heads, width_out)
         self.add_destination(plan, width_in, width_out)
-        self.bias_G = zeros(self.width_out)
+        self.bias_G = plan.bias(self.width_out, is_last=is_last)
 
     def add_destination(self, plan: Plan, width_in: int, width_out: int) -> None:  # noqa: ARG002
         """Draw the parameters of the destinations' terms."""
@@ -42,7 +42,7 @@ class GatLayer(nn.Module):
         means_nG = projected.attend(terms, self.source_hF, dropout=self.share).float()
         if self.is_last and self.num_heads > 1:
             means_nG = by_head(means_nG, self.num_heads).mean(1)
-        return means_nG + self.bias_G
+        return means_nG if self.bias_G is None else means_nG + self.bias_G
 
     def terms_of(self, rows: LayerInput, projected: Projected) -> Tensor:  # noqa: ARG002
         """What nodes add to scores as destinations: [n, heads]."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from trainer.inputs import LayerInput
-from trainer.models.plan import Plan, zeros
+from trainer.models.plan import Plan, with_bias
 
 
 class GcnLayer(nn.Module):
@@ -15,11 +15,11 @@ class GcnLayer(nn.Module):
 
     sums: ClassVar[str | None] = "gcn"
 
-    def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:  # noqa: ARG002
+    def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:
         super().__init__()
         self.width_out = width_out
         self.weight_FG = plan.weight(width_in, width_out)
-        self.bias_G = zeros(width_out)
+        self.bias_G = plan.bias(width_out, is_last=is_last)
 
     def forward(self, rows: LayerInput) -> Tensor:
-        return rows.aggregate(self.weight_FG).float().add_(self.bias_G)
+        return with_bias(rows.aggregate(self.weight_FG).float(), self.bias_G)

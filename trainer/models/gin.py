@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.inputs import LayerInput
-from trainer.models.plan import Plan, zeros
+from trainer.models.plan import Plan, with_bias, zeros
 
 
 class GinLayer(nn.Module):
@@ -24,9 +24,9 @@ class GinLayer(nn.Module):
         self.width_out, width = width_out, plan.hidden if is_last else width_out
         self.epsilon = nn.Parameter(torch.zeros(1))
         self.first_FG, self.first_bias_G = plan.weight(width_in, width), zeros(width)
-        self.second_GG, self.second_bias_G = plan.weight(width, width_out), zeros(width_out)
+        self.second_GG, self.second_bias_G = plan.weight(width, width_out), plan.bias(width_out, is_last=is_last)
 
     def forward(self, rows: LayerInput) -> Tensor:
         sums_nG = rows.aggregate(self.first_FG).float()
         hidden_nG = (sums_nG + rows.own(self.first_FG) * (1 + self.epsilon)).add_(self.first_bias_G).relu_()
-        return (hidden_nG @ self.second_GG).add_(self.second_bias_G)
+        return with_bias(hidden_nG @ self.second_GG, self.second_bias_G)

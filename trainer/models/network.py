@@ -10,7 +10,7 @@ from trainer.dropout import Dropout
 from trainer.embeddings import Embedding
 from trainer.errors import TrainingError, found_by_every_rank
 from trainer.graph import Graph
-from trainer.models import own
+from trainer.models import own, own_norms
 from trainer.models.plan import Plan, Types
 from trainer.models.stacked import Stacked, layer_type
 from trainer.norms import norm
@@ -74,6 +74,9 @@ class Network(nn.Module):
             types=types,
         )
         self._is_own, self._num_classes = model is not Stacked, num_classes
+        self._ranks, self._is_checked = ranks, False
+        self.remarks: list[str] = []
+        """Sentences for the log about what a user's model is made of."""
         self._aggregation, self._dropout, self._options = aggregation, dropout, options
         if not self._is_own:
             self.model: nn.Module = model(plan)
@@ -85,6 +88,7 @@ class Network(nn.Module):
                 self.model = model(plan)
                 if not any(True for _ in self.model.parameters()):
                     raise TrainingError(f"--model {options.model} has no parameters to train")
+                self.model, self.remarks = own_norms.over_all_ranks(self.model, ranks)
 
     def forward(self, features: FirstInput, step: Pass) -> Tensor:
         """The scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
@@ -116,9 +120,21 @@ class Network(nn.Module):
         if not self._is_own:
             scores_nC: Tensor = self.model(graph)
             return scores_nC, graph
-        with own.in_words(self._options.model, TrainingError):
-            scores = self.model(graph)
+        with (
+            own.in_words(self._options.model, TrainingError),
+            own_norms.seeded(step, seed=self._options.seed, rank=self._ranks.rank),
+        ):
+            scores = self._first_scores(graph) if step.training and not self._is_checked else self.model(graph)
         return own.check_scores(self._options.model, scores, self._aggregation.num_rows, self._num_classes), graph
+
+    def _first_scores(self, graph: Graph) -> object:
+        """What a user's model gives in its first training pass, in which it is watched."""
+        before = own_norms.versions(self.model)
+        with own_norms.no_local_norms():
+            scores: object = self.model(graph)
+        own_norms.check_buffers(self.model, before, self._ranks)
+        self._is_checked = True
+        return scores
 
     @property
     def embeddings_by_name(self) -> dict[str, Embedding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +56,9 @@ def _executed(text: str, file: str, name: str) -> object:
     if specification is None or specification.loader is None:
         raise OptionError(f"--model {text}: {file} is no Python file; its name has to end with .py")
     module = importlib.util.module_from_spec(specification)
+    folder = str(Path(file).absolute().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # last, so that the files beside it can be imported and stand in nobody's way
     with in_words(text, OptionError):
         specification.loader.exec_module(module)
     if not hasattr(module, name):

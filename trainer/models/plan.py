@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainer.embeddings import Embedding
 from trainer.options import Options
@@ -59,7 +59,20 @@ class Plan:
         bound = (6.0 / (1 + width)) ** 0.5
         return nn.Parameter(torch.empty(num_heads, width).uniform_(-bound, bound, generator=self.generator))
 
+    def bias(self, width: int, *, is_last: bool) -> nn.Parameter | None:
+        """A graph layer's first bias; None where batch norm follows, which takes every constant away again.
+
+        The gradient of such a bias is 0 but for rounding. Adam would make steps of full size of that rounding, other
+        ones on another number of ranks, and running means would lag behind them.
+        """
+        return None if self.options.norm == "batch" and not is_last else zeros(width)
+
 
 def zeros(width: int) -> nn.Parameter:
     """A first bias."""
     return nn.Parameter(torch.zeros(width))
+
+
+def with_bias(rows_nG: Tensor, bias_G: Tensor | None) -> Tensor:
+    """The rows, changed in place, with a bias if there is one."""
+    return rows_nG if bias_G is None else rows_nG.add_(bias_G)

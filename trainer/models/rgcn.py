@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.inputs import Hidden, LayerInput
-from trainer.models.plan import Plan, Types, zeros
+from trainer.models.plan import Plan, Types, with_bias, zeros
 from trainer.typed_features import TypedFeatures
 
 
@@ -45,16 +45,16 @@ class RgcnLayer(nn.Module):
 
     sums: ClassVar[str | None] = "mean"
 
-    def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:  # noqa: ARG002
+    def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:
         super().__init__()
         self.width_out = width_out
         self.own_FG = plan.weight(width_in, width_out)
         self.relations = RelationWeights(plan, 1, width_in, width_out)
-        self.bias_G = zeros(width_out)
+        self.bias_G = plan.bias(width_out, is_last=is_last)
 
     def forward(self, rows: LayerInput) -> Tensor:
         [weight_FG] = self.relations()
-        return rows.aggregate(weight_FG).float().add_(rows.own(self.own_FG)).add_(self.bias_G)
+        return with_bias(rows.aggregate(weight_FG).float().add_(rows.own(self.own_FG)), self.bias_G)
 
 
 class TypedRgcnLayer(nn.Module):
@@ -70,7 +70,7 @@ class TypedRgcnLayer(nn.Module):
         self._is_used = [not is_last or end == types.target for end in types.destinations]
         self.own_FG = plan.weight(width_in, width_out)
         self.relations = RelationWeights(plan, sum(self._is_used), width_in, width_out) if any(self._is_used) else None
-        self.bias_G = zeros(width_out)
+        self.bias_G = plan.bias(width_out, is_last=is_last)
 
     def forward(self, rows: Hidden) -> Tensor:
         out_nG = rows.own(self.own_FG).float()
@@ -79,7 +79,7 @@ class TypedRgcnLayer(nn.Module):
             out_nG = rows.aggregate_by_relation([next(weights) if used else None for used in self._is_used]).add_(
                 out_nG
             )
-        return out_nG.add_(self.bias_G)
+        return with_bias(out_nG, self.bias_G)
 
 
 class TypedInput(nn.Module):

@@ -11,7 +11,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from trainer.inputs import LayerInput
-from trainer.models.plan import Plan, zeros
+from trainer.models.plan import Plan, with_bias
 
 
 class SageLayer(nn.Module):
@@ -19,15 +19,15 @@ class SageLayer(nn.Module):
 
     sums: ClassVar[str | None] = "mean"
 
-    def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:  # noqa: ARG002
+    def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:
         super().__init__()
         self.width_out = width_out
         self.own_FG = plan.weight(width_in, width_out)
         self.neighbours_FG = plan.weight(width_in, width_out)
-        self.bias_G = zeros(width_out)
+        self.bias_G = plan.bias(width_out, is_last=is_last)
 
     def forward(self, rows: LayerInput) -> Tensor:
-        return self.of_neighbours(rows).float().add_(rows.own(self.own_FG)).add_(self.bias_G)
+        return with_bias(self.of_neighbours(rows).float().add_(rows.own(self.own_FG)), self.bias_G)
 
     def of_neighbours(self, rows: LayerInput) -> Tensor:
         """What the in-neighbours add: [n, G]."""

@@ -71,6 +71,8 @@ def divide(problem: PartitionProblem, weight_XC: NDArray[np.integer], division: 
     tried = [partial(_tried, method, problem) for method in methods]
     found = [part_X for part_X in side_by_side(tried, workers=division.workers) if part_X is not None]
     if not found:
+        if methods:
+            problem.fallbacks.append("METIS could not divide the coarsest level")
         progress.warn("METIS could not divide the coarsest level; the streaming partitioner LDG does, less well")
         found = [ldg(graph, shares_P=problem.shares_P, seed=problem.seed, imbalance=problem.imbalance)]
     laid = [_laid(part_X, problem, division) for part_X in found]

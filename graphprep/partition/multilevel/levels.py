@@ -91,6 +91,8 @@ class Multilevel:
     settings: Settings = field(default_factory=Settings)
     passes: Passes = field(default_factory=Passes)
     """over the edges of all levels"""
+    fallbacks: list[str] = field(default_factory=list)
+    """why METIS did not divide the coarsest level, if so"""
 
     def most_PC(self) -> NDArray[np.float64]:
         """What each part may hold of each load that has a limit, nodes first."""
@@ -211,6 +213,7 @@ class Multilevel:
             seed=self.seed,
             scratch=self.scratch,
             topology=self.topology,
+            fallbacks=self.fallbacks,
         )
         needed = metis.expected_bytes(level.graph.num_rows, level.graph.num_edges)
         at_a_time = max(1, min(cores(), memory.free(self.memory_limit) // needed))

@@ -51,5 +51,6 @@ class MultilevelMethod:
             mapped=problem.topology is not None,
             scratch=problem.scratch,
             settings=self.settings,
+            fallbacks=problem.fallbacks,
         )
         return run.partition(problem.graph)

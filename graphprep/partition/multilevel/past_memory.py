@@ -28,7 +28,7 @@ from graphprep.partition.multilevel.passes import Passes
 from graphprep.partition.multilevel.streamed import ByRows, ByWeight, View
 from graphprep.partition.order import order_of_part
 from graphprep.partition.refine import links_of
-from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
+from graphprep.partition.request import Candidate, Fallback, PartitionRequest, PartitionResult
 from graphprep.row_ranges import even_ranges
 from graphprep.topology import Topology
 from graphprep.traffic import FOR_HALO, Count, LinkModel, capacities, count_in_order, memory_of, shares_of
@@ -92,11 +92,12 @@ def partition_past_memory(
         if topology.num_ranks == 1
         else run.partition(graph.clean, _finest(graph, request, settings, passes))
     )
+    fallback = Fallback.of_coarsest_level(run.fallbacks)
     del run
     candidate = Candidate(method=METHOD, seconds=time.monotonic() - started, assignment=part_N)
     with progress.task("counting rows and edges between parts"):
         result = judge(part_N, whole, topology, request, model, count=count)
-    return replace(result, method=METHOD, tried=(candidate.summary(result.quality),))
+    return replace(result, method=METHOD, tried=(candidate.summary(result.quality),), fallback=fallback)
 
 
 def _finest(graph: MappedGraph, request: PartitionRequest, settings: Settings, passes: Passes) -> View:

@@ -54,7 +54,13 @@ def detected(seen: Seen, *, name: str) -> Detected:
     kinds = [_kind(model, matrix, gpu) for gpu, model in enumerate(models)]
     names = [f"gpu{number}" for number in range(len(models))]
     ranks = tuple(
-        Rank(name=name, machine=MACHINE, memory_gb=gpus[number].memory_gb if gpus else None, device=number)
+        Rank(
+            name=name,
+            machine=MACHINE,
+            memory_gb=gpus[number].memory_gb if gpus else None,
+            device=number,
+            gpu=gpus[number].name if gpus else None,
+        )
         for number, name in enumerate(names)
     )
     links = (*nvlink_links(matrix, kinds, names), *pcie_links(matrix, kinds, names))

@@ -14,8 +14,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from graphprep.errors import TopologyError
+from graphprep.nearest import nearest
+from graphprep.progress import say
 from graphprep.topology.network import Topology
-from graphprep.yaml_lines import nearest
 
 CLUSTERS = ("2x2", "2x4", "4x8")
 NETWORKS = {
@@ -46,6 +47,8 @@ def resolve(name_or_path: str | Path) -> Topology:
     names = preset_names()
     name = str(name_or_path)
     if name in names and not isinstance(name_or_path, Path):
+        if os.path.isfile(name):
+            say(f"{name} is taken for the topology preset; give ./{name} for the file in the current folder")
         return _preset(name)
     if not os.path.exists(name):
         known = nearest(name, names) or "; 'graphprep topology list' shows the presets"

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Sequence
 
 from graphprep import progress
+from graphprep.child_process import end_with_parent
 from graphprep.errors import GraphprepError
 from graphprep.topology.probe.meeting import LostRankError
 from graphprep.topology.probe.options import parse
@@ -64,6 +65,7 @@ def _say(error: Exception, sentence: str, speaks: bool, debug: bool, status: int
 if __name__ == "__main__":
     # A rank that waits in a library for the others does not return to Python, so Ctrl-C must not need Python.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_with_parent(started_otherwise="TORCHELASTIC_RUN_ID" in os.environ)
     exit_status = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,7 @@
-"""All ranks of a probe on this machine, started and watched by torchrun's supervisor in this process.
+"""All ranks of a probe on this machine, started and watched by this process.
+
+They meet at torch's key-value store in this process and talk to each other on the loopback interface alone, so nobody
+outside this machine can reach them, and nothing that is read there is a pickle. Both are otherwise with torchrun.
 
 The first rank that fails ends the others. Its own sentence is all that comes out; one that a signal ended could say
 nothing, so that is said here.
@@ -6,16 +9,23 @@ nothing, so that is said here.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
-import sys
+import socket
+import subprocess
+import time
 import uuid
+from typing import Any
 
+from graphprep.child_process import child_settings, python_command
 from graphprep.errors import TopologyError, UsageError
 from graphprep.side_by_side import cores
 from graphprep.topology.network import MAX_RANKS
 from graphprep.topology.probe.options import PROGRAM, ProbeOptions
+
+LOOPBACK = "127.0.0.1"
+POLL_S, GRACE_S = 0.05, 30.0
+"""Between looks at the ranks, and for ranks to end when they are asked to."""
 
 
 def start(options: ProbeOptions, num_ranks: int | None) -> int:
@@ -39,33 +49,60 @@ def start(options: ProbeOptions, num_ranks: int | None) -> int:
         raise UsageError(f"torch sees {count} GPU(s) here; give --nproc K for K ranks on the CPU")
     if not 2 <= count <= MAX_RANKS:
         raise UsageError(f"--nproc {count} must be 2 to {MAX_RANKS:,}: links join ranks")
-    from torch.distributed.elastic.multiprocessing import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // count))
+    failed = _run(["-u", "-m", PROGRAM, *options.to_arguments()], count, {"OMP_NUM_THREADS": threads})
+    return _status(failed) if failed else 0
 
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // count)))
-    if not options.debug:
-        logging.disable(logging.CRITICAL)  # the supervisor's; ranks speak for themselves
-    supervised = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=count,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="localhost",
-        max_restarts=0,
-        monitor_interval=0.1,
-    )
-    try:
-        elastic_launch(supervised, sys.executable)("-u", "-m", PROGRAM, *options.to_arguments())
-    except ChildFailedError as failed:
-        return _status({rank: failure.exitcode for rank, failure in failed.failures.items()})
-    except SignalException as asked:
-        raise KeyboardInterrupt from asked
-    finally:
-        logging.disable(logging.NOTSET)
-    return 0
+
+def _run(words: list[str], count: int, environment: dict[str, str]) -> dict[int, int]:
+    """Run all ranks to their end; the exit codes of those that failed first, by rank."""
+    loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "lo")
+    variables = {
+        **environment,
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        "MASTER_ADDR": LOOPBACK,
+        "TORCHELASTIC_RUN_ID": uuid.uuid4().hex,
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "GLOO_SOCKET_IFNAME": loopback,
+        "NCCL_SOCKET_IFNAME": f"={loopback}",
+    }
+    ranks: list[subprocess.Popen[bytes]] = []
+    with socket.create_server((LOOPBACK, 0), backlog=max(128, count)) as listener:
+        variables["MASTER_PORT"] = str(listener.getsockname()[1])
+        try:
+            for rank in range(count):
+                settings = child_settings({**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+                ranks.append(subprocess.Popen(python_command(*words), **settings))
+            store = _store_at(listener)
+            while any(rank.poll() is None for rank in ranks) and not any(rank.poll() for rank in ranks):
+                time.sleep(POLL_S)
+            failed = {number: rank.returncode for number, rank in enumerate(ranks) if rank.poll()}
+            del store
+        finally:
+            _end(ranks)
+    return failed
+
+
+def _store_at(listener: socket.socket) -> Any:
+    """A store that answers at a socket that listens already; TCPStore's own would listen on all interfaces."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    port = listener.getsockname()[1]
+    return TCPStore(LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+
+
+def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
+    for rank in ranks:
+        rank.terminate()
+    deadline = time.monotonic() + GRACE_S
+    for rank in ranks:
+        try:
+            rank.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            rank.kill()
+            rank.wait()
 
 
 def _gpus() -> int:
@@ -75,11 +112,13 @@ def _gpus() -> int:
 
 
 def _status(codes: dict[int, int]) -> int:
-    """Of the rank whose failure ended the run: one that went by itself, else one that the supervisor did not end."""
+    """Of the rank whose failure ended the run: one that went by itself, else one that a signal ended."""
     by_itself = [code for code in codes.values() if code > 0]
     if by_itself:
         return by_itself[0]
-    rank = min(codes, key=lambda rank: (codes[rank] == -signal.SIGTERM, rank))
+    rank = min(codes)
+    if codes[rank] == -signal.SIGINT:
+        raise KeyboardInterrupt  # Ctrl-C in a terminal ends all
     name = signal.Signals(-codes[rank]).name
     raise TopologyError(
         f"rank {rank} of the probe was ended by {name}, and so the others were; "

@@ -75,6 +75,7 @@ def ranks_of(places: Sequence[Place]) -> list[Rank]:
                 name=f"{machine}.{'gpu' if place.model else 'cpu'}{number}",
                 machine=machine,
                 memory_gb=place.memory_gb,
+                gpu=place.model,
                 host=place.host,
                 # Two runs of torchrun on one host count their devices alike, and then the number says nothing.
                 device=place.device if seats.count((place.host, place.device)) == 1 else None,

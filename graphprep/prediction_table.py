@@ -1,0 +1,60 @@
+"""Predictions as a table with the nodes' own ids, for people whose other tables know nodes by these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.errors import UsageError
+from graphprep.original_ids import OriginalIds
+from graphprep.publish import published_file
+
+ENDINGS = (".csv", ".parquet")
+
+
+def write_table(target: Path, predictions: NDArray[Any], ids: OriginalIds | None, task: str) -> None:
+    """Write one row a node, in the dataset's node order; the file appears whole or not at all.
+
+    Args:
+        target: .csv or .parquet, of the columns `id` (of the node in the source; its row number where that is the id),
+            `prediction` (the class, where there are classes) and `score_0` .. (each column of the predictions).
+        predictions: [N, C], or whole numbers [N]: classes.
+        ids: of the nodes; None for row numbers.
+        task: classes, multilabel or regression.
+
+    Raises:
+        UsageError: `target` has another ending, or its folder does not exist.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import csv
+
+    require_target(target)
+    columns: dict[str, Any] = {"id": np.arange(len(predictions)) if ids is None else ids.array()}
+    if predictions.ndim == 1:
+        columns["prediction"] = predictions
+    else:
+        if task == "classes":
+            columns["prediction"] = predictions.argmax(axis=1)
+        columns |= {f"score_{number}": predictions[:, number] for number in range(predictions.shape[1])}
+    table = pa.table({name: pa.array(column) for name, column in columns.items()})
+    with published_file(target) as file:
+        if target.suffix == ".csv":
+            csv.write_csv(table, file)
+        else:
+            pq.write_table(table, file)
+
+
+def require_target(target: Path) -> None:
+    """See that a table can be written there, before any work.
+
+    Raises:
+        UsageError: as `write_table`.
+    """
+    if target.suffix not in ENDINGS:
+        raise UsageError(f"--table {target} ends in none of {', '.join(ENDINGS)}; give another name")
+    if not target.absolute().parent.is_dir() or target.is_dir():
+        raise UsageError(f"--table {target} is no file in a folder that exists; give another path")

@@ -1,0 +1,1 @@
+"""Stores and caches that released versions wrote; files of a later version never replace them."""

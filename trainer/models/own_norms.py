@@ -1,0 +1,184 @@
+"""Modules of a user's model whose result depends on which other rows a rank holds: made right, or refused.
+
+    torch.nn.BatchNorm1d      becomes `RanksBatchNorm`, over the rows of all ranks, as SyncBatchNorm does on GPUs
+    torch.nn.Dropout ...      stay; each pass begins with a seed of its own for each rank (`seeded`)
+    other norms over nodes    refused: their statistics would be of this rank's rows alone
+
+A call of `torch.nn.functional.batch_norm` or `instance_norm` is met in the first training pass (`no_local_norms`), and
+what a module of any other kind remembers of its rows differs between ranks after it (`check_buffers`). Means that the
+model's own code takes over rows, `x.mean(0)`, cannot be told from other sums, and are the user's to avoid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.overrides import TorchFunctionMode
+
+from trainer.errors import TrainingError, found_by_every_rank
+from trainer.norms import standardised
+from trainer.passes import Pass
+from trainer.ranks import Ranks
+
+_OVER_NODES = {
+    "DiffGroupNorm",
+    "GraphNorm",
+    "GraphSizeNorm",
+    "HeteroBatchNorm",
+    "InstanceNorm",
+    "MeanSubtractionNorm",
+    "PairNorm",
+}
+"""Classes of PyG and DGL whose statistics are over the nodes that they are called with."""
+_REFUSED_CALLS = {functional.batch_norm, functional.instance_norm, torch.batch_norm, torch.instance_norm}
+_ADVICE = "use torch.nn.BatchNorm1d, plan.norm(width) with --norm batch, or a norm of each row such as LayerNorm"
+
+
+class RanksBatchNorm(nn.BatchNorm1d):
+    """torch's own batch norm of rows [n, F], over the rows of all ranks; every rank has to call it, with any n.
+
+    On one rank it gives what torch's gives, and its parameters and buffers have the same names.
+    """
+
+    ranks: Ranks
+
+    @classmethod
+    def of(cls, found: nn.BatchNorm1d, ranks: Ranks) -> RanksBatchNorm:
+        """The same norm with the same parameters and buffers, over the rows of all ranks."""
+        made = cls(found.num_features, found.eps, found.momentum, found.affine, found.track_running_stats)
+        made._parameters, made._buffers = found._parameters, found._buffers
+        made.training, made.ranks = found.training, ranks
+        return made
+
+    def forward(self, input: Tensor) -> Tensor:  # the name is torch's
+        """Rows [n, F] to rows [n, F]."""
+        if input.dim() != 2:
+            raise ValueError(f"a batch norm over all ranks takes rows [n, F], not a tensor {list(input.shape)}")
+        if not self.training and self.running_mean is not None and self.running_var is not None:
+            rows_nF = (input - self.running_mean) * (self.running_var + self.eps).rsqrt()
+        else:
+            mine = torch.tensor([len(input)], device=input.device)
+            number = max(int(self.ranks.add_up(mine, "batch norm")), 1)
+            rows_nF, mean_F, variance_F = standardised(input, number, self.eps, self.ranks)
+            if self.training and self.running_mean is not None and self.running_var is not None:
+                self._remember(mean_F, variance_F * (number / max(number - 1, 1)))
+        return rows_nF if self.weight is None else rows_nF * self.weight + self.bias
+
+    @torch.no_grad()
+    def _remember(self, mean_F: Tensor, variance_F: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        share = self.momentum
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if share is None:
+                share = 1 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean_F, share or 0.0)
+        self.running_var.lerp_(variance_F, share or 0.0)
+
+
+def over_all_ranks(model: nn.Module, ranks: Ranks) -> tuple[nn.Module, list[str]]:
+    """A user's model with every norm over nodes over those of all ranks.
+
+    Returns:
+        the model, changed in place or replaced where it is a batch norm itself, and remarks for the log.
+
+    Raises:
+        TrainingError: it has a norm over nodes that cannot be made so; the same on one rank as on several.
+    """
+    made: dict[nn.Module, nn.Module] = {}
+    remarks = []
+    for name, module in model.named_modules():
+        if type(module) is nn.BatchNorm1d:
+            made[module] = RanksBatchNorm.of(module, ranks)
+            continue
+        names = {kind.__name__ for kind in type(module).__mro__}
+        over_graph = "LayerNorm" in names and getattr(module, "mode", None) == "graph"
+        if isinstance(module, _BatchNorm | _InstanceNorm) or names & _OVER_NODES or over_graph:
+            raise TrainingError(
+                f"{type(module).__name__} at {name or 'the model itself'} takes statistics over the rows that it is "
+                f"called with, which are one rank's; {_ADVICE}"
+            )
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if child in made:
+                setattr(module, name, made[child])
+    if made:
+        remarks.append("the model's torch.nn.BatchNorm1d counts the nodes of all ranks")
+    if any(isinstance(module, _DropoutNd | nn.RReLU) for module in model.modules()):
+        remarks.append(
+            "the model's torch.nn.Dropout draws masks by rank, so another number of ranks drops other entries; "
+            "graph.rows(H) drops by node, alike on any number"
+        )
+    return made.get(model, model), remarks
+
+
+@contextmanager
+def seeded(step: Pass, *, seed: int, rank: int) -> Iterator[None]:
+    """What is drawn from torch's own generator in a pass depends on seed, epoch and rank alone."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        key = hashlib.sha256(f"{seed} {step.epoch} {step.training} {rank}".encode()).digest()
+        torch.manual_seed(int.from_bytes(key[:8], "little") >> 1)
+        yield
+
+
+class _NoLocalNorms(TorchFunctionMode):
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in _REFUSED_CALLS:
+            with found_by_every_rank():
+                raise TrainingError(
+                    f"the model calls {func.__name__}, which takes statistics over one rank's rows; {_ADVICE}"
+                )
+        return func(*args, **(kwargs or {}))
+
+
+def no_local_norms() -> TorchFunctionMode:
+    """A context in which a call of torch's functional batch or instance norm is a TrainingError."""
+    return _NoLocalNorms()
+
+
+def versions(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """Something that changes with each of a model's buffers, by name."""
+    return {name: (id(value), value._version) for name, value in model.named_buffers()}
+
+
+def check_buffers(model: nn.Module, before: Mapping[str, tuple[int, int]], ranks: Ranks) -> None:
+    """Refuse what a model remembers differently on each rank; every rank has to call it, after a training pass.
+
+    Args:
+        model: of the user's.
+        before: its `versions` before the pass.
+        ranks: all of them.
+
+    Raises:
+        TrainingError: a buffer was changed, and differs between ranks now.
+    """
+    buffers, now = dict(model.named_buffers()), versions(model)
+    facts = ranks.compare({name: _digest(buffers[name]) for name in now if now[name] != before.get(name)})
+    with found_by_every_rank():
+        for rank, of_rank in enumerate(facts):
+            for name in sorted(facts[0].keys() | of_rank.keys()):
+                if of_rank.get(name) != facts[0].get(name):
+                    raise TrainingError(
+                        f"the model's buffer {name} differs between ranks 0 and {rank} after the first training pass: "
+                        f"it is made of one rank's rows; {_ADVICE}"
+                    )
+
+
+def _digest(values: Tensor) -> str:
+    content = bytearray(values.numel() * values.element_size())
+    if content:
+        flat = values.detach().cpu().contiguous().reshape(-1)
+        torch.frombuffer(content, dtype=torch.uint8).copy_(flat.view(torch.uint8))
+    return hashlib.sha256(content).hexdigest()

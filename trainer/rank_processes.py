@@ -1,0 +1,152 @@
+"""All ranks of a run on this machine: started, watched, started again after a failure, and stopped together.
+
+They meet at a key-value store (torch's TCPStore) in this process, on a port that the system chooses, and they send each
+other rows by sockets. All of these listen on the loopback interface alone, so nobody outside this machine can reach
+them, and nothing that is read from them is a pickle. torchrun's supervisor does neither: its store listens on all
+interfaces, and the state that its rendezvous keeps there is a pickle.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+from trainer.child_process import start_python
+
+LOOPBACK = "127.0.0.1"
+_POLL = 0.05
+"""Seconds between looks at the ranks."""
+_GRACE = 30.0
+"""Seconds for ranks that are asked to stop, in which they may write a checkpoint."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class RankProcesses:
+    """The ranks of one run. Signals that ask this process to stop go to them, from when the object is made."""
+
+    def __init__(self, words: Sequence[str], num_ranks: int, *, restarts: int) -> None:
+        """Only remember what to do.
+
+        Args:
+            words: `-m MODULE ...`, which each rank runs.
+            num_ranks: to start.
+            restarts: how often all ranks are started again after one failed.
+        """
+        self._words, self._num_ranks, self._restarts = words, num_ranks, restarts
+        self._run_id = uuid.uuid4().hex
+        self._ranks: list[subprocess.Popen[bytes]] = []
+        self.asked: int | None = None
+        """The signal that asked this process to stop, if one did."""
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                signal.signal(number, self._note)
+
+    def run(self) -> dict[int, int]:
+        """Run all ranks to their end.
+
+        Returns:
+            The exit codes of the ranks that failed, by rank; -9 says that signal 9 ended one. Empty when all went well
+            or a signal asked for the end.
+        """
+        failed: dict[int, int] = {}
+        for attempt in range(self._restarts + 1):
+            failed = self._attempt(attempt)
+            if not failed or self.asked is not None:
+                break
+        return failed if self.asked is None else {}
+
+    def _attempt(self, attempt: int) -> dict[int, int]:
+        ranks = self._ranks = []
+        with socket.create_server((LOOPBACK, 0), backlog=max(128, self._num_ranks)) as listener:
+            port = listener.getsockname()[1]
+            try:
+                while len(ranks) < self._num_ranks and self.asked is None:
+                    ranks.append(start_python(self._words, self._variables(len(ranks), attempt, port)))
+                # Ranks import torch too, and those that are sooner wait for the answer.
+                store = _store_at(listener)
+                while self.asked is None and _are_well(ranks):
+                    time.sleep(_POLL)
+                failed = {number: rank.returncode for number, rank in enumerate(ranks) if rank.poll()}
+                _stop(ranks, self.asked or signal.SIGTERM)
+                del store
+            except BaseException:
+                for rank in ranks:
+                    rank.kill()
+                raise
+        return failed
+
+    def _variables(self, rank: int, attempt: int, port: int) -> dict[str, str]:
+        """What torchrun would tell a rank, so that the ranks' code is the same under both."""
+        world, loopback = str(self._num_ranks), _loopback_interface()
+        return {
+            "RANK": str(rank),
+            "WORLD_SIZE": world,
+            "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": world,
+            "GROUP_RANK": "0",
+            "MASTER_ADDR": LOOPBACK,
+            "MASTER_PORT": str(port),
+            "TORCHELASTIC_RUN_ID": self._run_id,
+            "TORCHELASTIC_RESTART_COUNT": str(attempt),
+            "TORCHELASTIC_MAX_RESTARTS": str(self._restarts),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "GLOO_SOCKET_IFNAME": loopback,
+            "NCCL_SOCKET_IFNAME": f"={loopback}",
+        }
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        if self.asked is None:
+            self.asked = number
+            return
+        for rank in self._ranks:  # they are waited for already, and a second signal ends a rank at once
+            rank.send_signal(_passed_on(number))
+
+
+def _store_at(listener: socket.socket) -> Any:
+    """A store that answers at a socket that listens already; TCPStore's own would listen on all interfaces."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    return TCPStore(
+        LOOPBACK,
+        listener.getsockname()[1],
+        is_master=True,
+        wait_for_workers=False,
+        master_listen_fd=listener.detach(),
+    )
+
+
+def _are_well(ranks: Sequence[subprocess.Popen[bytes]]) -> bool:
+    """Whether some ranks are still there and none has failed."""
+    codes = [rank.poll() for rank in ranks]
+    return None in codes and not any(codes)
+
+
+def _stop(ranks: Sequence[subprocess.Popen[bytes]], number: int) -> None:
+    """Send a signal to the ranks that are left, and end those that do not heed it in time."""
+    for rank in ranks:
+        if rank.poll() is None:
+            rank.send_signal(_passed_on(number))
+    deadline = time.monotonic() + _GRACE
+    for rank in ranks:
+        try:
+            rank.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            rank.kill()
+            rank.wait()
+
+
+def _passed_on(number: int) -> int:
+    """A terminal that was closed asks for what SIGTERM does: a checkpoint, and the end."""
+    return signal.SIGTERM if number == signal.SIGHUP else number
+
+
+def _loopback_interface() -> str:
+    """`lo` on Linux, `lo0` elsewhere."""
+    names = [name for _, name in socket.if_nameindex()]
+    return next((name for name in ("lo", "lo0") if name in names), "lo")

@@ -1,0 +1,96 @@
+"""The bytes that leave a rank, by what they are for: rows, weights, and all the rest.
+
+What is booked is what is handed over to be sent, without the headers of TCP, gloo or NCCL:
+
+    from rank to rank   the bytes of the tensors, where they leave
+    sum over all        2 (k - 1) / k of the tensor on each of k ranks: what a ring sends (Patarasuk and Yuan 2009),
+                        which is gloo's way; NCCL may choose another one, none of which sends less over all ranks
+    from one to all     the tensor once for each other rank, where it leaves
+    notes               their text once to the store and once from there to each rank
+
+The accounts (trainer/accounting.py) have the rows once more, by layer, direction and pair of ranks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Literal
+
+Purpose = Literal[
+    "rows",
+    "weights' gradients",
+    "first weights",
+    "batch norm",
+    "who sends",
+    "metrics",
+    "notes and counts",
+    "preparation",
+    "checkpoints",
+    "saved rows",
+]
+KINDS = ("rows", "weights", "other")
+KIND_OF: Mapping[Purpose, str] = {
+    "rows": "rows",
+    "weights' gradients": "weights",
+    "first weights": "weights",
+    "batch norm": "other",
+    "who sends": "other",
+    "metrics": "other",
+    "notes and counts": "other",
+    "preparation": "other",
+    "checkpoints": "other",
+    "saved rows": "other",
+}
+"""Every purpose, in the order of reports, with the kind that it belongs to."""
+
+
+class Sent:
+    """What one of k ranks has sent so far."""
+
+    def __init__(self, *, rank: int, world: int) -> None:
+        self._rank, self._world = rank, world
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all that was booked: another run begins."""
+        self._calls: dict[Purpose, int] = dict.fromkeys(KIND_OF, 0)
+        self._bytes: dict[Purpose, int] = dict.fromkeys(KIND_OF, 0)
+        self._points: list[tuple[float, tuple[int, ...]]] | None = None
+
+    def book(self, purpose: Purpose, number: int) -> None:
+        """Book that `number` bytes leave this rank; 0 where others send."""
+        self._calls[purpose] += 1
+        self._bytes[purpose] += number
+        if self._points is not None:
+            self._points.append((time.perf_counter(), self.by_kind))
+
+    def book_sum(self, purpose: Purpose, size: int) -> None:
+        """Book a sum over all ranks of `size` bytes on each."""
+        everybody = 2 * (self._world - 1) * size
+        self.book(purpose, everybody // self._world + (self._rank < everybody % self._world))
+
+    def book_spread(self, purpose: Purpose, size: int, *, source: int) -> None:
+        """Book `size` bytes that rank `source` gives to all."""
+        self.book(purpose, size * (self._world - 1) if self._rank == source else 0)
+
+    @property
+    def by_kind(self) -> tuple[int, ...]:
+        """The bytes so far, in the order of `KINDS`."""
+        sums = dict.fromkeys(KINDS, 0)
+        for purpose, number in self._bytes.items():
+            sums[KIND_OF[purpose]] += number
+        return tuple(sums.values())
+
+    def amounts(self) -> list[list[int]]:
+        """Calls and bytes of each purpose, in the order of `KIND_OF`, to be summed over the ranks."""
+        return [[self._calls[purpose], self._bytes[purpose]] for purpose in KIND_OF]
+
+    def keep_points(self) -> None:
+        """From now on remember the bytes so far after every booking."""
+        self._points = []
+
+    @property
+    def points(self) -> list[tuple[float, tuple[int, ...]]]:
+        """Seconds and the bytes so far in the order of `KINDS`, since `keep_points`."""
+        return list(self._points or [])
