@@ -56,7 +56,7 @@ def ends(raw: RawGraph) -> list[Any]:
 def test_what_networkx_writes(tmp_path: Path, format: str, directed: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """Guards against a document called a list of bad node ids; lost parallel edges, self-loops, directions, weights."""
     path = document(tmp_path, format, example(directed=directed))
-    raw = graph(path, weights=True, label="club", feature=("age",))
+    raw = graph(path, weights=True, label=("club",), feature=("age",))
     nodes = raw.nodes["node"]
     assert nodes.original_id is not None
     assert nodes.original_id.tolist() == ["c", "a", "b"]
@@ -91,7 +91,7 @@ def test_gml(tmp_path: Path) -> None:
         'Creator "a graph [ in words"\ngraph\n[\n  directed 0\n  node [ id 7 label "x" value 1 ]\n'
         '  node [ id 5 label "x" value 0 ]\n  edge [ source 7 target 5 ]\n  edge [ source 7 target 5 ]\n]\n'
     )
-    raw = graph(written(tmp_path / "g.gml", text), label="value")
+    raw = graph(written(tmp_path / "g.gml", text), label=("value",))
     assert raw.nodes["node"].original_id.tolist() == [7, 5]  # type: ignore[union-attr]
     assert raw.nodes["node"].y.tolist() == [1, 0]  # type: ignore[union-attr]
     assert ends(raw) == [("5", "7"), ("5", "7"), ("7", "5"), ("7", "5")]
@@ -123,7 +123,7 @@ def test_ids_that_are_row_numbers(tmp_path: Path) -> None:
     """Guards against nodes 0 .. N-1 that are numbered anew because the document lists them in another order."""
     text = '{"directed": true, "nodes": [{"id": 2, "y": 1}, {"id": 0, "y": 0}, {"id": 1}], "edges": '
     text += '[{"source": 2, "target": 0}, {"source": 1, "target": 2}]}'
-    raw = graph(written(tmp_path / "g.json", text), label="y")
+    raw = graph(written(tmp_path / "g.json", text), label=("y",))
     assert raw.nodes["node"].original_id is None
     assert ends(raw) == [("1", "2"), ("2", "0")]
     assert raw.nodes["node"].y.tolist() == [0, -1, 1]  # type: ignore[union-attr]
@@ -178,7 +178,7 @@ def test_mutual_edges_of_gexf(tmp_path: Path) -> None:
 def test_whole_numbers_to_predict(tmp_path: Path) -> None:
     """Guards against whole numbers that are to be predicted becoming classes, and -1 for a number that is unknown."""
     text = '{"directed": true, "nodes": [{"id": 0, "age": 31}, {"id": 1}], "links": []}'
-    y = graph(written(tmp_path / "g.json", text), label="age", task="regression").nodes["node"].y
+    y = graph(written(tmp_path / "g.json", text), label=("age",), task="regression").nodes["node"].y
     assert y is not None
     assert y.dtype.kind == "f"
     assert np.array_equal(y.ravel(), [31, np.nan], equal_nan=True)
@@ -260,7 +260,7 @@ def test_broken_documents(tmp_path: Path, name: str, data: str | bytes, reason: 
     [
         ({"feature": ("size",)}, "no attribute 'size'; they have 'age', 'club'"),
         ({"feature": ("club",)}, "'club' is not numbers"),
-        ({"label": "size"}, "no attribute 'size'; they have 'age', 'club'"),
+        ({"label": ("size",)}, "no attribute 'size'; they have 'age', 'club'"),
         ({"edge_times": True}, "no attribute time or timestamp; they have 'weight'"),
         ({"ids": "numbers"}, "not all whole numbers"),
     ],
@@ -278,8 +278,8 @@ def test_a_document_stands_alone(tmp_path: Path) -> None:
         graph(path, num_nodes=3)
     with pytest.raises(UsageError, match="import it alone"):
         graph(path, written(tmp_path / "e.txt", "0 1\n"))
-    with pytest.raises(UsageError, match="label and feature name attributes"):
-        graph(tmp_path / "e.txt", label="club")
+    with pytest.raises(UsageError, match="columns of labels need a table"):
+        graph(tmp_path / "e.txt", label=("club",))
 
 
 def test_documents_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
