@@ -47,6 +47,8 @@ LISTED = {
     "pip install .": "takes packages from the index",
     "pip install 'graphprep[dask]'": "takes packages from the index",
     "python -m benchmarks.network.parts --folder WORK --out parts.json": "hours, as root; tests/network runs less",
+    "GLOO_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1; test_trainer_interfaces.py names some",
+    "NCCL_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1, and no GPU",
 }
 """commands that are not run, and why. Lines of Slurm (#SBATCH, srun) are not either: bash checks their syntax, and the
 torchrun in them is that of the section before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from click.testing import CliRunner
 from cli import main
 from graphprep import memory
 from graphprep.errors import DatasetError
-from graphprep.partition import native
 from graphprep.topology import Topology
 from pipelines.ingest import graph_to_store, up_to_date
 from tests.graphs import labelled_graph
@@ -44,7 +44,7 @@ def partition(store: Path, out: Path, *more: str) -> tuple[dict[str, Any], str]:
 def fallen_back(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache that LDG made as METIS's process died."""
     with monkeypatch.context() as broken:
-        broken.setattr(native.sys, "executable", "/bin/false")
+        broken.setattr(sys, "executable", "/bin/false")
         found, _ = partition(store, tmp_path / "cache")
     assert found["fallback"]["wanted"] == ["metis-balanced"]
     assert found["fallback"]["used"] == "ldg"
@@ -68,7 +68,7 @@ def test_a_fallback_that_is_no_better_now_is_kept_and_said(
 ) -> None:
     """Guards against a fallback that is up to date without a word, and against losing it."""
     before = (fallen_back / "manifest.sha256").read_text()
-    monkeypatch.setattr(native.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     found, said = partition(store, fallen_back)
     assert found["reused"]
     assert found["fallback"]["used"] == "ldg"
