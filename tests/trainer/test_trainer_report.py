@@ -37,7 +37,17 @@ RESULT = {
         {"layer": 2, "direction": "backward", "width": 128, "bytes_sent": 123_456, "bytes_skipped": 7_654_321}
     ],
     "link_types": [{"link_type": "network", "bytes_sent": 123_456, "bytes_skipped": 7_654_321}],
-    "seconds_by_rank": [{"exchange": 1.25, "computing": 10.5, "waiting for peers": 0.75, "weights": 0.5}] * 4,
+    "seconds_by_rank": [
+        {
+            "exchange": 1.25,
+            "computing": 10.5,
+            "waiting for peers": 0.75,
+            "weights": 0.5,
+            "validation": 1.5,
+            "saving checkpoints": 0.25,
+        }
+    ]
+    * 4,
 }
 
 
