@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep import memory
 from graphprep.errors import DatasetError
 from graphprep.sources.archive import Archive, in_plain_words
 from graphprep.whole_file import HEAD_BYTES, substitute
@@ -189,7 +190,9 @@ class Sparse:
         """
         if self.data is None or not np.isfinite(self.data).all():
             raise DatasetError("its sparse matrix has values that are not finite")
-        with in_plain_words(f"its matrix of {self.shape[0]:,} x {self.shape[1]:,} is too large"):
+        what = f"its matrix of {self.shape[0]:,} x {self.shape[1]:,}"
+        memory.require_room(self.shape[0] * self.shape[1] * np.dtype(np.float32).itemsize, what)
+        with in_plain_words(f"{what} is too large"):
             table = np.zeros(self.shape, np.float32)
         np.add.at(table, (self._rows(slice(0, len(self))), self.column), self.data.astype(np.float32))
         return table
