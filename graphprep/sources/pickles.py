@@ -12,12 +12,14 @@ import collections
 import math
 import pickle
 import re
+import reprlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep import memory
 from graphprep.errors import DatasetError
 
 PLAIN_DTYPE = re.compile(r"[biuf][1248]")
@@ -38,11 +40,13 @@ class PickledDtype:
 
     def plain(self) -> np.dtype[Any]:
         if not isinstance(self.code, str) or not PLAIN_DTYPE.fullmatch(self.code):
-            raise DatasetError(f"it holds an array of dtype {self.code!r}, not of numbers")
+            raise DatasetError(f"it holds an array of dtype {reprlib.repr(self.code)}, not of numbers")
         try:
             return np.dtype(self.byte_order + self.code)
         except TypeError as problem:  # f1, b8
-            raise DatasetError(f"it holds an array of dtype {self.code!r}, which does not exist") from problem
+            raise DatasetError(
+                f"it holds an array of dtype {reprlib.repr(self.code)}, which does not exist"
+            ) from problem
 
 
 class PickledArray:
@@ -63,9 +67,11 @@ class PickledArray:
                 raise DatasetError("it holds an array in a form that NumPy does not write")
         kind = dtype.plain()
         if not all(isinstance(size, int) and size >= 0 for size in shape) or len(shape) > 2:
-            raise DatasetError(f"it holds an array of the shape {shape}")
+            raise DatasetError(f"it holds an array of the shape {reprlib.repr(shape)}")
         if math.prod(shape) * kind.itemsize != len(data):
-            raise DatasetError(f"it holds {len(data):,} bytes for an array of shape {shape} and dtype {kind}")
+            raise DatasetError(
+                f"it holds {len(data):,} bytes for an array of shape {reprlib.repr(shape)} and dtype {kind}"
+            )
         array = np.frombuffer(data, kind).reshape(shape, order="F" if fortran else "C")
         return array.astype(kind.newbyteorder("="))
 
@@ -93,7 +99,7 @@ class PickledCsr:
             case (int(rows), int(columns)) if rows >= 0 and columns >= 0:
                 pass
             case _:
-                raise DatasetError(f"it holds a sparse matrix of the shape {shape}")
+                raise DatasetError(f"it holds a sparse matrix of the shape {reprlib.repr(shape)}")
         if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
             raise DatasetError("it holds a sparse matrix whose indices are not integers or whose values are no numbers")
         if len(indptr) != rows + 1 or indptr[0] != 0 or (np.diff(indptr.astype(np.int64)) < 0).any():
@@ -107,6 +113,8 @@ class PickledCsr:
             raise DatasetError(f"it holds a sparse matrix with a column outside 0 .. {columns - 1:,}")
         if not np.isfinite(data).all():
             raise DatasetError("it holds a sparse matrix with values that are not finite")
+        what = f"the matrix of {rows:,} x {columns:,} that it holds"
+        memory.require_room(rows * columns * np.dtype(np.float32).itemsize, what)
         try:
             dense = np.zeros((rows, columns), np.float32)
         except (MemoryError, ValueError) as problem:
