@@ -38,6 +38,8 @@ BOMB_RATIO = 200
 """above it, unpacked to packed; features and edges reach 20"""
 PACKED_BYTES = 512
 """of LZMA, of which zipfile unpacks all that it has read: at most some 4 MB. Of bzip2 they are half a gigabyte"""
+MOST_LETTERS = 300
+"""of what a library says of damage, which may quote the file"""
 ENCRYPTED = 0x1
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 """what stands before a member's bytes: a magic, and the lengths of two fields that follow"""
@@ -218,7 +220,8 @@ def in_plain_words(what: str) -> Iterator[None]:
             raise
         raise DatasetError(f"{what} ({problem})") from problem
     except Exception as problem:  # zipfile, zlib, lzma, struct and NumPy each have errors of their own for damage
-        raise DatasetError(f"{what} ({problem or type(problem).__name__})") from problem
+        words = str(problem) or type(problem).__name__
+        raise DatasetError(f"{what} ({words[:MOST_LETTERS]})") from problem
 
 
 def _require_harmless(info: zipfile.ZipInfo) -> None:

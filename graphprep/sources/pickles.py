@@ -9,12 +9,14 @@ memory that is not its own). Arrays are then built from the kept bytes, after th
 from __future__ import annotations
 
 import collections
+import contextlib
 import math
 import pickle
+import pickletools
 import re
 import reprlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from graphprep import memory
 from graphprep.errors import DatasetError
 
+MEMO_NAMES = ("PUT", "BINPUT", "LONG_BINPUT")
 PLAIN_DTYPE = re.compile(r"[biuf][1248]")
 """numbers and truth values; no objects, no strings, no records"""
 
@@ -157,6 +160,31 @@ class _Unpickler(pickle.Unpickler):
             ) from None
 
 
+def require_small_memo(program: IO[bytes], num_bytes: int) -> None:
+    """Refuse a pickle that numbers what it remembers beyond its own length; leaves the stream at its beginning.
+
+    Python's unpickler makes a table as long as the largest such number, so that ten bytes take gigabytes.
+
+    Args:
+        program: the pickle, at its beginning.
+        num_bytes: of it.
+
+    Raises:
+        DatasetError: it does; as the end of a sentence. What else is wrong is left to the unpickler.
+    """
+    largest = 0
+    with contextlib.suppress(ValueError, EOFError, LookupError, ArithmeticError, MemoryError):
+        for operation, number, _ in pickletools.genops(program):
+            if operation.name in MEMO_NAMES and number > num_bytes:
+                largest = number
+                break
+    program.seek(0)
+    if largest:
+        raise DatasetError(
+            f"it is a damaged pickle (it remembers a value as number {largest:,} in {num_bytes:,} bytes)"
+        )
+
+
 def load(path: Path) -> object:
     """The one value in the pickle at `path`: a number, text, list or mapping, an array, or a PickledCsr.
 
@@ -166,6 +194,7 @@ def load(path: Path) -> object:
         OSError: it cannot be read.
     """
     with path.open("rb") as stream:
+        require_small_memo(stream, path.stat().st_size)
         try:
             value = _Unpickler(stream, encoding="latin1").load()
         except DatasetError:
@@ -176,7 +205,7 @@ def load(path: Path) -> object:
             raise DatasetError("it is a damaged pickle (it asks for more memory than there is)") from problem
         except Exception as problem:  # the pickle module lets out whatever the damaged program runs into
             cut = "truncated" in str(problem) or "ran out of input" in str(problem).lower()
-            words = "it is cut short" if cut else f"it is a damaged pickle, or none ({problem})"
+            words = "it is cut short" if cut else f"it is a damaged pickle, or none ({str(problem)[:300]})"
             raise DatasetError(words) from problem
         if stream.read(1):
             raise DatasetError("it has more bytes after the end of its pickle")

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
 from graphprep.sources.archive import Archive, in_plain_words
-from graphprep.sources.pickles import ALLOWED, PickledArray
+from graphprep.sources.pickles import ALLOWED, PickledArray, require_small_memo
 
 STORAGES = {
     "LongStorage": "<i8",
@@ -63,9 +63,10 @@ def load(data: bytes) -> Any:
         def storage(key: str) -> bytes:
             return archive.read(f"{folder}/data/{key}", len(data))
 
-        program = archive.read(pickles[0], len(data))
+        program = io.BytesIO(archive.read(pickles[0], len(data)))
+        require_small_memo(program, len(program.getbuffer()))
         with in_plain_words("it is a damaged PyTorch file, or none"):
-            return _plain(_Unpickler(io.BytesIO(program), storage).load(), itertools.count(1))
+            return _plain(_Unpickler(program, storage).load(), itertools.count(1))
 
 
 class _Unpickler(pickle.Unpickler):

@@ -18,6 +18,7 @@ import pytest
 
 from graphprep import memory
 from graphprep.errors import DatasetError, UsageError
+from graphprep.sources import pickles
 from graphprep.sources.archive import Archive
 from graphprep.sources.arrays import Npz
 from graphprep.sources.pickles import PickledDtype
@@ -158,3 +159,22 @@ def test_long_name_of_a_dtype() -> None:
     with pytest.raises(DatasetError, match="array of dtype") as caught:
         PickledDtype("f" * 10_000).plain()
     assert len(str(caught.value)) < 200
+
+
+def test_pickle_that_remembers_at_a_large_number(tmp_path: Path) -> None:
+    """Guards against ten bytes for which Python's unpickler makes a table of 32 GB."""
+    program = b"\x80\x02Nr" + struct.pack("<I", 2**31 - 1) + b"."
+    (tmp_path / "a").write_bytes(program)
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("d/data.pkl", program)
+    for read in (lambda: pickles.load(tmp_path / "a"), lambda: load(stream.getvalue())):
+        with little_memory(), pytest.raises(DatasetError, match="remembers a value as number 2,147,483,647"):
+            read()
+
+
+def test_row_with_more_columns_than_names(tmp_path: Path) -> None:
+    """Guards against an internal error where the first row has more fields than the header has names."""
+    (tmp_path / "e.csv").write_text("src,dst,weight\n0,1,,1,0.\n")
+    found = graph(tmp_path / "e.csv")
+    assert found.notes["ignored"] == {"e.csv": ["column 3 'weight'", "column 4", "column 5"]}
