@@ -175,7 +175,7 @@ def require_small_memo(program: IO[bytes], num_bytes: int) -> None:
     largest = 0
     with contextlib.suppress(ValueError, EOFError, LookupError, ArithmeticError, MemoryError):
         for operation, number, _ in pickletools.genops(program):
-            if operation.name in MEMO_NAMES and number > num_bytes:
+            if operation.name in MEMO_NAMES and isinstance(number, int) and number > num_bytes:
                 largest = number
                 break
     program.seek(0)

@@ -171,10 +171,3 @@ def test_pickle_that_remembers_at_a_large_number(tmp_path: Path) -> None:
     for read in (lambda: pickles.load(tmp_path / "a"), lambda: load(stream.getvalue())):
         with little_memory(), pytest.raises(DatasetError, match="remembers a value as number 2,147,483,647"):
             read()
-
-
-def test_row_with_more_columns_than_names(tmp_path: Path) -> None:
-    """Guards against an internal error where the first row has more fields than the header has names."""
-    (tmp_path / "e.csv").write_text("src,dst,weight\n0,1,,1,0.\n")
-    found = graph(tmp_path / "e.csv")
-    assert found.notes["ignored"] == {"e.csv": ["column 3 'weight'", "column 4", "column 5"]}
