@@ -104,7 +104,7 @@ def _is_of_something(note: Path) -> bool:
     """Whether what a note is about is still there."""
     try:
         return Path(json.loads(note.read_bytes())["output"]).exists()
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 
-from graphprep import control_group
-from graphprep.errors import UsageError
+from graphprep import control_group, progress
+from graphprep.errors import DatasetError, UsageError
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 M_MMAP_THRESHOLD, RETURNED_BYTES = -3, 1 << 20
 """glibc's parameter, and the size from which blocks are returned"""
 LEAST_ROOM = 64_000_000
 """Below this nothing useful fits; a smaller limit is an error."""
+SMALL_BYTES = 1 << 20
+"""An array up to this size is read without looking up how much memory is left."""
+_limit: ContextVar[int | None] = ContextVar("memory_limit", default=None)
 
 
 def parse(text: str) -> int:
@@ -72,6 +77,38 @@ def free(limit: int | None) -> int:
         UsageError: the limit leaves too little to work with.
     """
     return available() if limit is None else room(limit)
+
+
+@contextlib.contextmanager
+def limited(limit: int | None) -> Iterator[None]:
+    """The bytes that the process may use, for every `require_room` of the block in this thread; None for no limit."""
+    before = _limit.set(limit)
+    try:
+        yield
+    finally:
+        _limit.reset(before)
+
+
+def require_room(num_bytes: int, what: str) -> None:
+    """Refuse what is about to be read whole and does not fit into memory.
+
+    Args:
+        num_bytes: that it takes, as a file claims before anything is allocated.
+        what: it is, the subject of the sentence.
+
+    Raises:
+        DatasetError: it takes more than is left of the limit of `limited`, or than is available; as the end of a
+            sentence that begins with the file.
+    """
+    if num_bytes <= SMALL_BYTES:
+        return
+    limit = _limit.get()
+    found = available() if limit is None else max(0, limit - held())
+    if num_bytes > found:
+        raise DatasetError(
+            f"{what} takes {progress.format_bytes(num_bytes)} of memory where {progress.format_bytes(found)} may be "
+            "used; if the size is right, use a machine with more memory or a larger --memory"
+        )
 
 
 def return_freed_blocks() -> None:

@@ -31,7 +31,7 @@ import zarr.errors
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
-from graphprep import __version__, csr, progress
+from graphprep import __version__, csr, memory, progress
 from graphprep.edge_writing import EVERY_CHUNK, rows_a_file, write_by_ranges
 from graphprep.errors import DatasetError, GraphprepError
 from graphprep.executor import Executor, Threads
@@ -70,6 +70,8 @@ ATTRIBUTES = (
 """What a reader relies on."""
 BYTES_AT_A_TIME = 64_000_000
 EDGES_AT_A_TIME = 1 << 22
+MOST_FILES = 1_000_000
+"""of one array; those of its shards that are written here have hundreds of megabytes"""
 EXPLAINED = (
     OSError,
     ImportError,
@@ -488,9 +490,11 @@ class GraphStore:
                     f"{self.location}: {path} is {found.dtype} {list(found.shape)}, but {written['dtype']} "
                     f"{written['shape']} was written; {AGAIN}"
                 )
+            if (claim := _absurd(found)) is not None:
+                raise DatasetError(f"{self.location}: {path} is damaged: its zarr.json claims {claim}; {AGAIN}")
             try:
                 with reached(self.location, but=EXPLAINED):
-                    files = len(_chunk_files(found))
+                    files = _num_files(found)
                     chunks_a_file = found.shards[0] // found.chunks[0] if found.shards else 1
                     absent = files - found.nchunks_initialized // chunks_a_file
             except EXPLAINED as error:
@@ -514,9 +518,22 @@ class GraphStore:
 
 def _chunk_files(array: zarr.Array[Any]) -> set[str]:
     """The names of the files that hold an array, from the store on."""
-    count = -(-array.shape[0] // (array.shards or array.chunks)[0]) if array.size else 0
     rest = "/0" * (array.ndim - 1)
-    return {f"{array.path}/c/{number}{rest}" for number in range(count)}
+    return {f"{array.path}/c/{number}{rest}" for number in range(_num_files(array))}
+
+
+def _num_files(array: zarr.Array[Any]) -> int:
+    """How many files hold an array, by its shape."""
+    return -(-array.shape[0] // (array.shards or array.chunks)[0]) if array.size else 0
+
+
+def _absurd(array: zarr.Array[Any]) -> str | None:
+    """What the metadata of an array claim that no store has; Zarr would count the files and fill the chunks."""
+    if (files := _num_files(array)) > MOST_FILES:
+        return f"the shape {list(array.shape)}, so {files:,} files"
+    if (size := math.prod(array.chunks) * array.dtype.itemsize) > memory.available():
+        return f"chunks of {progress.format_bytes(size)}, more than fit into memory"
+    return None
 
 
 def _malformed(attributes: Mapping[str, Any]) -> str | None:

@@ -60,7 +60,7 @@ def standing_of(place: Path | str) -> Standing:
             return "other" if file_system.exists(path) and file_system.ls(path, detail=False) else "nothing"
         try:
             attributes = json.loads(file_system.cat_file(f"{path}/{ZARR_JSON}")).get("attributes", {})
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             return "other"
         if not attributes:
             return "nothing"

@@ -48,7 +48,7 @@ def kind_of(folder: Path) -> str | None:
     try:
         document = json.loads((folder / ZARR_JSON).read_bytes())
         return str(document["attributes"]["graphprep_kind"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -56,7 +56,7 @@ class _Note:
     def load(cls, path: Path) -> Self | None:
         try:
             note = cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
         readable = isinstance(note.validator, str) and note.validator.isascii() and note.validator.isprintable()
         return note if readable and isinstance(note.total, int | None) else None

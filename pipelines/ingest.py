@@ -110,7 +110,7 @@ def fetch_dataset(
         folder = home.raw_folder(entry.name)
         files = download(sources.remote_files(entry), folder, mirror=mirror, title=entry.name) if entry.files else ()
         with progress.task(f"reading {entry.name}"):
-            raw = sources.read(folder, entry)
+            raw = sources.read(folder, entry, memory_limit=memory_limit)
         source = {
             "reader": entry.source,
             "options": dict(entry.options),

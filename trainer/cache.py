@@ -186,7 +186,7 @@ class Cache:
                 codec["name"] == "bytes" and codec.get("configuration", {}).get("endian", "little") == "little"
                 for codec in metadata["codecs"]
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self.manifest.damaged(metadata_name, f"does not describe an array ({error!r})") from error
         if data_type not in data_types or data_type not in ITEM_SIZES:
             expected = " or ".join(data_types)
@@ -262,7 +262,7 @@ def _opened(folder: Path, manifest: Manifest, root: dict[str, Any], target: str 
         )
     except OptionError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise manifest.damaged("zarr.json", f"lacks an attribute or has one of the wrong form ({error!r})") from error
 
 

@@ -59,7 +59,7 @@ class Manifest:
                 for name, entry in content["files"].items()
             }
             return cls(folder=folder, key=str(content["key"]), entries=files)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise _damaged(folder, _NAME, f"does not have the form of a manifest ({error!r})") from error
 
     def __contains__(self, name: str) -> bool:
@@ -145,6 +145,8 @@ def _parse(folder: Path, name: str, text: bytes) -> dict[str, Any]:
         content = json.loads(text)
     except ValueError as error:
         raise _damaged(folder, name, "is not JSON") from error
+    except RecursionError as error:
+        raise _damaged(folder, name, "holds JSON that is nested too deeply") from error
     if not isinstance(content, dict):
         raise _damaged(folder, name, "holds no JSON object")
     return content

@@ -74,7 +74,7 @@ class Manifest:
                 raise CacheError(other_format(folder, document["graphprep_format"]))
             files = {path: FileEntry(**entry) for path, entry in document["files"].items()}
             return cls(key=document["key"], files=files)
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise CacheError(
                 f"{folder}: manifest.json is not of the form of one; partition again with --replace"
             ) from error

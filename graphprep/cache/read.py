@@ -53,6 +53,8 @@ OF_THE_CACHE = re.compile(rf"global_ids|degree|{X_AGGREGATED}|(send|recv|halo_de
 GLOBAL = re.compile(r"global_ids|recv_[0-9]+")
 LOCAL = re.compile(r"send_[0-9]+")
 """Arrays of numbers of nodes: in the whole graph, and in the part."""
+MOST_ROWS = 2**62
+"""no side of an array is longer"""
 AGAIN = "partition again with --replace"
 
 
@@ -389,7 +391,10 @@ def _map(folder: Path, path: str, metadata: dict[str, Any]) -> NDArray[Any]:
     dtype = dtype_of(metadata)
     if metadata.get("node_type") != "array" or dtype is None:
         raise CacheError(f"{folder}: {path} is no array of a known type; run `graphprep verify`")
-    shape = tuple(metadata["shape"])
+    sides = metadata.get("shape")
+    if not isinstance(sides, list) or not all(type(side) is int and 0 <= side < MOST_ROWS for side in sides):
+        raise CacheError(f"{folder / path / ZARR_JSON} is damaged: it claims the shape {sides!s:.100}; {AGAIN}")
+    shape = tuple(sides)
     if 0 in shape:
         return np.empty(shape, dtype)
     payload = folder / payload_path(path, len(shape))
@@ -397,7 +402,7 @@ def _map(folder: Path, path: str, metadata: dict[str, Any]) -> NDArray[Any]:
     try:
         size = payload.stat().st_size
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and metadata["fill_value"] == 1:
+        if isinstance(error, FileNotFoundError) and metadata.get("fill_value") == 1:
             return np.broadcast_to(np.ones((), dtype), shape)
         reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         raise CacheError(f"{payload} {reason}; {AGAIN}") from error

@@ -72,6 +72,6 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
     """What graphprep.json says, None for a folder that is no export."""
     try:
         found = json.loads((folder / MARKER).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and found.get("graphprep_kind") == EXPORT_KIND else None

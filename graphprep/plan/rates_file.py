@@ -77,7 +77,7 @@ def read(path: Path) -> Rates:
         document = json.loads(path.read_bytes())
     except OSError as error:
         raise UsageError(f"--rates {path} cannot be read ({error.strerror}); {advice}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--rates {path} is not JSON; {advice}") from error
     if not isinstance(document, dict) or document.get("graphprep_rates") != FORMAT:
         raise UsageError(f"--rates {path} holds no rates of format {FORMAT}; {advice}")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from graphprep import memory
 from graphprep.errors import DatasetError
 from graphprep.graph import RawGraph
 from graphprep.whole_file import FileCheck, RemoteFile
@@ -83,7 +84,18 @@ def remote_files(entry: DatasetEntry) -> tuple[RemoteFile, ...]:
     )
 
 
-def read(folder: Path, entry: DatasetEntry) -> RawGraph:
-    """The graph of `entry` from its files in `folder`, by the reader that it names; the notes say its protocol."""
-    raw = reader(entry.source).read(folder, entry)
+def read(folder: Path, entry: DatasetEntry, *, memory_limit: int | None = None) -> RawGraph:
+    """The graph of `entry` from its files in `folder`, by the reader that it names; the notes say its protocol.
+
+    Args:
+        folder: of the files.
+        entry: that lists them.
+        memory_limit: bytes that the process may use; an array that is read whole and takes more is an error. None for
+            what is available.
+
+    Raises:
+        DatasetError: as `Source.read`.
+    """
+    with memory.limited(memory_limit):
+        raw = reader(entry.source).read(folder, entry)
     return replace(raw, notes={"protocol": entry.protocol, **raw.notes})

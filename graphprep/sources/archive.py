@@ -3,7 +3,9 @@
 An archive is opened only if all its names stay below one folder and none is a link; one that has other names was made
 to write elsewhere, and is refused whole. A member is found by its name or by the end of its path, since publishers put
 a folder around the files or not. Reading goes through the sizes and the CRC-32 of the directory: a member that is cut,
-changed, or longer than it says is an error, and so is one that unpacks to far more than data does (a zip bomb).
+changed, or longer than it says is an error, and so is one that unpacks to far more than data does (a zip bomb). What is
+read whole must fit into memory by its size in the directory, and no more is unpacked at a time than is asked for, since
+a directory may state any size.
 
 A member that is an archive itself (.npz in .zip) must be read at any place; it is copied to a temporary file that has
 no name, so that a killed run leaves nothing behind.
@@ -23,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import IO, Self
 
-from graphprep import progress
+from graphprep import memory, progress
 from graphprep.errors import DatasetError
 from graphprep.sources.scratch import no_room, scratch_file
 from graphprep.sources.window import Window
@@ -34,6 +36,10 @@ SMALL_MEMBER = 256 << 20
 """up to this size a member may be packed as tightly as it likes: zeros shrink a thousandfold"""
 BOMB_RATIO = 200
 """above it, unpacked to packed; features and edges reach 20"""
+PACKED_BYTES = 512
+"""of LZMA, of which zipfile unpacks all that it has read: at most some 4 MB. Of bzip2 they are half a gigabyte"""
+MOST_LETTERS = 300
+"""of what a library says of damage, which may quote the file"""
 ENCRYPTED = 0x1
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 """what stands before a member's bytes: a magic, and the lengths of two fields that follow"""
@@ -84,7 +90,8 @@ class Archive:
         """A member as a stream; what goes wrong with its bytes while the block runs is a DatasetError.
 
         Raises:
-            DatasetError: there is none of that name, or several; it is damaged, encrypted, or a zip bomb.
+            DatasetError: there is none of that name, or several; it is damaged, encrypted, packed by bzip2, or a zip
+                bomb.
         """
         info = self._found(name)
         if info.file_size > max(SMALL_MEMBER, BOMB_RATIO * info.compress_size):
@@ -92,13 +99,31 @@ class Archive:
                 f"its member {info.filename} unpacks from {info.compress_size:,} to {info.file_size:,} bytes, "
                 "more than data does"
             )
+        if info.compress_type == zipfile.ZIP_BZIP2:
+            raise DatasetError(
+                f"its member {info.filename} is packed by bzip2, of which Python unpacks a byte to a megabyte at once; "
+                "pack the archive anew with deflate"
+            )
         with in_plain_words(f"its member {info.filename} is damaged"), self._zip.open(info) as stream:
-            yield stream
+            if info.compress_type == zipfile.ZIP_STORED:
+                yield stream
+                return
+            piece = COPY_BYTES
+            if info.compress_type != zipfile.ZIP_DEFLATED:
+                piece = PACKED_BYTES
+                stream.MIN_READ_SIZE = PACKED_BYTES  # type: ignore[attr-defined]  # zipfile reads no less at a time
+            with io.BufferedReader(_Pieces(stream, piece), COPY_BYTES) as pieces:
+                yield pieces
 
     def read(self, name: str, limit: int) -> bytes:
-        """All bytes of a member that has at most `limit`."""
+        """All bytes of a member that has at most `limit` and fits into memory.
+
+        Raises:
+            DatasetError: it has more, or is none that `open` takes.
+        """
         if (size := self._found(name).file_size) > limit:
             raise DatasetError(f"its member {name} has {size:,} bytes, more than the {limit:,} that are read at once")
+        memory.require_room(size, f"its member {name}")
         with self.open(name) as stream:
             return stream.read()
 
@@ -160,6 +185,27 @@ class Archive:
         return found[0]
 
 
+class _Pieces(io.RawIOBase):
+    """A packed member, unpacked in pieces: zipfile's own `read()` unpacks all of it before it heeds the stated size."""
+
+    def __init__(self, stream: IO[bytes], piece_bytes: int) -> None:
+        self._stream, self._piece_bytes = stream, piece_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        piece = self._stream.read(min(len(buffer), self._piece_bytes))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def readall(self) -> bytes:
+        return b"".join(iter(lambda: self._stream.read(self._piece_bytes), b""))
+
+
 @contextmanager
 def in_plain_words(what: str) -> Iterator[None]:
     """Gives everything that goes wrong with damaged bytes one sentence: `what`, and the reason."""
@@ -174,7 +220,8 @@ def in_plain_words(what: str) -> Iterator[None]:
             raise
         raise DatasetError(f"{what} ({problem})") from problem
     except Exception as problem:  # zipfile, zlib, lzma, struct and NumPy each have errors of their own for damage
-        raise DatasetError(f"{what} ({problem or type(problem).__name__})") from problem
+        words = str(problem) or type(problem).__name__
+        raise DatasetError(f"{what} ({words[:MOST_LETTERS]})") from problem
 
 
 def _require_harmless(info: zipfile.ZipInfo) -> None:

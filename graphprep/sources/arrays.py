@@ -1,8 +1,8 @@
 """Arrays from .npy and .npz files, read without unpickling and checked against what is expected of them.
 
 NumPy marks arrays of Python objects as pickles; they are refused by name, and a member that nobody asks for is not
-looked at, so an archive may carry such metadata. A header can claim any shape: an array that is longer than its member
-is an error, and one that is shorter than it too.
+looked at, so an archive may carry such metadata. A header can claim any shape: it is compared with the bytes that are
+there, with what is expected and with the memory that is left before anything is allocated.
 
 Sparse matrices come in SciPy's layout (`format`, `shape`, and `data` with `indices`, `indptr` or `row`, `col`), or with
 the same names behind a prefix (`adj_indices`). Every index is compared with the shape before it is used.
@@ -10,6 +10,7 @@ the same names behind a prefix (`adj_indices`). Every index is compared with the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep import memory
 from graphprep.errors import DatasetError
-from graphprep.sources.archive import Archive, in_plain_words
+from graphprep.sources.archive import COPY_BYTES, Archive, in_plain_words
 from graphprep.whole_file import HEAD_BYTES, substitute
 
 Array = NDArray[Any]
@@ -49,8 +51,7 @@ class Npz:
         """
         if name not in self.names:
             raise DatasetError(f"it has no array {name!r}; there are {', '.join(sorted(self.names)) or 'none'}")
-        with self.archive.open(f"{name}.npy") as stream:
-            return read_npy(stream, name, kinds, shape)
+        return member_array(self.archive, f"{name}.npy", kinds, shape, name=name)
 
     def sparse(self, prefix: str = "", *, values: bool = True) -> Sparse:
         """A sparse matrix in SciPy's layout, each name behind `prefix`; `values` False leaves the data unread."""
@@ -72,8 +73,7 @@ class Npz:
     def _layout(self, prefix: str) -> str:
         if f"{prefix}format" not in self.names:
             return "coo" if f"{prefix}row" in self.names else "csr"
-        with self.archive.open(f"{prefix}format.npy") as stream:
-            word = read_npy(stream, "format", "SU", ())
+        word = member_array(self.archive, f"{prefix}format.npy", "SU", (), name="format")
         layout = word.item()
         layout = layout.decode("ascii", "replace") if isinstance(layout, bytes) else layout
         if layout not in ("csr", "csc", "coo"):
@@ -87,19 +87,58 @@ def check_npz(path: Path) -> None:
         archive.check()
 
 
-def read_npy(stream: IO[bytes], name: str, kinds: str, shape: Shape) -> Array:
-    """The one array in a .npy stream; see `Npz.array`."""
-    try:
-        with in_plain_words(f"its array {name!r} is damaged"):
-            array = np.lib.format.read_array(stream, allow_pickle=False)
-            more = stream.read(1)
-    except DatasetError as problem:
-        if "allow_pickle" in str(problem):
-            raise DatasetError(f"its array {name!r} is of Python objects, which only running a pickle reads") from None
-        raise
-    if more:
-        raise DatasetError(f"its array {name!r} is damaged (bytes follow after its end)")
-    return _expected(array, name, kinds, shape)
+def member_array(archive: Archive, member: str, kinds: str, shape: Shape, *, name: str | None = None) -> Array:
+    """The one array in a .npy member; see `Npz.array`. `name` is what errors call it, if not `member`."""
+    num_bytes = archive.size(member)
+    with archive.open(member) as stream:
+        return read_npy(stream, num_bytes, name or member, kinds, shape)
+
+
+def read_npy(stream: IO[bytes], num_bytes: int, name: str, kinds: str, shape: Shape) -> Array:
+    """The one array in a .npy stream of `num_bytes` bytes; see `Npz.array`."""
+    what = f"its array {name!r}"
+    found, fortran, dtype = npy_header(stream, num_bytes, what)
+    _require_fits(found, dtype, name, kinds, shape)
+    size = math.prod(found) * dtype.itemsize
+    memory.require_room(size, what)
+    with in_plain_words(f"{what} is damaged"):
+        data = bytearray(size)
+        filled = 0
+        while filled < size and (piece := stream.read(min(COPY_BYTES, size - filled))):
+            data[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        more = stream.read(1)  # also makes the archive compare its checksum
+        if filled < size or more:
+            raise DatasetError(f"{what} is damaged ({'bytes follow after its end' if more else 'it is cut short'})")
+        flat = np.frombuffer(data, dtype) if size else np.empty(math.prod(found), dtype)
+        array = flat.reshape(found[::-1]).T if fortran else flat.reshape(found)
+    return _native(array)
+
+
+def npy_header(stream: IO[bytes], num_bytes: int, what: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape, whether it is stored by columns, and the dtype of an array, before anything of it is allocated.
+
+    Args:
+        stream: at its beginning.
+        num_bytes: of all of it.
+        what: the array is, the subject of the sentence.
+
+    Raises:
+        DatasetError: it is damaged, of Python objects, or not as long as its header says.
+    """
+    with in_plain_words(f"{what} is damaged, or no .npy file"):
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise DatasetError(f"{what} is of Python objects, which only running a pickle reads")
+    expected = stream.tell() + math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or expected != num_bytes:
+        raise DatasetError(
+            f"{what} is damaged: it has {num_bytes:,} bytes where its header asks for {expected:,}, as {dtype} of the "
+            f"shape {shape}"
+        )
+    return shape, fortran, dtype
 
 
 def map_npy(path: Path, kinds: str, shape: Shape) -> Array:
@@ -112,31 +151,24 @@ def map_npy(path: Path, kinds: str, shape: Shape) -> Array:
     with path.open("rb") as stream:
         if suspect := substitute(stream.read(HEAD_BYTES)):
             raise DatasetError(suspect)
-    try:
-        with in_plain_words("it is damaged, or no .npy file"):
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-            if not isinstance(array, np.memmap):
-                raise DatasetError("it is no .npy file")
-    except DatasetError as problem:
-        if "pickle" in str(problem):
-            raise DatasetError("it is no .npy file of numbers") from None
-        raise
-    expected, size = array.offset + array.nbytes, path.stat().st_size
-    if size != expected:
-        raise DatasetError(f"it has {size:,} bytes where its header asks for {expected:,}")
-    return _expected(array, path.name, kinds, shape)
+        stream.seek(0)
+        found, _, dtype = npy_header(stream, path.stat().st_size, "it")
+    _require_fits(found, dtype, path.name, kinds, shape)
+    with in_plain_words("it is damaged, or no .npy file"):
+        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return _native(array)
 
 
-def _expected(array: Array, name: str, kinds: str, shape: Shape) -> Array:
-    fits = array.ndim == len(shape) and all(
-        wanted in (None, size) for size, wanted in zip(array.shape, shape, strict=True)
-    )
-    if array.dtype.kind not in kinds or not fits:
+def _require_fits(found: tuple[int, ...], dtype: np.dtype[Any], name: str, kinds: str, shape: Shape) -> None:
+    fits = len(found) == len(shape) and all(wanted in (None, size) for size, wanted in zip(found, shape, strict=True))
+    if dtype.kind not in kinds or not fits:
         words = " or ".join(dict.fromkeys(KINDS.get(kind, "text") for kind in kinds))
         sizes = ", ".join("any" if size is None else str(size) for size in shape)
-        raise DatasetError(
-            f"its array {name!r} has dtype {array.dtype} and shape {array.shape}, not {words} of shape ({sizes})"
-        )
+        raise DatasetError(f"its array {name!r} has dtype {dtype} and shape {found}, not {words} of shape ({sizes})")
+
+
+def _native(array: Array) -> Array:
+    """With its bytes in this machine's order."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -189,7 +221,9 @@ class Sparse:
         """
         if self.data is None or not np.isfinite(self.data).all():
             raise DatasetError("its sparse matrix has values that are not finite")
-        with in_plain_words(f"its matrix of {self.shape[0]:,} x {self.shape[1]:,} is too large"):
+        what = f"its matrix of {self.shape[0]:,} x {self.shape[1]:,}"
+        memory.require_room(self.shape[0] * self.shape[1] * np.dtype(np.float32).itemsize, what)
+        with in_plain_words(f"{what} is too large"):
             table = np.zeros(self.shape, np.float32)
         np.add.at(table, (self._rows(slice(0, len(self))), self.column), self.data.astype(np.float32))
         return table

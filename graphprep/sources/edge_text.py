@@ -119,7 +119,9 @@ class EdgeText:
     def _column(self, position: int) -> str:
         """A column by its number and name."""
         names = self.layout.dialect.names
-        return f"column {position + 1}" + (f" {names[position]!r}" if names and names[position] else "")
+        return f"column {position + 1}" + (
+            f" {names[position]!r}" if names and any(names[position : position + 1]) else ""
+        )
 
     def node_arrays(self) -> Mapping[str, NDArray[Any]]:
         """Text has none."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
 from graphprep.sources.archive import COPY_BYTES, Archive
+from graphprep.sources.arrays import npy_header
 from graphprep.sources.scratch import RowSink
 
 Array = NDArray[Any]
@@ -51,14 +52,11 @@ def read_large(
         DatasetError: it is none, not of numbers, of more than two axes, longer or shorter than its header says, or (if
             `finite`) holds a value that is not.
     """
-    shape, fortran, dtype = _header(stream, subject)
-    if dtype.hasobject or dtype.kind not in "biuf":
+    shape, fortran, dtype = npy_header(stream, num_bytes, subject)
+    if dtype.kind not in "biuf":
         raise DatasetError(f"{subject} has dtype {dtype}, not numbers")
     if len(shape) > MOST_AXES:
         raise DatasetError(f"{subject} has the shape {shape}, more than {MOST_AXES} axes")
-    expected = math.prod(shape) * dtype.itemsize
-    if num_bytes - stream.tell() != expected:
-        raise DatasetError(f"{subject} has {num_bytes - stream.tell():,} bytes where shape {shape} needs {expected:,}")
     stored = shape[::-1] if fortran else shape
     if fortran and len(shape) > 1 and repeat > 1:
         raise DatasetError(f"{subject} is stored column by column, where rows are to be doubled")
@@ -82,16 +80,6 @@ def read_large(
         return sink.array().reshape(shape[0] * repeat, *shape[1:])
     array = sink.array().reshape(stored)
     return array.T if fortran else array
-
-
-def _header(stream: IO[bytes], subject: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    try:
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            return np.lib.format.read_array_header_1_0(stream)
-        return np.lib.format.read_array_header_2_0(stream)
-    except (ValueError, SyntaxError, TypeError) as problem:
-        raise DatasetError(f"{subject} is no NumPy array ({problem})") from problem
 
 
 def _exactly(stream: IO[bytes], wanted: int, subject: str) -> bytearray:

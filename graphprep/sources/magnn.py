@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from graphprep.errors import DatasetError
 from graphprep.graph import EdgeTable, EdgeType, NodeTable, RawGraph
 from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, Sparse, check_npz, read_npy
+from graphprep.sources.arrays import Npz, Sparse, check_npz, member_array
 from graphprep.sources.assemble import labelled, stream
 from graphprep.sources.checks import classes, disjoint, features, file_of, node_mask, reading
 from graphprep.sources.options import ReaderOptions, options_of
@@ -83,8 +83,7 @@ def _features(archive: Archive, member: str | None, folder: Path) -> Array | Non
 
 
 def _array(archive: Archive, name: str, kinds: str, shape: tuple[int | None, ...]) -> Array:
-    with archive.open(name) as member:
-        return read_npy(member, name, kinds, shape)
+    return member_array(archive, name, kinds, shape)
 
 
 def _sizes(archive: Archive, counts: dict[str, int | None]) -> dict[str, int]:

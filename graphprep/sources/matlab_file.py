@@ -8,11 +8,13 @@
                     column pointers and values; integers may be stored narrower than their class
 
 SciPy reads all of MATLAB's types, but fills arrays from sizes and indices that it does not compare: one changed byte is
-enough for a crash of the whole process. Here no number is used before it has been compared with what is there.
+enough for a crash of the whole process. Here no number is used before it has been compared with what is there, and a
+packed variable is unpacked no further than its size says, once that size is known to fit into memory.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import struct
@@ -23,11 +25,15 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep import memory
 from graphprep.errors import DatasetError
 from graphprep.sources.arrays import Sparse, rows_of
 
 Array = NDArray[Any]
 HEADER_BYTES, HEAD_BYTES, PIECE_BYTES = 128, 4096, 1 << 20
+TAG_BYTES, PADDING_BYTES = 8, 8
+COPIES = 3
+"""times the bytes of a variable, what is held while it is read: its bytes, its numbers, and the row of each entry"""
 MAGIC = b"MATLAB 5.0 MAT-file"
 ORDERS = {b"IM": "<", b"MI": ">"}
 MATRIX, PACKED = 14, 15
@@ -59,9 +65,12 @@ def read_arrays(stream: IO[bytes], names: tuple[str, ...]) -> dict[str, Array | 
         names: of arrays of numbers, in two dimensions.
 
     Raises:
-        DatasetError: it is another kind of file or damaged; one of the variables is missing, is there twice, or is no
-            array of real numbers. The message is the end of a sentence.
+        DatasetError: it is another kind of file or damaged; one of the variables is missing, is there twice, is no
+            array of real numbers, or takes more memory than there is by the size that it states. The message is the
+            end of a sentence.
     """
+    end = stream.seek(0, io.SEEK_END)
+    stream.seek(0)
     header = stream.read(HEADER_BYTES)
     order = ORDERS.get(header[126:128])
     if not header.startswith(MAGIC) or order is None:
@@ -74,12 +83,14 @@ def read_arrays(stream: IO[bytes], names: tuple[str, ...]) -> dict[str, Array | 
         if kind not in (MATRIX, PACKED):
             raise DatasetError(f"its .mat file is damaged: it has an element of type {kind} where a variable begins")
         start = stream.tell()
+        if start + size > end:
+            raise DatasetError("its .mat file is cut short")
         head = _head(memoryview(_front(stream, kind, size, order)), order)
         if head.name in names:
             if head.name in found:
                 raise DatasetError(f"its .mat file has two variables called {head.name!r}")
             stream.seek(start)
-            found[head.name] = _values(memoryview(_all(stream, kind, size, order)), head, order)
+            found[head.name] = _values(_all(stream, kind, size, order, head.name), head, order)
         stream.seek(start + size)
     if missing := [name for name in names if name not in found]:
         raise DatasetError(f"its .mat file has no array {missing[0]!r}")
@@ -92,41 +103,56 @@ def _front(stream: IO[bytes], kind: int, size: int, order: str) -> bytes:
     if kind == MATRIX:
         return raw
     try:
-        return _inner(zlib.decompressobj().decompress(raw, HEAD_BYTES), order)[0]
+        unpacked = zlib.decompressobj().decompress(raw, HEAD_BYTES)
     except zlib.error as problem:
         raise DatasetError(f"its .mat file is damaged ({problem})") from problem
+    _inner_bytes(unpacked, order)
+    return unpacked[TAG_BYTES:]
 
 
-def _all(stream: IO[bytes], kind: int, size: int, order: str) -> bytes:
-    """All bytes of a variable."""
+def _all(stream: IO[bytes], kind: int, size: int, order: str, name: str) -> memoryview:
+    """All bytes of the variable called `name`, of which a packed one says how many it has before it is unpacked."""
     if kind == MATRIX:
-        raw = stream.read(size)
-        if len(raw) < size:
-            raise DatasetError("its .mat file is cut short")
-        return raw
-    unpacked, unpacker = bytearray(), zlib.decompressobj()
+        memory.require_room(COPIES * size, f"its array {name!r}")
+        return memoryview(stream.read(size))
+    found, wanted = bytearray(), None
+    for piece in _unpacked(stream, size):
+        found += piece
+        if wanted is None and len(found) >= TAG_BYTES:
+            wanted = TAG_BYTES + _inner_bytes(found, order)
+            memory.require_room(COPIES * wanted, f"its array {name!r}")
+        if wanted is not None and len(found) > wanted + PADDING_BYTES:
+            raise DatasetError(f"its .mat file is damaged: its array {name!r} unpacks to more bytes than it says")
+    if wanted is None or len(found) < wanted:
+        raise DatasetError("its .mat file is damaged: a variable is shorter than it says")
+    return memoryview(found)[TAG_BYTES:wanted]
+
+
+def _unpacked(stream: IO[bytes], size: int) -> Iterator[bytes]:
+    """What a packed element of `size` bytes holds, at most PIECE_BYTES at a time."""
+    unpacker = zlib.decompressobj()
     try:
-        while size > 0 and (piece := stream.read(min(size, PIECE_BYTES))):
-            unpacked += unpacker.decompress(piece)
-            size -= len(piece)
+        while not unpacker.eof:
+            packed = unpacker.unconsumed_tail
+            if not packed:
+                packed = stream.read(min(size, PIECE_BYTES))
+                size -= len(packed)
+            piece = unpacker.decompress(packed, PIECE_BYTES)
+            if not packed and not piece and not unpacker.eof:
+                raise DatasetError("its .mat file is cut short")
+            yield piece
     except zlib.error as problem:
         raise DatasetError(f"its .mat file is damaged ({problem})") from problem
-    if size > 0 or not unpacker.eof:
-        raise DatasetError("its .mat file is cut short")
-    data, wanted = _inner(bytes(unpacked), order)
-    if len(data) < wanted:
-        raise DatasetError("its .mat file is damaged: a variable is shorter than it says")
-    return data[:wanted]
 
 
-def _inner(unpacked: bytes, order: str) -> tuple[bytes, int]:
-    """The variable in what a packed element holds, and how many bytes it should have."""
-    if len(unpacked) < 8:
+def _inner_bytes(unpacked: bytes | bytearray, order: str) -> int:
+    """How many bytes the variable in a packed element should have, by the tag that it begins with."""
+    if len(unpacked) < TAG_BYTES:
         raise DatasetError("its .mat file is cut short")
     kind, size = struct.unpack_from(f"{order}II", unpacked)
     if kind != MATRIX:
         raise DatasetError(f"its .mat file is damaged: it has packed something of type {kind}")
-    return unpacked[8:], size
+    return int(size)
 
 
 def _elements(data: memoryview, order: str, start: int = 0) -> Iterator[tuple[_Element, int]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
 from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, map_npy
+from graphprep.sources.arrays import Npz, map_npy, npy_header
 from graphprep.sources.edge_arrays import EdgeArrays
 from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted
 from graphprep.sources.node_lists import NODE_LISTS, listed_nodes
@@ -149,10 +149,9 @@ def _from_npz(path: Path, wanted: Wanted) -> EdgeArrays:
 
 def _flat(npz: Npz, name: str) -> bool:
     """Whether an array has one dimension, from its header alone."""
+    size = npz.archive.size(f"{name}.npy")
     with npz.archive.open(f"{name}.npy") as stream:
-        version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return len(read(stream)[0]) == 1
+        return len(npy_header(stream, size, f"its array {name!r}")[0]) == 1
 
 
 def _column(npz: Npz, choices: Sequence[str]) -> Array:

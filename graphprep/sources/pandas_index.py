@@ -17,6 +17,6 @@ def pandas_index(schema: Any) -> tuple[str, ...]:
     """
     try:
         said = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return tuple(name for name in schema.names if name.startswith(INDEX_PREFIX))
     return tuple(name for name in said if isinstance(name, str) and name in schema.names)

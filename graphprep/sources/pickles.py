@@ -9,17 +9,22 @@ memory that is not its own). Arrays are then built from the kept bytes, after th
 from __future__ import annotations
 
 import collections
+import contextlib
 import math
 import pickle
+import pickletools
 import re
+import reprlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep import memory
 from graphprep.errors import DatasetError
 
+MEMO_NAMES = ("PUT", "BINPUT", "LONG_BINPUT")
 PLAIN_DTYPE = re.compile(r"[biuf][1248]")
 """numbers and truth values; no objects, no strings, no records"""
 
@@ -38,11 +43,13 @@ class PickledDtype:
 
     def plain(self) -> np.dtype[Any]:
         if not isinstance(self.code, str) or not PLAIN_DTYPE.fullmatch(self.code):
-            raise DatasetError(f"it holds an array of dtype {self.code!r}, not of numbers")
+            raise DatasetError(f"it holds an array of dtype {reprlib.repr(self.code)}, not of numbers")
         try:
             return np.dtype(self.byte_order + self.code)
         except TypeError as problem:  # f1, b8
-            raise DatasetError(f"it holds an array of dtype {self.code!r}, which does not exist") from problem
+            raise DatasetError(
+                f"it holds an array of dtype {reprlib.repr(self.code)}, which does not exist"
+            ) from problem
 
 
 class PickledArray:
@@ -63,9 +70,11 @@ class PickledArray:
                 raise DatasetError("it holds an array in a form that NumPy does not write")
         kind = dtype.plain()
         if not all(isinstance(size, int) and size >= 0 for size in shape) or len(shape) > 2:
-            raise DatasetError(f"it holds an array of the shape {shape}")
+            raise DatasetError(f"it holds an array of the shape {reprlib.repr(shape)}")
         if math.prod(shape) * kind.itemsize != len(data):
-            raise DatasetError(f"it holds {len(data):,} bytes for an array of shape {shape} and dtype {kind}")
+            raise DatasetError(
+                f"it holds {len(data):,} bytes for an array of shape {reprlib.repr(shape)} and dtype {kind}"
+            )
         array = np.frombuffer(data, kind).reshape(shape, order="F" if fortran else "C")
         return array.astype(kind.newbyteorder("="))
 
@@ -93,7 +102,7 @@ class PickledCsr:
             case (int(rows), int(columns)) if rows >= 0 and columns >= 0:
                 pass
             case _:
-                raise DatasetError(f"it holds a sparse matrix of the shape {shape}")
+                raise DatasetError(f"it holds a sparse matrix of the shape {reprlib.repr(shape)}")
         if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
             raise DatasetError("it holds a sparse matrix whose indices are not integers or whose values are no numbers")
         if len(indptr) != rows + 1 or indptr[0] != 0 or (np.diff(indptr.astype(np.int64)) < 0).any():
@@ -107,6 +116,8 @@ class PickledCsr:
             raise DatasetError(f"it holds a sparse matrix with a column outside 0 .. {columns - 1:,}")
         if not np.isfinite(data).all():
             raise DatasetError("it holds a sparse matrix with values that are not finite")
+        what = f"the matrix of {rows:,} x {columns:,} that it holds"
+        memory.require_room(rows * columns * np.dtype(np.float32).itemsize, what)
         try:
             dense = np.zeros((rows, columns), np.float32)
         except (MemoryError, ValueError) as problem:
@@ -149,6 +160,31 @@ class _Unpickler(pickle.Unpickler):
             ) from None
 
 
+def require_small_memo(program: IO[bytes], num_bytes: int) -> None:
+    """Refuse a pickle that numbers what it remembers beyond its own length; leaves the stream at its beginning.
+
+    Python's unpickler makes a table as long as the largest such number, so that ten bytes take gigabytes.
+
+    Args:
+        program: the pickle, at its beginning.
+        num_bytes: of it.
+
+    Raises:
+        DatasetError: it does; as the end of a sentence. What else is wrong is left to the unpickler.
+    """
+    largest = 0
+    with contextlib.suppress(ValueError, EOFError, LookupError, ArithmeticError, MemoryError):
+        for operation, number, _ in pickletools.genops(program):
+            if operation.name in MEMO_NAMES and isinstance(number, int) and number > num_bytes:
+                largest = number
+                break
+    program.seek(0)
+    if largest:
+        raise DatasetError(
+            f"it is a damaged pickle (it remembers a value as number {largest:,} in {num_bytes:,} bytes)"
+        )
+
+
 def load(path: Path) -> object:
     """The one value in the pickle at `path`: a number, text, list or mapping, an array, or a PickledCsr.
 
@@ -158,6 +194,7 @@ def load(path: Path) -> object:
         OSError: it cannot be read.
     """
     with path.open("rb") as stream:
+        require_small_memo(stream, path.stat().st_size)
         try:
             value = _Unpickler(stream, encoding="latin1").load()
         except DatasetError:
@@ -168,7 +205,7 @@ def load(path: Path) -> object:
             raise DatasetError("it is a damaged pickle (it asks for more memory than there is)") from problem
         except Exception as problem:  # the pickle module lets out whatever the damaged program runs into
             cut = "truncated" in str(problem) or "ran out of input" in str(problem).lower()
-            words = "it is cut short" if cut else f"it is a damaged pickle, or none ({problem})"
+            words = "it is cut short" if cut else f"it is a damaged pickle, or none ({str(problem)[:300]})"
             raise DatasetError(words) from problem
         if stream.read(1):
             raise DatasetError("it has more bytes after the end of its pickle")

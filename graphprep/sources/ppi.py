@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from graphprep.errors import DatasetError
 from graphprep.graph import RawGraph
 from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import check_npz, read_npy
+from graphprep.sources.arrays import check_npz, member_array
 from graphprep.sources.assemble import one_type
 from graphprep.sources.checks import features, file_of, flags, node_ids, reading
 from graphprep.sources.json_file import numbers, parse_json
@@ -79,8 +79,7 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
 
 
 def _array(archive: Archive, name: str, kinds: str, shape: tuple[int | None, ...]) -> Array:
-    with archive.open(name) as stream:
-        return read_npy(stream, name, kinds, shape)
+    return member_array(archive, name, kinds, shape)
 
 
 def _links(archive: Archive, name: str, num_nodes: int) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ or a first column without a name, that has the numbers 0 .. N-1 in another order
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,8 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep import memory, progress
 from graphprep.errors import DatasetError
+from graphprep.sources.archive import Archive
+from graphprep.sources.arrays import npy_header
 from graphprep.sources.edge_columns import column_place
 from graphprep.sources.pandas_index import INDEX_PREFIX, pandas_index
 from graphprep.sources.text_dialect import NAMELESS, Dialect
@@ -366,29 +369,38 @@ def word_array(words: Sequence[str]) -> NDArray[Any]:
 
 
 def _mapped(path: Path) -> Array:
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(array, np.memmap):
-        raise DatasetError("it is no .npy file")
-    expected, size = array.offset + array.nbytes, path.stat().st_size
-    if size != expected:
-        raise DatasetError(f"it has {size:,} bytes where its header asks for {expected:,}")
-    return array
+    with path.open("rb") as stream:
+        npy_header(stream, path.stat().st_size, "it")
+    return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def _from_npz(path: Path) -> Array:
+    with Archive(path) as found:
+        _require_honest(found)
     with np.load(path, allow_pickle=False) as archive:
         names = archive.files
         if "format" not in names:
             if len(names) != 1:
-                found = f"the arrays {', '.join(names)}" if names else "no array"
-                raise DatasetError(f"it holds {found}, where one is wanted")
+                found_names = f"the arrays {', '.join(names)}" if names else "no array"
+                raise DatasetError(f"it holds {found_names}, where one is wanted")
             return np.asarray(archive[names[0]])
     import scipy.sparse
 
     matrix = scipy.sparse.load_npz(path)
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)  # toarray trusts the indices
+    what = f"its matrix of {' x '.join(f'{size:,}' for size in matrix.shape)}"
+    memory.require_room(math.prod(matrix.shape) * matrix.dtype.itemsize, what)
     return np.asarray(matrix.toarray())
+
+
+def _require_honest(archive: Archive) -> None:
+    """Compare the shapes that NumPy is about to allocate with the bytes that are there, and with memory."""
+    sizes = {name: archive.size(name) for name in archive.names}
+    memory.require_room(sum(sizes.values()), "what it unpacks to")
+    for name, size in sizes.items():
+        with archive.open(name) as stream:
+            npy_header(stream, size, f"its array {name.removesuffix('.npy')!r}")
 
 
 def _parquet_table(path: Path) -> Any:

@@ -10,12 +10,14 @@ for, since it became the default only with torch 2.6.
 
 from __future__ import annotations
 
+import functools
 import io
+import itertools
 import math
 import pickle
 import reprlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
 from graphprep.sources.archive import Archive, in_plain_words
-from graphprep.sources.pickles import ALLOWED, PickledArray
+from graphprep.sources.pickles import ALLOWED, PickledArray, require_small_memo
 
 STORAGES = {
     "LongStorage": "<i8",
@@ -39,6 +41,8 @@ STORAGES = {
 }
 ZIP_MAGIC = b"PK\x03\x04"
 MOST_DEPTH = 8
+MOST_VALUES = 1_000_000
+"""in dictionaries and lists, each counted as often as they name it"""
 
 
 def load(data: bytes) -> Any:
@@ -55,13 +59,14 @@ def load(data: bytes) -> Any:
             raise DatasetError("it is no PyTorch file: it has no data.pkl, or several")
         folder = str(PurePosixPath(pickles[0]).parent)
 
+        @functools.cache  # tensors may share one
         def storage(key: str) -> bytes:
             return archive.read(f"{folder}/data/{key}", len(data))
 
-        with archive.open(pickles[0]) as stream:
-            program = stream.read()
+        program = io.BytesIO(archive.read(pickles[0], len(data)))
+        require_small_memo(program, len(program.getbuffer()))
         with in_plain_words("it is a damaged PyTorch file, or none"):
-            return _plain(_Unpickler(io.BytesIO(program), storage).load())
+            return _plain(_Unpickler(program, storage).load(), itertools.count(1))
 
 
 class _Unpickler(pickle.Unpickler):
@@ -131,15 +136,17 @@ TENSOR_NAMES: dict[tuple[str, str], Any] = {
 }
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
+def _plain(value: Any, seen: Iterator[int], depth: int = 0) -> Any:
     if depth > MOST_DEPTH:
         raise DatasetError(f"it is nested more than {MOST_DEPTH} deep")
+    if next(seen) > MOST_VALUES:
+        raise DatasetError(f"it unfolds into more than {MOST_VALUES:,} values, which arrays in dictionaries do not")
     if isinstance(value, PickledArray):
         return value.plain()
     if isinstance(value, dict):
-        return {key: _plain(item, depth + 1) for key, item in value.items()}
+        return {key: _plain(item, seen, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in value]
+        return [_plain(item, seen, depth + 1) for item in value]
     if isinstance(value, np.ndarray | int | float | str | bytes | None):
         return value
     raise DatasetError(f"it holds a {type(value).__name__}, which is no array")
@@ -151,12 +158,14 @@ def _legacy(data: bytes) -> Any:
     # Where the file is damaged, torch warns of what it believes to have read.
     with in_plain_words("it is no PyTorch file, or holds more than tensors"), warnings.catch_warnings(action="ignore"):
         found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    return _without_torch(found)
+    return _without_torch(found, itertools.count(1))
 
 
-def _without_torch(value: Any) -> Any:
+def _without_torch(value: Any, seen: Iterator[int]) -> Any:
+    if next(seen) > MOST_VALUES:
+        raise DatasetError(f"it unfolds into more than {MOST_VALUES:,} values, which arrays in dictionaries do not")
     if isinstance(value, dict):
-        return {key: _without_torch(item) for key, item in value.items()}
+        return {key: _without_torch(item, seen) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_torch(item) for item in value]
+        return [_without_torch(item, seen) for item in value]
     return value.detach().numpy() if hasattr(value, "detach") else value

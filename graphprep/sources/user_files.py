@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphprep import memory
 from graphprep.errors import UsageError
 from graphprep.executor import Executor
 from graphprep.graph import (
@@ -216,6 +217,11 @@ def read_files(
         DatasetError: a file is not what it should be (with its line or row), or two do not fit together.
         UsageError: options that do not go together.
     """
+    with memory.limited(memory_limit):
+        return _read(request, memory_limit, executor)
+
+
+def _read(request: ImportRequest, memory_limit: int | None, executor: Executor | None) -> RawGraph:
     formats = {format_of(path, part.format) for part in request.edges for path in part.paths}
     if formats & set(WHOLE_GRAPH):
         return _whole_graph(request, memory_limit)

@@ -25,7 +25,7 @@ def is_noted(stage: str, output: Path, *, key: str, state: str) -> bool:
     """
     try:
         return bool(json.loads(_path(stage, output).read_bytes()) == _note(stage, output, key, state))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
 
 

@@ -66,7 +66,8 @@ def test_entries_given_twice_are_added(tmp_path: Path) -> None:
 
 def test_byte_order(tmp_path: Path) -> None:
     """A file of another machine has the same numbers."""
-    found = read_npy(io.BytesIO(npy(np.array([1, 258], ">i4"))), "a", "i", (2,))
+    data = npy(np.array([1, 258], ">i4"))
+    found = read_npy(io.BytesIO(data), len(data), "a", "i", (2,))
     assert found.dtype.isnative
     assert found.tolist() == [1, 258]
 
@@ -76,7 +77,7 @@ def test_byte_order(tmp_path: Path) -> None:
     [
         (npy(np.array([{}], object)), "Python objects"),
         (npy(np.zeros(3))[:-1], "damaged"),
-        (npy(np.zeros(3)) + b"x", "bytes follow after its end"),
+        (npy(np.zeros(3)) + b"x", "bytes where its header asks for"),
         (npy(np.zeros(3)).replace(b"(3,)", b"(9,)"), "damaged"),
         (npy(np.zeros(3)).replace(b"(3,), }" + b" " * 11, b"(3000000000000,), }"), "damaged"),
         (npy(np.zeros(3)).replace(b"<f8", b"<U2"), "not numbers"),
@@ -89,13 +90,13 @@ def test_byte_order(tmp_path: Path) -> None:
 def test_arrays_that_are_none(data: bytes, words: str) -> None:
     """A header can claim anything; what it claims is compared with what is there."""
     with pytest.raises(DatasetError, match=words):
-        read_npy(io.BytesIO(data), "a", "f", (3,))
+        read_npy(io.BytesIO(data), len(data), "a", "f", (3,))
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (npy(np.array([{}], object)), "no .npy file"),
+        (npy(np.array([{}], object)), "Python objects"),
         (npy(np.zeros(3))[:-1], "damaged"),
         (npy(np.zeros(3)) + b"x", "153 bytes where its header asks for 152"),
         (b"", "empty"),

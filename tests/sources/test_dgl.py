@@ -14,7 +14,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from graphprep import registry, sources
+from graphprep import memory, registry, sources
 from graphprep.errors import DatasetError
 from graphprep.graph import RawGraph
 from graphprep.sources.zipped import FOLDER
@@ -269,3 +269,11 @@ def test_matlab_files_that_are_none(tmp_path: Path) -> None:
     data = whole[:place] + (10**6).to_bytes(4, "little") + whole[place + 4 :]
     with pytest.raises(DatasetError, match=re.escape("outside 0 .. 59")):
         sources.read(tmp_path, write_fraud(tmp_path, {}, data))
+
+
+def test_fraud_that_unfolds(tmp_path: Path) -> None:
+    """Guards against a MATLAB file of 40 kB in a zip that takes 120 MB where --memory leaves 80."""
+    made = write_fraud(tmp_path, fraud(label=np.zeros((1, 40_000_000), np.uint8)))
+    assert (tmp_path / "mini.zip").stat().st_size < 100_000
+    with pytest.raises(DatasetError, match=r"mini\.zip.*'label' takes 120\.0 MB of memory where .*--memory"):
+        sources.read(tmp_path, made, memory_limit=memory.held() + 80_000_000)

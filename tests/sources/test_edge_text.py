@@ -256,3 +256,9 @@ def test_same_as_a_plain_reader(tmp_path: Path, text: str, size: int) -> None:
                 edges_of(path)
             if "\r" not in text:  # a block that ends between \r and \n counts one line more
                 assert f"line {bad}:" in str(caught.value)
+
+
+def test_row_with_more_columns_than_names(tmp_path: Path) -> None:
+    """Guards against an internal error where the first row has more fields than the header has names."""
+    found = opened(written(tmp_path, "src,dst,weight\n0,1,,1,0.\n", "e.csv"))
+    assert found.ignored == ("column 3 'weight'", "column 4", "column 5")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import struct
+import tracemalloc
+import zlib
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
+from graphprep import memory
 from graphprep.errors import DatasetError
 from graphprep.sources.arrays import Sparse
 from graphprep.sources.matlab_file import read_arrays
@@ -76,3 +80,35 @@ def test_any_damage_is_an_error_or_a_number(packed: bool) -> None:
         else:
             assert found.keys() == {"a", "b"}
     assert refused > len(spoilt) / 2
+
+
+def packed_variable(stated_bytes: int, real_bytes: int) -> bytes:
+    """A file whose one variable, a row of bytes called a, is packed and states a size of its own."""
+    whole = saved(a=np.zeros((1, 1), np.uint8))
+    head = whole[136 : whole.index(b"a", 136) + 4]
+    body = head + struct.pack("<II", 2, real_bytes) + bytes(real_bytes)
+    packed = zlib.compress(struct.pack("<II", 14, stated_bytes) + body)
+    return whole[:128] + struct.pack("<II", 15, len(packed)) + packed
+
+
+@pytest.mark.parametrize("stated_bytes", [100, 200 << 20])
+def test_packed_variable_that_unfolds(stated_bytes: int) -> None:
+    """Guards against a packed variable that is unpacked without limit: 200 kB became 200 MB under any --memory."""
+    data = packed_variable(stated_bytes, 200 << 20)
+    assert len(data) < 300_000
+    tracemalloc.start()
+    try:
+        with memory.limited(memory.held() + (100 << 20)), pytest.raises(DatasetError) as caught:
+            read_arrays(io.BytesIO(data), ("a",))
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+    wanted = "unpacks to more bytes than it says" if stated_bytes == 100 else "'a' takes 629.1 MB of memory where"
+    assert wanted in str(caught.value)
+
+
+def test_variable_longer_than_the_file() -> None:
+    """Guards against 4 GB that are asked for because the size of a variable says so."""
+    whole = saved(a=np.eye(3))
+    with pytest.raises(DatasetError, match="cut short"):
+        read_arrays(io.BytesIO(whole[:132] + struct.pack("<I", 2**32 - 8) + whole[136:]), ("a",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,11 @@ def flip_a_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+
+
+def edit_shape(path: Path, length: float) -> None:
+    document = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**document, "shape": [length]}))
 
 
 def reseal(change: Callable[[Path], Any]) -> Callable[[Path], Any]:
@@ -122,6 +128,26 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
         "does not run from 0",
     ),
     "class outside": (overwrite(f"{NODES}/y/c/0", np.full(60, 3)), "names class 3 of 3"),
+    "JSON that nests without end": (
+        lambda cache: (cache / "zarr.json").write_bytes(b"[" * 100_000),
+        "zarr.json holds JSON that is nested too deeply",
+    ),
+    "a number of 10,000 digits": (
+        lambda cache: (cache / "zarr.json").write_bytes(b"[" + b"9" * 10_000 + b"]"),
+        "zarr.json is not JSON",
+    ),
+    "an infinite number of parts": (
+        reseal(lambda cache: edit_json(cache / "zarr.json", num_parts=float("inf"))),
+        "has one of the wrong form",
+    ),
+    "an infinite shape": (
+        reseal(lambda cache: edit_shape(cache / NODES / "y/zarr.json", float("inf"))),
+        "does not describe an array",
+    ),
+    "a shape of exabytes": (
+        reseal(lambda cache: edit_shape(cache / NODES / "y/zarr.json", 2**60)),
+        "describes an array that is not one plain",
+    ),
     "too few ranks": (
         reseal(lambda cache: edit_json(cache / "zarr.json", topology=flat_topology(2))),
         "does not list 1 ranks",
