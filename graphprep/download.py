@@ -11,6 +11,7 @@ is locked meanwhile, so two processes that want the same files do not write into
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import shutil
@@ -26,6 +27,7 @@ from graphprep.http_client import Cancel, Cancelled, Patience, new_client
 from graphprep.http_trouble import cannot_write, shown
 from graphprep.mirror import origin
 from graphprep.publish import PARTIAL_PREFIX, fsync_folder, locked
+from graphprep.regular_file import regular_file
 from graphprep.transfer import RESUME_SUFFIX, Transfer
 from graphprep.whole_file import Fetched, RemoteFile, verify
 
@@ -111,7 +113,15 @@ def _already_there(file: RemoteFile, folder: Path) -> Fetched | None:
 
 def _require_sources(missing: Sequence[RemoteFile], origins: dict[str, str | Path]) -> None:
     """All files that a local mirror lacks are found before anything is copied."""
-    absent = [path for file in missing if isinstance(path := origins[file.name], Path) and not path.is_file()]
+    absent: list[str] = []
+    for file in missing:
+        path = origins[file.name]
+        if isinstance(path, Path):
+            try:
+                regular_file(path)
+            except OSError as problem:
+                reason = "" if problem.errno == errno.ENOENT and not path.is_symlink() else f" ({problem.strerror})"
+                absent.append(f"{path}{reason}")
     if absent:
         more = f" (and {len(absent) - 1} more files)" if len(absent) > 1 else ""
         raise DownloadError(
@@ -251,9 +261,10 @@ class _Run:
     def _copy(self, source: Path, partial: Path, advance: Callable[[float], None]) -> None:
         """From a folder that is a mirror."""
         try:
-            reading = source.open("rb")
+            reading = regular_file(source).open("rb")
         except OSError as problem:
             raise DownloadError(f"{source} cannot be read ({problem.strerror})") from problem
+        partial.unlink(missing_ok=True)  # whatever it is: to open a pipe would wait for ever
         with reading, partial.open("wb") as writing:
             while piece := reading.read(COPY_BYTES):
                 self.cancel.check()

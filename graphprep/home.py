@@ -21,8 +21,12 @@ def home() -> Path:
             folder = Path(path).expanduser()
         except RuntimeError as error:
             raise UsageError(f"GRAPHPREP_HOME={path} names the home of an unknown user; give a folder") from error
+        if folder.is_symlink() and not folder.exists():
+            raise UsageError(
+                f"GRAPHPREP_HOME={path} is a link to {folder.readlink()}, which is not there; give a folder"
+            )
         if folder.exists() and not folder.is_dir():
-            raise UsageError(f"GRAPHPREP_HOME={path} is a file; give a folder")
+            raise UsageError(f"GRAPHPREP_HOME={path} is no folder but a file; give a folder")
         return folder
     import platformdirs
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from graphprep.errors import UsageError
+from graphprep.regular_file import regular_file
 
 ZARR_JSON = "zarr.json"
 
@@ -46,7 +47,7 @@ def checked_target(path: Path, *, called: str = "--out") -> Path:
 def kind_of(folder: Path) -> str | None:
     """ "store" or "cache" for a folder that graphprep wrote, None for any other."""
     try:
-        document = json.loads((folder / ZARR_JSON).read_bytes())
+        document = json.loads(regular_file(folder / ZARR_JSON).read_bytes())
         return str(document["attributes"]["graphprep_kind"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

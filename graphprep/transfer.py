@@ -26,6 +26,7 @@ from graphprep import google_drive, progress
 from graphprep.errors import DownloadError
 from graphprep.http_client import Cancel, Patience
 from graphprep.http_trouble import TryAgain, cannot_write, of_connection, of_status, shown
+from graphprep.regular_file import regular_file
 from graphprep.whole_file import RemoteFile
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class _Note:
     @classmethod
     def load(cls, path: Path) -> Self | None:
         try:
-            note = cls(**json.loads(path.read_text(encoding="utf-8")))
+            note = cls(**json.loads(regular_file(path).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
         readable = isinstance(note.validator, str) and note.validator.isascii() and note.validator.isprintable()

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 from graphprep.sources.archive import Archive, in_plain_words
 from graphprep.whole_file import HEAD_BYTES, substitute
 
@@ -109,7 +110,7 @@ def map_npy(path: Path, kinds: str, shape: Shape) -> Array:
         DatasetError: it is damaged, of another dtype or shape; as the end of a sentence.
         OSError: it cannot be read.
     """
-    with path.open("rb") as stream:
+    with regular_file(path).open("rb") as stream:
         if suspect := substitute(stream.read(HEAD_BYTES)):
             raise DatasetError(suspect)
     try:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 
 PLAIN_DTYPE = re.compile(r"[biuf][1248]")
 """numbers and truth values; no objects, no strings, no records"""
@@ -157,7 +158,7 @@ def load(path: Path) -> object:
             message is the end of a sentence that begins with the file.
         OSError: it cannot be read.
     """
-    with path.open("rb") as stream:
+    with regular_file(path).open("rb") as stream:
         try:
             value = _Unpickler(stream, encoding="latin1").load()
         except DatasetError:
