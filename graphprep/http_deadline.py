@@ -54,8 +54,9 @@ class Deadline:
     def allow(self, seconds: float) -> None:
         """Begin another phase, which may take so many seconds from now on."""
         with self._changed:
-            self._at = time.monotonic() + seconds
-            self._changed.notify()
+            before, self._at = self._at, time.monotonic() + seconds
+            if before is not None and self._at < before:  # of more time the watcher learns when it wakes
+                self._changed.notify()
 
     def _watch(self) -> None:
         with self._changed:
