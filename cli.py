@@ -28,6 +28,7 @@ from commands.common import (
     memory_option,
     out_option,
     print_json,
+    print_line,
     print_store_outcome,
 )
 from commands.generate import generate
@@ -505,7 +506,7 @@ def evaluate(
 
     report = score_predictions(cache, predictions, task=task, metric=metric, split=split, table=table)
     if table is not None:
-        click.echo(f"wrote {table}", err=True)
+        print_line(f"wrote {table}", err=True)
     if json_output:
         print_json(report)
         return
@@ -544,7 +545,7 @@ def export(cache: str, out: Path, format_name: str, replace: bool, json_output: 
             }
         )
     else:
-        click.echo(f"{'up to date' if outcome.reused else 'wrote'}: {outcome.folder} ({outcome.files:,} files)")
+        print_line(f"{'up to date' if outcome.reused else 'wrote'}: {outcome.folder} ({outcome.files:,} files)")
 
 
 @main.group()

@@ -67,8 +67,13 @@ def fail(sentence: str, status: int) -> None:
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on standard output."""
-    click.echo(json.dumps(document, indent=1, allow_nan=False))
+    """One JSON document on standard output; DEL is the one control character that JSON leaves as it is."""
+    click.echo(json.dumps(document, indent=1, allow_nan=False).replace("\x7f", "\\u007f"))
+
+
+def print_line(text: str, *, err: bool = False) -> None:
+    """A result, or what was written, in which names and paths of people may stand."""
+    click.echo(printable(text), err=err)
 
 
 PATH = click.Path(path_type=Path)
@@ -141,4 +146,4 @@ def print_store_outcome(outcome: Any, json_output: bool) -> None:
             }
         )
     else:
-        click.echo(f"{'up to date' if outcome.reused else 'wrote'}: {store.location}")
+        print_line(f"{'up to date' if outcome.reused else 'wrote'}: {store.location}")

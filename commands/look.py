@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from commands import names
-from commands.common import as_json, common, dask_option, memory_option, print_json
+from commands.common import as_json, common, dask_option, memory_option, print_json, print_line
 from graphprep.errors import UsageError
 
 
@@ -73,7 +73,7 @@ def inspect(
         kind, summary = summarise(store_or_cache, executor=executor, **asked)
     if target is not None:
         write_report(kind, summary, target)
-        click.echo(f"wrote {target}", err=True)
+        print_line(f"wrote {target}", err=True)
     if json_output:
         print_json(summary)
     elif html is None:
@@ -114,7 +114,7 @@ def compare(
         from graphprep.inspect.compare_page import compare_page
 
         write_page(compare_page(compared), target)
-        click.echo(f"wrote {target}", err=True)
+        print_line(f"wrote {target}", err=True)
     if json_output:
         print_json(compared)
     elif html is None:
@@ -204,4 +204,4 @@ def verify(store_or_cache: str, json_output: bool) -> None:
     if json_output:
         print_json(report)
     else:
-        click.echo(f"{report['location']}: whole")
+        print_line(f"{report['location']}: whole")

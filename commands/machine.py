@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from commands.common import as_json, common, print_json
+from commands.common import as_json, common, print_json, print_line
 from graphprep.errors import UsageError
 
 VARIABLE = "_GRAPHPREP_COMPLETE"
@@ -62,7 +62,7 @@ def _measure(out: Path, ranks: int | None, replace: bool, json_output: bool) -> 
     with progress.task(f"measuring the rates of {processes} rank(s) side by side, some 30 to 90 s"):
         found = measure_machine(processes)
     save(found, target)
-    click.echo(f"wrote {target}", err=True)
+    print_line(f"wrote {target}", err=True)
     if json_output:
         print_json(found)
 

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from commands import names
-from commands.common import PATH, as_json, common, print_json
+from commands.common import PATH, as_json, common, print_json, print_line
 from graphprep.errors import UsageError
+from graphprep.printable import printable
 
 
 @click.group()
@@ -79,7 +80,7 @@ def show_topology(file_or_preset: str, table: bool, json_output: bool) -> None:
 
         print_topology(found.to_long_form(), sys.stdout)
     else:
-        click.echo(found.to_yaml(), nl=False)
+        click.echo(printable(found.to_yaml()), nl=False)
 
 
 new_file = click.option("--replace", is_flag=True, help="Replace the file if it is there.")
@@ -111,11 +112,11 @@ def detect_topology(saved: Path | None, out: Path | None, replace: bool, name: s
     found = detected(seen, name=chosen_name(name, out, "detected"))
     if target is not None:
         save(found.topology, found.comments, target)
-        click.echo(f"wrote {target}", err=True)
+        print_line(f"wrote {target}", err=True)
     if json_output:
         print_json(found.topology.to_long_form())
     elif target is None:
-        click.echo(as_text(found.topology, found.comments), nl=False)
+        click.echo(printable(as_text(found.topology, found.comments)), nl=False)
 
 
 @topology.command("probe")
@@ -155,4 +156,4 @@ def probe_topology(
         context.exit(status)
     if json_output:
         print_json(Topology.from_file(target).to_long_form())
-    click.echo(f"wrote {target}", err=True)
+    print_line(f"wrote {target}", err=True)

@@ -11,21 +11,25 @@ is locked meanwhile, so two processes that want the same files do not write into
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphprep import progress
 from graphprep.errors import DatasetError, DownloadError, UsageError
 from graphprep.http_client import Cancel, Cancelled, Patience, new_client
+from graphprep.http_deadline import Deadline
 from graphprep.http_trouble import cannot_write, shown
 from graphprep.mirror import origin
 from graphprep.publish import PARTIAL_PREFIX, fsync_folder, locked
+from graphprep.regular_file import regular_file
 from graphprep.transfer import RESUME_SUFFIX, Transfer
 from graphprep.whole_file import Fetched, RemoteFile, verify
 
@@ -111,7 +115,15 @@ def _already_there(file: RemoteFile, folder: Path) -> Fetched | None:
 
 def _require_sources(missing: Sequence[RemoteFile], origins: dict[str, str | Path]) -> None:
     """All files that a local mirror lacks are found before anything is copied."""
-    absent = [path for file in missing if isinstance(path := origins[file.name], Path) and not path.is_file()]
+    absent: list[str] = []
+    for file in missing:
+        path = origins[file.name]
+        if isinstance(path, Path):
+            try:
+                regular_file(path)
+            except OSError as problem:
+                reason = "" if problem.errno == errno.ENOENT and not path.is_symlink() else f" ({problem.strerror})"
+                absent.append(f"{path}{reason}")
     if absent:
         more = f" (and {len(absent) - 1} more files)" if len(absent) > 1 else ""
         raise DownloadError(
@@ -158,7 +170,6 @@ class _Run:
         sizes = [file.bytes for file in self.files]
         total = None if None in sizes else sum(size for size in sizes if size is not None)
         remote = any(isinstance(place, str) for place in self.origins.values())
-        client = new_client(self.patience, at_once) if remote else None
         for file in self.files:
             self.waiting.put(file)
         done: dict[str, Fetched] = {}
@@ -168,7 +179,7 @@ class _Run:
                 advance = _shared(task)
                 for number in range(at_once):
                     worker = threading.Thread(
-                        target=self._work, args=(client, advance), name=f"download-{number}", daemon=True
+                        target=self._work, args=(remote, advance), name=f"download-{number}", daemon=True
                     )
                     threads.append(worker)
                     worker.start()
@@ -182,26 +193,31 @@ class _Run:
             deadline = time.monotonic() + SECONDS_TO_STOP
             for worker in threads:
                 worker.join(max(0.0, deadline - time.monotonic()))
-            if client is not None:
-                client.close()
         return done
 
-    def _work(self, client: httpx.Client | None, advance: Callable[[float], None]) -> None:
-        """One thread: file after file until none is left."""
+    def _work(self, remote: bool, advance: Callable[[float], None]) -> None:
+        """One thread, with a client of its own if anything is remote: file after file until none is left."""
+        try:
+            with new_client(self.patience) if remote else nullcontext() as client:
+                self._fetch_waiting(client, advance)
+        except BaseException as problem:  # noqa: BLE001 (raised again in the calling thread)
+            self.outcomes.put(problem)
+
+    def _fetch_waiting(self, client: httpx.Client | None, advance: Callable[[float], None]) -> None:
+        deadline = Deadline()
         while True:
             try:
                 file = self.waiting.get_nowait()
             except queue.Empty:
                 return
             try:
-                self.outcomes.put(self._fetch(client, file, advance))
+                self.outcomes.put(self._fetch(client, deadline, file, advance))
             except Cancelled:
                 return
-            except BaseException as problem:  # noqa: BLE001 (raised again in the calling thread)
-                self.outcomes.put(problem)
-                return
 
-    def _fetch(self, client: httpx.Client | None, file: RemoteFile, advance: Callable[[float], None]) -> Fetched:
+    def _fetch(
+        self, client: httpx.Client | None, deadline: Deadline, file: RemoteFile, advance: Callable[[float], None]
+    ) -> Fetched:
         target, partial = self.folder / file.name, self.folder / (PARTIAL_PREFIX + file.name)
         place = self.origins[file.name]
         try:
@@ -211,7 +227,14 @@ class _Run:
             else:
                 assert client is not None
                 transfer = Transfer(
-                    client, file, place, partial, patience=self.patience, cancel=self.cancel, advance=advance
+                    client,
+                    file,
+                    place,
+                    partial,
+                    patience=self.patience,
+                    cancel=self.cancel,
+                    deadline=deadline,
+                    advance=advance,
                 )
                 digest = self._received(transfer)
                 transfer.note_path.unlink(missing_ok=True)
@@ -251,9 +274,10 @@ class _Run:
     def _copy(self, source: Path, partial: Path, advance: Callable[[float], None]) -> None:
         """From a folder that is a mirror."""
         try:
-            reading = source.open("rb")
+            reading = regular_file(source).open("rb")
         except OSError as problem:
             raise DownloadError(f"{source} cannot be read ({problem.strerror})") from problem
+        partial.unlink(missing_ok=True)  # whatever it is: to open a pipe would wait for ever
         with reading, partial.open("wb") as writing:
             while piece := reading.read(COPY_BYTES):
                 self.cancel.check()

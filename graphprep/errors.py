@@ -7,6 +7,7 @@ A message says what is wrong, where, and what to do about it.
 from __future__ import annotations
 
 import errno
+import os
 
 
 class GraphprepError(Exception):
@@ -69,12 +70,20 @@ class TrainingError(GraphprepError, RuntimeError):
     exit_status = 7
 
 
+def beginning(name: str) -> str:
+    """A name for a message: all of it, or its first 40 letters."""
+    return name if len(name) <= 60 else f"{name[:40]}..."
+
+
 def operating_system_sentence(error: OSError) -> str:
     """What the operating system refused, where, and what to do."""
     where = f" at {error.filename}" if error.filename else ""
     if error.errno == errno.ENOSPC or "Not enough free space" in str(error):
         return f"the disk is full{where}; free some space and run the same command again"
-    if error.errno in (errno.ENOTDIR, errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG):
+    if error.errno == errno.ENAMETOOLONG:
+        name = max(os.fsdecode(error.filename or "").split("/"), key=len)
+        return f"the name {beginning(name)!r}, of {len(os.fsencode(name)):,} bytes, is too long for a file; shorten it"
+    if error.errno in (errno.ENOTDIR, errno.ENOENT, errno.EEXIST):
         return f"{error.strerror}{where}; check GRAPHPREP_HOME and the paths that were given"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"no permission{where}; set GRAPHPREP_HOME or --out to a folder that you may write to"

@@ -6,10 +6,10 @@ import os
 import re
 from pathlib import Path
 
-from graphprep.errors import CacheError, DatasetError, UsageError
+from graphprep.errors import CacheError, DatasetError, UsageError, beginning
 from graphprep.nearest import nearest
 from graphprep.progress import say
-from graphprep.target import kind_of
+from graphprep.target import kind_of, require_short
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -21,8 +21,12 @@ def home() -> Path:
             folder = Path(path).expanduser()
         except RuntimeError as error:
             raise UsageError(f"GRAPHPREP_HOME={path} names the home of an unknown user; give a folder") from error
+        if folder.is_symlink() and not folder.exists():
+            raise UsageError(
+                f"GRAPHPREP_HOME={path} is a link to {folder.readlink()}, which is not there; give a folder"
+            )
         if folder.exists() and not folder.is_dir():
-            raise UsageError(f"GRAPHPREP_HOME={path} is a file; give a folder")
+            raise UsageError(f"GRAPHPREP_HOME={path} is no folder but a file; give a folder")
         return folder
     import platformdirs
 
@@ -33,10 +37,11 @@ def checked_name(name: str, what: str) -> str:
     """`name` if it can be the name of a folder.
 
     Raises:
-        UsageError: it is empty, starts with a dot, or has a separator in it.
+        UsageError: it is empty, starts with a dot, has a separator in it, or is very long.
     """
     if not NAME_PATTERN.fullmatch(name):
-        raise UsageError(f"{what} {name!r} cannot name a folder: use letters, digits, '.', '_' and '-'")
+        raise UsageError(f"{what} {beginning(name)!r} cannot name a folder: use letters, digits, '.', '_' and '-'")
+    require_short(name, what)
     return name
 
 

@@ -22,6 +22,7 @@ from typing import Literal
 from graphprep import home
 from graphprep.home import NAME_PATTERN
 from graphprep.publish import LOCK_SUFFIX, PARTIAL_PREFIX, REPLACED_PREFIX, lock_file
+from graphprep.regular_file import regular_file
 from graphprep.target import kind_of
 
 Kind = Literal["raw", "store", "cache", "leftover"]
@@ -103,7 +104,7 @@ def _notes() -> Iterator[Item]:
 def _is_of_something(note: Path) -> bool:
     """Whether what a note is about is still there."""
     try:
-        return Path(json.loads(note.read_bytes())["output"]).exists()
+        return Path(json.loads(regular_file(note).read_bytes())["output"]).exists()
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from graphprep.errors import DownloadError
+from graphprep.http_deadline import CONNECTED, shut
 
 if TYPE_CHECKING:
     import httpx
 
-CONNECTED = (".connect_tcp.complete", ".start_tls.complete")
-"""httpcore's events after which a request has another socket"""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -37,7 +36,10 @@ class Patience:
     """a server that asks for a longer pause is not waited for"""
     connect_timeout: float = 10.0
     read_timeout: float = 30.0
-    """longest silence inside a body"""
+    """longest silence"""
+    headers_timeout: float = 60.0
+    """from a request to the end of its answer's headers, over all redirects, interim answers and handshakes"""
+    max_redirects: int = 10
     slow_window: float = 60.0
     slow_rate: float = 1000.0
     """bytes per second; a body that is slower than this over a whole window counts as stalled"""
@@ -58,12 +60,7 @@ class Cancel:
     def now(self) -> None:
         with self._lock:
             self._event.set()
-            for connection in self._sockets:
-                # SSLSocket.shutdown would drop the TLS state under the thread that reads from it.
-                try:
-                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
-                except OSError:
-                    continue  # already closed
+            shut(self._sockets)
 
     def check(self) -> None:
         if self._event.is_set():
@@ -82,8 +79,8 @@ class Cancel:
             self.check()
 
 
-def new_client(patience: Patience, connections: int) -> httpx.Client:
-    """An HTTP client that follows redirects and the proxy variables of the environment.
+def new_client(patience: Patience) -> httpx.Client:
+    """An HTTP client for one thread that heeds the proxy variables of the environment. It follows no redirects.
 
     A loopback address is never sent to a proxy: it would be the proxy's own loopback.
 
@@ -96,10 +93,8 @@ def new_client(patience: Patience, connections: int) -> httpx.Client:
 
     try:
         return httpx.Client(
-            follow_redirects=True,
-            max_redirects=10,
             timeout=httpx.Timeout(patience.read_timeout, connect=patience.connect_timeout, pool=None),
-            limits=httpx.Limits(max_connections=connections),
+            limits=httpx.Limits(max_connections=1),
             mounts={f"all://{'[::1]' if host == '::1' else host}": None for host in LOOPBACK},
             # Bytes as they lie on the server: a length can be compared and a range resumed.
             headers={"User-Agent": f"graphprep/{__version__}", "Accept-Encoding": "identity"},

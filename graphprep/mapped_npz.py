@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from graphprep.regular_file import regular_file
 from graphprep.sources.archive import LOCAL_HEADER
 
 
@@ -25,7 +26,7 @@ def mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
         path: of what `np.savez` wrote.
     """
     found: dict[str, NDArray[Any]] = {}
-    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+    with zipfile.ZipFile(regular_file(path)) as archive, path.open("rb") as file:
         for info in archive.infolist():
             file.seek(info.header_offset)
             _, name_bytes, extra_bytes = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))

@@ -150,7 +150,7 @@ def locked_if_free(path: Path) -> Iterator[bool]:
 def is_locked(path: Path) -> bool:
     """Whether some process holds the lock of `path`; nothing is written."""
     try:
-        descriptor = os.open(lock_file(path), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(lock_file(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

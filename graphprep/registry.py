@@ -29,6 +29,7 @@ from graphprep.errors import DatasetError, UnknownDatasetError
 from graphprep.graph import Duplicates, SelfLoops, Treatment
 from graphprep.home import NAME_PATTERN
 from graphprep.nearest import nearest
+from graphprep.regular_file import regular_file
 from graphprep.sources import READERS
 from graphprep.split import SplitRule
 from graphprep.yaml_lines import FaultAt, validated
@@ -269,7 +270,7 @@ def load_registry(path: Path | None = None) -> dict[str, DatasetEntry]:
 
         path, listed = registry_path(), ogb_table.entries()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular_file(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise DatasetError(f"{path} cannot be read as text: {problem}") from problem
     registry = validated(Registry, text, origin=str(path), error=DatasetError)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError, UsageError
+from graphprep.regular_file import regular_file
 
 Array = NDArray[Any]
 
@@ -45,11 +46,11 @@ def load_predictions(path: Path) -> Array:
     """
     try:
         if path.suffix == ".npy":
-            rows: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+            rows: Array = np.load(regular_file(path), mmap_mode="r", allow_pickle=False)
         elif path.suffix == ".pt":
             import torch
 
-            tensor = torch.load(path, map_location="cpu", weights_only=True)
+            tensor = torch.load(regular_file(path), map_location="cpu", weights_only=True)
             if not isinstance(tensor, torch.Tensor):
                 raise DatasetError(f"{path} holds a {type(tensor).__name__} and not one tensor of predictions")
             rows = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()

@@ -39,6 +39,7 @@ from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, ch
 from graphprep.home import is_url
 from graphprep.original_ids import OriginalIds
 from graphprep.publish import PARTIAL_PREFIX, publish_folder
+from graphprep.regular_store import RegularFiles
 from graphprep.row_ranges import row_ranges
 from graphprep.side_by_side import cores, side_by_side
 from graphprep.sorted_edges import SortedEdges
@@ -129,7 +130,9 @@ class GraphStore:
         self.location = str(location)
         try:
             with reached(self.location, but=EXPLAINED):
-                self._root = zarr.open_group(self.location, mode="r", zarr_format=3)
+                local = not is_url(self.location)
+                place = RegularFiles(self.location, read_only=True) if local else self.location
+                self._root = zarr.open_group(place, mode="r", zarr_format=3)
                 self.attributes: dict[str, Any] = dict(self._root.attrs)
         except (FileNotFoundError, zarr.errors.GroupNotFoundError, zarr.errors.NodeTypeValidationError) as error:
             if self._has_damaged_root():

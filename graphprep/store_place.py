@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from graphprep import home
 from graphprep.errors import DatasetError, GraphprepError, UsageError
+from graphprep.regular_file import regular_file
 from graphprep.target import ZARR_JSON, checked_target, kind_of
 
 Standing = Literal["nothing", "store", "other"]
@@ -111,7 +112,7 @@ def read_file(place: Path | str, name: str) -> bytes:
         DatasetError: a URL cannot be reached.
     """
     if not home.is_url(str(place)):
-        return (Path(place) / name).read_bytes()
+        return regular_file(Path(place) / name).read_bytes()
     with reached(place, but=(FileNotFoundError,)):
         file_system, path = _file_system(str(place))
         return bytes(file_system.cat_file(f"{path.rstrip('/')}/{name}"))

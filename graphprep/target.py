@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
-from graphprep.errors import UsageError
+from graphprep.errors import UsageError, beginning
+from graphprep.regular_file import regular_file
 
 ZARR_JSON = "zarr.json"
+LONGEST_NAME = 220
+"""bytes in UTF-8: file systems take 255, of which `.partial-NAME.zarr-features` and the like need some"""
 
 
 def checked_target(path: Path, *, called: str = "--out") -> Path:
@@ -18,11 +22,12 @@ def checked_target(path: Path, *, called: str = "--out") -> Path:
         called: the option or argument that gave it.
 
     Raises:
-        UsageError: the path is a file, a link, the current folder, has no name, or lies in something that is no folder
-            or in another store or cache.
+        UsageError: the path is a file, a link, the current folder, has no name or a very long one, or lies in
+            something that is no folder or in another store or cache.
     """
     if not str(path) or path.name in ("", ".", ".."):
         raise UsageError(f"{called} {str(path)!r} has no name of its own; give the path of a folder to make")
+    require_short(path.name.removesuffix(".zarr"), called)
     target = path.expanduser().absolute()
     if target.is_symlink():
         raise UsageError(f"{called} {path} is a link; give the folder itself")
@@ -43,10 +48,27 @@ def checked_target(path: Path, *, called: str = "--out") -> Path:
     return target
 
 
+def require_short(name: str, what: str) -> None:
+    """Make sure that the names of locks and of unfinished work, which are made of `name`, fit a file system.
+
+    Args:
+        name: of a file or folder, without its path.
+        what: it is the name of, for the message.
+
+    Raises:
+        UsageError: it is longer than `LONGEST_NAME`.
+    """
+    if (size := len(os.fsencode(name))) > LONGEST_NAME:
+        raise UsageError(
+            f"{what}: the name {beginning(name)!r} has {size:,} bytes; give one of at most {LONGEST_NAME} bytes, since "
+            "file systems take 255 and the names of locks and unfinished work are longer"
+        )
+
+
 def kind_of(folder: Path) -> str | None:
     """ "store" or "cache" for a folder that graphprep wrote, None for any other."""
     try:
-        document = json.loads((folder / ZARR_JSON).read_bytes())
+        document = json.loads(regular_file(folder / ZARR_JSON).read_bytes())
         return str(document["attributes"]["graphprep_kind"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

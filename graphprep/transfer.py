@@ -17,15 +17,17 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from graphprep import google_drive, progress
 from graphprep.errors import DownloadError
 from graphprep.http_client import Cancel, Patience
+from graphprep.http_deadline import Deadline
 from graphprep.http_trouble import TryAgain, cannot_write, of_connection, of_status, shown
+from graphprep.regular_file import regular_file
 from graphprep.whole_file import RemoteFile
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class _Note:
     @classmethod
     def load(cls, path: Path) -> Self | None:
         try:
-            note = cls(**json.loads(path.read_text(encoding="utf-8")))
+            note = cls(**json.loads(regular_file(path).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, RecursionError):
             return None
         readable = isinstance(note.validator, str) and note.validator.isascii() and note.validator.isprintable()
@@ -81,11 +83,12 @@ class Transfer:
         *,
         patience: Patience,
         cancel: Cancel,
+        deadline: Deadline,
         advance: Callable[[float], None],
     ) -> None:
         self.client, self.file, self.url, self.partial = client, file, url, partial
         self.note_path = partial.with_name(partial.name + RESUME_SUFFIX)
-        self.patience, self.cancel, self.advance = patience, cancel, advance
+        self.patience, self.cancel, self.deadline, self.advance = patience, cancel, deadline, advance
         self.resumed = False
         """whether the partial file was made by more than one answer"""
         self._address = url
@@ -144,17 +147,52 @@ class Transfer:
         offset, headers = self._resume_point()
         if headers is None:
             return
+        answered = False
         try:
-            extensions = {"trace": self.cancel.trace}
-            with self.client.stream("GET", self._address, headers=headers, extensions=extensions) as response:
+            with self.deadline.within(self.patience.headers_timeout), self._answer(headers) as response:
+                answered = True
+                self.deadline.allow(self._time_for_a_piece())
                 self._receive(response, offset)
+                self.cancel.check()  # a body without a length seems to end where its connection is cut
+                if self.deadline.is_over:
+                    raise TryAgain(self._overdue(answered))
         except httpx.TransportError as problem:
             self.cancel.check()  # a connection that we cut ourselves
+            if self.deadline.is_over:
+                raise TryAgain(self._overdue(answered)) from problem
             raise of_connection(self.url, problem, self.patience) from problem
-        except httpx.TooManyRedirects as problem:
-            raise DownloadError(f"{shown(self.url)} redirects in a circle; the URL is wrong, try --mirror") from problem
         except httpx.InvalidURL as problem:
             raise DownloadError(f"{shown(self.url)} is no URL, or redirects to none: {problem}") from problem
+
+    @contextmanager
+    def _answer(self, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
+        """The answer after all redirects, whose own bodies are not read: they may have no end either."""
+        extensions = {"trace": self._trace}
+        request = self.client.build_request("GET", self._address, headers=headers, extensions=extensions)
+        seen: list[str] = []
+        while True:
+            seen.append(str(request.url))
+            if len(seen) > self.patience.max_redirects + 1:
+                how = "in a circle" if len(set(seen)) < len(seen) else f"more than {len(seen) - 2} times"
+                raise DownloadError(f"{shown(self.url)} redirects {how}; the URL is wrong, try --mirror")
+            with closing(self.client.send(request, stream=True)) as response:
+                if response.next_request is None:
+                    yield response
+                    return
+                request = response.next_request
+
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        self.deadline.trace(event, info)
+        self.cancel.trace(event, info)
+
+    def _overdue(self, answered: bool) -> str:
+        if answered:
+            return f"nothing of the file came in {self._time_for_a_piece():g} s, though the server kept sending"
+        return f"the server's answer had no end of its headers within {self.patience.headers_timeout:g} s"
+
+    def _time_for_a_piece(self) -> float:
+        """Seconds in which some of a body has to come, be it ever so little; its rate is looked at then."""
+        return self.patience.slow_window + self.patience.read_timeout
 
     def _resume_point(self) -> tuple[int, dict[str, str] | None]:
         """The offset to go on from and the headers to ask with; None for headers if all is there already."""
@@ -259,6 +297,7 @@ class Transfer:
                     "it is another file or another version of it"
                 )
             window_bytes += len(piece)
+            self.deadline.allow(self._time_for_a_piece())
             elapsed = time.monotonic() - window_start
             if elapsed >= self.patience.slow_window:
                 if window_bytes < self.patience.slow_rate * elapsed:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 
 FileCheck = Callable[[Path], None]
 """Reads a whole file and raises DatasetError with what is wrong with it, as the end of a sentence."""
@@ -68,7 +69,7 @@ def verify(path: Path, file: RemoteFile) -> str:
         DatasetError: what is wrong, as the end of a sentence.
         OSError: it cannot be read.
     """
-    size = path.stat().st_size
+    size = regular_file(path).stat().st_size
     with path.open("rb") as stream:
         head = stream.read(HEAD_BYTES)
         stream.seek(0)

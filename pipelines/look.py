@@ -10,6 +10,7 @@ from graphprep import home, progress
 from graphprep.cache.format import CACHE_KIND, MANIFEST, ZARR_JSON
 from graphprep.errors import CacheError, UsageError
 from graphprep.executor import Executor
+from graphprep.regular_file import regular_file
 from graphprep.replaced import read_again_if_replaced
 
 Kind = Literal["store", "cache", "node"]
@@ -193,7 +194,7 @@ def find(text: str) -> tuple[Literal["store", "cache"], Path | str]:
 def _is_cache(folder: Path) -> bool:
     """Whether a folder is a cache, or what is left of one."""
     try:
-        root = (folder / ZARR_JSON).read_text(errors="replace")
+        root = regular_file(folder / ZARR_JSON).read_text(errors="replace")
     except OSError:
         root = ""
     return (folder / MANIFEST).exists() or f'"graphprep_kind": "{CACHE_KIND}"' in root

@@ -37,6 +37,11 @@ class Fault:
     """send Content-Length; without it the body ends where the connection does"""
     body: bytes | None = None
     """instead of the file"""
+    first: bytes = b""
+    before: bytes = b""
+    """in place of an answer: `first`, then `before` again and again until the client leaves"""
+    pause: float = 0.0
+    """seconds after each time"""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
         owner.requests.append(Request(path, self.headers))
         waiting = owner.faults[path]
         fault = waiting.popleft() if waiting else owner.always or Fault()
+        if fault.before:
+            self._send_without_end(fault)
+            return
         body = fault.body if fault.body is not None else owner.files.get(path)
         status = fault.status or (404 if body is None else 200)
         if status != 200:
@@ -126,6 +134,15 @@ class _Handler(BaseHTTPRequestHandler):
             start += fault.wrong_range
             headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
             self._send(206, body[start:], fault, headers)
+
+    def _send_without_end(self, fault: Fault) -> None:
+        self.close_connection = True
+        try:
+            self.wfile.write(fault.first)
+            while not self.owner.closing.wait(fault.pause):
+                self.wfile.write(fault.before)
+        except OSError:
+            return  # the client has left
 
     def _start(self, fault: Fault, etag: str | None) -> int | None:
         wanted, condition = self.headers.get("Range"), self.headers.get("If-Range")

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from graphprep.download import download
 from graphprep.errors import DownloadError
 from graphprep.http_client import Patience
 from graphprep.http_trouble import retry_after, shown
+from graphprep.transfer import Transfer
 from graphprep.whole_file import RemoteFile
 from tests.conftest import heed_interrupts
 from tests.fault_server import LAST_MODIFIED, Fault, FaultServer, etag_of
@@ -441,3 +443,47 @@ def test_any_run_of_faults_gives_the_file(
     before = threading.active_count()
     assert fetch(url, folder, many) == BODY[:size]
     assert threading.active_count() <= before + 2  # the server's own threads
+
+
+ENDLESS = {
+    "100 Continue": (Fault(before=b"HTTP/1.1 100 Continue\r\n\r\n" * 100, pause=0.002), "no end of its headers"),
+    "header lines": (Fault(first=b"HTTP/1.1 200 OK\r\n", before=b"X-More: and more\r\n" * 1000), "broke"),
+    "header that drips": (Fault(before=b"H", pause=0.02), "no end of its headers"),
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_headers_without_end(kind: str, server: FaultServer, tmp_path: Path) -> None:
+    """Guards against answers that never begin: bytes come in time, so no read timeout ended them."""
+    fault, words = ENDLESS[kind]
+    server.always = fault
+    limit = 60 if kind == "header lines" else 0.3  # of lines there is one in bytes as well
+    patience = replace(QUICK, attempts=2, read_timeout=30, headers_timeout=limit)
+    with pytest.raises(DownloadError, match=f"{words}.* 2 times in a row"):
+        fetch(server.url("/a"), tmp_path, patience)
+
+
+def test_redirects_without_end(server: FaultServer, tmp_path: Path) -> None:
+    """Guards against redirects to ever new places: they are followed so many times and no further."""
+    for number in range(30):
+        server.add(f"/{number}", b"", Fault(status=302, headers={"Location": f"/{number + 1}"}))
+    with pytest.raises(DownloadError, match="redirects more than 4 times"):
+        fetch(server.url("/0"), tmp_path, replace(QUICK, max_redirects=4))
+    assert len(server.requests) == 5
+
+
+def test_redirect_whose_body_has_no_end(server: FaultServer, tmp_path: Path) -> None:
+    """Guards against the body of a redirect, which was read to its end, and into memory, before the next request."""
+    server.add("/b", b"data")
+    server.add("/a", b"", Fault(status=302, headers={"Location": "/b"}, stall_at=1))
+    assert fetch(server.url("/a"), tmp_path, replace(QUICK, read_timeout=30)) == b"data"
+    assert server.stalled.is_set()
+
+
+def test_length_of_a_piece_that_drips(server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a chunked body whose first length has no end: nothing of the file comes, yet bytes do."""
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;"
+    server.always = Fault(first=head, before=b"x", pause=0.02)
+    monkeypatch.setattr(Transfer, "_time_for_a_piece", lambda self: 0.4)
+    with pytest.raises(DownloadError, match=r"nothing of the file came in 0\.4 s"):
+        fetch(server.url("/a"), tmp_path, replace(QUICK, attempts=1, read_timeout=30))

@@ -20,6 +20,7 @@ from trainer.child_process import end_with_parent, forget_current_folder
 from trainer.command_line import parse
 from trainer.errors import LostPeerError, StoppedError, TrainerError, found_by_every_rank
 from trainer.preflight import check_task, check_world
+from trainer.printable import PrintableFormatter
 from trainer.quiet import before_torch
 from trainer.seat import Seat
 
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _log_to_standard_error(seat: Seat, level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(f"rank {seat.rank}: %(message)s"))
+    handler.setFormatter(PrintableFormatter(f"rank {seat.rank}: %(message)s"))
     log.handlers[:] = [handler]
     log.propagate = False
     log.setLevel(level)

@@ -29,6 +29,7 @@ from trainer.cache import Cache
 from trainer.errors import OptionError, TrainingError, found_by_every_rank
 from trainer.options import Options
 from trainer.ranks import Ranks
+from trainer.regular_file import regular_file
 from trainer.whole_file import PARTIAL_PREFIX, write_whole
 
 log = logging.getLogger("trainer")
@@ -220,7 +221,7 @@ def _epoch_of(path: Path) -> int:
 def _newest_whole(folder: Path) -> tuple[Path | None, bytes]:
     for path in _listed(folder):
         try:
-            content = path.read_bytes()
+            content = regular_file(path).read_bytes()
         except OSError as error:
             log.warning("the checkpoint %s cannot be read (%s); trying the one before", path, error.strerror)
             continue

@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 from trainer.errors import OptionError
 from trainer.nearest import nearest
 from trainer.options import Options
+from trainer.regular_file import regular_file
 
 _WORDS = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
 
@@ -33,7 +34,7 @@ def read_config(file: str, check: Callable[[str, Any], Any]) -> dict[str, Any]:
         OptionError: the file cannot be read or is not TOML; an option is unknown or has a wrong value: file and line.
     """
     try:
-        text = Path(file).read_bytes().decode()
+        text = regular_file(Path(file)).read_bytes().decode()
         content = tomllib.loads(text)
     except OSError as error:
         raise OptionError(f"--config {file} cannot be read ({error.strerror}); give a file in TOML") from error

@@ -17,6 +17,7 @@ from trainer.child_process import end_with_parent, forget_current_folder
 from trainer.command_line import parse
 from trainer.errors import TrainerError
 from trainer.preflight import check_task
+from trainer.printable import printable
 from trainer.quiet import before_torch
 from trainer.rank_processes import RankProcesses
 
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrainerError as error:
         if debug:
             traceback.print_exc()
-        print(f"trainer: {error}", file=sys.stderr)
+        print(printable(f"trainer: {error}"), file=sys.stderr)
         return error.exit_status
     return _launch(cache, arguments, debug=options.debug, restarts=options.restarts)
 

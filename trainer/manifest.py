@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.errors import CacheError
+from trainer.regular_file import regular_file
 
 _NAME = "manifest.json"
 _DIGEST_NAME = "manifest.sha256"
@@ -87,7 +88,7 @@ class Manifest:
             raise _damaged(self.folder, name, "is not listed in the manifest")
         path = self.folder / name
         try:
-            size = path.stat().st_size
+            size = regular_file(path).stat().st_size
         except OSError as error:
             raise _damaged(self.folder, name, f"cannot be read ({error.strerror})") from error
         if size != self.entries[name].size:
@@ -107,7 +108,7 @@ class Manifest:
         for name in self._below(prefix):
             path = self.sized(name)
             try:
-                with path.open("rb") as file:
+                with regular_file(path).open("rb") as file:
                     digest = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
                 raise _damaged(self.folder, name, f"cannot be read ({error.strerror})") from error
@@ -135,7 +136,7 @@ def read_unlisted_json(folder: Path, name: str) -> dict[str, Any]:
 
 def _read(folder: Path, name: str) -> bytes:
     try:
-        return (folder / name).read_bytes()
+        return regular_file(folder / name).read_bytes()
     except OSError as error:
         raise _damaged(folder, name, f"cannot be read ({error.strerror})") from error
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TextIO
 
+from trainer.printable import printable
+
 log = logging.getLogger("trainer")
 
 
@@ -123,6 +125,8 @@ class Report:
         if not self._as_json and self._output.isatty():
             width = shutil.get_terminal_size().columns
             text = "\n".join(broken(line, width) for line in text.splitlines())
+        # DEL is the one control character that JSON leaves as it is
+        text = text.replace("\x7f", "\\u007f") if self._as_json else printable(text)
         print(text, file=self._output, flush=True)
 
 

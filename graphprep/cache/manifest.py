@@ -13,6 +13,7 @@ from pathlib import Path
 
 from graphprep.cache.format import CACHE_FORMAT, MANIFEST, MANIFEST_SUM
 from graphprep.errors import CacheError
+from graphprep.regular_file import regular_file
 
 READ_BYTES = 1 << 22
 
@@ -59,8 +60,8 @@ class Manifest:
             CacheError: it is absent (the cache is unfinished), damaged, or of another format.
         """
         try:
-            payload = (folder / MANIFEST).read_bytes()
-            expected = (folder / MANIFEST_SUM).read_text(errors="replace").strip()
+            payload = regular_file(folder / MANIFEST).read_bytes()
+            expected = regular_file(folder / MANIFEST_SUM).read_text(errors="replace").strip()
         except OSError as error:
             raise CacheError(
                 f"{folder} is not a finished partition cache: {Path(str(error.filename)).name} is missing or cannot be "
@@ -87,9 +88,11 @@ class Manifest:
         """
         for path, entry in self.files.items():
             try:
-                size = (folder / path).stat().st_size
+                size = regular_file(folder / path).stat().st_size
             except OSError as error:
-                raise CacheError(f"{folder}: {path} is missing; partition again with --replace") from error
+                missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+                reason = "is missing" if missing else f"cannot be read ({error.strerror})"
+                raise CacheError(f"{folder}: {path} {reason}; partition again with --replace") from error
             if size != entry.size:
                 raise CacheError(
                     f"{folder}: {path} has {size} bytes, the manifest says {entry.size}; partition again with --replace"
@@ -119,7 +122,7 @@ class Manifest:
 
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file as hex digits."""
-    with path.open("rb") as file:
+    with regular_file(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -37,6 +37,7 @@ from graphprep.cache.manifest import Manifest, other_format
 from graphprep.errors import CacheError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph, chosen_edge_type
 from graphprep.original_ids import OriginalIds
+from graphprep.regular_file import regular_file
 from graphprep.side_by_side import cores, side_by_side
 
 if TYPE_CHECKING:
@@ -400,18 +401,22 @@ def _map(folder: Path, path: str, metadata: dict[str, Any]) -> NDArray[Any]:
     payload = folder / payload_path(path, len(shape))
     expected = math.prod(shape) * dtype.itemsize
     try:
-        size = payload.stat().st_size
+        size = regular_file(payload).stat().st_size
     except OSError as error:
         if isinstance(error, FileNotFoundError) and metadata.get("fill_value") == 1:
             return np.broadcast_to(np.ones((), dtype), shape)
-        reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-        raise CacheError(f"{payload} {reason}; {AGAIN}") from error
-    if size != expected or not payload.is_file():
+        raise CacheError(f"{payload} {_fault(error)}; {AGAIN}") from error
+    if size != expected:
         raise CacheError(f"{payload} has {size} bytes, its metadata says {expected}; {AGAIN}")
     try:
         return np.memmap(payload, dtype=dtype, mode="r", shape=shape)
     except OSError as error:
         raise CacheError(f"{payload} cannot be mapped ({error.strerror}); {AGAIN}") from error
+
+
+def _fault(error: OSError) -> str:
+    missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+    return "is missing" if missing else f"cannot be read ({error.strerror})"
 
 
 def block_path(part: int, edge_type: EdgeType, owner: int) -> str:
@@ -424,11 +429,11 @@ def _payload(folder: Path, path: str) -> bytes:
     """The bytes of the JSON of a group or array; `path` "" is the root."""
     file = folder / path / ZARR_JSON
     try:
-        return file.read_bytes()
+        return regular_file(file).read_bytes()
     except OSError as error:
         if not path:
-            raise CacheError(f"{folder} is not a partition cache: {ZARR_JSON} is missing") from error
-        raise CacheError(f"{file} is missing; {AGAIN}") from error
+            raise CacheError(f"{folder} is not a partition cache: {ZARR_JSON} {_fault(error)}") from error
+        raise CacheError(f"{file} {_fault(error)}; {AGAIN}") from error
 
 
 def _parsed(folder: Path, path: str, content: bytes) -> dict[str, Any]:

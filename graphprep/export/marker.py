@@ -8,6 +8,7 @@ from typing import Any
 
 from graphprep import __version__
 from graphprep.cache.read import PartitionCache
+from graphprep.regular_file import regular_file
 
 MARKER = "graphprep.json"
 EXPORT_KIND = "export"
@@ -71,7 +72,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 def read_marker(folder: Path) -> dict[str, Any] | None:
     """What graphprep.json says, None for a folder that is no export."""
     try:
-        found = json.loads((folder / MARKER).read_bytes())
+        found = json.loads(regular_file(folder / MARKER).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and found.get("graphprep_kind") == EXPORT_KIND else None

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from html import escape
 from typing import Any
 
+from graphprep.printable import printable
+
 
 class Html(str):
     """Text that is HTML already; all other text is escaped where it gets into a page."""
@@ -48,8 +50,9 @@ class Cited:
 
     def shown(self, text: Callable[[Any], str]) -> Html:
         """The value as `text` writes it, marked with itself and its path."""
-        raw, path = escape(json.dumps(self.value)), escape(".".join(self.path))
-        return Html(f'<data value="{raw}" data-path="{path}">{escape(text(self.value))}</data>')
+        raw = escape(json.dumps(self.value).replace("\x7f", "\\u007f"))
+        path = escape(printable(".".join(self.path)))
+        return Html(f'<data value="{raw}" data-path="{path}">{escape(printable(text(self.value)))}</data>')
 
 
 def count(value: float) -> str:

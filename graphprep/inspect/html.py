@@ -12,6 +12,7 @@ from html import escape
 from importlib.resources import files
 
 from graphprep.inspect.cited import Html
+from graphprep.printable import printable
 
 Text = str | Html
 
@@ -40,7 +41,7 @@ def page(title: str, body: Iterable[Html]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style></head>\n<body><main>\n"
+        f"<title>{escape(printable(title))}</title>\n<style>\n{style}</style></head>\n<body><main>\n"
         + "\n".join(body)
         + f"\n</main>\n<script>\n{script}</script></body></html>\n"
     )
@@ -48,13 +49,15 @@ def page(title: str, body: Iterable[Html]) -> str:
 
 def tag(name: str, *children: Text, **attributes: str) -> Html:
     """An element; text that is not Html is escaped. `class_` is the attribute `class`, `_` stands for `-`."""
-    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in attributes.items())
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(printable(value))}"' for key, value in attributes.items()
+    )
     return Html(f"<{name}{written}>{joined(*children)}</{name}>")
 
 
 def joined(*children: Text) -> Html:
     """Pieces of text, one after another."""
-    return Html("".join(child if isinstance(child, Html) else escape(child) for child in children))
+    return Html("".join(child if isinstance(child, Html) else escape(printable(child)) for child in children))
 
 
 def name(text: str) -> Html:

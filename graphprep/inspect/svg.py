@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphprep.inspect import plots
 from graphprep.inspect.cited import Html
+from graphprep.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,5 +62,6 @@ def _inline(text: str, name: str, alt: str) -> str:
     box = re.search(r'viewBox="[^"]*"', body)
     assert box is not None
     end = body.index(">") + 1
-    head = f'<svg {box[0]} role="img" aria-labelledby="{name}-title"><title id="{name}-title">{escape(alt)}</title>'
+    title = escape(printable(alt))
+    head = f'<svg {box[0]} role="img" aria-labelledby="{name}-title"><title id="{name}-title">{title}</title>'
     return re.sub(r"\s*\n\s*", "\n", head + body[end:])

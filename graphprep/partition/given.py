@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError, PartitionError, UsageError
+from graphprep.regular_file import regular_file
 from graphprep.sources import torch_file
 from graphprep.sources.archive import Archive
 from graphprep.sources.arrays import Npz, map_npy
@@ -51,7 +52,7 @@ def read_assignment(path: Path, *, num_nodes: int, num_parts: int) -> GivenAssig
     reader = _reader(path)
     try:
         found = reader(path)
-        with path.open("rb") as file:
+        with regular_file(path).open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except DatasetError as error:
         reason = str(error).removeprefix(f"{path}, ").removeprefix(f"{path}: ")
@@ -85,7 +86,7 @@ def _from_npz(path: Path) -> Array:
 
 
 def _from_pt(path: Path) -> Array:
-    data = path.read_bytes()
+    data = regular_file(path).read_bytes()
     if not data.startswith(torch_file.ZIP_MAGIC):
         raise DatasetError("it is no PyTorch file, or one of a release before 1.6")
     found = torch_file.load(data)

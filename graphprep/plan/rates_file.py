@@ -23,6 +23,7 @@ from graphprep.plan.published import ByKey
 from graphprep.plan.rates import Rates, measured_rates
 from graphprep.plan.training import Work
 from graphprep.publish import published_file
+from graphprep.regular_file import regular_file
 
 FORMAT = 1
 KINDS = ("edges", "products", "gradients", "masked", "passed")
@@ -74,7 +75,7 @@ def read(path: Path) -> Rates:
     """
     advice = "give a file that `graphprep doctor --rates FILE` wrote"
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(regular_file(path).read_bytes())
     except OSError as error:
         raise UsageError(f"--rates {path} cannot be read ({error.strerror}); {advice}") from error
     except (ValueError, RecursionError) as error:

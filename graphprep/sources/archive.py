@@ -27,6 +27,7 @@ from typing import IO, Self
 
 from graphprep import memory, progress
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 from graphprep.sources.scratch import no_room, scratch_file
 from graphprep.sources.window import Window
 from graphprep.whole_file import HEAD_BYTES, substitute
@@ -56,7 +57,7 @@ class Archive:
             OSError: it cannot be read.
         """
         if isinstance(file, Path):
-            with file.open("rb") as stream:
+            with regular_file(file).open("rb") as stream:
                 if suspect := substitute(stream.read(HEAD_BYTES)):
                     raise DatasetError(suspect)
         self._path = file if isinstance(file, Path) else None

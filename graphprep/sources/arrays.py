@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from graphprep import memory
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 from graphprep.sources.archive import COPY_BYTES, Archive, in_plain_words
 from graphprep.whole_file import HEAD_BYTES, substitute
 
@@ -148,7 +149,7 @@ def map_npy(path: Path, kinds: str, shape: Shape) -> Array:
         DatasetError: it is damaged, of another dtype or shape; as the end of a sentence.
         OSError: it cannot be read.
     """
-    with path.open("rb") as stream:
+    with regular_file(path).open("rb") as stream:
         if suspect := substitute(stream.read(HEAD_BYTES)):
             raise DatasetError(suspect)
         stream.seek(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 
 FileVersion = tuple[int, int]
 """size in bytes, and the time of the last change in ns: what changes when a file is written to"""
@@ -16,7 +17,7 @@ def version_of(path: Path) -> FileVersion:
         DatasetError: the file is not there, or not to be reached.
     """
     try:
-        found = path.stat()
+        found = regular_file(path).stat()
     except OSError as problem:
         raise DatasetError(f"{path} cannot be read ({problem.strerror})") from problem
     return found.st_size, found.st_mtime_ns

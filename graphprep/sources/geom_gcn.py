@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
 from graphprep.graph import RawGraph
+from graphprep.regular_file import regular_file
 from graphprep.sources.archive import Archive
 from graphprep.sources.arrays import Npz, check_npz
 from graphprep.sources.assemble import one_type
@@ -64,7 +65,7 @@ def _check_edges(path: Path) -> None:
 
 def _rows(path: Path, fields: int) -> list[tuple[int, list[bytes]]]:
     """The lines after the heading with their numbers, each split into so many fields."""
-    text = path.read_bytes()
+    text = regular_file(path).read_bytes()
     if suspect := substitute(text[:HEAD_BYTES]):
         raise DatasetError(suspect)
     if not text.endswith(b"\n"):

@@ -15,6 +15,7 @@ from types import TracebackType
 
 from graphprep import progress
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 from graphprep.sources.file_version import FileVersion, require_version, version_of
 
 BYTES_AT_A_TIME = 1 << 22
@@ -62,7 +63,7 @@ class InputDigests:
         digest, count = hashlib.sha256(), 0
         piece = memoryview(bytearray(BYTES_AT_A_TIME))
         try:
-            with path.open("rb", buffering=0) as stream:
+            with regular_file(path).open("rb", buffering=0) as stream:
                 while not self._left.is_set() and (read := stream.readinto(piece)):
                     digest.update(piece[:read])
                     count += read

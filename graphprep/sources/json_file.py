@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 from graphprep.whole_file import HEAD_BYTES, substitute
 
 
@@ -23,7 +24,7 @@ def load_json(path: Path) -> Any:
         DatasetError: it is no JSON, or is cut short.
         OSError: it cannot be read.
     """
-    data = path.read_bytes()
+    data = regular_file(path).read_bytes()
     if suspect := substitute(data[:HEAD_BYTES]):
         raise DatasetError(suspect)
     return parse_json(data)

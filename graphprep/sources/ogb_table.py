@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphprep import progress
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 
 if TYPE_CHECKING:
     from graphprep.registry import DatasetEntry
@@ -120,7 +121,7 @@ def _table(task: str) -> Iterator[tuple[str, dict[str, str]]]:
     for folder in folders:
         path = folder / task / "master.csv"
         try:
-            with path.open(encoding="utf-8", newline="") as stream:
+            with regular_file(path).open(encoding="utf-8", newline="") as stream:
                 rows = list(csv.reader(stream))
         except OSError:
             continue

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from graphprep import memory
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 
 MEMO_NAMES = ("PUT", "BINPUT", "LONG_BINPUT")
 PLAIN_DTYPE = re.compile(r"[biuf][1248]")
@@ -193,7 +194,7 @@ def load(path: Path) -> object:
             message is the end of a sentence that begins with the file.
         OSError: it cannot be read.
     """
-    with path.open("rb") as stream:
+    with regular_file(path).open("rb") as stream:
         require_small_memo(stream, path.stat().st_size)
         try:
             value = _Unpickler(stream, encoding="latin1").load()

@@ -29,6 +29,7 @@ from pydantic import NonNegativeInt
 
 from graphprep.errors import DatasetError
 from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, NodeTable, RawGraph
+from graphprep.regular_file import regular_file
 from graphprep.sources import pickles
 from graphprep.sources.options import ReaderOptions, options_of
 from graphprep.whole_file import FileCheck
@@ -137,7 +138,7 @@ def _kind(value: object) -> str:
 
 def _test_index(path: Path) -> NDArray[np.int64]:
     try:
-        words = path.read_text(encoding="ascii").split("\n")
+        words = regular_file(path).read_text(encoding="ascii").split("\n")
     except UnicodeDecodeError as problem:
         raise DatasetError("it is not a text of node numbers") from problem
     numbers = []

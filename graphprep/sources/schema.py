@@ -27,6 +27,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from graphprep.errors import DatasetError, UsageError
 from graphprep.graph import Duplicates, EdgeType, SelfLoops, Treatment
 from graphprep.nearest import nearest
+from graphprep.regular_file import regular_file
 from graphprep.sources.edge_columns import GivenColumns
 from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
 from graphprep.sources.labels import LabelTask
@@ -210,7 +211,7 @@ def load_schema(path: Path, split: SplitRule | None = None) -> ImportRequest:
         UsageError: the schema has a `split`, and `split` says something too.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular_file(path).read_text(encoding="utf-8")
     except OSError as problem:
         raise DatasetError(f"{path} cannot be read ({problem.strerror})") from problem
     except UnicodeDecodeError as problem:

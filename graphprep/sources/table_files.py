@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from graphprep import memory, progress
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 from graphprep.sources.archive import Archive
 from graphprep.sources.arrays import npy_header
 from graphprep.sources.edge_columns import column_place
@@ -122,7 +123,7 @@ def reading(path: Path, kinds: tuple[str, ...] | None = None) -> Iterator[None]:
     if kinds is not None and kind_of_table(path) not in kinds:
         raise DatasetError(f"{path} is none of {', '.join(kinds)}; convert it to one of them")
     try:
-        with path.open("rb") as stream:
+        with regular_file(path).open("rb") as stream:
             if reason := substitute(stream.read(HEAD_BYTES)):
                 raise DatasetError(reason)
         yield

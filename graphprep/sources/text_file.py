@@ -18,6 +18,7 @@ from typing import BinaryIO, cast
 import numpy as np
 
 from graphprep.errors import DatasetError
+from graphprep.regular_file import regular_file
 from graphprep.sources.edge_lines import count_line_feeds
 from graphprep.whole_file import HEAD_BYTES, substitute
 
@@ -155,7 +156,7 @@ def _opened(path: Path, expected: bytes | None) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked if it is packed; all that goes wrong with them is a DatasetError."""
     kind = "gzip"
     try:
-        with path.open("rb") as head_stream:
+        with regular_file(path).open("rb") as head_stream:
             head = head_stream.read(HEAD_BYTES)
         named = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower())
         packed = "gzip" if head.startswith(GZIP_MAGIC) else "zstd" if head.startswith(ZSTD_MAGIC) else None
@@ -180,7 +181,7 @@ def _opened(path: Path, expected: bytes | None) -> Iterator[BinaryIO]:
             cut = "runcated" in str(problem)
             words = "is cut short: its zstd stream has no end" if cut else f"is damaged ({problem})"
             raise DatasetError(f"{path} {words}; fetch it again") from problem
-        reason = os.strerror(problem.errno) if problem.errno else str(problem)
+        reason = problem.strerror or str(problem)
         raise DatasetError(f"{path} cannot be read ({reason})") from problem
 
 

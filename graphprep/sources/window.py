@@ -7,12 +7,14 @@ import os
 from pathlib import Path
 from typing import IO
 
+from graphprep.regular_file import regular_file
+
 
 class Window(io.RawIOBase):
     """Bytes start .. start + size - 1 of a file, read-only."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:
-        self._file: IO[bytes] = path.open("rb", buffering=0)
+        self._file: IO[bytes] = regular_file(path).open("rb", buffering=0)
         self._start, self._size, self._position = start, size, 0
 
     def readable(self) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.errors import TopologyError
+from graphprep.regular_file import regular_file
 from graphprep.topology.routing import Route, Wire, all_routes, reverse
 
 ROUTING_BYTES = 2**20
@@ -147,7 +148,7 @@ class Topology:
             TopologyError: the file cannot be read, or what it says is wrong.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8-sig")
+            text = regular_file(Path(path)).read_text(encoding="utf-8-sig")
         except OSError as problem:
             raise TopologyError(f"cannot read the topology {path}: {problem.strerror}") from problem
         except UnicodeDecodeError as problem:

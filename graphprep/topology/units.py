@@ -27,7 +27,9 @@ def _no_truth_value(value: object) -> object:
 
 def _one_word(name: str) -> str:
     if not name or "->" in name or name.split() != [name]:
-        raise ValueError(f"{name!r} is not one word without spaces and without '->'")
+        raise ValueError(f"{name[:100]!r} is not one word without spaces and without '->'")
+    if len(name) > 100:
+        raise ValueError(f"{name[:40] + '...'!r} is a name of {len(name):,} letters; use up to 100")
     return name
 
 
@@ -39,7 +41,7 @@ def folder_name(name: str) -> str:
     """
     if not name.replace("-", "a").replace(".", "a").replace("_", "a").isalnum() or name[0] in ".-" or len(name) > 100:
         raise ValueError(
-            f"{name!r} cannot name a cache's folder: use up to 100 letters, digits, '-', '_' and '.', "
+            f"{name[:100]!r} cannot name a cache's folder: use up to 100 letters, digits, '-', '_' and '.', "
             "and begin with a letter, a digit or '_'"
         )
     return name

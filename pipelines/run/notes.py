@@ -12,6 +12,7 @@ from pathlib import Path
 
 from graphprep import home
 from graphprep.publish import published_file
+from graphprep.regular_file import regular_file
 
 
 def is_noted(stage: str, output: Path, *, key: str, state: str) -> bool:
@@ -24,7 +25,7 @@ def is_noted(stage: str, output: Path, *, key: str, state: str) -> bool:
         state: over what there is, as `file_state` or `folder_state` give it.
     """
     try:
-        return bool(json.loads(_path(stage, output).read_bytes()) == _note(stage, output, key, state))
+        return bool(json.loads(regular_file(_path(stage, output)).read_bytes()) == _note(stage, output, key, state))
     except (OSError, ValueError, RecursionError):
         return False
 
@@ -45,7 +46,7 @@ def note(stage: str, output: Path, *, key: str, state: str) -> None:
 def file_state(path: Path) -> str:
     """The content of a file as 64 hex digits; an empty text if there is none."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(regular_file(path).read_bytes()).hexdigest()
     except OSError:
         return ""
 

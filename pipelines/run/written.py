@@ -36,6 +36,7 @@ from graphprep.export.formats import export_format
 from graphprep.graph import Duplicates, SelfLoops
 from graphprep.home import checked_name, is_url
 from graphprep.partition.request import PartitionRequest
+from graphprep.regular_file import regular_file
 from graphprep.sources.edge_file import Format, IdKind
 from graphprep.sources.labels import LabelTask
 from graphprep.split import MOST_SPLITS
@@ -236,7 +237,7 @@ def read_pipeline(path: Path) -> Pipeline:
         PipelineError: the file cannot be read, or something in it is wrong; the sentence has the line and the key.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = regular_file(path).read_text(encoding="utf-8")
     except OSError as problem:
         raise PipelineError(f"{path} cannot be read ({problem.strerror}); give a pipeline's YAML file") from problem
     except UnicodeDecodeError as problem:

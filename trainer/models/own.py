@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from trainer.errors import OptionError, TrainerError, TrainingError, found_by_every_rank
 from trainer.options import own_model
 from trainer.ranks import Ranks
+from trainer.regular_file import regular_file
 
 _SUMS = ("gcn", "mean", "sum", None)
 
@@ -33,7 +34,7 @@ def load(text: str, ranks: Ranks) -> type[nn.Module]:
     """
     file, name = own_model(text)
     try:
-        content = Path(file).read_bytes()
+        content = regular_file(Path(file)).read_bytes()
     except OSError as error:
         raise OptionError(f"--model {text}: cannot read {file} ({error.strerror})") from error
     digests = [facts["model"] for facts in ranks.compare({"model": hashlib.sha256(content).hexdigest()})]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from graphprep import progress
 from graphprep.errors import TopologyError
+from graphprep.regular_file import regular_file
 
 TOOL = "nvidia-smi"
 TOPOLOGY = (TOOL, "topo", "-m")
@@ -56,7 +57,7 @@ def read_saved(path: Path) -> Seen:
         TopologyError: the file cannot be read, is no text, or is far too large.
     """
     try:
-        with path.open("rb") as file:
+        with regular_file(path).open("rb") as file:
             data = file.read(MAX_SAVED_BYTES + 1)
     except OSError as problem:
         raise TopologyError(f"cannot read {path}: {problem.strerror}; give the saved output of {TOOL}") from problem
