@@ -37,6 +37,7 @@ The way through the package is the way of a run:
     report, curves       lines for people and for programs; TensorBoard
     trace                what a rank did when
     interfaces           whether the network interfaces that were named can be used
+    reachability         whether machines reach each other at the addresses that will be used
     folder_lock          one run at a time in a folder
     child_process        processes that import from no current folder and end with their parent
     rank_processes       all ranks on this machine, on loopback alone

@@ -51,6 +51,36 @@ def check_interfaces(environment: Mapping[str, str], *, on_gpu: bool) -> None:
     log.debug("the ranks talk by %s, as %s says", value, variable)
 
 
+def named_interface(environment: Mapping[str, str], *, on_gpu: bool) -> str | None:
+    """The first interface with an IPv4 address that the variable names; None if it names none.
+
+    Args:
+        environment: as for `check_interfaces`.
+        on_gpu: likewise.
+    """
+    value = environment.get(NCCL if on_gpu else GLOO, "")
+    if not value or value.startswith("^"):
+        return None
+    is_exact = not on_gpu or value.startswith("=")
+    for wanted in value.removeprefix("=").split(","):
+        for _, name in socket.if_nameindex():
+            if (name == wanted or (not is_exact and name.startswith(wanted))) and address_of(name):
+                return name
+    return None
+
+
+def address_of(name: str) -> str | None:
+    """The IPv4 address of an interface; None if it has none, or where Linux's call is not."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked, contextlib.suppress(OSError):
+        found = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, name.encode()[:15].ljust(256, b"\0"))
+        return socket.inet_ntoa(found[20:24])  # behind the name, the family and the port
+    return None
+
+
 def _has_address(name: str) -> bool:
     """Whether an interface has an IPv4 or IPv6 address; taken for granted where Linux's files and calls are not."""
     listed = Path("/proc/net/if_inet6")
@@ -59,9 +89,4 @@ def _has_address(name: str) -> bool:
     with contextlib.suppress(OSError, IndexError):
         if any(line.split()[5] == name for line in listed.read_text().splitlines()):
             return True
-    import fcntl
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked, contextlib.suppress(OSError):
-        fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, name.encode()[:15].ljust(256, b"\0"))
-        return True
-    return False
+    return address_of(name) is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 import os
 import re
 import time
@@ -26,11 +27,14 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from trainer.accounting import Clock
-from trainer.errors import LostPeerError, found_by_every_rank
+from trainer.errors import LostPeerError, TrainerError, found_by_every_rank
 from trainer.interfaces import check_interfaces
 from trainer.meeting import meet
+from trainer.reachability import check_reachable
 from trainer.seat import Seat
 from trainer.sent import Purpose, Sent
+
+log = logging.getLogger("trainer")
 
 
 class Swap:
@@ -123,10 +127,26 @@ class Ranks:
             return [json.loads(self._store.get(f"{page}/{rank}")) for rank in range(self.world)]
 
     def connect(self) -> None:
-        """Start the process group: gloo between CPUs, NCCL between GPUs."""
+        """Start the process group: gloo between CPUs, NCCL between GPUs.
+
+        Raises:
+            LostPeerError: a rank did not come within the timeout.
+            TrainingError: machines do not reach each other at the addresses that would be used.
+        """
         if self._store is None or dist.is_initialized():
             return
         on_gpu = self.device.type == "cuda" and not self.through_host
+        with self.talking("connect"), found_by_every_rank():
+            remark = check_reachable(
+                self._store,
+                rank=self.rank,
+                world=self.world,
+                environment=os.environ,
+                on_gpu=on_gpu,
+                timeout=self._timeout.total_seconds(),
+            )
+        if remark is not None and self.speaks:
+            log.info("%s", remark)
         with self.talking("connect"):
             dist.init_process_group(
                 "nccl" if on_gpu else "gloo",
@@ -239,6 +259,8 @@ class Ranks:
         """Turn what the backend raises when a peer is gone or silent into the trainer's error."""
         try:
             yield
+        except TrainerError:
+            raise
         except RuntimeError as error:
             # The backends begin with the place in their source: "[.../pair.cc:547] Connection closed by peer".
             said = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().partition("\n")[0])

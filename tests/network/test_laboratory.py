@@ -128,6 +128,21 @@ def test_two_machines_train_across_a_lossy_cable_as_one_does_alone(tmp_path: Pat
 
 
 @needs_namespaces
+def test_an_interface_that_other_machines_do_not_reach_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against a wrong interface that ranks wait at for several time-outs, and then call each other lost."""
+    monkeypatch.setattr(Laboratory, "interface", lambda lab, node: "lo")
+    cache = tmp_path / "cache"
+    make_cache(make_store(labelled_graph(np.random.default_rng(0), 60, 200)), TWO, cache)
+    with laboratory(TWO) as lab:
+        run = train(lab, cache, ["--epochs", "1", "-q"], patience_s=PATIENCE)
+    assert 0 not in run.statuses
+    assert "at 127.0.0.1 of interface lo (" in "".join(run.said)
+    assert "GLOO_SOCKET_IFNAME" in "".join(run.said)
+
+
+@needs_namespaces
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_harness_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
     """Guards against namespaces and processes that outlive their harness; a killed one's go with the next."""
