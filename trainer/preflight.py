@@ -32,6 +32,7 @@ def check_task(cache: Cache, options: Options) -> None:
     Raises:
         TrainingError: there are no labels, no features or no masks, sums of features that the model cannot use, or
             several node or edge types that it cannot tell apart.
+        CacheError: it has no array of the features that it says it has.
         OptionError: there is no such split, the task, metric or class weights do not suit the labels, or the training
             graph cannot be cut out.
     """
@@ -44,6 +45,9 @@ def check_task(cache: Cache, options: Options) -> None:
             f"{cache.folder} has no node features to learn from; partition a dataset with features, or learn some with "
             "--model rgcn"
         )
+    if not is_typed and not cache.has_features and cache.aggregated == "none":
+        name = f"parts/0/nodes/{cache.node_type}/x/zarr.json"
+        raise cache.manifest.damaged(name, f"is not there, though nodes have {cache.num_features} features")
     check_sums(options, cache)
     if cache.num_splits < 1:
         raise TrainingError(
