@@ -1,4 +1,4 @@
-"""Whatever happens to a cache's files, a run ends with a sentence or trains; it never dies of a signal or a traceback."""
+"""Whatever happens to a cache's files, a run ends with a sentence or trains; it dies of no signal and no traceback."""
 
 from __future__ import annotations
 
