@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -115,8 +116,9 @@ def test_torchrun_with_pythonsafepath_runs_the_installed_trainer(hostile: Path, 
 def tree(pid: int) -> list[int]:
     """A process and all that descend from it."""
     found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [one for child in (task / "children").read_text().split() for one in tree(int(child))]
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += [one for child in (task / "children").read_text().split() for one in tree(int(child))]
     return found
 
 
@@ -172,6 +174,28 @@ def test_a_run_is_closed_to_others_and_ends_with_the_command(
             process.send_signal(number)
             process.stdout.close()  # type: ignore[union-attr]
         deadline = time.monotonic() + PATIENCE
+        while any(map(is_running, pids)):
+            assert time.monotonic() < deadline, "a rank is still there"
+            process.poll()
+            time.sleep(0.05)
+
+
+def test_a_probe_is_closed_to_others_and_ends_with_the_command(tmp_path: Path) -> None:
+    """Ranks that measure links listened on all interfaces as well, and would measure on for nobody."""
+    words = ["topology", "probe", "--nproc", "2", "--seconds", "100", "--out", str(tmp_path / "probed.yaml"), "-q"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + PATIENCE
+        try:
+            pids, addresses = [process.pid], []
+            while len(pids) < 3 or len(addresses) < 3:  # the store's, and one of each rank's
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+                pids = tree(process.pid)
+                addresses = listening(pids)
+            assert set(addresses) <= {"0100007F", "00000000000000000000000001000000"}
+        finally:
+            process.kill()
         while any(map(is_running, pids)):
             assert time.monotonic() < deadline, "a rank is still there"
             process.poll()
