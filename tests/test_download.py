@@ -135,7 +135,7 @@ def test_first_error_stops_the_others(server: FaultServer, tmp_path: Path) -> No
     started = time.monotonic()
     with pytest.raises(DownloadError, match="does not exist"):
         download([*slow, missing], tmp_path, patience=Patience(read_timeout=60))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30, "it waited for a silent server"
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("download-")]
 
 
