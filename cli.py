@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands import names
-from commands.clean import clean
-from commands.common import (
+from graphprep.errors import GraphprepError
+from graphprep.version import __version__
+from pipelines.commands import names
+from pipelines.commands.clean import clean
+from pipelines.commands.common import (
     HELP_OPTIONS,
     PATH,
     Command,
@@ -31,14 +33,12 @@ from commands.common import (
     print_line,
     print_store_outcome,
 )
-from commands.generate import generate
-from commands.look import compare, inspect, verify
-from commands.look import plan as plan_training
-from commands.machine import completion, doctor
-from commands.run import run
-from commands.topology import topology
-from graphprep import __version__
-from graphprep.errors import GraphprepError
+from pipelines.commands.generate import generate
+from pipelines.commands.look import compare, inspect, verify
+from pipelines.commands.look import plan as plan_training
+from pipelines.commands.machine import completion, doctor
+from pipelines.commands.run import run
+from pipelines.commands.topology import topology
 
 if TYPE_CHECKING:
     from pipelines.partition import PartitionOutcome
@@ -73,7 +73,7 @@ def list_datasets(json_output: bool) -> None:
       graphprep list
       graphprep list --json
     """
-    from graphprep.inspect.tables import print_datasets
+    from graphprep.report.tables import print_datasets
     from pipelines.ingest import known_datasets
 
     rows = known_datasets()
@@ -111,7 +111,7 @@ def fetch(
       graphprep fetch cora
       graphprep fetch cora --mirror ./mirror
     """
-    from graphprep.executor import open_executor
+    from graphprep.system.executor import open_executor
     from pipelines.ingest import fetch_dataset
 
     with open_executor(dask, memory_limit=memory_limit) as executor:
@@ -280,8 +280,8 @@ def import_files(
       graphprep import karate.graphml --name karate --label club
       graphprep import --schema acm.yaml --name acm
     """
-    from graphprep.executor import open_executor
-    from graphprep.sources.user_files import request_of
+    from graphprep.datasets.importing.user_files import request_of
+    from graphprep.system.executor import open_executor
     from pipelines.ingest import import_files as import_request
 
     request = request_of(paths, schema, options)
@@ -413,8 +413,8 @@ def partition(
       graphprep partition cora --parts 4 --assignment cora.graph.part.4
     """
     from graphprep.cache.features import FeatureOptions
-    from graphprep.executor import open_executor
     from graphprep.partition.request import PartitionRequest
+    from graphprep.system.executor import open_executor
     from pipelines.partition import announce, plan_partition, run_partition
 
     request = PartitionRequest(effort=effort or ("none" if assignment else "default"), **options)
@@ -457,7 +457,7 @@ def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:
             }
         )
         return
-    from graphprep.inspect.tables import line
+    from graphprep.report.tables import line
 
     quality = cache.quality
     state = "wrote" if not outcome.reused else "up to date" if cache.fallback is None else "kept"
@@ -510,7 +510,7 @@ def evaluate(
     if json_output:
         print_json(report)
         return
-    from graphprep.inspect.tables import print_scores
+    from graphprep.report.tables import print_scores
 
     print_scores(report, sys.stdout)
 

@@ -24,7 +24,7 @@ import json, sys, time
 from pathlib import Path
 import numpy as np
 from graphprep.api import open_cache
-from graphprep.graph import HOMOGENEOUS_EDGE
+from graphprep.core.types import HOMOGENEOUS_EDGE
 folder = Path(sys.argv[1])
 def clock(work):
     started = time.perf_counter(); work(); return time.perf_counter() - started

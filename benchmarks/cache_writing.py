@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measured import measured, python
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
 
 OURS = """
 import json, pickle, sys, time
@@ -30,7 +30,7 @@ import numpy as np
 from graphprep import memory, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.write import CacheContent, write_cache
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 progress.configure(quiet=True)
 folder, parts, limit = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -52,8 +52,8 @@ JUDGE = """
 import pickle, sys
 from pathlib import Path
 import numpy as np
-from graphprep.graph import HOMOGENEOUS_EDGE
-from graphprep.store import GraphStore
+from graphprep.core.types import HOMOGENEOUS_EDGE
+from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 from graphprep.traffic import assess, count_traffic
 folder, parts = Path(sys.argv[1]), int(sys.argv[2])
@@ -68,7 +68,7 @@ import json, logging, sys, time
 from pathlib import Path
 import numpy as np, torch
 from graphprep import memory
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
 from torch_geometric.distributed import Partitioner
 from torch_geometric.loader import ClusterData
 folder, parts = Path(sys.argv[1]), int(sys.argv[2])
@@ -84,9 +84,9 @@ import json, sys, time
 from pathlib import Path
 import numpy as np, torch
 import graphprep
-from graphprep.graph import HOMOGENEOUS_EDGE
-from trainer.cache import open_cache
-from trainer.part import load_part
+from graphprep.core.types import HOMOGENEOUS_EDGE
+from trainer.data.cache import open_cache
+from trainer.data.part import load_part
 def clock(work):
     started = time.perf_counter(); work(); return time.perf_counter() - started
 folder = Path(sys.argv[1])

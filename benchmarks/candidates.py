@@ -22,12 +22,13 @@ import numpy as np
 
 from benchmarks import scotch_mapping
 from benchmarks.measured import SECONDS_BETWEEN_LOOKS, held_by, tree
-from graphprep import csr, progress
+from graphprep.core import csr
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
+from graphprep.datasets.generators import grid, rmat, sbm
 from graphprep.errors import GraphprepError
-from graphprep.generators import grid, rmat, sbm
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
 from graphprep.partition.candidates import CANDIDATES, assign
 from graphprep.partition.request import PartitionRequest
+from graphprep.system import progress
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import Quality, assess, speed_shares
 

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from graphprep import progress
 from graphprep.cache.read import PartitionCache
-from graphprep.generators.rmat import RmatRequest
-from graphprep.inspect.components import count_components
+from graphprep.datasets.generators.rmat import RmatRequest
 from graphprep.partition.request import PartitionRequest
-from graphprep.store import GraphStore
+from graphprep.report.summary.components import count_components
+from graphprep.store.store import GraphStore
+from graphprep.system import progress
 from graphprep.topology import Topology
 from pipelines.export import export_cache
 from pipelines.generate import generate_graph

@@ -19,8 +19,8 @@ import numpy as np
 
 
 def graphprep_way(src: np.ndarray, dst: np.ndarray, num_nodes: int) -> tuple[int, float]:
-    from graphprep.csr import from_edges
-    from graphprep.graph import EdgeChunk, Treatment
+    from graphprep.core.csr import from_edges
+    from graphprep.core.types import EdgeChunk, Treatment
 
     matrix, _ = from_edges(
         [EdgeChunk(src, dst)],

@@ -24,11 +24,11 @@ import numpy as np
 import pymetis
 
 from benchmarks import graphs
-from graphprep import progress
-from graphprep.graph import Csr
-from graphprep.partition.choose import partition
+from graphprep.core.types import Csr
 from graphprep.partition.request import PartitionRequest
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.partition.search import partition
+from graphprep.partition.typed_graph import WholeGraph
+from graphprep.system import progress
 from graphprep.topology import Topology
 
 IMBALANCE = 1.03

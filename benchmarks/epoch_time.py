@@ -31,7 +31,7 @@ warnings.filterwarnings("ignore")
 from torch.nn import functional
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
 
 location, epochs, input_dropout = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 torch.set_num_threads(2)

@@ -83,9 +83,10 @@ def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
     """Products of the trainer's matrices, one of whose rows has a great many entries."""
     import torch
 
-    from trainer.adjacency import Block
-    from trainer.part import Csr
-    from trainer.precision import TYPES
+    from trainer.base.precision import TYPES
+    from trainer.data.part import Csr
+    from trainer.data.csr import 
+    from trainer.sparse.adjacency import Block
 
     sizes, place, random = SIZES[device], torch.device(device), torch.Generator().manual_seed(0)
     counts = torch.randint(0, 30, (sizes["hub"],), generator=random)
@@ -123,11 +124,11 @@ def check_features(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
     """Bags of words, 1 % full, by their entries and as a matrix."""
     import torch
 
-    from trainer.accounting import Clock
-    from trainer.dropout import Dropout
-    from trainer.feature_rows import DenseRows, FeatureRows, SparseRows
-    from trainer.passes import Pass
-    from trainer.precision import TYPES
+    from trainer.base.pass_context import Pass
+    from trainer.base.precision import TYPES
+    from trainer.base.traffic_log import Clock
+    from trainer.sparse.dropout import Dropout
+    from trainer.sparse.feature_rows import DenseRows, FeatureRows, SparseRows
 
     sizes, place, random = SIZES[device], torch.device(device), torch.Generator().manual_seed(0)
     shape, clock = (2 * sizes["words"], sizes["words"]), Clock(place)
@@ -188,20 +189,20 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
     """The trainer's scores, its gradients and its weights, on the CPU; and the part that it ran on."""
     import torch
 
-    from trainer.accounting import Account, Clock
-    from trainer.adjacency import indptr_of
-    from trainer.aggregate import Aggregation
-    from trainer.dropout import Dropout
-    from trainer.exchange import Exchange
-    from trainer.feature_rows import DenseRows
-    from trainer.inputs import Features
+    from trainer.base.pass_context import Pass
+    from trainer.base.precision import TYPES
+    from trainer.base.traffic_log import Account, Clock
+    from trainer.config.options import Options
+    from trainer.data.part import Csr, Part, halo_ids
+    from trainer.dist.communicator import Ranks
+    from trainer.dist.rank_info import Seat
+    from trainer.exchange.exchange import Exchange
+    from trainer.layers.aggregate import Aggregation
+    from trainer.layers.inputs import Features
     from trainer.models import Network, model_type
-    from trainer.options import Options
-    from trainer.part import Csr, Part, halo_ids
-    from trainer.passes import Pass
-    from trainer.precision import TYPES
-    from trainer.ranks import Ranks
-    from trainer.seat import Seat
+    from trainer.sparse.adjacency import indptr_of
+    from trainer.sparse.dropout import Dropout
+    from trainer.sparse.feature_rows import DenseRows
 
     n, random = 300, torch.Generator().manual_seed(1)
     destinations, order = torch.randint(0, n, (2_000,), generator=random).sort()
@@ -356,13 +357,13 @@ _TRAINER = (
     _PEAK
     + """
 import io, sys, time
-from trainer.accounting import Clock
-from trainer.cache import open_cache
-from trainer.options import Options
-from trainer.ranks import Ranks
-from trainer.report import Report
+from trainer.base.traffic_log import Clock
+from trainer.data.cache import open_cache
+from trainer.config.options import Options
+from trainer.dist.communicator import Ranks
+from trainer.reporting.report import Report
 from trainer.run import train
-from trainer.seat import Seat
+from trainer.dist.rank_info import Seat
 
 cache, device, epochs, precision = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 place, seconds = torch.device(device), []
@@ -383,7 +384,7 @@ warnings.filterwarnings("ignore")
 from torch.nn import functional
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
 
 location, device, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3])
 store = GraphStore(location)

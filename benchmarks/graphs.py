@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from graphprep import csr
-from graphprep.graph import Csr, EdgeChunk, RawGraph, Treatment
+from graphprep.core import csr
+from graphprep.core.types import Csr, EdgeChunk, RawGraph, Treatment
 
 SIMPLE = Treatment(undirected=True, duplicates="drop", self_loops="drop")
 DEPTHS = (0.03, 0.05, 0.07, 0.15, 0.3, 0.4)
@@ -43,16 +43,16 @@ def load(name: str) -> Csr:
         raise SystemExit(f"the graph {name} is read from the folder that GRAPHPREP_TEST_DATA names")
     with tempfile.TemporaryDirectory() as home:
         if name in FILES:
-            from graphprep.sources.user_files import ImportRequest, read_files
+            from graphprep.datasets.importing.user_files import ImportRequest, read_files
 
             os.environ["GRAPHPREP_HOME"] = home
             return _simple(read_files(ImportRequest.of_one_type((Path(data) / FILES[name],))))
-        from graphprep import registry, sources
-        from graphprep.download import download
+        from graphprep.datasets import readers, registry
+        from graphprep.datasets.download.download import download
 
         entry = registry.entry(name)
-        download(sources.remote_files(entry), Path(home), mirror=str(Path(data) / "mirror"), title=name)
-        return _simple(sources.read(Path(home), entry))
+        download(readers.remote_files(entry), Path(home), mirror=str(Path(data) / "mirror"), title=name)
+        return _simple(readers.read(Path(home), entry))
 
 
 def hierarchical_sbm(num_nodes: int, num_edges: int, *, seed: int) -> Csr:
@@ -66,7 +66,7 @@ def hierarchical_sbm(num_nodes: int, num_edges: int, *, seed: int) -> Csr:
 
 
 def _generated(name: str) -> Csr:
-    from graphprep.generators import grid, rmat
+    from graphprep.datasets.generators import grid, rmat
 
     with tempfile.TemporaryDirectory() as folder:
         if name == "rmat":

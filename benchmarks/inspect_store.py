@@ -25,9 +25,9 @@ GRAPHS = {
 }
 READ = """
 import sys, resource
-from graphprep.inspect.edge_scan import EDGES_AT_A_TIME, ROWS_AT_A_TIME
-from graphprep.row_ranges import row_ranges
-from graphprep.store import GraphStore
+from graphprep.report.summary.edge_scan import EDGES_AT_A_TIME, ROWS_AT_A_TIME
+from graphprep.core.row_ranges import row_ranges
+from graphprep.store.store import GraphStore
 store = GraphStore(sys.argv[1])
 for kind in store.num_edges:
     for start, stop in row_ranges(store.indptr(kind), EDGES_AT_A_TIME, ROWS_AT_A_TIME):

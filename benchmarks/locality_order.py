@@ -32,10 +32,10 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from benchmarks import graphs
-from graphprep import csr
-from graphprep.graph import Csr
+from graphprep.core import csr
+from graphprep.core.types import Csr
 from graphprep.partition.candidates import assign
-from graphprep.partition.order import locality_order
+from graphprep.partition.ordering.order import locality_order
 from graphprep.partition.request import PartitionRequest
 
 FEATURES = 128
@@ -57,7 +57,7 @@ def load(name: str) -> tuple[Csr, np.ndarray | None]:
     """A graph, undirected and simple, and the block of each node where that is all there is to find."""
     if name not in BLOCK_MODELS:
         return csr.undirected_simple(graphs.load(name)), None
-    from graphprep.generators import sbm
+    from graphprep.datasets.generators import sbm
 
     nodes, edges, branching, levels = BLOCK_MODELS[name]
     request = sbm.SbmRequest(nodes=nodes, edges=edges, branching=branching, levels=levels, classes=branching**levels)

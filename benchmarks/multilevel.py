@@ -45,15 +45,16 @@ from benchmarks.partition_quality import (
     timed,
     topology_of,
 )
-from graphprep import csr, memory, progress
-from graphprep.generators.sbm import SbmRequest
-from graphprep.partition.metis import expected_bytes
-from graphprep.partition.multilevel.levels import Settings
-from graphprep.partition.multilevel.mapped_graph import MappedGraph
-from graphprep.partition.multilevel.passes import Passes
-from graphprep.partition.multilevel.past_memory import order_past_memory, partition_past_memory
+from graphprep.core import csr
+from graphprep.datasets.generators.sbm import SbmRequest
+from graphprep.partition.methods.metis import expected_bytes
+from graphprep.partition.out_of_core.driver import order_past_memory, partition_past_memory
+from graphprep.partition.out_of_core.levels import Settings
+from graphprep.partition.out_of_core.mapped_graph import MappedGraph
+from graphprep.partition.out_of_core.passes import Passes
 from graphprep.partition.request import PartitionRequest
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
+from graphprep.system import memory, progress
 from graphprep.topology import Topology
 from pipelines.generate import generate_graph
 

@@ -42,10 +42,10 @@ import os, tempfile
 from pathlib import Path
 import numpy as np
 from graphprep import csr, memory, progress
-from graphprep.graph import Csr, EdgeChunk, Treatment
-from graphprep.partition.choose import partition
+from graphprep.core.types import Csr, EdgeChunk, Treatment
+from graphprep.partition.search import partition
 from graphprep.partition.request import PartitionRequest
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.partition.typed_graph import WholeGraph
 from graphprep.topology import resolve
 
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])

@@ -26,16 +26,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from benchmarks import graphs, scotch_mapping
-from graphprep import csr, progress
+from graphprep.core import csr
+from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
-from graphprep.graph import Csr
 from graphprep.partition.candidates import CANDIDATES, assign
-from graphprep.partition.choose import partition
-from graphprep.partition.judging import judge
-from graphprep.partition.mapping import best_mapping
-from graphprep.partition.refine import links_of
+from graphprep.partition.evaluation import judge
+from graphprep.partition.refine.mapping import best_mapping
+from graphprep.partition.refine.refine import links_of
 from graphprep.partition.request import PartitionRequest
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.partition.search import partition
+from graphprep.partition.typed_graph import WholeGraph
+from graphprep.system import progress
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel
 

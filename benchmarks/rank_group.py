@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainer.seat import Seat
+    from trainer.dist.rank_info import Seat
 
 Options = dict[str, Any]
 
@@ -51,7 +51,7 @@ def _rank(
 ) -> None:
     import torch
 
-    from trainer.seat import Seat
+    from trainer.dist.rank_info import Seat
 
     torch.set_num_threads(threads)
     seat = Seat(rank=rank, world=world, local_rank=rank, local_world=world)
@@ -74,11 +74,11 @@ def train_in_turn(
     """
     import torch
 
-    from trainer.accounting import Clock
-    from trainer.cache import open_cache
-    from trainer.options import Options
-    from trainer.ranks import Ranks
-    from trainer.report import Report
+    from trainer.base.traffic_log import Clock
+    from trainer.config.options import Options
+    from trainer.data.cache import open_cache
+    from trainer.dist.communicator import Ranks
+    from trainer.reporting.report import Report
     from trainer.run import train
 
     where, found = torch.device(device), []

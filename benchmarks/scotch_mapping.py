@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
-from graphprep.graph import Csr
-from graphprep.partition.mtkahypar import distances
-from graphprep.partition.rank_group import RankGroup
-from graphprep.partition.small_weights import edge_weights
-from graphprep.partition.topology_groups import rank_groups
+from graphprep.partition.methods.integer_weights import edge_weights
+from graphprep.partition.methods.mtkahypar import distances
+from graphprep.partition.methods.rank_groups import RankGroup
+from graphprep.partition.methods.topology_groups import rank_groups
 from graphprep.topology import Topology
 
 PROGRAMS = ("scotch_gmap", "gmap")

@@ -6,7 +6,8 @@ no time.
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from graphprep.version import __version__
+
 __all__ = ["__version__", "open_cache", "open_store", "to_float32"]
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphprep import home
-from graphprep.bfloat16 import to_float32
 from graphprep.cache.read import PartitionCache
+from graphprep.core.bfloat16 import to_float32
 from graphprep.errors import CacheError
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
+from graphprep.system import home
 
 __all__ = ["open_cache", "open_store", "to_float32"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from graphprep import home, progress
 from graphprep.errors import UsageError
-from graphprep.home_contents import Item, Kind, contents
-from graphprep.publish import REPLACED_PREFIX, is_locked, locked_if_free
+from graphprep.system import home, progress
+from graphprep.system.atomic import REPLACED_PREFIX, is_locked, locked_if_free
+from graphprep.system.home_contents import Item, Kind, contents
 
 Fate = Literal["kept", "removed", "to remove", "in use"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from graphprep.api import open_cache
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
-from graphprep.inspect.cache_summary import bottleneck_of, what_if
-from graphprep.replaced import read_again_if_replaced
+from graphprep.report.summary.cache_summary import bottleneck_of, what_if
+from graphprep.system.retry_replaced import read_again_if_replaced
 from graphprep.topology import resolve
 from pipelines.look import likely_folder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphprep.progress import format_bytes
+from graphprep.system.progress import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

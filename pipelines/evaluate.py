@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.errors import UsageError
-from graphprep.home import require_cache
-from graphprep.replaced import read_again_if_replaced
+from graphprep.system.home import require_cache
+from graphprep.system.retry_replaced import read_again_if_replaced
 from pipelines.look import likely_folder
 
 GROUPS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
@@ -50,10 +50,10 @@ def evaluate(
 def _evaluated(
     cache: str, predictions: Path, *, task: str | None, metric: str | None, split: int, table: Path | None
 ) -> dict[str, Any]:
-    from graphprep import scores
     from graphprep.cache.read import PartitionCache
     from graphprep.cache.rebuild import rebuild_rows
-    from graphprep.prediction_table import require_target, write_table
+    from graphprep.core import metrics
+    from graphprep.interop.prediction_table import require_target, write_table
 
     if table is not None:
         require_target(table)
@@ -62,7 +62,7 @@ def _evaluated(
     if len(labelled) != 1:
         raise UsageError(f"{cache} has {len(labelled)} node types with labels; predictions are scored for one")
     [kind] = labelled
-    rows, y = scores.load_predictions(predictions), rebuild_rows(found, kind, "y")
+    rows, y = metrics.load_predictions(predictions), rebuild_rows(found, kind, "y")
     num_classes = int(found.attributes["num_classes"][kind])
     shape = (len(y), num_classes) if rows.ndim == 2 else (len(y),)
     if rows.shape != shape:
@@ -72,29 +72,29 @@ def _evaluated(
         )
     own = "classes" if y.ndim == 1 else "multilabel"
     task = task or own
-    if task not in scores.METRICS or (task == "classes") != (own == "classes"):
+    if task not in metrics.METRICS or (task == "classes") != (own == "classes"):
         raise UsageError(f"--task {task} is none of {cache}, whose labels are {own}")
     y = y if y.ndim == 1 else y.astype("float32")
     dataset = str(found.attributes["dataset"])
-    is_ogb = found.attributes["source"].get("reader") == "ogb" and scores.ogb_metric(dataset) is not None
+    is_ogb = found.attributes["source"].get("reader") == "ogb" and metrics.ogb_metric(dataset) is not None
     if metric is None:
-        metric = scores.OGB if is_ogb else scores.METRICS[task][0]
-    if metric not in (*scores.METRICS[task], *((scores.OGB,) if is_ogb else ())):
-        raise UsageError(f"--metric {metric} does not judge {task}; use one of {', '.join(scores.METRICS[task])}")
+        metric = metrics.OGB if is_ogb else metrics.METRICS[task][0]
+    if metric not in (*metrics.METRICS[task], *((metrics.OGB,) if is_ogb else ())):
+        raise UsageError(f"--metric {metric} does not judge {task}; use one of {', '.join(metrics.METRICS[task])}")
     masks = {name: rebuild_rows(found, kind, mask) for name, mask in GROUPS.items() if _has(found, kind, mask)}
     if not masks or not 0 <= split < next(iter(masks.values())).shape[1]:
         raise UsageError(f"--split {split} is none of {cache}; splits are counted from 0")
     values = {
-        name: scores.score(labels, chosen, task=task, metric=metric, dataset=dataset)
-        for name, (labels, chosen) in scores.masked(y, rows, masks, split).items()
+        name: metrics.score(labels, chosen, task=task, metric=metric, dataset=dataset)
+        for name, (labels, chosen) in metrics.masked(y, rows, masks, split).items()
     }
     if table is not None:
         write_table(table, rows, found.original_ids(kind), task)
-    by_ogb = metric == scores.OGB
+    by_ogb = metric == metrics.OGB
     return {
         "dataset": dataset,
         "task": task,
-        "metric": scores.ogb_metric(dataset) if by_ogb else metric,
+        "metric": metrics.ogb_metric(dataset) if by_ogb else metric,
         "evaluator": "ogb" if by_ogb else "graphprep",
         "split": split,
         **values,

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphprep import home, progress
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
-from graphprep.export.format import ExportFormat, ExportSizes
-from graphprep.export.formats import export_format
-from graphprep.export.marker import marker_of, missing_files, read_marker, says, write_marker
-from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, sweep
-from graphprep.replaced import read_again_if_replaced
-from graphprep.target import checked_target
+from graphprep.interop.export.format import ExportFormat, ExportSizes
+from graphprep.interop.export.formats import export_format
+from graphprep.interop.export.marker import marker_of, missing_files, read_marker, says, write_marker
+from graphprep.system import home, progress
+from graphprep.system.atomic import PARTIAL_PREFIX, locked, publish_folder, sweep
+from graphprep.system.output_path import checked_target
+from graphprep.system.retry_replaced import read_again_if_replaced
 from pipelines.look import likely_folder
 
 
@@ -36,7 +36,7 @@ def export_cache(cache: str, out: Path, *, format_name: str, replace: bool = Fal
     Args:
         cache: a path or NAME/LABEL.
         out: the folder to make.
-        format_name: a name in `graphprep.export.formats.FORMATS`.
+        format_name: a name in `graphprep.interop.export.formats.FORMATS`.
         replace: export even if it is there, also over an export of another cache or in another format.
 
     Raises:

@@ -7,18 +7,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphprep import home, progress
 from graphprep.errors import UsageError
-from graphprep.executor import Executor
-from graphprep.publish import locked
-from graphprep.store_place import store_place, work_beside
-from pipelines.expectation import Expectation, GraphSize
+from graphprep.store.location import store_place, work_beside
+from graphprep.system import home, progress
+from graphprep.system.atomic import locked
+from graphprep.system.executor import Executor
+from pipelines.estimate import Expectation, GraphSize
 from pipelines.ingest import StoreOutcome, graph_to_store, scratch_of, store_key, up_to_date
 
 if TYPE_CHECKING:
-    from graphprep.generators.grid import GridRequest
-    from graphprep.generators.rmat import RmatRequest
-    from graphprep.generators.sbm import SbmRequest
+    from graphprep.datasets.generators.grid import GridRequest
+    from graphprep.datasets.generators.rmat import RmatRequest
+    from graphprep.datasets.generators.sbm import SbmRequest
 
     Request = SbmRequest | RmatRequest | GridRequest
 
@@ -52,7 +52,7 @@ def generate_graph(
     import importlib
 
     kind = _kind(request)
-    generator = importlib.import_module(f"graphprep.generators.{kind}")
+    generator = importlib.import_module(f"graphprep.datasets.generators.{kind}")
     home.checked_name(name, "--name")
     target = store_place(out, name)
     work = work_beside(target, name)

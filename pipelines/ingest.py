@@ -15,21 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphprep import __version__, home, progress
+from graphprep.core.types import RawGraph
+from graphprep.core.validate import check_dtypes, check_nodes
 from graphprep.errors import DatasetError
-from graphprep.executor import Executor
-from graphprep.graph import RawGraph
-from graphprep.graph_check import check_dtypes, check_nodes
-from graphprep.publish import PARTIAL_PREFIX, locked, sweep
-from graphprep.sorted_edges import BYTES_PER_EDGE, SortedEdges, sort_table
-from graphprep.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
-from graphprep.store_place import standing_of, store_place, work_beside
-from graphprep.target import kind_of
-from pipelines.expectation import Expectation, GraphSize
+from graphprep.store.location import standing_of, store_place, work_beside
+from graphprep.store.sort import BYTES_PER_EDGE, SortedEdges, sort_table
+from graphprep.store.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
+from graphprep.system import home, progress
+from graphprep.system.atomic import PARTIAL_PREFIX, locked, sweep
+from graphprep.system.executor import Executor
+from graphprep.system.output_path import kind_of
+from graphprep.version import __version__
+from pipelines.estimate import Expectation, GraphSize
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry, Expected
-    from graphprep.sources.user_files import ImportRequest
+    from graphprep.datasets.entry import DatasetEntry, Expected
+    from graphprep.datasets.importing.user_files import ImportRequest
 
 TEXT_BYTES_AN_EDGE, PACKED_RATIO, PACKED = 12, 3, (".gz", ".zst")
 BYTES_AN_EDGE = {".npy": 16, ".npz": 12, ".parquet": 6, ".pq": 6, ".pt": 16, ".pth": 16, ".graph": 14}
@@ -51,7 +52,7 @@ class StoreOutcome:
 
 def known_datasets() -> list[dict[str, Any]]:
     """One row a dataset of the registry: its name, title, counts, licence, and whether its store is here."""
-    from graphprep.registry import load_registry
+    from graphprep.datasets.registry import load_registry
 
     return [
         {
@@ -96,8 +97,8 @@ def fetch_dataset(
         DownloadError: a file could not be had, or is not what it should be.
         DatasetError: the files contradict each other or the registry's counts.
     """
-    from graphprep import registry, sources
-    from graphprep.download import download
+    from graphprep.datasets import readers, registry
+    from graphprep.datasets.download.download import download
 
     entry = registry.entry(name)
     target = store_place(out, entry.name)
@@ -108,9 +109,9 @@ def fetch_dataset(
             return StoreOutcome(store=found, reused=True)
         _announce_download(entry)
         folder = home.raw_folder(entry.name)
-        files = download(sources.remote_files(entry), folder, mirror=mirror, title=entry.name) if entry.files else ()
+        files = download(readers.remote_files(entry), folder, mirror=mirror, title=entry.name) if entry.files else ()
         with progress.task(f"reading {entry.name}"):
-            raw = sources.read(folder, entry, memory_limit=memory_limit)
+            raw = readers.read(folder, entry, memory_limit=memory_limit)
         source = {
             "reader": entry.source,
             "options": dict(entry.options),
@@ -199,8 +200,8 @@ def import_files(
     Raises:
         DatasetError: a file is not what it should be, or another store lies at the target.
     """
-    from graphprep.sources.input_digests import InputDigests
-    from graphprep.sources.user_files import read_files
+    from graphprep.datasets.importing.input_digests import InputDigests
+    from graphprep.datasets.importing.user_files import read_files
 
     home.checked_name(name, "--name")
     target = store_place(out, name)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from graphprep import home, progress
 from graphprep.cache.format import CACHE_KIND, MANIFEST, ZARR_JSON
 from graphprep.errors import CacheError, UsageError
-from graphprep.executor import Executor
-from graphprep.regular_file import regular_file
-from graphprep.replaced import read_again_if_replaced
+from graphprep.system import home, progress
+from graphprep.system.executor import Executor
+from graphprep.system.regular_file import regular_file
+from graphprep.system.retry_replaced import read_again_if_replaced
 
 Kind = Literal["store", "cache", "node"]
 
@@ -64,8 +64,8 @@ def _summarised(
     kind, location = find(store_or_cache)
     if kind == "cache":
         from graphprep.cache.read import PartitionCache
-        from graphprep.inspect.cache_summary import cache_summary
-        from graphprep.inspect.one_node import node_summary
+        from graphprep.report.summary.cache_summary import cache_summary
+        from graphprep.report.summary.one_node import node_summary
         from graphprep.topology import resolve
 
         cache = PartitionCache(location)
@@ -83,8 +83,8 @@ def _summarised(
     for option, value in of_caches.items():
         if value not in (None, False):
             raise UsageError(f"{option} is about a partition cache; give NAME/LABEL or the cache's folder")
-    from graphprep.inspect.store_summary import store_summary
-    from graphprep.store import GraphStore
+    from graphprep.report.summary.store_summary import store_summary
+    from graphprep.store.store import GraphStore
 
     return kind, store_summary(GraphStore(location), executor=executor)
 
@@ -116,15 +116,15 @@ def report_target(target: Path) -> Path:
 
 def write_report(kind: Kind, summary: dict[str, Any], target: Path) -> None:
     """Write the HTML page of a store or a cache."""
-    from graphprep.inspect.cache_page import cache_page
-    from graphprep.inspect.store_page import store_page
+    from graphprep.report.cache_page import cache_page
+    from graphprep.report.store_page import store_page
 
     write_page(cache_page(summary) if kind == "cache" else store_page(summary), target)
 
 
 def write_page(page: str, target: Path) -> None:
     """Write a page; it appears whole or not at all."""
-    from graphprep.publish import published_file
+    from graphprep.system.atomic import published_file
 
     with published_file(target) as file:
         file.write(page.encode())
@@ -164,7 +164,7 @@ def _verified(store_or_cache: str) -> dict[str, Any]:
 
         files = verify_cache(PartitionCache(location))
         return {"kind": kind, "location": str(location), "whole": True, "files": files}
-    from graphprep.store import GraphStore
+    from graphprep.store.store import GraphStore
 
     store = GraphStore(location)
     unchecked = store.check()

@@ -9,11 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from graphprep.cache.as_source import WholeCache
 from graphprep.cache.read import PartitionCache
-from graphprep.cache.whole import WholeCache
 from graphprep.errors import PartitionError
-from graphprep.partition.choose import partition
 from graphprep.partition.request import PartitionRequest
+from graphprep.partition.search import partition
 from graphprep.topology import Topology
 from pipelines.partition import whole_graph
 

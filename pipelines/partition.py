@@ -20,33 +20,35 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import __version__, home, memory, progress
 from graphprep.cache.blocks import Layout
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED
 from graphprep.cache.read import OF_THE_CACHE, PartitionCache
-from graphprep.cache.source import GraphSource
 from graphprep.cache.write import CacheContent, write_cache
+from graphprep.core.fallback import Fallback
+from graphprep.core.source import GraphSource
+from graphprep.core.types import Csr, EdgeType
 from graphprep.errors import CacheError, UsageError
-from graphprep.executor import Executor, Threads
-from graphprep.graph import Csr, EdgeType
-from graphprep.partition.choose import partition, require_enough_nodes
-from graphprep.partition.expected import expected, expected_past_memory, is_past_memory
-from graphprep.partition.given import ASSIGNMENT, GivenAssignment, read_assignment
-from graphprep.partition.judging import judge
-from graphprep.partition.multilevel.mapped_graph import MappedGraph
-from graphprep.partition.multilevel.passes import Passes
-from graphprep.partition.multilevel.past_memory import METHOD, order_past_memory, partition_past_memory
-from graphprep.partition.order import locality_order
-from graphprep.partition.request import Fallback, PartitionRequest, PartitionResult
-from graphprep.partition.whole_graph import WholeGraph
-from graphprep.publish import PARTIAL_PREFIX, locked, publish_folder, published_file, sweep
-from graphprep.store import GraphStore
-from graphprep.target import checked_target, may_replace
+from graphprep.partition.estimates import expected, expected_past_memory, is_past_memory
+from graphprep.partition.evaluation import judge
+from graphprep.partition.external_assignment import ASSIGNMENT, GivenAssignment, read_assignment
+from graphprep.partition.ordering.order import locality_order
+from graphprep.partition.out_of_core.driver import METHOD, order_past_memory, partition_past_memory
+from graphprep.partition.out_of_core.mapped_graph import MappedGraph
+from graphprep.partition.out_of_core.passes import Passes
+from graphprep.partition.request import PartitionRequest, PartitionResult
+from graphprep.partition.search import partition, require_enough_nodes
+from graphprep.partition.typed_graph import WholeGraph
+from graphprep.store.store import GraphStore
+from graphprep.system import home, memory, progress
+from graphprep.system.atomic import PARTIAL_PREFIX, locked, publish_folder, published_file, sweep
+from graphprep.system.executor import Executor, Threads
+from graphprep.system.output_path import checked_target, may_replace
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import Assignments, Count, Matrices, Traffic, count_in_order
-from graphprep.traffic.by_ranges import count_by_ranges
-from pipelines.expectation import GraphSize
+from graphprep.traffic.counts_by_ranges import count_by_ranges
+from graphprep.version import __version__
+from pipelines.estimate import GraphSize
 
 ASSIGNMENT_FILE = "assignment.npz"
 MEMORY = "memory"
@@ -245,7 +247,7 @@ def plan_partition(
         out: the cache folder itself; by default HOME/caches/NAME/LABEL.
         memory_limit: bytes that the run may hold; None for what is free.
         features: what is done to the nodes' features; None for nothing.
-        assignment: a file with one part number a node, made elsewhere; see `graphprep.partition.given`.
+        assignment: a file with one part number a node, made elsewhere; see `graphprep.partition.external_assignment`.
 
     Raises:
         UsageError: both or neither of `parts` and `topology`, `parts` below 1, an assignment and a method, or features

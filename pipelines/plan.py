@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
 from graphprep.cache.read import PartitionCache
-from graphprep.doctor import gpus_here
+from graphprep.core.types import Csr
 from graphprep.errors import UsageError
-from graphprep.graph import Csr
-from graphprep.inspect.cache_summary import traffic_of
-from graphprep.partition.choose import partition, require_enough_nodes
 from graphprep.partition.request import PartitionRequest
-from graphprep.plan.published import GATHERED, MULTIPLIED, STREAMED
+from graphprep.partition.search import partition, require_enough_nodes
+from graphprep.plan.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.plan.rank_rates import RankRates, rank_rates, ranks_a_machine
 from graphprep.plan.rates import Rates, first_rows, measured_rates
 from graphprep.plan.training import TrainingPlan, epoch_work, held_by_entries, memory_bytes
-from graphprep.store import GraphStore
+from graphprep.report.summary.cache_summary import traffic_of
+from graphprep.store.store import GraphStore
+from graphprep.system import progress
+from graphprep.system.doctor import gpus_here
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel, Traffic, epoch_seconds, link_seconds
 from pipelines.look import find

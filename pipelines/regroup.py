@@ -9,10 +9,10 @@ from typing import Literal
 
 import numpy as np
 
+from graphprep.cache.as_source import WholeCache
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache
-from graphprep.cache.whole import WholeCache
-from graphprep.partition.given import GivenAssignment
+from graphprep.partition.external_assignment import GivenAssignment
 from graphprep.partition.regroup import merged, require_multiple, split
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology

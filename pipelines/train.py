@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Sequence
 from types import FrameType
 
-from graphprep.child_process import child_settings, python_command
-from graphprep.home import require_cache
+from graphprep.system.child_process import child_settings, python_command
+from graphprep.system.home import require_cache
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """That ask for the end; one that this process ignores, as SIGHUP under nohup, the trainer ignores too."""

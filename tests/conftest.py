@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from graphprep import progress
+from graphprep.system import progress
 
 # In CI every run draws the same cases, so that a failure is the change's own; elsewhere each run draws new ones.
 settings.register_profile("ci", derandomize=True)

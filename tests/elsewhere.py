@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from graphprep.mapped_files import Parcel
+from graphprep.system.payload import Parcel
 
 
 class Elsewhere:

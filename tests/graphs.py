@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.csr import from_edges
-from graphprep.graph import (
+from graphprep.core.csr import from_edges
+from graphprep.core.types import (
     HOMOGENEOUS_EDGE,
     HOMOGENEOUS_NODE,
     Csr,

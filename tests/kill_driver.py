@@ -23,18 +23,20 @@ import numpy as np
 import sklearn.datasets  # noqa: F401
 import zarr  # noqa: F401
 
-from graphprep import generators, home, progress, sorted_edges, spill
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
-from graphprep.csr import from_edges
-from graphprep.generators.sbm import SbmRequest, generate
-from graphprep.graph import HOMOGENEOUS_EDGE
+from graphprep.core.csr import from_edges
+from graphprep.core.types import HOMOGENEOUS_EDGE
+from graphprep.datasets import generators
+from graphprep.datasets.generators.sbm import SbmRequest, generate
 from graphprep.partition.request import PartitionRequest
-from graphprep.store import GraphStore
+from graphprep.store import external_sort, sort
+from graphprep.store.store import GraphStore
+from graphprep.system import home, progress
 from pipelines.generate import generate_graph
 from pipelines.ingest import fetch_dataset
 from pipelines.partition import plan_partition, run_partition
-from pipelines.run.whole_run import run_pipeline
+from pipelines.run.run import run_pipeline
 
 LABEL = "flat-3"
 BLOCKS = SbmRequest(nodes=300, edges=3000)
@@ -48,8 +50,8 @@ def convert() -> None:
 
 def by_sections() -> None:
     """By way of the disk, the edges in several sections and ranges; patches stay in the child."""
-    sorted_edges.BYTES_PER_EDGE = 1 << 60
-    spill.MOST_RANGES, spill.LEAST_RANGE_BITS = 4, 2
+    sort.BYTES_PER_EDGE = 1 << 60
+    external_sort.MOST_RANGES, external_sort.LEAST_RANGE_BITS = 4, 2
     generators.EDGES_AT_A_TIME = 200
     generate_graph(BLOCKS, name="blocks", out=None, replace=False, memory_limit=None)
 

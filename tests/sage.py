@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch_geometric.nn import SAGEConv
 
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
 
 
 def sage_layer(store: GraphStore, conv: SAGEConv) -> NDArray[np.float32]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphprep import home
 from graphprep.cache.read import PartitionCache
-from graphprep.executor import Executor
-from graphprep.graph import RawGraph
+from graphprep.core.types import RawGraph
 from graphprep.partition.request import PartitionRequest
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
+from graphprep.system import home
+from graphprep.system.executor import Executor
 from graphprep.topology import Topology
 from pipelines.ingest import graph_to_store
 from pipelines.partition import PartitionPlan, run_partition

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import graphprep
+from graphprep.core.types import EdgeType
 from graphprep.errors import CacheError, DatasetError, UsageError
-from graphprep.graph import EdgeType
-from graphprep.home import cache_path
+from graphprep.system.home import cache_path
 from graphprep.topology import Topology
 from pipelines.ingest import graph_to_store
 from tests.graphs import labelled_graph, typed_graph

@@ -15,14 +15,14 @@ import sys
 import time
 from collections.abc import Sequence
 
-from trainer.cache import open_cache
-from trainer.child_process import end_with_parent, forget_current_folder
-from trainer.command_line import parse
-from trainer.errors import LostPeerError, StoppedError, TrainerError, found_by_every_rank
-from trainer.preflight import check_task, check_world
-from trainer.printable import PrintableFormatter
-from trainer.quiet import before_torch
-from trainer.seat import Seat
+from trainer.base.child_process import end_with_parent, forget_current_folder
+from trainer.base.errors import LostPeerError, StoppedError, TrainerError, found_by_every_rank
+from trainer.base.printable import PrintableFormatter
+from trainer.base.torch_import import before_torch
+from trainer.config.command_line import parse
+from trainer.data.cache import open_cache
+from trainer.dist.rank_info import Seat
+from trainer.startup.preflight import check_task, check_world
 
 log = logging.getLogger("trainer")
 

@@ -12,14 +12,14 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 
-from trainer.cache import Cache, open_cache
-from trainer.child_process import end_with_parent, forget_current_folder
-from trainer.command_line import parse
-from trainer.errors import TrainerError
-from trainer.preflight import check_task
-from trainer.printable import printable
-from trainer.quiet import before_torch
-from trainer.rank_processes import RankProcesses
+from trainer.base.child_process import end_with_parent, forget_current_folder
+from trainer.base.errors import TrainerError
+from trainer.base.printable import printable
+from trainer.base.torch_import import before_torch
+from trainer.config.command_line import parse
+from trainer.data.cache import Cache, open_cache
+from trainer.dist.rank_processes import RankProcesses
+from trainer.startup.preflight import check_task
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

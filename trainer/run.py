@@ -11,39 +11,39 @@ from typing import Any
 
 import torch
 
-from trainer.accounting import Account, Clock, by_link_type
-from trainer.aggregate import Aggregation
-from trainer.agreement import Agreement, agree, facts_of
-from trainer.cache import Cache
-from trainer.checkpoint import Checkpoints, to_go_on_from
-from trainer.curves import Curves
-from trainer.dropout import Dropout
-from trainer.errors import TrainingError, found_by_every_rank
-from trainer.exchange import Exchange, exchanged
-from trainer.first_layer import features_of
-from trainer.fit import Fit, Sight
-from trainer.folder_lock import folders_locked
-from trainer.freed_memory import give_back_large_blocks, keep_freed_memory
-from trainer.inductive import induced
-from trainer.labels import Labels
+from trainer.base.errors import TrainingError, found_by_every_rank
+from trainer.base.freed_memory import give_back_large_blocks, keep_freed_memory
+from trainer.base.pass_context import Pass
+from trainer.base.sent_bytes import KIND_OF
+from trainer.base.traffic_log import Account, Clock, by_link_type
+from trainer.config.options import Options
+from trainer.data.cache import Cache
+from trainer.data.labels import Labels
+from trainer.data.objective import Objective
+from trainer.data.part import Part, halo_ids, load_part
+from trainer.data.typed_part import load_typed_part
+from trainer.dist.communicator import Ranks
+from trainer.dist.device_placement import choose_device, places
+from trainer.dist.rank_info import Seat
+from trainer.exchange.exchange import Exchange, exchanged
+from trainer.exchange.inductive import induced
+from trainer.exchange.node_rows import save_node_rows
+from trainer.exchange.saturation import Saturation
+from trainer.layers.aggregate import Aggregation
+from trainer.layers.first_layer import features_of
+from trainer.layers.sums import remark_on_sums
 from trainer.models import Network, model_type, sums_of
-from trainer.node_rows import save_node_rows
-from trainer.objective import Objective
-from trainer.options import Options
-from trainer.outputs import prepare_outputs, write_result
-from trainer.part import Part, halo_ids, load_part
-from trainer.passes import Pass
-from trainer.placement import choose_device, places
-from trainer.preflight import ignored
-from trainer.ranks import Ranks
-from trainer.report import Report
-from trainer.saturation import Saturation
-from trainer.seat import Seat
-from trainer.sent import KIND_OF
-from trainer.sums import remark_on_sums
-from trainer.trace import prepare_traces, write_trace
-from trainer.typed_model import remark_on_types, types_of
-from trainer.typed_part import load_typed_part
+from trainer.models.typed_model import remark_on_types, types_of
+from trainer.reporting.outputs import prepare_outputs, write_result
+from trainer.reporting.report import Report
+from trainer.reporting.tensorboard import Curves
+from trainer.reporting.trace import prepare_traces, write_trace
+from trainer.sparse.dropout import Dropout
+from trainer.startup.folder_lock import folders_locked
+from trainer.startup.handshake import Agreement, agree, facts_of
+from trainer.startup.preflight import ignored
+from trainer.training.checkpoint import Checkpoints, to_go_on_from
+from trainer.training.fit import Fit, Sight
 
 log = logging.getLogger("trainer")
 

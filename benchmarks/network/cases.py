@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.command import graphprep
-from graphprep import open_store, progress
+from graphprep import open_store
 from graphprep.partition.request import PartitionRequest
+from graphprep.system import progress
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, run_partition
 

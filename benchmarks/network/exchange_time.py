@@ -7,8 +7,8 @@ from typing import Any
 
 from benchmarks.network.cases import GRAPHS, Links
 from graphprep.cache.read import PartitionCache
-from graphprep.inspect.cache_summary import traffic_of
 from graphprep.plan.training import TrainingPlan
+from graphprep.report.summary.cache_summary import traffic_of
 from graphprep.traffic import epoch_seconds
 
 LAYERS = 3

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.rank_group import train_in_turn
-from trainer.errors import TrainerError
-from trainer.seat import Seat
+from trainer.base.errors import TrainerError
+from trainer.dist.rank_info import Seat
 
 
 def main() -> int:

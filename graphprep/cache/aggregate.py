@@ -26,14 +26,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep import bfloat16, progress
-from graphprep.cache.array_file import FolderWriter
+from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.features import as_type
 from graphprep.cache.format import X_AGGREGATED, part_path
 from graphprep.cache.read import block_path, map_array
-from graphprep.cache.steps import Steps
-from graphprep.graph import EdgeType
-from graphprep.side_by_side import cores, side_by_side
+from graphprep.cache.resume import Steps
+from graphprep.core import bfloat16
+from graphprep.core.types import EdgeType
+from graphprep.system import progress
+from graphprep.system.threads import cores, side_by_side
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 64_000_000, 1_000_000
 """Gathered rows of X, and sums, are in memory in pieces of about this size, an eighth of a thread's room if that is

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from graphprep.cache.format import ZARR_JSON, data_type, payload_path
 from graphprep.cache.manifest import FileEntry, file_sha256
-from graphprep.publish import reserve
+from graphprep.system.atomic import reserve
 
 
 class FolderWriter:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from graphprep.cache.format import X_AGGREGATED
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_csr, rebuild_edge_arrays
-from graphprep.graph import Csr, EdgeType
-from graphprep.original_ids import OriginalIds
+from graphprep.core.original_ids import OriginalIds
+from graphprep.core.types import Csr, EdgeType
 
 
 class WholeCache:

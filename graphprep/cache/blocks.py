@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep import csr
-from graphprep.graph import Csr
+from graphprep.core import csr
+from graphprep.core.types import Csr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep import csr, progress
 from graphprep.cache.blocks import Layout
-from graphprep.cache.source import EdgeSource
-from graphprep.graph import Csr, EdgeType, row_bytes
-from graphprep.publish import reserve
-from graphprep.row_ranges import row_ranges
+from graphprep.core import csr
+from graphprep.core.row_ranges import row_ranges
+from graphprep.core.source import EdgeSource
+from graphprep.core.types import Csr, EdgeType, row_bytes
+from graphprep.system import progress
+from graphprep.system.atomic import reserve
 
 Array = NDArray[Any]
 ARRAY_PREFIX = "array-"

@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import bfloat16, progress
 from graphprep.cache.format import X_AGGREGATED
-from graphprep.cache.source import GraphSource
+from graphprep.core import bfloat16
+from graphprep.core.source import GraphSource
 from graphprep.errors import UsageError
+from graphprep.system import progress
 
 TYPES = ("stored", "float32", "float16", "bfloat16", "none")
 SCALES = ("none", "rows", "columns")

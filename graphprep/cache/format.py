@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphprep import bfloat16
+from graphprep.core import bfloat16
 
 CACHE_FORMAT = 2
 CACHE_KIND = "cache"

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.cache.read import PartitionCache
+from graphprep.core.types import Csr, EdgeType, LoadedGraph
 from graphprep.errors import UsageError
-from graphprep.graph import Csr, EdgeType, LoadedGraph
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 

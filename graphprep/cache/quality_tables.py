@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.convert.packages import required
+from graphprep.system.packages import required
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import csr, progress
-from graphprep.cache.figures import Figures
 from graphprep.cache.format import (
     CACHE_FORMAT,
     CACHE_KIND,
@@ -34,11 +32,14 @@ from graphprep.cache.format import (
     payload_path,
 )
 from graphprep.cache.manifest import Manifest, other_format
+from graphprep.cache.quality_tables import Figures
+from graphprep.core import csr
+from graphprep.core.original_ids import OriginalIds
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph, chosen_edge_type
 from graphprep.errors import CacheError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph, chosen_edge_type
-from graphprep.original_ids import OriginalIds
-from graphprep.regular_file import regular_file
-from graphprep.side_by_side import cores, side_by_side
+from graphprep.system import progress
+from graphprep.system.regular_file import regular_file
+from graphprep.system.threads import cores, side_by_side
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from torch_geometric.data import Data, HeteroData
 
-    from graphprep.partition.request import Fallback
+    from graphprep.core.fallback import Fallback
 
 
 OF_THE_CACHE = re.compile(rf"global_ids|degree|{X_AGGREGATED}|(send|recv|halo_degree)_[0-9]+")
@@ -132,7 +133,7 @@ class PartitionCache:
     @property
     def fallback(self) -> Fallback | None:
         """What took the place of the methods that were asked for, None where one of these made the parts."""
-        from graphprep.partition.request import Fallback
+        from graphprep.core.fallback import Fallback
 
         return Fallback.from_json(self.attributes.get("fallback"))
 
@@ -176,7 +177,7 @@ class PartitionCache:
         return self.unchanged_array("assignment")[start : start + self.node_types[node_type]]
 
     def array(self, path: str) -> NDArray[Any]:
-        """Map one array, read-only. bfloat16 has the dtype of `graphprep.bfloat16`, whose `to_float32` widens it.
+        """Map one array, read-only. bfloat16 has the dtype of `graphprep.core.bfloat16`, whose `to_float32` widens it.
 
         Raises:
             CacheError: the array or its payload is missing, or has another size than its metadata says; its metadata
@@ -314,26 +315,26 @@ class PartitionCache:
 
     def plot_links(self, ax: Axes | None = None) -> Axes:
         """Draw the topology, each direction of each link coloured and as wide as it is slow (matplotlib axes)."""
-        from graphprep.inspect import plots
+        from graphprep.report import plots
         from graphprep.topology import Topology
 
         return plots.plot_links(self.quality, Topology.from_long_form(self.attributes["topology"]), ax)
 
     def plot_traffic(self, ax: Axes | None = None) -> Axes:
         """Draw the rows that go from rank to rank in one exchange as a heat map (matplotlib axes)."""
-        from graphprep.inspect import plots
+        from graphprep.report import plots
 
         return plots.plot_traffic(self.array("traffic_rows").tolist(), ax)
 
     def plot_parts(self, ax: Axes | None = None) -> Axes:
         """Draw the work of each rank over its share as bars (matplotlib axes)."""
-        from graphprep.inspect import plots
+        from graphprep.report import plots
 
         return plots.plot_parts(self.quality["ranks"], ax)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from graphprep.inspect.notebook import cache_html
+        from graphprep.report.notebook import cache_html
 
         return cache_html(self)
 
@@ -345,7 +346,7 @@ class PartitionCache:
             part: the rows of one part alone; columns are its own nodes, then its halo.
         """
         from graphprep.cache import part_graph, rebuild
-        from graphprep.convert.scipy_matrix import to_scipy
+        from graphprep.interop.scipy_matrix import to_scipy
 
         kind = chosen_edge_type(self.edge_types, edge_type)
         if part is None:
@@ -357,7 +358,7 @@ class PartitionCache:
 
     def to_pyg(self, part: int | None = None) -> Data | HeteroData:
         """The whole graph, or one part with its halo, as PyTorch Geometric has it."""
-        from graphprep.convert.pyg import to_pyg
+        from graphprep.interop.pyg import to_pyg
 
         return to_pyg(self.loaded(part))
 
@@ -367,7 +368,7 @@ class PartitionCache:
         Raises:
             UsageError: the graph has more nodes and edges than `limit` (100,000 unless given).
         """
-        from graphprep.convert import networkx_graph
+        from graphprep.interop import networkx_graph
 
         most = networkx_graph.LIMIT if limit is None else limit
         if part is None:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from graphprep.cache.format import part_path
 from graphprep.cache.read import PartitionCache
-from graphprep.csr import from_edges
-from graphprep.graph import Csr, EdgeChunk, EdgeType, LoadedGraph, Treatment
+from graphprep.core.csr import from_edges
+from graphprep.core.types import Csr, EdgeChunk, EdgeType, LoadedGraph, Treatment
 
 
 def rebuild_csr(cache: PartitionCache, edge_type: EdgeType) -> Csr:

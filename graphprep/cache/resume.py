@@ -15,9 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from graphprep.cache.array_file import FolderWriter
+from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.manifest import FileEntry, file_sha256
-from graphprep.publish import published_file
+from graphprep.system.atomic import published_file
 
 
 class Steps:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphprep import csr, progress
 from graphprep.cache.format import X_AGGREGATED
 from graphprep.cache.read import PartitionCache
+from graphprep.core import csr
 from graphprep.errors import CacheError
+from graphprep.system import progress
 
 AGAIN = "partition again with --replace"
 

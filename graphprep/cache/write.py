@@ -22,22 +22,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import __version__, memory, progress
 from graphprep.cache.aggregate import aggregate, aggregation_steps
-from graphprep.cache.array_file import FolderWriter
+from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.blocks import Layout
-from graphprep.cache.cut import cut, cutting_steps
+from graphprep.cache.edge_buckets import by_part
 from graphprep.cache.features import FeatureOptions, Treat
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED, part_path
 from graphprep.cache.manifest import Manifest
-from graphprep.cache.regions import by_part
-from graphprep.cache.source import GraphSource
-from graphprep.cache.steps import Steps
-from graphprep.executor import Executor, Threads
-from graphprep.graph import row_bytes
-from graphprep.side_by_side import cores, side_by_side
+from graphprep.cache.resume import Steps
+from graphprep.cache.write_parts import cut, cutting_steps
+from graphprep.core.source import GraphSource
+from graphprep.core.types import row_bytes
+from graphprep.system import memory, progress
+from graphprep.system.executor import Executor, Threads
+from graphprep.system.threads import cores, side_by_side
 from graphprep.topology import Topology
 from graphprep.traffic import Quality, Traffic
+from graphprep.version import __version__
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 16_000_000, 1_000_000
 """Rows of the source pass through memory in pieces of about this size, an eighth of the room if that is less."""

@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import csr, progress
-from graphprep.cache.array_file import FolderWriter
+from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.blocks import Block, Layout, halo, split_edges
+from graphprep.cache.edge_buckets import Regions
 from graphprep.cache.format import part_path
 from graphprep.cache.manifest import FileEntry
 from graphprep.cache.read import block_path, map_array
-from graphprep.cache.regions import Regions
-from graphprep.cache.steps import Steps
-from graphprep.executor import Executor
-from graphprep.graph import EdgeType, row_bytes
-from graphprep.store import ANNDATA_CSR
+from graphprep.cache.resume import Steps
+from graphprep.core import csr
+from graphprep.core.types import EdgeType, row_bytes
+from graphprep.store.store import ANNDATA_CSR
+from graphprep.system import progress
+from graphprep.system.executor import Executor
 
 PIECE_BYTES = 8_000_000
 """Rows of an edge array are gathered in pieces of about this size."""

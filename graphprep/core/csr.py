@@ -6,7 +6,7 @@ where something has to be done about reverses, duplicates or self-loops, each ro
 write. Buckets and rows are independent, so the passes run on all threads, and the result does not depend on how many
 there are: edges that are equal in row and column keep the order in which they were given.
 
-`graphprep.spill` does the same for graphs that do not fit in memory, one range of rows at a time.
+`graphprep.store.external_sort` does the same for graphs that do not fit in memory, one range of rows at a time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
 
-from graphprep import csr_kernels as kernels
+from graphprep.core import csr_kernels as kernels
+from graphprep.core.types import Csr, EdgeChunk, Ids, Treatment
 from graphprep.errors import DatasetError
-from graphprep.graph import Csr, EdgeChunk, Ids, Treatment
 
 RECORDS_PER_BUCKET = 1 << 16
 """A bucket's records, twice, stay within a core's L2 cache."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import csr
-from graphprep.graph import Csr
-from graphprep.sources.scratch import RowSink
+from graphprep.core import csr
+from graphprep.core.types import Csr
+from graphprep.system.scratch import RowSink
 
 Pieces = Callable[[], Iterator[Csr]]
 

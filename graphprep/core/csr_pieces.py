@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.graph import Csr
+from graphprep.core.types import Csr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.graph import Csr, EdgeType, Rows
-from graphprep.original_ids import OriginalIds
+from graphprep.core.original_ids import OriginalIds
+from graphprep.core.types import Csr, EdgeType, Rows
 
 
 class EdgeSource(Protocol):

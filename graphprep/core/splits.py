@@ -34,8 +34,8 @@ from pydantic import (
     model_validator,
 )
 
-from graphprep import progress
 from graphprep.errors import DatasetError
+from graphprep.system import progress
 
 MOST_SPLITS = 1000
 """a mask has a byte for each node and split"""

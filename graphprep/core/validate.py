@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import NodeTable, RawGraph, row_bytes
 from graphprep.errors import DatasetError
-from graphprep.graph import NodeTable, RawGraph, row_bytes
 
 BYTES_AT_A_TIME = 64_000_000
 WIDEST = 8

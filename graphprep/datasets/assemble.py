@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, NodeTable, RawGraph
-from graphprep.sources.arrays import Sparse
-from graphprep.split import SplitRule
+from graphprep.core.splits import SplitRule
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, NodeTable, RawGraph
+from graphprep.datasets.formats.arrays import Sparse
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 Array = NDArray[Any]
 Chunks = Callable[[], Iterator[EdgeChunk]]

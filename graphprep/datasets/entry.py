@@ -1,15 +1,14 @@
-"""The registry: what graphprep knows about each dataset, read from datasets.yaml and checked to the line.
+"""A dataset's entry in datasets.yaml: every key with its type and its limits.
 
 An entry is everything that differs between two datasets of the same source: where the files are, how many bytes they
 have, what to do with the edges, and the counts that must come out. A new dataset of a known source is an entry and no
-code. Names are compared in lower case with `_` for `-`, since people write ogbn_arxiv and Cora.
+code.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
@@ -25,26 +24,24 @@ from pydantic import (
     model_validator,
 )
 
-from graphprep.errors import DatasetError, UnknownDatasetError
-from graphprep.graph import Duplicates, SelfLoops, Treatment
-from graphprep.home import NAME_PATTERN
-from graphprep.nearest import nearest
-from graphprep.regular_file import regular_file
-from graphprep.sources import READERS
-from graphprep.split import SplitRule
-from graphprep.yaml_lines import FaultAt, validated
+from graphprep.core.splits import SplitRule
+from graphprep.core.types import Duplicates, SelfLoops, Treatment
+from graphprep.datasets.readers import READERS
+from graphprep.errors import DatasetError
+from graphprep.system.home import NAME_PATTERN
+from graphprep.system.nearest import nearest
+from graphprep.system.yaml_config import FaultAt
 
-FILE_NAME = "datasets.yaml"
 SCHEMES = ("https", "http", "file")
 Counted = int | Mapping[str, int]
 """a number, or numbers by type"""
 
 
-class _Entry(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class FileEntry(_Entry):
+class FileEntry(StrictModel):
     """One file to download."""
 
     url: str
@@ -66,8 +63,8 @@ class FileEntry(_Entry):
         return self
 
 
-class TreatmentEntry(_Entry):
-    """What is done to the edges; see `graphprep.graph.Treatment`."""
+class TreatmentEntry(StrictModel):
+    """What is done to the edges; see `graphprep.core.types.Treatment`."""
 
     undirected: bool = False
     duplicates: Duplicates = "keep"
@@ -93,7 +90,7 @@ else:
     Count, Size = _count(NonNegativeInt), _count(PositiveInt)
 
 
-class Expected(_Entry):
+class Expected(StrictModel):
     """The counts that a correct conversion has; edges are directed and counted after the treatment.
 
     A count is one number, or a mapping from node types (for edges: from edge types, author__writes__paper) to numbers
@@ -160,7 +157,7 @@ def _side_by_side(found: Counted, expected: Counted) -> Iterator[tuple[str, int 
         yield "", sum(found.values()) if isinstance(found, Mapping) else found, expected
 
 
-class DatasetEntry(_Entry):
+class DatasetEntry(StrictModel):
     """One dataset."""
 
     name: str = ""
@@ -169,7 +166,7 @@ class DatasetEntry(_Entry):
     aliases: tuple[str, ...] = ()
     """other names that find it; names of their own come first"""
     source: str
-    """the name of the reader in graphprep.sources"""
+    """the name of the reader in graphprep.datasets.readers"""
     options: dict[str, Any] = Field(default_factory=dict)
     """the reader's own options; the reader checks them"""
     files: tuple[FileEntry, ...] = ()
@@ -209,90 +206,6 @@ class DatasetEntry(_Entry):
         return self
 
 
-class Registry(_Entry):
-    """The whole file."""
-
-    datasets: dict[str, DatasetEntry]
-    aliases: dict[str, str] = {}
-    """further names of datasets that another table than this file lists"""
-
-    @model_validator(mode="after")
-    def _canonical_names(self) -> Self:
-        for name in self.datasets:
-            if name != canonical(name) or not NAME_PATTERN.fullmatch(name):
-                raise FaultAt("a name is lower case with '-' between its words", ("datasets", name))
-        return self
-
-    @model_validator(mode="after")
-    def _distinct_aliases(self) -> Self:
-        owners = {name: name for name in self.datasets}
-        for name, found in self.datasets.items():
-            for alias in found.aliases:
-                if alias != canonical(alias):
-                    raise FaultAt("an alias is lower case with '-' between its words", ("datasets", name, "aliases"))
-                if (owner := owners.setdefault(alias, name)) != name:
-                    raise FaultAt(f"{alias!r} already means {owner}", ("datasets", name, "aliases"))
-        return self
-
-
 def canonical(name: str) -> str:
     """The form in which names are compared: lower case, `-` for `_`."""
     return name.strip().lower().replace("_", "-")
-
-
-def registry_path() -> Path:
-    """datasets.yaml inside the installed package, or beside the package in a checkout.
-
-    Raises:
-        DatasetError: it is in neither place.
-    """
-    package = Path(__file__).parent
-    for folder in (package, package.parent):
-        if (folder / FILE_NAME).is_file():
-            return folder / FILE_NAME
-    raise DatasetError(
-        f"{FILE_NAME} is missing from {package}: the installation is incomplete, install graphprep again"
-    )
-
-
-def load_registry(path: Path | None = None) -> dict[str, DatasetEntry]:
-    """All entries by name, in the file's order, then those of OGB's own table that the file does not name.
-
-    Args:
-        path: another registry file than the package's own; OGB's table is not read then.
-
-    Raises:
-        DatasetError: the file cannot be read, or breaks a rule; the message names the line.
-    """
-    listed: dict[str, DatasetEntry] = {}
-    if path is None:
-        from graphprep.sources import ogb_table
-
-        path, listed = registry_path(), ogb_table.entries()
-    try:
-        text = regular_file(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise DatasetError(f"{path} cannot be read as text: {problem}") from problem
-    registry = validated(Registry, text, origin=str(path), error=DatasetError)
-    named = {name: found.model_copy(update={"name": name}) for name, found in registry.datasets.items()}
-    known = named | {name: found for name, found in listed.items() if name not in named}
-    for alias, name in registry.aliases.items():
-        if name in known:
-            known[name] = known[name].model_copy(update={"aliases": (*known[name].aliases, alias)})
-    return known
-
-
-def entry(name: str, registry: Mapping[str, DatasetEntry] | None = None) -> DatasetEntry:
-    """The entry called `name`, or that has it as an alias, in whatever case, with `_` or `-`.
-
-    Raises:
-        UnknownDatasetError: there is none; the message names the ones that are close.
-    """
-    known = load_registry() if registry is None else registry
-    owners = {alias: found for found in known.values() for alias in found.aliases}
-    found = known.get(canonical(name)) or owners.get(canonical(name))
-    if found is None:
-        close = difflib.get_close_matches(canonical(name), [*known, *owners], n=3)
-        hint = f"did you mean {' or '.join(close)}? " if close else ""
-        raise UnknownDatasetError(f"no dataset is called {name!r}: {hint}`graphprep list` shows all that are known")
-    return found

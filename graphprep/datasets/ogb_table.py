@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from graphprep import progress
 from graphprep.errors import DatasetError
-from graphprep.regular_file import regular_file
+from graphprep.system import progress
+from graphprep.system.regular_file import regular_file
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 NODES, LINKS = "nodeproppred", "linkproppred"
 NOTHING = "None"
@@ -100,7 +100,7 @@ def entries() -> dict[str, DatasetEntry]:
     A column of the table that cannot be understood is left out with a warning: it must not take the other datasets,
     which have nothing to do with ogb, from a person who upgraded it.
     """
-    from graphprep.registry import canonical
+    from graphprep.datasets.entry import canonical
 
     found: dict[str, DatasetEntry] = {}
     for task in (NODES, LINKS):
@@ -132,7 +132,7 @@ def _table(task: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _entry(key: str, name: str, column: dict[str, str], task: str) -> DatasetEntry:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
     facts = FACTS.get(key, Facts(f"{name}, of the Open Graph Benchmark", SEE_HOMEPAGE))
     options: dict[str, Any] = {

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphprep.errors import DatasetError
-from graphprep.nearest import nearest
+from graphprep.system.nearest import nearest
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 
 class ReaderOptions(BaseModel):

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphprep.bfloat16 import to_float32
-from graphprep.convert.packages import required
+from graphprep.core.bfloat16 import to_float32
+from graphprep.core.types import Csr, LoadedGraph
 from graphprep.errors import UsageError
-from graphprep.graph import Csr, LoadedGraph
+from graphprep.system.packages import required
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.original_ids import OriginalIds
 from graphprep.errors import UsageError
-from graphprep.original_ids import OriginalIds
-from graphprep.publish import published_file
+from graphprep.system.atomic import published_file
 
 ENDINGS = (".csv", ".parquet")
 

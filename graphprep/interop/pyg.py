@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.bfloat16 import NAME, is_bfloat16
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, LoadedGraph
+from graphprep.core.bfloat16 import NAME, is_bfloat16
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, LoadedGraph
 
 if TYPE_CHECKING:
     from torch import Tensor

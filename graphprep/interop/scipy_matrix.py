@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphprep.graph import Csr
+from graphprep.core.types import Csr
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

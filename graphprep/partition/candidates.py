@@ -13,15 +13,16 @@ from threading import Event
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
-from graphprep.graph import Csr
-from graphprep.partition import floors, placement
-from graphprep.partition.kaminpar import KAMINPAR_METHODS
-from graphprep.partition.loads import node_loads
-from graphprep.partition.method import Method, NodeLoad, PartitionProblem
-from graphprep.partition.metis import METIS_METHODS
-from graphprep.partition.mtkahypar import MTKAHYPAR_METHODS
-from graphprep.partition.multilevel.method import MultilevelMethod
+from graphprep.partition import small_components
+from graphprep.partition.constraints import node_loads
+from graphprep.partition.methods import baselines
+from graphprep.partition.methods.base import Method, NodeLoad, PartitionProblem
+from graphprep.partition.methods.kaminpar import KAMINPAR_METHODS
+from graphprep.partition.methods.metis import METIS_METHODS
+from graphprep.partition.methods.mtkahypar import MTKAHYPAR_METHODS
+from graphprep.partition.out_of_core.method import MultilevelMethod
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
 
@@ -30,7 +31,7 @@ _METHODS: tuple[Method, ...] = (
     *MTKAHYPAR_METHODS,
     *KAMINPAR_METHODS,
     MultilevelMethod(),
-    *floors.FLOORS,
+    *baselines.FLOORS,
 )
 CANDIDATES: Mapping[str, Method] = {method.name: method for method in _METHODS}
 """Every method by the name that --method takes."""
@@ -47,7 +48,7 @@ class PreparedGraph:
 
     problem: PartitionProblem
     """Of the nodes that stay."""
-    apart: placement.Apart
+    apart: small_components.Apart
     amounts_DN: NDArray[np.int64]
     """int64 [D, N], of all nodes."""
     degree_N: NDArray[np.int64]
@@ -74,9 +75,9 @@ class PreparedGraph:
                 f"{len(shares_P)} parts do not go with the {topology.num_ranks} ranks of {topology.name}"
             )
         amounts_DN = np.stack([load.amount_N for load in loads])
-        apart = placement.set_apart(clean, amounts_DN, shares_P)
+        apart = small_components.set_apart(clean, amounts_DN, shares_P)
         problem = PartitionProblem(
-            graph=placement.core_graph(clean, apart),
+            graph=small_components.core_graph(clean, apart),
             shares_P=shares_P,
             loads=tuple(_over_core(load, apart.core_N) for load in loads),
             imbalance=request.imbalance,
@@ -97,8 +98,8 @@ class PreparedGraph:
         chosen = CANDIDATES["ldg"] if few else CANDIDATES[method]
         seed = (self.problem.seed + SEED_STEP * draw) % MOST_SEEDS
         core_assignment = chosen.partition(replace(self.problem, seed=seed, time_limit_s=time_limit_s))
-        assignment_N = placement.place_apart(core_assignment, self.apart, self.amounts_DN, self.problem.shares_P)
-        return placement.fill_empty_parts(assignment_N, num_parts, self.degree_N)
+        assignment_N = small_components.place_apart(core_assignment, self.apart, self.amounts_DN, self.problem.shares_P)
+        return small_components.fill_empty_parts(assignment_N, num_parts, self.degree_N)
 
 
 def assign(

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.graph import Csr
+from graphprep.core.types import Csr
 
 
 def components(graph: Csr) -> tuple[NDArray[np.int64], int]:

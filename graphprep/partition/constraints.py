@@ -11,8 +11,8 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.partition.method import NodeLoad
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.partition.methods.base import NodeLoad
+from graphprep.partition.typed_graph import WholeGraph
 from graphprep.traffic import EDGE_COST, LIMITS, NODE_COST, TRAINING_IMBALANCE
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphprep import memory
 from graphprep.partition.candidates import CANDIDATES
-from graphprep.partition.choose import AUTO
-from graphprep.partition.refine import EFFORTS, expected_bytes
+from graphprep.partition.refine.refine import EFFORTS, expected_bytes
 from graphprep.partition.request import PartitionRequest
-from graphprep.side_by_side import workers_for
+from graphprep.partition.search import AUTO
+from graphprep.system import memory
+from graphprep.system.threads import workers_for
 from graphprep.topology import Topology
 
 METIS_EDGES_PER_SECOND = 1.0e6

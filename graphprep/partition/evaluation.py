@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import csr, memory
-from graphprep.graph import Csr
-from graphprep.partition.loads import loads_of
-from graphprep.partition.method import NodeLoad
-from graphprep.partition.nets import Nets, edge_nets, row_nets
+from graphprep.core import csr
+from graphprep.core.types import Csr
+from graphprep.partition.constraints import loads_of
+from graphprep.partition.methods.base import NodeLoad
+from graphprep.partition.refine.hypergraph import Nets, edge_nets, row_nets
 from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.partition.typed_graph import WholeGraph
+from graphprep.system import memory
 from graphprep.topology import Topology
 from graphprep.traffic import (
     Count,

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats import torch_file
+from graphprep.datasets.formats.arrays import Npz, map_npy
+from graphprep.datasets.importing.edges.number_lines import number_lines
 from graphprep.errors import DatasetError, PartitionError, UsageError
-from graphprep.regular_file import regular_file
-from graphprep.sources import torch_file
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, map_npy
-from graphprep.sources.number_lines import number_lines
+from graphprep.system.archive import Archive
+from graphprep.system.regular_file import regular_file
 
 ASSIGNMENT = "assignment"
 """The name of the method in reports, and of the array in files that hold several."""

@@ -15,10 +15,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory, progress
-from graphprep.partition.judging import Judged, Task
-from graphprep.partition.nets import Nets
-from graphprep.partition.refine import (
+from graphprep.partition.evaluation import Judged, Task
+from graphprep.partition.refine.hypergraph import Nets
+from graphprep.partition.refine.refine import (
     EFFORTS,
     OBJECTIVES,
     Effort,
@@ -28,7 +27,8 @@ from graphprep.partition.refine import (
     weights_and_limits,
 )
 from graphprep.partition.request import Candidate
-from graphprep.side_by_side import side_by_side, workers_for
+from graphprep.system import memory, progress
+from graphprep.system.threads import side_by_side, workers_for
 from graphprep.traffic import FOR_HALO, capacities
 
 SEED_STEP = 7919

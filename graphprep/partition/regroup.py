@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
-from graphprep.graph import Csr
-from graphprep.partition.choose import partition
+from graphprep.partition.methods.subgraph import induced
 from graphprep.partition.request import PartitionRequest
-from graphprep.partition.subgraph import induced
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.partition.search import partition
+from graphprep.partition.typed_graph import WholeGraph
+from graphprep.system import progress
 from graphprep.topology import Topology
 
 

@@ -22,18 +22,19 @@ from threading import Event
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory, progress
+from graphprep.core.fallback import Fallback
+from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
-from graphprep.graph import Csr
 from graphprep.partition.candidates import CANDIDATES, PreparedGraph
-from graphprep.partition.given import ASSIGNMENT
-from graphprep.partition.judging import Task
-from graphprep.partition.mapping import best_mapping
-from graphprep.partition.population import Population
-from graphprep.partition.refine import links_of
-from graphprep.partition.request import Candidate, Fallback, PartitionRequest, PartitionResult
-from graphprep.partition.whole_graph import WholeGraph
-from graphprep.side_by_side import side_by_side, workers_for
+from graphprep.partition.evaluation import Task
+from graphprep.partition.external_assignment import ASSIGNMENT
+from graphprep.partition.recombination import Population
+from graphprep.partition.refine.mapping import best_mapping
+from graphprep.partition.refine.refine import links_of
+from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
+from graphprep.partition.typed_graph import WholeGraph
+from graphprep.system import memory, progress
+from graphprep.system.threads import side_by_side, workers_for
 from graphprep.topology import Topology
 from graphprep.traffic import count_traffic
 

@@ -17,9 +17,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.graph import Csr
+from graphprep.core.types import Csr
 from graphprep.partition.components import components
-from graphprep.partition.subgraph import induced
+from graphprep.partition.methods.subgraph import induced
 
 SMALL = 0.01
 """A component is set aside if each of its loads is at most this much of the smallest part's target."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import csr
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeChunk, EdgeType, Ids, Treatment
+from graphprep.core import csr
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeChunk, EdgeType, Ids, Treatment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

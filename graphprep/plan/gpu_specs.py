@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphprep.errors import UsageError
-from graphprep.nearest import nearest
 from graphprep.plan.rates import Rates
+from graphprep.system.nearest import nearest
 
 STREAMED, GATHERED, MULTIPLIED = 0.8, 0.5, 0.6
 VALUE_BYTES = 4

@@ -22,9 +22,9 @@ from typing import Any, Literal
 
 from graphprep.errors import UsageError
 from graphprep.plan import rates_file
-from graphprep.plan.published import Gpu, gpu_called, published_rates
+from graphprep.plan.gpu_specs import Gpu, gpu_called, published_rates
 from graphprep.plan.rates import Rates
-from graphprep.side_by_side import cores
+from graphprep.system.threads import cores
 from graphprep.topology import Topology
 
 Source = Literal["measured", "published", "file", "assumed"]

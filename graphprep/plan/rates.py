@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from graphprep.child_process import child_settings, python_command
+from graphprep.core.types import Csr
 from graphprep.errors import TrainingError
-from graphprep.graph import Csr
 from graphprep.plan.training import Work
-from graphprep.side_by_side import cores
+from graphprep.system.child_process import child_settings, python_command
+from graphprep.system.threads import cores
 
 SECONDS = 600.0
 MOST_SAMPLED_EDGES = 2_000_000

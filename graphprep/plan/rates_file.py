@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from graphprep import __version__
+from graphprep.core.types import Csr
 from graphprep.errors import UsageError
-from graphprep.graph import Csr
-from graphprep.plan.published import ByKey
+from graphprep.plan.gpu_specs import ByKey
 from graphprep.plan.rates import Rates, measured_rates
 from graphprep.plan.training import Work
-from graphprep.publish import published_file
-from graphprep.regular_file import regular_file
+from graphprep.system.atomic import published_file
+from graphprep.system.regular_file import regular_file
+from graphprep.version import __version__
 
 FORMAT = 1
 KINDS = ("edges", "products", "gradients", "masked", "passed")

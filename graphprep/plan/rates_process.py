@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from graphprep.child_process import end_with_parent
+from graphprep.system.child_process import end_with_parent
 
 WIDE = 64
 """Columns, from which the trainer sums by another kernel of torch's."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from graphprep.errors import UsageError
-from graphprep.nearest import nearest
+from graphprep.system.nearest import nearest
 
 MODELS = ("gcn", "sage")
 WIRE_BYTES = {"fp32": (4, 0), "bf16": (2, 0), "fp16": (2, 0), "int8": (1, 2)}

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphprep.inspect import plots
-from graphprep.inspect.cited import Cited, Html, count, share, three
-from graphprep.inspect.html import (
+from graphprep.core.fallback import Fallback
+from graphprep.report import plots
+from graphprep.report.cited import Cited, Html, count, share, three
+from graphprep.report.html import (
     Cell,
     Text,
     bullets,
@@ -24,10 +25,9 @@ from graphprep.inspect.html import (
     table,
     tag,
 )
-from graphprep.inspect.svg import drawn
-from graphprep.inspect.tables import duration
-from graphprep.partition.request import Fallback
-from graphprep.progress import format_bytes
+from graphprep.report.svg import drawn
+from graphprep.report.tables import duration
+from graphprep.system.progress import format_bytes
 from graphprep.topology import Topology
 
 MOST_DRAWN_RANKS = 64

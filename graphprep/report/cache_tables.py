@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, Any
 
-from graphprep.inspect.tables import duration, line, table, width_of
-from graphprep.partition.request import Fallback
-from graphprep.progress import format_bytes
+from graphprep.core.fallback import Fallback
+from graphprep.report.tables import duration, line, table, width_of
+from graphprep.system.progress import format_bytes
 
 MAX_MATRIX_PARTS, MAX_PIPED_PARTS = 16, 128
 MAX_LINK_ROWS = 16

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from html import escape
 from typing import Any
 
-from graphprep.printable import printable
+from graphprep.system.printable import printable
 
 
 class Html(str):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import IO, Any
 
-from graphprep.inspect import plots
-from graphprep.inspect.cache_page import link_type_cells
-from graphprep.inspect.cited import Cited, Html, count, three
-from graphprep.inspect.html import Cell, Text, cards, figure, figures, header, joined, name, page, section, table, tag
-from graphprep.inspect.svg import drawn
-from graphprep.inspect.tables import duration, line
-from graphprep.inspect.tables import table as plain_table
-from graphprep.progress import format_bytes
+from graphprep.report import plots
+from graphprep.report.cache_page import link_type_cells
+from graphprep.report.cited import Cited, Html, count, three
+from graphprep.report.html import Cell, Text, cards, figure, figures, header, joined, name, page, section, table, tag
+from graphprep.report.svg import drawn
+from graphprep.report.tables import duration, line
+from graphprep.report.tables import table as plain_table
+from graphprep.system.progress import format_bytes
 
 NOTE = (
     "An exchange takes as long as its slowest link, and a layer as long as the rank with the most work. The lowest "

@@ -1,12 +1,12 @@
-"""What `graphprep.doctor` found, as lines on a terminal."""
+"""What `graphprep.system.doctor` found, as lines on a terminal."""
 
 from __future__ import annotations
 
 from typing import IO, Any
 
-from graphprep.doctor import OPTIONAL
-from graphprep.inspect.tables import line, table
-from graphprep.progress import format_bytes
+from graphprep.report.tables import line, table
+from graphprep.system.doctor import OPTIONAL
+from graphprep.system.progress import format_bytes
 
 
 def print_doctor(found: dict[str, Any], file: IO[str]) -> None:

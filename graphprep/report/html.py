@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-from graphprep.inspect.cited import Html
-from graphprep.printable import printable
+from graphprep.report.cited import Html
+from graphprep.system.printable import printable
 
 Text = str | Html
 
@@ -35,7 +35,7 @@ class Cell:
 
 def page(title: str, body: Iterable[Html]) -> str:
     """A whole document."""
-    here = files("graphprep.inspect")
+    here = files("graphprep.report")
     style, script = (here.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graphprep.inspect.cited import Html
-from graphprep.inspect.html import Text, joined, tag
-from graphprep.inspect.tables import duration
+from graphprep.report.cited import Html
+from graphprep.report.html import Text, joined, tag
+from graphprep.report.tables import duration
 
 if TYPE_CHECKING:
     from graphprep.cache.read import PartitionCache
-    from graphprep.store import GraphStore
+    from graphprep.store.store import GraphStore
     from graphprep.topology import Topology
 
 MOST_DRAWN_RANKS = 32
@@ -56,8 +56,8 @@ def topology_html(topology: Topology) -> str:
     table = _shown(title, ["link", "type", "GB/s each way", "latency, us"], [*rows[:MOST_ROWS], *left])
     if not 1 < topology.num_ranks <= MOST_DRAWN_RANKS:
         return table
-    from graphprep.inspect import plots
-    from graphprep.inspect.svg import drawn
+    from graphprep.report import plots
+    from graphprep.report.svg import drawn
 
     idle = {"links": [{"seconds": 0.0} for _ in range(2 * len(topology.links))]}
     wide = topology.num_ranks > plots.MANY_RANKS

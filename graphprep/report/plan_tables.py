@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import IO, Any
 
-from graphprep.inspect.tables import duration, line, table
-from graphprep.progress import format_bytes
+from graphprep.report.tables import duration, line, table
+from graphprep.system.progress import format_bytes
 
 
 def print_plan(found: dict[str, Any], file: IO[str]) -> None:

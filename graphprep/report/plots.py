@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphprep.inspect.layout import Point, positions
+from graphprep.report.layout import Point, positions
 from graphprep.topology import Topology
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from graphprep.inspect import plots
-from graphprep.inspect.cited import Cited, Html, count, plain, share, three
-from graphprep.inspect.html import (
+from graphprep.report import plots
+from graphprep.report.cited import Cited, Html, count, plain, share, three
+from graphprep.report.html import (
     Cell,
     Text,
     bullets,
@@ -24,8 +24,8 @@ from graphprep.inspect.html import (
     table,
     tag,
 )
-from graphprep.inspect.svg import drawn
-from graphprep.progress import format_bytes
+from graphprep.report.svg import drawn
+from graphprep.system.progress import format_bytes
 
 MOST_CLASSES_DRAWN = 100
 DEGREES_NOTE = (

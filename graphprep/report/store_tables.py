@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import IO, Any
 
-from graphprep.inspect.tables import line, table
+from graphprep.report.tables import line, table
 
 BAR = 40
 DEGREES = (("mean", 2), ("median", 0), ("p90", 0), ("p99", 0), ("max", 0))

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from graphprep.inspect import plots
-from graphprep.inspect.cited import Html
-from graphprep.printable import printable
+from graphprep.report import plots
+from graphprep.report.cited import Html
+from graphprep.system.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from graphprep.printable import printable
-from graphprep.progress import format_bytes
+from graphprep.system.printable import printable
+from graphprep.system.progress import format_bytes
 
 USUAL_WIDTH = 80
 """Of a terminal that does not say how wide it is."""

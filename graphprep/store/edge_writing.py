@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import zarr
 
-from graphprep import progress
-from graphprep.edge_pieces import EdgePieces
+from graphprep.core.csr_pieces import EdgePieces
+from graphprep.core.types import row_bytes
 from graphprep.errors import DatasetError
-from graphprep.executor import Executor
-from graphprep.graph import row_bytes
-from graphprep.home import is_url
-from graphprep.store_place import reached
+from graphprep.store.location import reached
+from graphprep.system import progress
+from graphprep.system.executor import Executor
+from graphprep.system.home import is_url
 
 if TYPE_CHECKING:
     from zarr.core.array_spec import ArrayConfigParams

@@ -23,17 +23,18 @@ import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
 
-from graphprep import csr, progress
-from graphprep import csr_kernels as kernels
-from graphprep.csr import EdgeCounts, Records, Rules, mixed_weights
-from graphprep.edge_runs import EdgeRuns, Section, write_section
+from graphprep.core import csr
+from graphprep.core import csr_kernels as kernels
+from graphprep.core.csr import EdgeCounts, Records, Rules, mixed_weights
+from graphprep.core.types import Csr, EdgeChunk, EdgeSections, unchecked
 from graphprep.errors import DatasetError
-from graphprep.executor import Executor
-from graphprep.graph import Csr, EdgeChunk, EdgeSections, unchecked
-from graphprep.mapped_files import Parcel
-from graphprep.mapped_npz import mapped_npz
-from graphprep.publish import published_file
-from graphprep.sources.scratch import CONVERSION, NoRoomError
+from graphprep.store.sort_runs import EdgeRuns, Section, write_section
+from graphprep.system import progress
+from graphprep.system.atomic import published_file
+from graphprep.system.executor import Executor
+from graphprep.system.mapped_npz import mapped_npz
+from graphprep.system.payload import Parcel
+from graphprep.system.scratch import CONVERSION, NoRoomError
 
 MOST_RANGES = 256
 LEAST_RANGE_BITS = 10

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from graphprep import home
 from graphprep.errors import DatasetError, GraphprepError, UsageError
-from graphprep.regular_file import regular_file
-from graphprep.target import ZARR_JSON, checked_target, kind_of
+from graphprep.system import home
+from graphprep.system.output_path import ZARR_JSON, checked_target, kind_of
+from graphprep.system.regular_file import regular_file
 
 Standing = Literal["nothing", "store", "other"]
 KIND = "store"

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import csr, memory, progress
-from graphprep.csr import EdgeCounts, Rules
-from graphprep.edge_pieces import EdgePieces
+from graphprep.core import csr
+from graphprep.core.csr import EdgeCounts, Rules
+from graphprep.core.csr_pieces import EdgePieces
+from graphprep.core.types import Csr, EdgeChunk, EdgeTable, EdgeType, Treatment
 from graphprep.errors import DatasetError
-from graphprep.executor import Executor, Threads
-from graphprep.graph import Csr, EdgeChunk, EdgeTable, EdgeType, Treatment
-from graphprep.spill import Spill
+from graphprep.store.external_sort import Spill
+from graphprep.system import memory, progress
+from graphprep.system.executor import Executor, Threads
 
 BYTES_PER_EDGE = 40
 """Peak of an in-memory sort: ids as given (up to 16) and records (up to 8), then records and sorted keys (up to 8),

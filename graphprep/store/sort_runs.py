@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import csr
+from graphprep.core import csr
+from graphprep.core.types import EdgeChunk, EdgeSections
 from graphprep.errors import DatasetError
-from graphprep.graph import EdgeChunk, EdgeSections
-from graphprep.mapped_files import Parcel
-from graphprep.mapped_npz import mapped_npz
-from graphprep.publish import fsync_file, published_file
+from graphprep.system.atomic import fsync_file, published_file
+from graphprep.system.mapped_npz import mapped_npz
+from graphprep.system.payload import Parcel
 
 MOST_EDGES = 1 << 22
 """of a run, beyond the chunk that fills it: long enough that what a range takes of it is read in one go"""

@@ -31,21 +31,23 @@ import zarr.errors
 from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
-from graphprep import __version__, csr, memory, progress
-from graphprep.edge_writing import EVERY_CHUNK, rows_a_file, write_by_ranges
+from graphprep.core import csr
+from graphprep.core.original_ids import OriginalIds
+from graphprep.core.row_ranges import row_ranges
+from graphprep.core.types import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type, row_bytes
 from graphprep.errors import DatasetError, GraphprepError
-from graphprep.executor import Executor, Threads
-from graphprep.graph import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type, row_bytes
-from graphprep.home import is_url
-from graphprep.original_ids import OriginalIds
-from graphprep.publish import PARTIAL_PREFIX, publish_folder
-from graphprep.regular_store import RegularFiles
-from graphprep.row_ranges import row_ranges
-from graphprep.side_by_side import cores, side_by_side
-from graphprep.sorted_edges import SortedEdges
-from graphprep.store_metadata import CHECKSUMS, groups_of, root_is_unchanged, write_root
-from graphprep.store_place import can_list, files_below, reached, read_file
-from graphprep.target import ZARR_JSON
+from graphprep.store.edge_writing import EVERY_CHUNK, rows_a_file, write_by_ranges
+from graphprep.store.location import can_list, files_below, reached, read_file
+from graphprep.store.metadata import CHECKSUMS, groups_of, root_is_unchanged, write_root
+from graphprep.store.regular_store import RegularFiles
+from graphprep.store.sort import SortedEdges
+from graphprep.system import memory, progress
+from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder
+from graphprep.system.executor import Executor, Threads
+from graphprep.system.home import is_url
+from graphprep.system.output_path import ZARR_JSON
+from graphprep.system.threads import cores, side_by_side
+from graphprep.version import __version__
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -333,13 +335,13 @@ class GraphStore:
 
     def to_scipy(self, edge_type: Sequence[str] | str | None = None) -> csr_array:
         """The edges of one type (its key, or nothing if there is one) as a SciPy array, rows are destinations."""
-        from graphprep.convert.scipy_matrix import to_scipy
+        from graphprep.interop.scipy_matrix import to_scipy
 
         return to_scipy(self.csr(chosen_edge_type(self.num_edges, edge_type)))
 
     def to_pyg(self) -> Data | HeteroData:
         """The whole graph as PyTorch Geometric has it."""
-        from graphprep.convert.pyg import to_pyg
+        from graphprep.interop.pyg import to_pyg
 
         return to_pyg(self.loaded())
 
@@ -349,7 +351,7 @@ class GraphStore:
         Raises:
             UsageError: it has more nodes and edges than `limit` (100,000 unless given).
         """
-        from graphprep.convert import networkx_graph
+        from graphprep.interop import networkx_graph
 
         most = networkx_graph.LIMIT if limit is None else limit
         networkx_graph.require_small(sum(self.num_nodes.values()), sum(self.num_edges.values()), most)
@@ -357,7 +359,7 @@ class GraphStore:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from graphprep.inspect.notebook import store_html
+        from graphprep.report.notebook import store_html
 
         return store_html(self)
 

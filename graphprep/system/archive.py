@@ -25,12 +25,12 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import IO, Self
 
-from graphprep import memory, progress
 from graphprep.errors import DatasetError
-from graphprep.regular_file import regular_file
-from graphprep.sources.scratch import no_room, scratch_file
-from graphprep.sources.window import Window
-from graphprep.whole_file import HEAD_BYTES, substitute
+from graphprep.system import memory, progress
+from graphprep.system.file_window import Window
+from graphprep.system.regular_file import regular_file
+from graphprep.system.scratch import no_room, scratch_file
+from graphprep.system.verify import HEAD_BYTES, substitute
 
 COPY_BYTES = 1 << 20
 SMALL_MEMBER = 256 << 20

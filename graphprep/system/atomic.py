@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from graphprep import progress
+from graphprep.system import progress
 
 PARTIAL_PREFIX = ".partial-"
 REPLACED_PREFIX = ".replaced-"

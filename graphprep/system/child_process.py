@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds `graphprep` and `trainer`."""
 PARENT = "GRAPHPREP_PARENT"
 """Environment variable of a child: PID:DESCRIPTOR, of its parent and of the pipe's end that it reads."""

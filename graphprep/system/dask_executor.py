@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
-from graphprep import progress
-from graphprep.child_process import safe_path_for_children
 from graphprep.errors import GraphprepError, UsageError
-from graphprep.mapped_files import Parcel
+from graphprep.system import progress
+from graphprep.system.child_process import safe_path_for_children
+from graphprep.system.payload import Parcel
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -53,7 +53,7 @@ class WorkersLostError(GraphprepError, RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaskExecutor:
-    """See `graphprep.executor.Executor`."""
+    """See `graphprep.system.executor.Executor`."""
 
     client: Any
     is_elsewhere: bool = True

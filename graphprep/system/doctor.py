@@ -15,9 +15,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from graphprep import __version__, home, memory
-from graphprep.child_process import child_settings, python_command
-from graphprep.side_by_side import cores
+from graphprep.system import home, memory
+from graphprep.system.child_process import child_settings, python_command
+from graphprep.system.threads import cores
+from graphprep.version import __version__
 
 NEEDED = ("numpy", "scipy", "numba", "zarr", "pyarrow", "pymetis", "torch", "torch-geometric", "ogb", "matplotlib")
 OPTIONAL = {
@@ -34,7 +35,7 @@ LEAST_DISK, LEAST_MEMORY = 5 * 10**9, 2 * 10**9
 SECONDS = 60.0
 """That a question to another process may take."""
 ASK_TORCH = """
-from graphprep.child_process import end_with_parent
+from graphprep.system.child_process import end_with_parent
 end_with_parent()
 import json, warnings
 warnings.filterwarnings("ignore")

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from graphprep import memory
-from graphprep.side_by_side import cores, workers_for
+from graphprep.system import memory
+from graphprep.system.threads import cores, workers_for
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -100,7 +100,7 @@ def open_executor(dask: str | None, *, memory_limit: int | None = None) -> Itera
     if dask is None:
         yield Threads(memory_limit=memory_limit)
         return
-    from graphprep.dask_executor import open_dask
+    from graphprep.system.dask_executor import open_dask
 
     with open_dask(dask) as executor:
         yield executor

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from graphprep import home
-from graphprep.home import NAME_PATTERN
-from graphprep.publish import LOCK_SUFFIX, PARTIAL_PREFIX, REPLACED_PREFIX, lock_file
-from graphprep.regular_file import regular_file
-from graphprep.target import kind_of
+from graphprep.system import home
+from graphprep.system.atomic import LOCK_SUFFIX, PARTIAL_PREFIX, REPLACED_PREFIX, lock_file
+from graphprep.system.home import NAME_PATTERN
+from graphprep.system.output_path import kind_of
+from graphprep.system.regular_file import regular_file
 
 Kind = Literal["raw", "store", "cache", "leftover"]
 BAD = ".bad"

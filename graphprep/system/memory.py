@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
-from graphprep import control_group, progress
 from graphprep.errors import DatasetError, UsageError
+from graphprep.system import cgroup, progress
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 M_MMAP_THRESHOLD, RETURNED_BYTES = -3, 1 << 20
@@ -37,7 +37,7 @@ def parse(text: str) -> int:
 def available() -> int:
     """Bytes that could be had without swapping, by the kernel's estimate and this process's control groups."""
     free = [int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
-    of_groups = control_group.left()
+    of_groups = cgroup.left()
     if of_groups is not None:
         free.append(of_groups)
     return min(free, default=4 * 10**9)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from graphprep.printable import printable
+from graphprep.system.printable import printable
 
 SECONDS_BETWEEN_LINES = 5.0
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from graphprep import progress
 from graphprep.errors import GraphprepError
-from graphprep.publish import REPLACED_PREFIX
-from graphprep.target import ZARR_JSON
+from graphprep.system import progress
+from graphprep.system.atomic import REPLACED_PREFIX
+from graphprep.system.output_path import ZARR_JSON
 
 Result = TypeVar("Result")
 Identity = tuple[int, ...] | None

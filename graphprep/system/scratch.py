@@ -21,8 +21,8 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
 from graphprep.errors import DatasetError
+from graphprep.system import progress
 
 MEMORY_BYTES = 256 << 20
 CONVERSION = "conversion"

@@ -23,7 +23,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from graphprep.errors import GraphprepError
-from graphprep.nearest import nearest
+from graphprep.system.nearest import nearest
 
 Where = tuple[str | int, ...]
 """The way to a value: mapping keys and positions in sequences, from the root."""

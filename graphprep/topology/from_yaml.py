@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field, PrivateAttr, model_validator
 
 from graphprep.errors import TopologyError
-from graphprep.nearest import nearest
-from graphprep.topology.machines import MachineForm, Parts, expand
+from graphprep.system.nearest import nearest
+from graphprep.system.yaml_config import FaultAt, Where, validated
 from graphprep.topology.network import MAX_RANKS, Link, Rank, Topology, node_numbers, wires
 from graphprep.topology.routing import Route, Wire, along
+from graphprep.topology.short_form import MachineForm, Parts, expand
 from graphprep.topology.units import Bandwidth, FolderName, Form, GpuName, Latency, Memory, Place, Speed, Word
-from graphprep.yaml_lines import FaultAt, Where, validated
 
 
 class RankForm(Form):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.errors import TopologyError
-from graphprep.regular_file import regular_file
+from graphprep.system.regular_file import regular_file
 from graphprep.topology.routing import Route, Wire, all_routes, reverse
 
 ROUTING_BYTES = 2**20
@@ -136,7 +136,7 @@ class Topology:
         Raises:
             TopologyError: one sentence with the line and what is wrong there.
         """
-        from graphprep.topology.written import read
+        from graphprep.topology.from_yaml import read
 
         return read(text, origin=origin)
 
@@ -224,7 +224,7 @@ class Topology:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from graphprep.inspect.notebook import topology_html
+        from graphprep.report.notebook import topology_html
 
         return topology_html(self)
 

@@ -13,10 +13,10 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
+from graphprep.system.yaml_config import FaultAt
+from graphprep.topology.link_rates import NETWORK_LATENCY_US, NVLINK_LATENCY_US, PCIE_LATENCY_US
 from graphprep.topology.network import Link, Rank
-from graphprep.topology.rates import NETWORK_LATENCY_US, NVLINK_LATENCY_US, PCIE_LATENCY_US
 from graphprep.topology.units import MAX_GBYTES_PER_S, Bandwidth, Count, Form, GpuName, Latency, Memory, Speed
-from graphprep.yaml_lines import FaultAt
 
 NETWORK_SWITCH = "net"
 MAX_LINKS_A_PAIR = 100

@@ -1,7 +1,7 @@
 """The one cost model: what an assignment makes the ranks exchange, and what that takes on the links between them."""
 
 from graphprep.traffic.counts import Assignments, Count, Matrices, Traffic, count_traffic
-from graphprep.traffic.in_order import count_in_order
+from graphprep.traffic.counts_streamed import count_in_order
 from graphprep.traffic.links import Balance, LinkLoads, LinkModel, LinkTypeLoad, epoch_seconds, link_seconds
 from graphprep.traffic.memory import FOR_HALO, capacities, memory_of
 from graphprep.traffic.quality import LinkRow, Quality, RankRow, assess, assess_again, shares_of

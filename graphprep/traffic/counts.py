@@ -23,9 +23,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from graphprep.core.types import Csr, EdgeType
 from graphprep.errors import PartitionError
-from graphprep.graph import Csr, EdgeType
-from graphprep.side_by_side import cores
+from graphprep.system.threads import cores
 
 Matrices = Mapping[EdgeType, Csr]
 """In-edges of every edge type."""

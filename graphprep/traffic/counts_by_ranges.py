@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
-from graphprep.executor import Executor
-from graphprep.graph import EdgeType
-from graphprep.row_ranges import grouped, row_ranges
+from graphprep.core.row_ranges import grouped, row_ranges
+from graphprep.core.types import EdgeType
+from graphprep.system import progress
+from graphprep.system.executor import Executor
 from graphprep.traffic.counts import Assignments, Traffic, check_counts
-from graphprep.traffic.in_order import WORD_BITS, add_marked, mark_rows
+from graphprep.traffic.counts_streamed import WORD_BITS, add_marked, mark_rows
 
 if TYPE_CHECKING:
-    from graphprep.cache.source import EdgeSource
+    from graphprep.core.source import EdgeSource
 
 EDGES_AT_A_TIME = 1 << 22
 BYTES_AN_EDGE = 16

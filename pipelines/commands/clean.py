@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from commands import names
-from commands.common import as_json, common, print_json
 from graphprep.errors import UsageError
+from pipelines.commands import names
+from pipelines.commands.common import as_json, common, print_json
 
 
 @click.command()
@@ -46,7 +46,7 @@ def clean(
       graphprep clean
       graphprep clean --raw ogbn-arxiv --caches cora/2x2 --caches digits
     """
-    from graphprep import home
+    from graphprep.system import home
     from pipelines.clean import clean as clean_up
     from pipelines.clean import say_total
 
@@ -54,7 +54,7 @@ def clean(
     if json_output:
         print_json({"home": str(home.home()), "dry_run": dry, "items": [each.to_json() for each in found]})
     else:
-        from graphprep.inspect.tables import print_home
+        from graphprep.report.tables import print_home
 
         print_home([each.to_json() for each in found], str(home.home()), sys.stdout)
         say_total(found)

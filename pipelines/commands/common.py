@@ -13,9 +13,9 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from graphprep import progress
 from graphprep.errors import GraphprepError, operating_system_sentence
-from graphprep.printable import printable
+from graphprep.system import progress
+from graphprep.system.printable import printable
 
 HELP_OPTIONS = ["-h", "--help"]
 
@@ -81,7 +81,7 @@ PATH = click.Path(path_type=Path)
 
 def amount_of_memory(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     """--memory in bytes."""
-    from graphprep.memory import parse
+    from graphprep.system.memory import parse
 
     try:
         return None if text is None else parse(text)

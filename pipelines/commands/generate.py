@@ -6,8 +6,16 @@ from typing import Any
 
 import click
 
-from commands.common import Command, as_json, common, dask_option, memory_option, out_option, print_store_outcome
 from graphprep.errors import UsageError
+from pipelines.commands.common import (
+    Command,
+    as_json,
+    common,
+    dask_option,
+    memory_option,
+    out_option,
+    print_store_outcome,
+)
 
 
 @click.group()
@@ -54,7 +62,7 @@ def run_generator(
     json_output: bool,
 ) -> None:
     """The end of every generator."""
-    from graphprep.executor import open_executor
+    from graphprep.system.executor import open_executor
     from pipelines.generate import generate_graph
 
     with open_executor(dask, memory_limit=memory_limit) as executor:
@@ -83,7 +91,7 @@ def sbm(**options: Any) -> None:
     Example:
       graphprep generate sbm --name sbm-200k --nodes 200000 --edges 2000000 --features 64
     """
-    from graphprep.generators.sbm import SbmRequest
+    from graphprep.datasets.generators.sbm import SbmRequest
 
     common_options = split_off(options)
     run_generator(SbmRequest(**options), **common_options)
@@ -103,7 +111,7 @@ def rmat(**options: Any) -> None:
     Example:
       graphprep generate rmat --name rmat-18 --scale 18 --edges 2000000
     """
-    from graphprep.generators.rmat import RmatRequest
+    from graphprep.datasets.generators.rmat import RmatRequest
 
     common_options = split_off(options)
     run_generator(RmatRequest(**options), **common_options)
@@ -119,7 +127,7 @@ def grid(sides: str, **options: Any) -> None:
     Example:
       graphprep generate grid --name grid-512k --sides 80x80x80
     """
-    from graphprep.generators.grid import GridRequest
+    from graphprep.datasets.generators.grid import GridRequest
 
     common_options = split_off(options)
     if not all(side.isdecimal() and side.isascii() for side in sides.split("x")):

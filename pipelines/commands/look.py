@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from commands import names
-from commands.common import as_json, common, dask_option, memory_option, print_json, print_line
 from graphprep.errors import UsageError
+from pipelines.commands import names
+from pipelines.commands.common import as_json, common, dask_option, memory_option, print_json, print_line
 
 
 @click.command()
@@ -61,7 +61,7 @@ def inspect(
       graphprep inspect digits/2x2 --compare-metis
       graphprep inspect digits/2x2 --node 17 --json
     """
-    from graphprep.executor import open_executor
+    from graphprep.system.executor import open_executor
     from pipelines.look import report_target, require_store, summarise, write_report
 
     if html is not None and asked["node"] is not None:
@@ -77,8 +77,8 @@ def inspect(
     if json_output:
         print_json(summary)
     elif html is None:
-        from graphprep.inspect.cache_tables import print_cache, print_node
-        from graphprep.inspect.store_tables import print_store
+        from graphprep.report.cache_tables import print_cache, print_node
+        from graphprep.report.store_tables import print_store
 
         {"cache": print_cache, "store": print_store, "node": print_node}[kind](summary, sys.stdout)
 
@@ -111,14 +111,14 @@ def compare(
     target = None if html is None else report_target(html)
     compared = set_beside(caches, topology=topology, row_bytes=row_bytes)
     if target is not None:
-        from graphprep.inspect.compare_page import compare_page
+        from graphprep.report.compare_page import compare_page
 
         write_page(compare_page(compared), target)
         print_line(f"wrote {target}", err=True)
     if json_output:
         print_json(compared)
     elif html is None:
-        from graphprep.inspect.compare_page import print_compared
+        from graphprep.report.compare_page import print_compared
 
         print_compared(compared, sys.stdout)
 
@@ -173,8 +173,8 @@ def plan(
       graphprep plan digits/2x2 --gpu A100-40GB --wire int8 --json
       graphprep plan digits/2x2 --rates node.json       # of `graphprep doctor --rates node.json` on that machine
     """
-    from graphprep.inspect.plan_tables import print_plan
     from graphprep.plan.training import TrainingPlan
+    from graphprep.report.plan_tables import print_plan
     from pipelines.plan import plan_training
 
     first = dropout if input_dropout is None else input_dropout

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from commands.common import as_json, common, print_json, print_line
 from graphprep.errors import UsageError
+from pipelines.commands.common import as_json, common, print_json, print_line
 
 VARIABLE = "_GRAPHPREP_COMPLETE"
 
@@ -39,23 +39,23 @@ def doctor(rates_file: Path | None, ranks: int | None, replace: bool, json_outpu
         return
     if ranks is not None or replace:
         raise UsageError(f"{'--ranks' if ranks is not None else '--replace'} is about --rates FILE; give that too")
-    from graphprep.doctor import examine
+    from graphprep.system.doctor import examine
 
     found = examine()
     if json_output:
         print_json(found)
     else:
-        from graphprep.inspect.doctor_tables import print_doctor
+        from graphprep.report.doctor_tables import print_doctor
 
         print_doctor(found, sys.stdout)
 
 
 def _measure(out: Path, ranks: int | None, replace: bool, json_output: bool) -> None:
     """Write this machine's rates to a file."""
-    from graphprep import progress
-    from graphprep.doctor import gpus_here
     from graphprep.plan.rates_file import measure_machine, save
-    from graphprep.topology.saved import checked_out
+    from graphprep.system import progress
+    from graphprep.system.doctor import gpus_here
+    from graphprep.topology.to_yaml import checked_out
 
     target = checked_out(out, replace=replace, called="--rates")
     processes = ranks or max(1, len(gpus_here()))

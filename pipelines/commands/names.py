@@ -23,19 +23,19 @@ def _beginning(names: Callable[[], Iterable[str]]) -> Completer:
 
 
 def _of_the_registry() -> Iterable[str]:
-    from graphprep.registry import load_registry
+    from graphprep.datasets.registry import load_registry
 
     return load_registry()
 
 
 def _stores() -> Iterator[str]:
-    from graphprep.home import home
+    from graphprep.system.home import home
 
     return (path.stem for path in sorted((home() / "stores").glob("*.zarr")))
 
 
 def _caches() -> Iterator[str]:
-    from graphprep.home import home
+    from graphprep.system.home import home
 
     folders = sorted((home() / "caches").glob("*/*/"))
     return (f"{path.parent.name}/{path.name}" for path in folders if not path.name.startswith("."))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from commands.common import PATH, as_json, common, dask_option, fail, memory_option, print_json
+from pipelines.commands.common import PATH, as_json, common, dask_option, fail, memory_option, print_json
 
 
 @click.command()
@@ -32,15 +32,15 @@ def run(
       graphprep run pipeline.yaml
       graphprep run pipeline.yaml --memory 8GB --json
     """
-    from graphprep.executor import open_executor
-    from pipelines.run.whole_run import run_pipeline
+    from graphprep.system.executor import open_executor
+    from pipelines.run.run import run_pipeline
 
     with open_executor(None if dry else dask, memory_limit=memory_limit) as executor:
         report = run_pipeline(pipeline, dry=dry, replace=replace, memory_limit=memory_limit, executor=executor)
     if json_output:
         print_json(report.to_json())
     else:
-        from graphprep.inspect.tables import print_steps
+        from graphprep.report.tables import print_steps
 
         print_steps(report.to_json(), sys.stdout)
     failure = report.failure()

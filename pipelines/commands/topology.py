@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from commands import names
-from commands.common import PATH, as_json, common, print_json, print_line
 from graphprep.errors import UsageError
-from graphprep.printable import printable
+from graphprep.system.printable import printable
+from pipelines.commands import names
+from pipelines.commands.common import PATH, as_json, common, print_json, print_line
 
 
 @click.group()
@@ -50,7 +50,7 @@ def list_topologies(json_output: bool) -> None:
     if json_output:
         print_json(rows)
     else:
-        from graphprep.inspect.tables import print_topologies
+        from graphprep.report.tables import print_topologies
 
         print_topologies(rows, sys.stdout)
 
@@ -76,7 +76,7 @@ def show_topology(file_or_preset: str, table: bool, json_output: bool) -> None:
     if json_output:
         print_json(found.to_long_form())
     elif table:
-        from graphprep.inspect.tables import print_topology
+        from graphprep.report.tables import print_topology
 
         print_topology(found.to_long_form(), sys.stdout)
     else:
@@ -105,7 +105,7 @@ def detect_topology(saved: Path | None, out: Path | None, replace: bool, name: s
       graphprep topology detect --file saved.txt > mine.yaml
     """
     from graphprep.topology.detect import detected, read_saved, run_here
-    from graphprep.topology.saved import as_text, checked_out, chosen_name, save
+    from graphprep.topology.to_yaml import as_text, checked_out, chosen_name, save
 
     target = None if out is None else checked_out(out, replace=replace)
     seen = run_here() if saved is None else read_saved(saved)
@@ -145,7 +145,7 @@ def probe_topology(
     from graphprep.topology import Topology
     from graphprep.topology.probe.launch import start
     from graphprep.topology.probe.options import DEFAULT_NAME, SIZES, ProbeOptions, sizes_from
-    from graphprep.topology.saved import checked_out, chosen_name
+    from graphprep.topology.to_yaml import checked_out, chosen_name
 
     context = click.get_current_context()
     target = checked_out(out, replace=options["replace"])

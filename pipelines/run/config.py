@@ -29,21 +29,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
 
-from graphprep import memory
 from graphprep.cache.features import FeatureOptions
+from graphprep.core.splits import MOST_SPLITS
+from graphprep.core.types import Duplicates, SelfLoops
+from graphprep.datasets.formats.labels import LabelTask
+from graphprep.datasets.importing.edges.edge_file import Format, IdKind
 from graphprep.errors import GraphprepError, PipelineError, UsageError
-from graphprep.export.formats import export_format
-from graphprep.graph import Duplicates, SelfLoops
-from graphprep.home import checked_name, is_url
+from graphprep.interop.export.formats import export_format
 from graphprep.partition.request import PartitionRequest
-from graphprep.regular_file import regular_file
-from graphprep.sources.edge_file import Format, IdKind
-from graphprep.sources.labels import LabelTask
-from graphprep.split import MOST_SPLITS
+from graphprep.system import memory
+from graphprep.system.home import checked_name, is_url
+from graphprep.system.regular_file import regular_file
+from graphprep.system.yaml_config import LinedYaml, Where, dotted, parse, validated
 from graphprep.topology import Topology, resolve
 from graphprep.topology.units import Number
 from graphprep.traffic import Balance
-from graphprep.yaml_lines import LinedYaml, Where, dotted, parse, validated
 from pipelines.run.datasets import Dataset, Existing, Fetched, Generated, Imported
 
 
@@ -89,7 +89,7 @@ class _Form(BaseModel):
 
 
 class _Generated(_Form):
-    """What all generated graphs have; see `graphprep.generators.GraphRequest`."""
+    """What all generated graphs have; see `graphprep.datasets.generators.GraphRequest`."""
 
     classes: StrictInt = 8
     features: Annotated[StrictInt, Field(ge=0)] = 0
@@ -290,7 +290,7 @@ class _Reader:
             if wanted.anyway and ways not in ([], ["import"]):
                 raise UsageError(f"'anyway' means nothing beside {ways[0]!r}; leave it away")
             if not ways:
-                from graphprep.registry import entry
+                from graphprep.datasets.registry import entry
 
                 return Fetched(
                     entry=entry(name),
@@ -316,7 +316,7 @@ class _Reader:
         return text if text is None or is_url(text) else str(self._folder / text)
 
     def _import(self, form: ImportForm) -> Any:
-        from graphprep.sources.user_files import request_of
+        from graphprep.datasets.importing.user_files import request_of
 
         options = form.model_dump(exclude={"edges", "graph_schema"})
         for name in NODE_FILES:
@@ -414,9 +414,9 @@ def _generator(form: GenerateForm) -> Any:
     Raises:
         UsageError: none or several are named, or its parameters do not go together.
     """
-    from graphprep.generators.grid import GridRequest
-    from graphprep.generators.rmat import RmatRequest
-    from graphprep.generators.sbm import SbmRequest
+    from graphprep.datasets.generators.grid import GridRequest
+    from graphprep.datasets.generators.rmat import RmatRequest
+    from graphprep.datasets.generators.sbm import SbmRequest
 
     named = {name: value for name, value in form if value is not None}
     if len(named) != 1:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from graphprep.errors import DatasetError
-from graphprep.executor import Executor
-from graphprep.store import GraphStore
-from graphprep.store_place import standing_of, store_place, work_beside
-from pipelines.expectation import Expectation, GraphSize
+from graphprep.store.location import standing_of, store_place, work_beside
+from graphprep.store.store import GraphStore
+from graphprep.system.executor import Executor
+from pipelines.estimate import Expectation, GraphSize
 from pipelines.generate import expected_of_generator, generate_graph, generated_key, generated_size
 from pipelines.ingest import (
     expected_of_conversion,
@@ -25,8 +25,8 @@ from pipelines.ingest import (
 )
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
-    from graphprep.sources.user_files import ImportRequest
+    from graphprep.datasets.entry import DatasetEntry
+    from graphprep.datasets.importing.user_files import ImportRequest
     from pipelines.generate import Request
 
 
@@ -161,7 +161,7 @@ class Imported:
     @cached_property
     def key(self) -> str:
         """Reads the files, once."""
-        from graphprep.sources.input_digests import InputDigests
+        from graphprep.datasets.importing.input_digests import InputDigests
 
         with InputDigests(self.request.files()) as digests:
             return imported_key(self.request, self.name, digests.result())

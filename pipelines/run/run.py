@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from graphprep import memory, progress
 from graphprep.errors import GraphprepError, operating_system_sentence
-from graphprep.executor import Executor, Threads
-from pipelines.expectation import Expectation
+from graphprep.system import memory, progress
+from graphprep.system.executor import Executor, Threads
+from pipelines.estimate import Expectation
+from pipelines.run.config import read_pipeline
 from pipelines.run.stages import Stage, stages_of
-from pipelines.run.written import read_pipeline
 
 State = Literal["up to date", "to run", "done", "failed", "left out"]
 NO_MEMORY = "memory ran out; give --memory, or use a machine with more of it"

@@ -10,9 +10,9 @@ import hashlib
 import json
 from pathlib import Path
 
-from graphprep import home
-from graphprep.publish import published_file
-from graphprep.regular_file import regular_file
+from graphprep.system import home
+from graphprep.system.atomic import published_file
+from graphprep.system.regular_file import regular_file
 
 
 def is_noted(stage: str, output: Path, *, key: str, state: str) -> bool:

@@ -19,17 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from graphprep import __version__, home
 from graphprep.cache.format import MANIFEST_SUM, ZARR_JSON
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError, UsageError
-from graphprep.executor import Executor
-from graphprep.export.formats import export_format
-from graphprep.export.marker import marker_of
-from graphprep.partition.choose import require_enough_nodes
-from graphprep.store import GraphStore
-from graphprep.store_place import read_file
-from pipelines.expectation import Expectation, GraphSize
+from graphprep.interop.export.formats import export_format
+from graphprep.interop.export.marker import marker_of
+from graphprep.partition.search import require_enough_nodes
+from graphprep.store.location import read_file
+from graphprep.store.store import GraphStore
+from graphprep.system import home
+from graphprep.system.executor import Executor
+from graphprep.version import __version__
+from pipelines.estimate import Expectation, GraphSize
 from pipelines.export import expected_bytes, export_cache, export_target, must_write
 from pipelines.look import report_target, summarise, verify, write_report
 from pipelines.partition import (
@@ -43,9 +44,9 @@ from pipelines.partition import (
     run_partition,
     say_up_to_date,
 )
-from pipelines.run import notes
+from pipelines.run import stage_records
+from pipelines.run.config import Cell, Pipeline
 from pipelines.run.datasets import Dataset
-from pipelines.run.written import Cell, Pipeline
 
 ABSENT = "it is not there"
 REPLACED = "--replace makes it again"
@@ -229,13 +230,15 @@ class VerifyStage:
     def reason(self) -> str | None:
         if not self.folder.exists():
             return "its cache is not there yet"
-        is_known = notes.is_noted("verify", self.folder, key=__version__, state=notes.folder_state(self.folder))
+        is_known = stage_records.is_noted(
+            "verify", self.folder, key=__version__, state=stage_records.folder_state(self.folder)
+        )
         return None if is_known else "it has not been verified since it was written or touched"
 
     def run(self) -> None:
-        state = notes.folder_state(self.folder)
+        state = stage_records.folder_state(self.folder)
         verify(str(self.folder))
-        notes.note("verify", self.folder, key=__version__, state=state)
+        stage_records.note("verify", self.folder, key=__version__, state=state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,9 +269,9 @@ class ReportStage:
             return ABSENT
         if self.page.is_dir():
             raise UsageError(f"{self.page} is a folder; move it, or give another folder for reports")
-        if notes.is_noted("report", self.page, key=self._key(), state=notes.file_state(self.page)):
+        if stage_records.is_noted("report", self.page, key=self._key(), state=stage_records.file_state(self.page)):
             return REPLACED if self.replace else None
-        if not self.replace and not notes.has_note("report", self.page):
+        if not self.replace and not stage_records.has_note("report", self.page):
             raise UsageError(f"{self.page} was not written by this pipeline; give --replace to replace it")
         return "it shows something older"
 
@@ -284,7 +287,7 @@ class ReportStage:
         self.page.parent.mkdir(parents=True, exist_ok=True)
         kind, summary = summarise(self.location, executor=self.executor)
         write_report(kind, summary, report_target(self.page))
-        notes.note("report", self.page, key=self._key(), state=notes.file_state(self.page))
+        stage_records.note("report", self.page, key=self._key(), state=stage_records.file_state(self.page))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

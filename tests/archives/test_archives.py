@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 import graphprep
 from graphprep.cache.rebuild import rebuild_csr, rebuild_edge_arrays, rebuild_rows
 from graphprep.cache.verify import verify_cache
-from graphprep.graph import EdgeType
+from graphprep.core.types import EdgeType
 
-ARCHIVES = Path(__file__).parent / "archives"
+ARCHIVES = Path(__file__).parent
 VERSIONS = sorted(path.name for path in ARCHIVES.iterdir() if path.is_dir() and path.name[0].isdigit())
 PERSON = EdgeType("node", "to", "node")
 

@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from rank_group import Run, among_ranks, train_once
 
-ARCHIVES = Path(__file__).parent.parent / "archives"
+from tests.trainer.rank_group import Run, among_ranks, train_once
+
+ARCHIVES = Path(__file__).parent
 LOSSES = {
     ("0.1.0", "people"): [1.458578, 1.356012, 1.266874],
     ("0.1.0", "papers"): [0.952805, 0.772804, 0.631281],

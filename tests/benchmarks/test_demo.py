@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import heed_interrupts
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("pause", [0.0, 1.0])

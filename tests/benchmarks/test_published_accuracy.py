@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import published_accuracy
-from graphprep import registry
+from graphprep.datasets import registry
 
 
 def _test(run: dict[str, Any]) -> float:

@@ -13,17 +13,17 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from cli import main
-from graphprep.bfloat16 import to_float32
 from graphprep.cache import aggregate
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.format import X_AGGREGATED
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_rows
 from graphprep.cache.verify import verify_cache
+from graphprep.core.bfloat16 import to_float32
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, NodeTable, RawGraph
 from graphprep.errors import UsageError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, NodeTable, RawGraph
 from graphprep.partition.request import PartitionRequest
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, plan_partition, run_partition
 from tests.conftest import BoundsChecked
@@ -101,8 +101,8 @@ def test_sums_are_those_of_the_definition(tmp_path: Path, how: str, kind: str) -
 def test_sums_are_those_that_the_trainer_makes(tmp_path: Path, how: str, kind: str) -> None:
     """Guards against two rules of one name, one on each side of the format."""
     torch = pytest.importorskip("torch")
-    from trainer.cache import open_cache
-    from trainer.part import load_part
+    from trainer.data.cache import open_cache
+    from trainer.data.part import load_part
 
     store = make_store(graph_of(kind))
     for num_parts in (1, 2, 4):
@@ -117,8 +117,8 @@ def folded_at_start(parts: list[Any], how: str) -> list[Any]:
     """A X of each part, as its rank makes it from its own rows and those that it gets."""
     import torch
 
-    from trainer import normalise
-    from trainer.part import halo_ids
+    from trainer.data.part import halo_ids
+    from trainer.sparse import normalise
 
     ids_N = torch.cat([part.ids_n for part in parts])
     x_NF = torch.empty_like(torch.cat([part.x_nF for part in parts]))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from graphprep.cache.blocks import Layout
-from graphprep.cache.regions import by_part
-from graphprep.csr import weighted_in_degree
-from graphprep.graph import HOMOGENEOUS_EDGE
+from graphprep.cache.edge_buckets import by_part
+from graphprep.core.csr import weighted_in_degree
+from graphprep.core.types import HOMOGENEOUS_EDGE
 from tests.conftest import BoundsChecked
 from tests.graphs import labelled_graph, with_edge_arrays
 from tests.stores import make_store
@@ -48,7 +48,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     bounds_checked(
         "import numpy as np\n"
         "from graphprep import csr_kernels as kernels\n"
-        "from graphprep.cache.regions import _count, _place\n"
+        "from graphprep.cache.edge_buckets import _count, _place\n"
         "rng = np.random.default_rng(0)\n"
         "for n, e, parts in ((1, 0, 1), (30, 200, 4)):\n"
         "    rows = np.sort(rng.integers(0, n, e))\n"

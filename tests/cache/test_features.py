@@ -11,17 +11,17 @@ import pytest
 import zarr
 from numpy.typing import NDArray
 
-from graphprep.bfloat16 import to_float32
 from graphprep.cache import write
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache, map_array
 from graphprep.cache.rebuild import rebuild_rows
 from graphprep.cache.verify import verify_cache
+from graphprep.core.bfloat16 import to_float32
+from graphprep.core.types import HOMOGENEOUS_NODE
 from graphprep.errors import CacheError, UsageError
-from graphprep.export.formats import FORMATS
-from graphprep.graph import HOMOGENEOUS_NODE
+from graphprep.interop.export.formats import FORMATS
 from graphprep.partition.request import PartitionRequest
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 from pipelines.export import export_cache
 from pipelines.partition import PartitionPlan, run_partition

@@ -9,7 +9,7 @@ import pytest
 import zarr
 
 from graphprep.cache.read import PartitionCache
-from graphprep.graph import HOMOGENEOUS_EDGE
+from graphprep.core.types import HOMOGENEOUS_EDGE
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_cache, make_store

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from graphprep.cache.part_graph import first_edges, load_part, part_edges, part_nodes
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.errors import UsageError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_cache, make_store

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from graphprep.cache import write as cache_writing
-from graphprep.cache.array_file import FolderWriter
-from graphprep.cache.cut import Cutting
+from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.manifest import Manifest
-from graphprep.cache.steps import Steps
+from graphprep.cache.resume import Steps
 from graphprep.cache.verify import verify_cache
+from graphprep.cache.write_parts import Cutting
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, run_partition
@@ -95,7 +95,7 @@ def test_a_run_goes_on_part_by_part(
 
     with monkeypatch.context() as patch:
         patch.setattr(Cutting, "_blocks", fails)
-        patch.setattr("graphprep.executor.workers_for", lambda *_: 1)
+        patch.setattr("graphprep.system.executor.workers_for", lambda *_: 1)
         with pytest.raises(KeyboardInterrupt):
             run_partition(plan)
     assert not plan.target.exists()

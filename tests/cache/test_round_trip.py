@@ -11,16 +11,16 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphprep import executor
 from graphprep.cache import write
 from graphprep.cache.format import payload_path
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_csr, rebuild_edge_arrays, rebuild_rows
 from graphprep.cache.verify import verify_cache
-from graphprep.csr import weighted_in_degree
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from graphprep.store import GraphStore
+from graphprep.core.csr import weighted_in_degree
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
+from graphprep.store.store import GraphStore
+from graphprep.system import executor
 from graphprep.topology import Topology
 from tests.conftest import BoundsChecked
 from tests.graphs import edge_counter, labelled_graph, typed_graph, with_edge_arrays

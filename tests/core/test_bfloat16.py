@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphprep.bfloat16 import BFLOAT16, from_floats, to_float32
+from graphprep.core.bfloat16 import BFLOAT16, from_floats, to_float32
 
 
 def test_rounding_is_pytorchs() -> None:

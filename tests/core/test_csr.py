@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphprep import csr
+from graphprep.core import csr
+from graphprep.core.types import Csr, EdgeChunk, Treatment
 from graphprep.errors import DatasetError
-from graphprep.graph import Csr, EdgeChunk, Treatment
 from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, edge_counter, random_edges
 
@@ -225,7 +225,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "import numpy as np\n"
         "from tests.graphs import csr_of, random_edges\n"
         "from graphprep import csr\n"
-        "from graphprep.graph import Treatment\n"
+        "from graphprep.core.types import Treatment\n"
         f"csr.SMALL_RECORD_BITS = {csr.SMALL_RECORD_BITS}\n"
         "rng = np.random.default_rng(0)\n"
         "for n, e in ((1, 0), (1, 3), (5, 40), (300, 4000), (9, 3000)):\n"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphprep import sorted_edges, spill
-from graphprep.edge_pieces import EdgePieces
-from graphprep.graph import HOMOGENEOUS_EDGE, Csr, EdgeTable, Treatment
-from graphprep.sorted_edges import sort_table
+from graphprep.core.csr_pieces import EdgePieces
+from graphprep.core.types import HOMOGENEOUS_EDGE, Csr, EdgeTable, Treatment
+from graphprep.store import external_sort, sort
+from graphprep.store.sort import sort_table
 from tests.graphs import random_edges
 
 
@@ -58,8 +58,8 @@ def test_pieces_in_files_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     expected = sorted_("memory")
     assert not expected.in_files
-    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
-    monkeypatch.setattr(spill, "MOST_RANGES", 6)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr(external_sort, "MOST_RANGES", 6)
     found = sorted_("disk")
     assert found.in_files
     assert len(found.row_starts) == 4

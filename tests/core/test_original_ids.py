@@ -13,9 +13,9 @@ from pyarrow import csv
 
 import cli
 import graphprep
+from graphprep.core.original_ids import OriginalIds
 from graphprep.errors import CacheError, UsageError
-from graphprep.inspect.one_node import node_summary
-from graphprep.original_ids import OriginalIds
+from graphprep.report.summary.one_node import node_summary
 
 WORDS = ["ann", "bob", "e:1", "id=7", "ok=3", "zoë", "日本"]
 NUMBERS = [0, 1, 2, 4, 5, 90, 2**40]

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphprep import edge_runs, sorted_edges, spill
-from graphprep.csr import direction_fingerprint, from_edges
+from graphprep.core.csr import direction_fingerprint, from_edges
+from graphprep.core.types import Csr, Duplicates, EdgeChunk, EdgeTable, EdgeType, Treatment
 from graphprep.errors import DatasetError
-from graphprep.executor import Threads
-from graphprep.graph import Csr, Duplicates, EdgeChunk, EdgeTable, EdgeType, Treatment
-from graphprep.sorted_edges import SortedEdges, sort_table
-from tests.test_sorted_edges import joined, table_of
+from graphprep.store import external_sort, sort, sort_runs
+from graphprep.store.sort import SortedEdges, sort_table
+from graphprep.system.executor import Threads
+from tests.store.test_sort import joined, table_of
 
 Line = tuple[int, int, float]
 ONE_EDGE: tuple[Duplicates, ...] = ("drop", "sum", "max", "min", "mean")
@@ -94,11 +94,11 @@ def sort_on_disk(edges: EdgeChunk, treatment: Treatment, work: Path) -> SortedEd
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """No edge fits in memory, a range has two rows, and a run a few edges."""
-    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
-    monkeypatch.setattr(spill, "LEAST_RANGE_BITS", 1)
-    monkeypatch.setattr(spill, "MOST_RANGES", 6)
-    monkeypatch.setattr(edge_runs, "MOST_EDGES", 4)
-    monkeypatch.setattr(edge_runs, "LEAST_EDGES", 1)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr(external_sort, "LEAST_RANGE_BITS", 1)
+    monkeypatch.setattr(external_sort, "MOST_RANGES", 6)
+    monkeypatch.setattr(sort_runs, "MOST_EDGES", 4)
+    monkeypatch.setattr(sort_runs, "LEAST_EDGES", 1)
 
 
 @settings(max_examples=150, deadline=None)
@@ -155,7 +155,7 @@ def on_disk_and_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     def both(table: EdgeTable, treatment: Treatment) -> list[SortedEdges]:
         found = []
         for name, bytes_per_edge in (("memory", 40), ("disk", 1 << 60)):
-            monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", bytes_per_edge)
+            monkeypatch.setattr(sort, "BYTES_PER_EDGE", bytes_per_edge)
             work = tmp_path / f"{name} {next(numbers)}"
             arguments = {"num_rows": 6, "num_sources": 6, "treatment": treatment, "limit": None, "work": work}
             found.append(sort_table(table, **arguments))  # type: ignore[arg-type]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from pydantic import ValidationError
 
+from graphprep.core.splits import MOST_SPLITS, SplitRule, seeded_split, shared_split
 from graphprep.errors import DatasetError
-from graphprep.split import MOST_SPLITS, SplitRule, seeded_split, shared_split
 
 
 def test_split_is_pinned() -> None:

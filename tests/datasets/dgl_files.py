@@ -10,9 +10,9 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from graphprep.registry import DatasetEntry
-from tests.sources import ogb_files, published_files
-from tests.sources.entries import entry
+from graphprep.datasets.entry import DatasetEntry
+from tests.datasets import ogb_files, published_files
+from tests.datasets.entries import entry
 
 Files = dict[str, Any]
 NODES, UNLABELLED = 60, 10

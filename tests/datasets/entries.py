@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphprep.registry import DatasetEntry
+from graphprep.datasets.entry import DatasetEntry
 
 
 def entry(source: str, name: str = "mini", **values: Any) -> DatasetEntry:

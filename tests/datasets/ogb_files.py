@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.registry import DatasetEntry
-from tests.sources.entries import entry
+from graphprep.datasets.entry import DatasetEntry
+from tests.datasets.entries import entry
 
 Members = dict[str, bytes]
 N, E, F, C = 40, 120, 5, 4

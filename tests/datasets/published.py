@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from graphprep.csr import from_edges
-from graphprep.graph import EdgeTable, RawGraph
-from graphprep.registry import DatasetEntry, load_registry
-from tests.sources import published_files
-from tests.sources.entries import entry
-from tests.sources.published_files import Files, as_bytes, zipped
+from graphprep.core.csr import from_edges
+from graphprep.core.types import EdgeTable, RawGraph
+from graphprep.datasets.entry import DatasetEntry
+from graphprep.datasets.registry import load_registry
+from tests.datasets import published_files
+from tests.datasets.entries import entry
+from tests.datasets.published_files import Files, as_bytes, zipped
 
 
 @dataclass(frozen=True, kw_only=True)

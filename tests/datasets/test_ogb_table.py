@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from graphprep import registry
-from graphprep.graph import EdgeType, Treatment
-from graphprep.sources import ogb, ogb_table
-from graphprep.sources.options import options_of
+from graphprep.core.types import EdgeType, Treatment
+from graphprep.datasets import ogb_table, registry
+from graphprep.datasets.reader_options import options_of
+from graphprep.datasets.readers import ogb
 
 
 def installed() -> Path:
@@ -132,7 +132,7 @@ def test_datasets_yaml_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_heavy_is_imported() -> None:
     """`graphprep list` must answer at once; importing ogb costs four seconds, and it asks the network for news."""
     script = (
-        "import sys; from graphprep.registry import load_registry; assert 'ogbn-arxiv' in load_registry(); "
+        "import sys; from graphprep.datasets.registry import load_registry; assert 'ogbn-arxiv' in load_registry(); "
         "print([name for name in ('ogb', 'torch', 'pandas', 'pyarrow', 'zarr') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from graphprep import registry, sources
+from graphprep.core.splits import SplitRule
+from graphprep.core.types import Treatment
+from graphprep.datasets import readers, registry
+from graphprep.datasets.entry import DatasetEntry, Expected
+from graphprep.datasets.registry import entry, load_registry
 from graphprep.errors import DatasetError, UnknownDatasetError
-from graphprep.graph import Treatment
-from graphprep.registry import DatasetEntry, Expected, entry, load_registry
-from graphprep.split import SplitRule
 
 ENTRY = """
   {name}:
@@ -42,15 +43,15 @@ def test_our_own_registry_holds() -> None:
 @pytest.mark.parametrize("name", load_registry())
 def test_every_file_can_be_verified(name: str) -> None:
     """A file with neither a checksum nor a check would be taken as it comes."""
-    for file in sources.remote_files(entry(name)):
+    for file in readers.remote_files(entry(name)):
         assert file.sha256 is not None or file.check is not None
 
 
 def test_cora_is_pinned(test_data: Path) -> None:
     """The sizes and checksums in the registry must be those of the original files."""
-    from graphprep.whole_file import verify
+    from graphprep.system.verify import verify
 
-    for file in sources.remote_files(entry("cora")):
+    for file in readers.remote_files(entry("cora")):
         assert file.sha256
         assert file.bytes
         verify(test_data / "mirror" / file.url.removeprefix("https://"), file)
@@ -154,7 +155,7 @@ def test_the_wheel_s_registry_comes_first(tmp_path: Path, monkeypatch: pytest.Mo
     """Installed, the file lies in the package; a datasets.yaml that lies above it there is someone else's."""
     package = tmp_path / "graphprep"
     package.mkdir()
-    monkeypatch.setattr(registry, "__file__", str(package / "registry.py"))
+    monkeypatch.setattr(registry, "__file__", str(package / "datasets" / "registry.py"))
     with pytest.raises(DatasetError, match="installation is incomplete"):
         registry.registry_path()
     (tmp_path / "datasets.yaml").touch()
@@ -244,7 +245,7 @@ def test_options_are_the_readers_to_check(tmp_path: Path) -> None:
     base = load_registry(written(tmp_path, "datasets:" + ENTRY.format(name="one")))["one"]
 
     def reading(options: dict[str, object]) -> None:
-        sources.read(tmp_path, DatasetEntry.model_validate({**base.model_dump(), "options": options}))
+        readers.read(tmp_path, DatasetEntry.model_validate({**base.model_dump(), "options": options}))
 
     with pytest.raises(DatasetError, match="did you mean 'neighbours'"):
         reading({"neighbors": 3})
@@ -257,4 +258,4 @@ def test_options_are_the_readers_to_check(tmp_path: Path) -> None:
 def test_unknown_reader() -> None:
     """A reader's name must not import whatever module has it."""
     with pytest.raises(DatasetError, match="no reader is called 'os'"):
-        sources.reader("os")
+        readers.reader("os")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from graphprep.graph import EdgeTable, RawGraph
-from graphprep.sources.edge_file import EdgeRows, Format, SectionedFile, Wanted, open_edges
-from graphprep.sources.user_files import ImportRequest, read_files
+from graphprep.core.types import EdgeTable, RawGraph
+from graphprep.datasets.importing.edges.edge_file import EdgeRows, Format, SectionedFile, Wanted, open_edges
+from graphprep.datasets.importing.user_files import ImportRequest, read_files
 
 Edges = list[tuple[Any, ...]]
 

@@ -15,11 +15,11 @@ import pytest
 from graphprep.cache.manifest import FileEntry, Manifest
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError, DatasetError, UsageError
-from graphprep.export.marker import read_marker
+from graphprep.interop.export.marker import read_marker
 from graphprep.plan import rates_file
-from graphprep.store import GraphStore
-from graphprep.store_metadata import CHECKSUMS, ROOT_CHECKSUM
-from graphprep.target import kind_of
+from graphprep.store.metadata import CHECKSUMS, ROOT_CHECKSUM
+from graphprep.store.store import GraphStore
+from graphprep.system.output_path import kind_of
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store

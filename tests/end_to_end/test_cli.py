@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep import home
 from graphprep.cache.read import PartitionCache
+from graphprep.system import home
 
 CLI = [sys.executable, "-m", "cli"]
 

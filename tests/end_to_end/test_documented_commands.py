@@ -33,17 +33,17 @@ import yaml
 from click.testing import CliRunner
 
 import cli
-from graphprep.sources.schema import load_schema
+from graphprep.datasets.importing.schema import load_schema
 from graphprep.topology import resolve
 from tests.documented import PAGES, ROOT, Block, blocks
-from tests.test_pages import PAGES_WITH_EXAMPLES
-from tests.test_s3 import bucket, server  # noqa: F401 (fixtures)
+from tests.end_to_end.test_documented_python import PAGES_WITH_EXAMPLES
+from tests.end_to_end.test_s3 import bucket, server  # noqa: F401 (fixtures)
 from tests.topology.detect.saved_files import SAVED
-from trainer.command_line import parse
+from trainer.config.command_line import parse
 
 LISTED = {
     "git clone <this repository> && cd graphprep": "the repository is here",
-    "make demo": "makes an environment from the package index; tests/test_whole_way.py goes the same way",
+    "make demo": "makes an environment from the package index; test_files_to_losses.py goes the same way",
     "pip install .": "takes packages from the index",
     "pip install 'graphprep[dask]'": "takes packages from the index",
     "python -m benchmarks.network.parts --folder WORK --out parts.json": "hours, as root; tests/network runs less",
@@ -120,7 +120,7 @@ TEXT = (
 )
 """how blocks begin that are drawings, names of files, or options alone"""
 
-CODE_THAT_NEEDS_MORE = {"import dgl.distributed": "DGL; tests/export/test_dgl.py reads the same files"}
+CODE_THAT_NEEDS_MORE = {"import dgl.distributed": "DGL; tests/interop/export/test_dgl.py reads the same files"}
 
 FIRST = {
     "docs/scale.md": ["graphprep fetch cora --mirror MIRROR --out s3://graphs/cora-there"],

@@ -12,7 +12,7 @@ from pipelines.export import export_cache
 from pipelines.ingest import fetch_dataset
 from pipelines.partition import plan_partition, run_partition
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGES_WITH_EXAMPLES = {"python.md": 20, "export.md": 5}
 """pages whose lines that begin with >>> are run, and more than how many of them there are"""
 

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
-from graphprep import memory
 from graphprep.errors import DatasetError
+from graphprep.system import memory
 from graphprep.topology import Topology
 from pipelines.ingest import graph_to_store, up_to_date
 from tests.graphs import labelled_graph
@@ -131,7 +131,7 @@ def test_a_cache_by_passes_says_that_memory_was_small(
 def test_a_method_that_was_absent_is_named(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a candidate that died or was late, of which the next run says nothing."""
     from graphprep.errors import PartitionError
-    from graphprep.partition.metis import BalancedMetis
+    from graphprep.partition.methods.metis import BalancedMetis
 
     def late(*_: object) -> None:
         raise PartitionError("METIS with several constraints took more than 1 s")

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep import home
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_csr
 from graphprep.cache.verify import verify_cache
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from graphprep.store import GraphStore
-from tests.test_cli import CLI, run
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
+from graphprep.store.store import GraphStore
+from graphprep.system import home
+from tests.end_to_end.test_cli import CLI, run
 
 
 def test_ego_twitter_comes_back_edge_for_edge(test_data: Path) -> None:

@@ -15,14 +15,14 @@ from click.testing import CliRunner
 from torch_geometric.data import Data
 
 from cli import main
-from graphprep import progress
+from graphprep.datasets.formats.torch_file import load
 from graphprep.errors import DatasetError
-from graphprep.printable import printable
-from graphprep.sources.torch_file import load
-from graphprep.yaml_lines import YamlError, parse
-from tests.sources.user_graphs import graph
-from trainer.config import read_config
-from trainer.errors import OptionError
+from graphprep.system import progress
+from graphprep.system.printable import printable
+from graphprep.system.yaml_config import YamlError, parse
+from tests.datasets.user_graphs import graph
+from trainer.base.errors import OptionError
+from trainer.config.config import read_config
 
 HOSTILE = Path(os.environ.get("GRAPHPREP_TEST_DATA", "absent")).parent / "cases" / "hostile"
 SHARED = (

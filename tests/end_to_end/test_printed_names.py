@@ -13,16 +13,16 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
-from commands.common import print_json
-from graphprep import printable as ours
-from graphprep.inspect.cited import Cited
-from graphprep.inspect.html import page, tag
+from graphprep.report.cited import Cited
+from graphprep.report.html import page, tag
+from graphprep.system import printable as ours
+from pipelines.commands.common import print_json
 from tests.graphs import labelled_graph
 from tests.stores import make_store
-from trainer import printable as theirs
+from trainer.base import printable as theirs
+from trainer.base.printable import PrintableFormatter
 from trainer.launch import main as launch
-from trainer.printable import PrintableFormatter
-from trainer.report import Report
+from trainer.reporting.report import Report
 
 ESCAPES = "red\x1b[31m\x9b\x07\u202e\x7f"
 

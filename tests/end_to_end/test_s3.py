@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep import home
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
+from graphprep.datasets.generators.sbm import SbmRequest
+from graphprep.datasets.importing.user_files import ImportRequest
 from graphprep.errors import DatasetError, UsageError
-from graphprep.executor import open_executor
-from graphprep.generators.sbm import SbmRequest
-from graphprep.inspect.store_summary import store_summary
 from graphprep.partition.request import PartitionRequest
-from graphprep.sources.user_files import ImportRequest
-from graphprep.store import GraphStore
-from graphprep.store_place import standing_of, store_place
+from graphprep.report.summary.store_summary import store_summary
+from graphprep.store.location import standing_of, store_place
+from graphprep.store.store import GraphStore
+from graphprep.system import home
+from graphprep.system.executor import open_executor
 from pipelines.generate import generate_graph
 from pipelines.ingest import fetch_dataset, import_files
 from pipelines.partition import plan_partition, run_partition
-from pipelines.run.whole_run import run_pipeline
-from tests.test_cli import refused, run
+from pipelines.run.run import run_pipeline
+from tests.end_to_end.test_cli import refused, run
 
 pytestmark = pytest.mark.xdist_group("s3")
 BUCKET = "s3://graphs"
@@ -174,8 +174,8 @@ def test_workers_open_the_store_by_its_url(bucket: Any) -> None:
 def test_workers_write_a_store_at_its_url(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against workers that write where only they find it, and against listings older than their files."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
-    monkeypatch.setattr("graphprep.store.CHUNK_BYTES", 800)
-    monkeypatch.setattr("graphprep.sorted_edges.BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr("graphprep.store.store.CHUNK_BYTES", 800)
+    monkeypatch.setattr("graphprep.store.sort.BYTES_PER_EDGE", 1 << 60)
     options: dict[str, Any] = {"name": "blocks", "replace": False, "memory_limit": None}
     with open_executor("local:1") as executor:
         found = generate_graph(REQUEST, out=f"{BUCKET}/blocks", executor=executor, **options).store

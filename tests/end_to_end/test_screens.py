@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
-from graphprep import doctor, home
-from graphprep.inspect import tables
+from graphprep.report import tables
+from graphprep.system import doctor, home
 from graphprep.topology import Topology, resolve
 from pipelines import plan as plan_pipeline
 from tests.graphs import labelled_graph
@@ -54,7 +54,7 @@ def prepared(graphprep_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def shown(monkeypatch: pytest.MonkeyPatch, words: list[str], width: int | None) -> str:
     """What a command prints on a terminal of `width` columns, or through a pipe."""
     monkeypatch.setattr(tables, "width_of", lambda _file: width)
-    monkeypatch.setattr("graphprep.inspect.cache_tables.width_of", lambda _file: width)
+    monkeypatch.setattr("graphprep.report.cache_tables.width_of", lambda _file: width)
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     return done.stdout

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphprep.core.types import HOMOGENEOUS_NODE
 from graphprep.errors import UsageError
-from graphprep.graph import HOMOGENEOUS_NODE
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph, typed_graph
 from tests.partition.problems import edges

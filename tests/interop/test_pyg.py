@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import SAGEConv
 
-from graphprep.graph import HOMOGENEOUS_NODE
+from graphprep.core.types import HOMOGENEOUS_NODE
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph, typed_graph
 from tests.sage import sage_layer

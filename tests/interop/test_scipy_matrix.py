@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep.convert.scipy_matrix import to_scipy
-from graphprep.graph import HOMOGENEOUS_EDGE
+from graphprep.core.types import HOMOGENEOUS_EDGE
+from graphprep.interop.scipy_matrix import to_scipy
 from graphprep.topology import Topology
 from tests.graphs import csr_of, labelled_graph, random_edges
 from tests.stores import make_cache, make_store

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import csr
-from graphprep.graph import Csr, EdgeChunk
+from graphprep.core import csr
+from graphprep.core.types import Csr, EdgeChunk
 from graphprep.topology import Topology, resolve
 from tests.graphs import csr_of, random_edges
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from graphprep.core.types import Csr, EdgeChunk
 from graphprep.errors import PartitionError
-from graphprep.graph import Csr, EdgeChunk
 from graphprep.partition.candidates import CANDIDATES, assign
 from graphprep.partition.request import METHODS, PartitionRequest
 from graphprep.topology import Topology

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from graphprep.graph import EdgeType
-from graphprep.partition.loads import loads_of, node_loads
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.core.types import EdgeType
+from graphprep.partition.constraints import loads_of, node_loads
+from graphprep.partition.typed_graph import WholeGraph
 from graphprep.traffic import LIMITS
-from tests.partition.test_whole_graph import typed_graph
+from tests.partition.test_typed_graph import typed_graph
 
 DEGREES = np.array([3, 0, 1])
 MASK = np.array([True, False, False])

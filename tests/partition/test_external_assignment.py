@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from graphprep.errors import GraphprepError, PartitionError, UsageError
-from graphprep.partition.given import read_assignment
+from graphprep.partition.external_assignment import read_assignment
 
 PARTS = np.array([0, 2, 1, 1, 0, 2, 2], np.int64)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphprep.partition import population, refine
-from graphprep.partition.judging import Judged, Task
-from graphprep.partition.population import Population
+from graphprep.partition import recombination
+from graphprep.partition.evaluation import Judged, Task
+from graphprep.partition.recombination import Population
+from graphprep.partition.refine import refine
 from graphprep.partition.request import Candidate, PartitionRequest
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.partition.typed_graph import WholeGraph
 from graphprep.topology import Topology
 from tests.graphs import csr_of
 from tests.partition.problems import ring_of_cliques
@@ -56,7 +57,7 @@ def test_side_by_side_or_one_after_another_is_the_same(monkeypatch: pytest.Monke
     task, ways = starts("best", 3)
     found = []
     for workers in (1, 3):
-        monkeypatch.setattr(population, "workers_for", lambda *_, workers=workers: workers)
+        monkeypatch.setattr(recombination, "workers_for", lambda *_, workers=workers: workers)
         found.append([way.result.assignment.tolist() for way in Population.of(task).grown(ways)])
     assert found[0] == found[1]
 

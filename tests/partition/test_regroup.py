@@ -10,7 +10,7 @@ import pytest
 from graphprep.errors import PartitionError
 from graphprep.partition.regroup import merged, split
 from graphprep.partition.request import PartitionRequest
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.partition.typed_graph import WholeGraph
 from graphprep.topology import Topology, resolve
 from tests.graphs import csr_of
 from tests.partition.problems import ring_of_cliques

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep.csr import from_edges
+from graphprep.core.csr import from_edges
+from graphprep.core.types import EdgeChunk, EdgeType, Treatment
 from graphprep.errors import PartitionError, TopologyError
-from graphprep.graph import EdgeChunk, EdgeType, Treatment
-from graphprep.partition.choose import partition
 from graphprep.partition.request import PartitionRequest
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.partition.search import partition
+from graphprep.partition.typed_graph import WholeGraph
 from graphprep.topology import Topology
 from graphprep.traffic import count_traffic
 from tests.graphs import csr_of, random_edges
@@ -183,7 +183,7 @@ def test_memory_that_is_too_small_for_metis(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Guards against METIS that eats all memory, and against a way around it that says nothing."""
-    monkeypatch.setattr("graphprep.memory.available", lambda: 30_000_000)
+    monkeypatch.setattr("graphprep.system.memory.available", lambda: 30_000_000)
     chunk, num_nodes = ring_of_cliques(8, 20)
     graph = WholeGraph.of_one_type(csr_of(chunk, num_nodes))
     result, _ = partition(graph, Topology.flat(4), PartitionRequest(), scratch=tmp_path)

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphprep import csr
-from graphprep.graph import Csr
-from graphprep.partition import placement
+from graphprep.core import csr
+from graphprep.core.types import Csr
+from graphprep.partition import small_components
 from graphprep.partition.components import components
 from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, edge_counter, random_edges
@@ -49,13 +49,13 @@ def test_only_what_is_small_against_every_part_is_set_aside() -> None:
     clean = clean_of([*range(0, 499), 500, 503], [*range(1, 500), 501, 504], 1000)
     amounts_DN = np.ones((2, 1000), np.int64)
     amounts_DN[1, 503] = 1000
-    apart = placement.set_apart(clean, amounts_DN, QUARTERS)
+    apart = small_components.set_apart(clean, amounts_DN, QUARTERS)
     assert apart.core_N[:500].all()
     assert not apart.core_N[[500, 501, 502, 505]].any()
     assert apart.core_N[[503, 504]].all()
     assert apart.component_N[500] == apart.component_N[501]
     assert apart.count == len(np.unique(apart.component_N[~apart.core_N]))
-    core = placement.core_graph(clean, apart)
+    core = small_components.core_graph(clean, apart)
     assert core.num_rows == core.num_sources == 502
     kept = np.flatnonzero(apart.core_N)
     new_id = {old: new for new, old in enumerate(kept.tolist())}
@@ -67,12 +67,12 @@ def test_single_nodes_fill_the_gaps_exactly() -> None:
     """Guards against isolated nodes that all land in one part, and against rounding that leaves a part over."""
     clean = clean_of([0, 1, 2, 3, 4], [1, 2, 3, 4, 5], 12)
     thirds = np.full(3, 1 / 3)
-    apart = placement.set_apart(clean, ones(12), thirds)
-    parts_N = placement.place_apart(np.array([0, 0, 0, 0, 1, 1], np.int32), apart, ones(12), thirds)
+    apart = small_components.set_apart(clean, ones(12), thirds)
+    parts_N = small_components.place_apart(np.array([0, 0, 0, 0, 1, 1], np.int32), apart, ones(12), thirds)
     assert np.bincount(parts_N).tolist() == [4, 4, 4]
     many = clean_of([], [], 100_003)
-    apart = placement.set_apart(many, ones(100_003), np.array([0.5, 0.3, 0.2]))
-    parts_N = placement.place_apart(np.zeros(0, np.int32), apart, ones(100_003), np.array([0.5, 0.3, 0.2]))
+    apart = small_components.set_apart(many, ones(100_003), np.array([0.5, 0.3, 0.2]))
+    parts_N = small_components.place_apart(np.zeros(0, np.int32), apart, ones(100_003), np.array([0.5, 0.3, 0.2]))
     assert (np.abs(np.bincount(parts_N) - 100_003 * np.array([0.5, 0.3, 0.2])) <= 1).all()
 
 
@@ -92,32 +92,32 @@ def test_components_stay_whole_and_even_out_all_loads() -> None:
     core_parts = np.repeat(np.arange(4, dtype=np.int32), [1600, 1200, 800, 400])
     amounts_DN[2, core] = 0
     amounts_DN[2, core[:300]] = 1
-    apart = placement.set_apart(clean, amounts_DN, QUARTERS)
+    apart = small_components.set_apart(clean, amounts_DN, QUARTERS)
     assert apart.count == 3000
-    parts_N = placement.place_apart(core_parts, apart, amounts_DN, QUARTERS)
+    parts_N = small_components.place_apart(core_parts, apart, amounts_DN, QUARTERS)
     assert np.array_equal(parts_N[core], core_parts)
     assert np.array_equal(parts_N[src], parts_N[src + 1])
     for amount_N in amounts_DN:
         load_P = np.bincount(parts_N, weights=amount_N, minlength=4)
         assert load_P.max() <= 1.03 * load_P.mean() + amount_N.max()
-    assert np.array_equal(parts_N, placement.place_apart(core_parts, apart, amounts_DN, QUARTERS))
+    assert np.array_equal(parts_N, small_components.place_apart(core_parts, apart, amounts_DN, QUARTERS))
 
 
 def test_an_empty_part_gets_the_least_connected_node_of_the_largest() -> None:
     """Guards against parts without a node, and against a hub that is torn from its neighbours to fill one."""
     parts_N = np.array([0, 0, 0, 0, 2], np.int32)
     degree_N = np.array([9, 3, 1, 4, 0])
-    filled = placement.fill_empty_parts(parts_N, 4, degree_N)
+    filled = small_components.fill_empty_parts(parts_N, 4, degree_N)
     assert filled.tolist() == [0, 3, 1, 0, 2]
     assert parts_N.tolist() == [0, 0, 0, 0, 2]
-    assert placement.fill_empty_parts(np.array([1], np.int32), 3, np.array([0])).tolist() == [1]
+    assert small_components.fill_empty_parts(np.array([1], np.int32), 3, np.array([0])).tolist() == [1]
 
 
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against out-of-range writes in the walk, in placement and in LDG."""
     bounds_checked(
         "import numpy as np\n"
-        "from graphprep.csr import undirected_simple\n"
+        "from graphprep.core.csr import undirected_simple\n"
         "from graphprep.partition import floors, placement\n"
         "from tests.graphs import csr_of, random_edges\n"
         "for num_nodes, num_edges in ((1, 0), (300, 100), (300, 900)):\n"

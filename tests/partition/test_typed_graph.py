@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphprep.csr import from_edges
-from graphprep.graph import EdgeChunk, EdgeType, Treatment
-from graphprep.partition.whole_graph import WholeGraph
+from graphprep.core.csr import from_edges
+from graphprep.core.types import EdgeChunk, EdgeType, Treatment
+from graphprep.partition.typed_graph import WholeGraph
 
 
 def typed_graph() -> WholeGraph:

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep import home
+from graphprep.datasets.generators.sbm import SbmRequest
 from graphprep.errors import UsageError
-from graphprep.generators.sbm import SbmRequest
+from graphprep.system import home
 from graphprep.topology import Topology
 from pipelines.clean import Found, clean
 from pipelines.generate import generate_graph
+from tests.end_to_end.test_cli import refused, run
 from tests.stores import make_cache
-from tests.test_cli import refused, run
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def another_process(script: str) -> Iterator[None]:
 def holding(path: Path) -> str:
     """A script that holds a lock."""
     return (
-        "from pathlib import Path\nfrom graphprep.publish import locked\n"
+        "from pathlib import Path\nfrom graphprep.system.atomic import locked\n"
         f"held = locked(Path({str(path)!r}), 'x')\nheld.__enter__()"
     )
 

@@ -11,11 +11,11 @@ import pytest
 
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError, UsageError
-from graphprep.inspect.compare_page import compare_page
+from graphprep.report.compare_page import compare_page
 from graphprep.topology import Topology, resolve
 from pipelines.compare import compare
 from tests.graphs import labelled_graph
-from tests.inspect.pages import Page, at, number_in
+from tests.report.pages import Page, at, number_in
 from tests.stores import make_cache, make_store
 
 

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from sklearn.metrics import f1_score, mean_squared_error, roc_auc_score
 
 from cli import main
-from graphprep import scores
+from graphprep.core import metrics
 from graphprep.errors import DatasetError, UsageError
-from graphprep.home import cache_path, store_path
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
+from graphprep.system.home import cache_path, store_path
 from graphprep.topology import Topology
 from pipelines.evaluate import evaluate
 from pipelines.ingest import graph_to_store
@@ -110,11 +110,11 @@ def test_ogb_scores_several_labels(matrix: np.ndarray[Any, Any]) -> None:
     """Both ways of the mean over labels agree, or one of them leaves out other labels than OGB."""
     y = np.tile(matrix, (1, 28))
     rows = np.random.default_rng(5).normal(size=y.shape)
-    assert scores.ogb_metric("ogbn-proteins") == "rocauc"
-    assert scores.ogb_metric("ogbn-papers100m") == "acc"
-    assert scores.ogb_metric("cora") is None
-    by_ogb = scores.score(y, rows, task="multilabel", metric="ogb", dataset="ogbn-proteins")
-    assert by_ogb == pytest.approx(scores.score(y, rows, task="multilabel", metric="roc-auc"))
+    assert metrics.ogb_metric("ogbn-proteins") == "rocauc"
+    assert metrics.ogb_metric("ogbn-papers100m") == "acc"
+    assert metrics.ogb_metric("cora") is None
+    by_ogb = metrics.score(y, rows, task="multilabel", metric="ogb", dataset="ogbn-proteins")
+    assert by_ogb == pytest.approx(metrics.score(y, rows, task="multilabel", metric="roc-auc"))
 
 
 def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError, GraphprepError, UsageError
-from graphprep.export.npz import NpzFormat
+from graphprep.interop.export.npz import NpzFormat
 from graphprep.topology import Topology
 from pipelines.export import export_cache
 from tests.graphs import labelled_graph

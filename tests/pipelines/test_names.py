@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
-from graphprep import home
 from graphprep.api import open_cache, open_store
 from graphprep.errors import CacheError, DatasetError
+from graphprep.system import home
 from graphprep.topology import Topology, resolve
 from pipelines.look import find
 from tests.graphs import labelled_graph

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep import memory
 from graphprep.errors import CacheError
 from graphprep.partition.request import PartitionRequest
+from graphprep.system import memory
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, run_partition
 from tests.graphs import labelled_graph

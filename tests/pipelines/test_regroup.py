@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
+from graphprep.cache.as_source import WholeCache
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_csr, rebuild_edge_arrays, rebuild_rows
 from graphprep.cache.verify import verify_cache
-from graphprep.cache.whole import WholeCache
 from graphprep.topology import resolve
 from tests.graphs import typed_graph, with_edge_arrays
 from tests.stores import make_cache, make_store

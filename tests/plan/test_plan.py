@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphprep.core.types import Csr
 from graphprep.errors import TrainingError, UsageError
-from graphprep.graph import Csr
-from graphprep.inspect.plan_tables import print_plan
 from graphprep.plan import rates
 from graphprep.plan.rates import Rates, first_rows, measured_rates
 from graphprep.plan.training import TrainingPlan, Work, epoch_work, memory_bytes
+from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel, epoch_seconds
 from pipelines import plan as plan_pipeline
@@ -66,7 +66,7 @@ def test_a_plan_is_the_sum_of_its_parts(folder: Path, quick: None) -> None:
     """Guards against a plan whose communication is not the cost model's."""
     found = json.loads(json.dumps(plan_training(str(folder), TRAINING), allow_nan=False))
     from graphprep.cache.read import PartitionCache
-    from graphprep.inspect.cache_summary import traffic_of
+    from graphprep.report.summary.cache_summary import traffic_of
 
     cache = PartitionCache(folder)
     row_bytes = TRAINING.row_bytes(5, 3)

@@ -16,12 +16,12 @@ from click.testing import CliRunner
 
 from cli import main
 from graphprep.errors import UsageError
-from graphprep.inspect.plan_tables import print_plan
 from graphprep.plan import rates_file
-from graphprep.plan.published import GATHERED, GPUS, MULTIPLIED, STREAMED, gpu_called, published_rates
+from graphprep.plan.gpu_specs import GATHERED, GPUS, MULTIPLIED, STREAMED, gpu_called, published_rates
 from graphprep.plan.rank_rates import ASSUMED, MOST_RANKS, rank_rates
 from graphprep.plan.rates import Rates
 from graphprep.plan.training import TrainingPlan, Work
+from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology, resolve
 from pipelines import plan as plan_pipeline
 from pipelines.plan import plan_training
@@ -185,7 +185,7 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return Rates(device="cuda", threads=1, processes=processes, **known)
 
     monkeypatch.setattr(rates_file, "measured_rates", measured)
-    monkeypatch.setattr("graphprep.doctor.gpus_here", list)
+    monkeypatch.setattr("graphprep.system.doctor.gpus_here", list)
     path = tmp_path / "rates.json"
     done = CliRunner().invoke(main, ["doctor", "--rates", str(path), "--ranks", "3", "--json"])
     assert done.exit_code == 0, done.output

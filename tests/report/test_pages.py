@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep.graph import NodeTable
-from graphprep.inspect.cache_page import cache_page
-from graphprep.inspect.cache_summary import cache_summary
-from graphprep.inspect.cited import Cited
-from graphprep.inspect.html import Cell, table, tag
-from graphprep.inspect.layout import positions
-from graphprep.inspect.store_page import store_page
-from graphprep.inspect.store_summary import store_summary
+from graphprep.core.types import NodeTable
+from graphprep.report.cache_page import cache_page
+from graphprep.report.cited import Cited
+from graphprep.report.html import Cell, table, tag
+from graphprep.report.layout import positions
+from graphprep.report.store_page import store_page
+from graphprep.report.summary.cache_summary import cache_summary
+from graphprep.report.summary.store_summary import store_summary
 from graphprep.topology import Topology, preset_names, resolve
 from pipelines.metis_reference import metis_reference
 from tests.graphs import labelled_graph, typed_graph
-from tests.inspect.pages import Page, at, number_in
+from tests.report.pages import Page, at, number_in
 from tests.stores import make_cache, make_store
 
 

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from graphprep.cache.read import PartitionCache
-from graphprep.inspect.plots import plot_classes, plot_degrees
-from graphprep.store import GraphStore
+from graphprep.report.plots import plot_classes, plot_degrees
+from graphprep.store.store import GraphStore
 from graphprep.topology import Topology, resolve
 from tests.graphs import labelled_graph, typed_graph
-from tests.inspect.pages import Page
+from tests.report.pages import Page
 from tests.stores import make_cache, make_store
 
 

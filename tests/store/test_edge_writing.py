@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep import sorted_edges
+from graphprep.core.types import RawGraph
 from graphprep.errors import DatasetError
-from graphprep.executor import Executor
-from graphprep.graph import RawGraph
+from graphprep.store import sort
+from graphprep.system.executor import Executor
 from tests.elsewhere import Elsewhere
 from tests.graphs import labelled_graph
 from tests.stores import make_store
-from tests.test_executor import everything_in, many_files
+from tests.system.test_executor import everything_in, many_files
 
 
 @pytest.fixture
 def raw(monkeypatch: pytest.MonkeyPatch) -> RawGraph:
     """A graph whose store has many files, and whose edges do not fit in memory; in its first rows all is zero."""
     many_files(monkeypatch)
-    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     raw = labelled_graph(np.random.default_rng(3), num_nodes=300, num_edges=2000)
     [table] = raw.edges
     [chunk] = table.chunks()

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphprep import edge_runs, memory, sorted_edges, spill
-from graphprep.csr import from_edges
+from graphprep.core.csr import from_edges
+from graphprep.core.types import HOMOGENEOUS_EDGE, Csr, EdgeChunk, EdgeSections, EdgeTable, EdgeType, Treatment
 from graphprep.errors import DatasetError, UsageError
-from graphprep.executor import Executor, Threads
-from graphprep.graph import HOMOGENEOUS_EDGE, Csr, EdgeChunk, EdgeSections, EdgeTable, EdgeType, Treatment
-from graphprep.sorted_edges import SortedEdges, sort_table
+from graphprep.store import external_sort, sort, sort_runs
+from graphprep.store.sort import SortedEdges, sort_table
+from graphprep.system import memory
+from graphprep.system.executor import Executor, Threads
 from tests.conftest import BoundsChecked
 from tests.elsewhere import Elsewhere
 from tests.graphs import random_edges
@@ -59,11 +60,11 @@ def joined(edges: SortedEdges) -> Csr:
 @pytest.fixture
 def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """No edge fits in memory, and ranges are small."""
-    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
-    monkeypatch.setattr(spill, "LEAST_RANGE_BITS", 2)
-    monkeypatch.setattr("graphprep.csr.RECORDS_PER_BUCKET", 4)
-    monkeypatch.setattr(spill, "MOST_RANGES", 6)
-    monkeypatch.setattr(edge_runs, "MOST_EDGES", 40)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr(external_sort, "LEAST_RANGE_BITS", 2)
+    monkeypatch.setattr("graphprep.core.csr.RECORDS_PER_BUCKET", 4)
+    monkeypatch.setattr(external_sort, "MOST_RANGES", 6)
+    monkeypatch.setattr(sort_runs, "MOST_EDGES", 40)
 
 
 @pytest.mark.usefixtures("on_disk")
@@ -139,28 +140,28 @@ def test_a_run_goes_on_with_the_ranges_that_are_left(tmp_path: Path, monkeypatch
     """Guards against a killed conversion that begins again, and against one that trusts half a range."""
     edges = random_edges(np.random.default_rng(0), 50, 400)
     arguments = {"num_rows": 50, "num_sources": 50, "treatment": Treatment(), "limit": None, "work": tmp_path / "e"}
-    sort_range = spill.Spill._sort_range
+    sort_range = external_sort.Spill._sort_range
     done: list[int] = []
 
-    def stop_at_the_third(self: spill.Spill, number: int) -> None:
+    def stop_at_the_third(self: external_sort.Spill, number: int) -> None:
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(number)
         sort_range(self, number)
 
-    monkeypatch.setattr(spill.Spill, "_sort_range", stop_at_the_third)
+    monkeypatch.setattr(external_sort.Spill, "_sort_range", stop_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         sort_table(table_of(edges), **arguments)  # type: ignore[arg-type]
     again: list[int] = []
 
-    def count(self: spill.Spill, number: int) -> None:
+    def count(self: external_sort.Spill, number: int) -> None:
         again.append(number)
         sort_range(self, number)
 
     def unread() -> Iterator[EdgeChunk]:
         raise AssertionError("the edges are on disk already and need not be read again")
 
-    monkeypatch.setattr(spill.Spill, "_sort_range", count)
+    monkeypatch.setattr(external_sort.Spill, "_sort_range", count)
     table = EdgeTable(type=HOMOGENEOUS_EDGE, chunks=unread)
     found = joined(sort_table(table, **arguments))  # type: ignore[arg-type]
     assert not set(again) & set(done)
@@ -236,8 +237,8 @@ def test_other_sections_are_not_gone_on_with(tmp_path: Path, executor: Executor)
 def test_symmetry_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: bool) -> None:
     """Guards against a directed graph that is called undirected, and the other way round."""
     if disk:
-        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
-        monkeypatch.setattr(spill, "MOST_RANGES", 6)
+        monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
+        monkeypatch.setattr(external_sort, "MOST_RANGES", 6)
     edges = random_edges(np.random.default_rng(0), 50, 400)
     for undirected in (False, True):
         found = sort_table(
@@ -255,7 +256,7 @@ def test_symmetry_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk:
 def test_wrong_ids_and_lengths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: bool) -> None:
     """Guards against kernels that write outside their arrays, in memory and by way of the disk."""
     if disk:
-        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+        monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     arguments = {"num_sources": 50, "treatment": Treatment(), "limit": None, "work": tmp_path / "e"}
     edges = random_edges(np.random.default_rng(0), 50, 400)
     with pytest.raises(DatasetError, match=r"destination id 49 is out of range 0 \.\. 48"):
@@ -299,7 +300,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "import numpy as np, tempfile\n"
         "from pathlib import Path\n"
         "from graphprep import sorted_edges, spill\n"
-        "from graphprep.graph import HOMOGENEOUS_EDGE, EdgeTable, Treatment\n"
+        "from graphprep.core.types import HOMOGENEOUS_EDGE, EdgeTable, Treatment\n"
         "from tests.graphs import random_edges\n"
         "sorted_edges.BYTES_PER_EDGE = 1 << 60\n"
         "rng = np.random.default_rng(0)\n"
@@ -322,7 +323,7 @@ def test_the_stream_is_released_when_it_has_been_read(
 ) -> None:
     """Guards against edges that are held twice while they are sorted, and against a stream released before its end."""
     if disk:
-        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 40)
+        monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 40)
     told: list[str] = []
     table = table_of(random_edges(np.random.default_rng(3), 20, 200, weighted=False))
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import zarr
 
-from graphprep import store as store_room
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.errors import DatasetError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from graphprep.store import GraphStore
+from graphprep.store import store as store_room
+from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 from pipelines.ingest import graph_to_store
 from tests.graphs import csr_of, edge_counter, labelled_graph

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import zarr
 
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.errors import DatasetError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from graphprep.store import GraphStore
-from graphprep.store_metadata import CHECKSUMS, ROOT_CHECKSUM
+from graphprep.store.metadata import CHECKSUMS, ROOT_CHECKSUM
+from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 from pipelines.look import verify
 from tests.graphs import labelled_graph, typed_graph, with_edge_arrays

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphprep.datasets.formats.arrays import Npz
 from graphprep.errors import DatasetError
-from graphprep.sources import archive
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz
-from graphprep.sources.scratch import NoRoomError
+from graphprep.system import archive
+from graphprep.system.archive import Archive
+from graphprep.system.scratch import NoRoomError
 
 
 def packed(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:

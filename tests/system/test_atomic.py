@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from graphprep import publish
-from tests.test_cli import CLI
+from graphprep.system import atomic
+from tests.end_to_end.test_cli import CLI
 
 
 def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
@@ -19,14 +19,14 @@ def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
     target.write_bytes(b"old")
 
     def write_half() -> None:
-        with publish.published_file(target) as file:
+        with atomic.published_file(target) as file:
             file.write(b"half of the n")
             raise RuntimeError("the disk is full")
 
     with pytest.raises(RuntimeError):
         write_half()
     assert target.read_bytes() == b"old"
-    with publish.published_file(target) as file:
+    with atomic.published_file(target) as file:
         file.write(b"new")
     assert target.read_bytes() == b"new"
 
@@ -37,7 +37,7 @@ def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
     for folder, name in ((target, "old"), (partial, "new"), (tmp_path / ".replaced-cache", "older")):
         (folder / "deep").mkdir(parents=True)
         (folder / "deep" / name).write_text(name)
-    publish.publish_folder(partial, target)
+    atomic.publish_folder(partial, target)
     assert [path.name for path in (target / "deep").iterdir()] == ["new"]
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
 
@@ -47,12 +47,12 @@ def test_what_a_kill_after_publishing_left_is_swept(tmp_path: Path) -> None:
     target = tmp_path / "cache"
     for folder in (target, tmp_path / ".replaced-cache", tmp_path / ".partial-1", tmp_path / ".partial-2"):
         folder.mkdir()
-    publish.sweep(target, tmp_path / ".partial-1")
+    atomic.sweep(target, tmp_path / ".partial-1")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".partial-2", "cache"]
 
 
 def hold(path: Path, seconds: float) -> None:
-    with publish.locked(path, "the test"):
+    with atomic.locked(path, "the test"):
         time.sleep(seconds)
 
 
@@ -66,14 +66,14 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
     time.sleep(0.2)
     holder.kill()
     holder.join()
-    with publish.locked(tmp_path / "x", "the test"):
+    with atomic.locked(tmp_path / "x", "the test"):
         pass
 
 
 def count_under_lock(path: Path, times: int) -> None:
     """Add to a number in a file, with a moment between reading and writing in which somebody else could."""
     for _ in range(times):
-        with publish.locked(path / "x", "the test"):
+        with atomic.locked(path / "x", "the test"):
             number = int((path / "number").read_text())
             time.sleep(0.002)
             (path / "number").write_text(str(number + 1))
@@ -95,7 +95,7 @@ def test_a_lock_that_is_removed_still_shuts_others_out(tmp_path: Path) -> None:
 
 def test_a_lock_goes_with_an_error_too(tmp_path: Path) -> None:
     """Guards against a lock that a failed run keeps."""
-    with pytest.raises(OSError, match="full"), publish.locked(tmp_path / "x", "the test"):
+    with pytest.raises(OSError, match="full"), atomic.locked(tmp_path / "x", "the test"):
         raise OSError("the disk is full")
     assert list(tmp_path.iterdir()) == []
 

@@ -11,12 +11,12 @@ from types import ModuleType
 
 import pytest
 
-import graphprep.control_group
-import trainer.control_group
-from graphprep import memory
-from trainer.memory import available_bytes
+import graphprep.system.cgroup
+import trainer.base.cgroup
+from graphprep.system import memory
+from trainer.startup.memory import available_bytes
 
-MODULES = [graphprep.control_group, trainer.control_group]
+MODULES = [graphprep.system.cgroup, trainer.base.cgroup]
 LIMIT = 340_000_000
 """Of the real group: METIS would need half as much again for the graph."""
 GROUPS = Path("/sys/fs/cgroup")
@@ -133,7 +133,9 @@ def limited(tmp_path: Path) -> Iterator[Run]:
 def test_commands_keep_within_a_real_limit(limited: Run, tmp_path: Path) -> None:
     """Guards against commands that are killed where a batch system allows less than the machine has: they see what they
     may take, go by passes over files where the graph does not fit, and say so of a method that does not."""
-    script = "from graphprep.memory import available; from trainer.memory import available_bytes as trainers"
+    script = (
+        "from graphprep.system.memory import available; from trainer.startup.memory import available_bytes as trainers"
+    )
     seen = limited("-c", f"{script}; print(available(), trainers())")
     assert all(LIMIT / 2 < int(word) < LIMIT for word in seen.stdout.split()), seen.stderr
     assert min(memory.available(), available_bytes()) > LIMIT, "the machine itself has less"

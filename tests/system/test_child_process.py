@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import prepared  # noqa: F401 - a fixture
+from tests.end_to_end.test_cli import prepared  # noqa: F401 - a fixture
 
 HOSTILE = ("trainer.py", "random.py", "csv.py", "numbers.py", "cli.py")
 PACKAGES = ("trainer", "commands", "graphprep", "pipelines")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from graphprep import doctor
-from graphprep.inspect.doctor_tables import print_doctor
-from tests.test_cli import run
+from graphprep.report.doctor_tables import print_doctor
+from graphprep.system import doctor
+from tests.end_to_end.test_cli import run
 
 
 @pytest.fixture

@@ -21,34 +21,34 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
-from graphprep import sorted_edges, spill
-from graphprep.cache import regions
+from graphprep.cache import edge_buckets
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
+from graphprep.core.types import RawGraph
+from graphprep.datasets.generators.grid import GridRequest
+from graphprep.datasets.generators.rmat import RmatRequest
+from graphprep.datasets.generators.sbm import SbmRequest
+from graphprep.datasets.importing.edges import numpy_edges, parquet_edges
+from graphprep.datasets.importing.user_files import ImportRequest
 from graphprep.errors import DatasetError, UsageError
-from graphprep.executor import Executor, Threads, open_executor
-from graphprep.generators.grid import GridRequest
-from graphprep.generators.rmat import RmatRequest
-from graphprep.generators.sbm import SbmRequest
-from graphprep.graph import RawGraph
-from graphprep.inspect import edge_scan
-from graphprep.inspect.store_summary import store_summary
-from graphprep.partition.multilevel import levels, past_memory
+from graphprep.partition.out_of_core import driver, levels
 from graphprep.partition.request import PartitionRequest
-from graphprep.sources import numpy_edges, parquet_edges
-from graphprep.sources.scratch import NoRoomError
-from graphprep.sources.user_files import ImportRequest
-from graphprep.store import GraphStore
+from graphprep.report.summary import edge_scan
+from graphprep.report.summary.store_summary import store_summary
+from graphprep.store import external_sort, sort
+from graphprep.store.store import GraphStore
+from graphprep.system.executor import Executor, Threads, open_executor
+from graphprep.system.scratch import NoRoomError
 from graphprep.topology import Topology
-from graphprep.traffic import by_ranges, count_traffic
-from graphprep.traffic.by_ranges import count_by_ranges
+from graphprep.traffic import count_traffic, counts_by_ranges
+from graphprep.traffic.counts_by_ranges import count_by_ranges
 from pipelines.generate import generate_graph
 from pipelines.ingest import import_files
 from pipelines.partition import PartitionPlan, run_partition
+from tests.end_to_end.test_cli import refused, run
 from tests.graphs import labelled_graph, typed_graph, with_edge_arrays
 from tests.soak import soak_count
 from tests.stores import make_store
-from tests.test_cli import refused, run
 
 dask = pytest.mark.xdist_group("dask")  # one cluster at a time on a small machine
 
@@ -96,7 +96,7 @@ def test_the_first_error_is_the_one_that_is_raised(executor: Executor) -> None:
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many ranges in small graphs."""
     monkeypatch.setattr(edge_scan, "EDGES_AT_A_TIME", 40)
-    monkeypatch.setattr(by_ranges, "EDGES_AT_A_TIME", 60)
+    monkeypatch.setattr(counts_by_ranges, "EDGES_AT_A_TIME", 60)
 
 
 def stores() -> dict[str, GraphStore]:
@@ -173,9 +173,9 @@ def noted_work(kind: type[Executor], monkeypatch: pytest.MonkeyPatch) -> list[st
 
 def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores of small graphs have many files, and edges on their way to them lie in many."""
-    monkeypatch.setattr("graphprep.store.CHUNK_BYTES", 80)
-    monkeypatch.setattr(spill, "LEAST_RANGE_BITS", 2)
-    monkeypatch.setattr(spill, "MOST_RANGES", 40)
+    monkeypatch.setattr("graphprep.store.store.CHUNK_BYTES", 80)
+    monkeypatch.setattr(external_sort, "LEAST_RANGE_BITS", 2)
+    monkeypatch.setattr(external_sort, "MOST_RANGES", 40)
 
 
 def graphs() -> dict[str, RawGraph]:
@@ -194,7 +194,7 @@ def test_stores_are_the_same(executor: Executor, fits: bool, tmp_path: Path, mon
     many_files(monkeypatch)
     expected = {name: make_store(raw, target=tmp_path / "expected" / name) for name, raw in graphs().items()}
     if not fits:
-        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+        monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     made = noted_work(type(executor), monkeypatch)
     for name, raw in graphs().items():
         found = make_store(raw, target=tmp_path / "found" / name, executor=executor)
@@ -211,7 +211,7 @@ def test_files_are_read_the_same(
     """Guards against ids and edges that depend on who reads a user's files, and on whether they fit in memory."""
     many_files(monkeypatch)
     if not fits:
-        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+        monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     rng = np.random.default_rng(4)
     src, dst = rng.integers(0, 300, (2, 20_000)) * 7
     text, array, table = tmp_path / "e.txt", tmp_path / "e.npy", tmp_path / "e.parquet"
@@ -220,7 +220,7 @@ def test_files_are_read_the_same(
     pq.write_table(pa.table({"source": src[11_000:], "target": dst[11_000:]}), table, 3000)
     for module in (numpy_edges, parquet_edges):
         monkeypatch.setattr(module, "ROWS_A_SECTION", 2000)
-    monkeypatch.setattr("graphprep.sources.edge_text.BYTES_A_SECTION", 20_000)
+    monkeypatch.setattr("graphprep.datasets.importing.edges.edge_text.BYTES_A_SECTION", 20_000)
     request = ImportRequest.of_one_type((text, array, table), undirected=True)
     options: dict[str, Any] = {"name": "mine", "replace": False}
     expected = import_files(request, **options, out=tmp_path / "expected").store
@@ -234,8 +234,8 @@ def test_files_are_read_the_same(
 def test_generated_stores_are_the_same(executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against edges that depend on who draws them."""
     many_files(monkeypatch)
-    monkeypatch.setattr("graphprep.generators.EDGES_AT_A_TIME", 500)
-    monkeypatch.setattr("graphprep.generators.grid.EDGES_AT_A_TIME", 500)
+    monkeypatch.setattr("graphprep.datasets.generators.EDGES_AT_A_TIME", 500)
+    monkeypatch.setattr("graphprep.datasets.generators.grid.EDGES_AT_A_TIME", 500)
     requests = {
         "sbm": SbmRequest(nodes=900, edges=5000),
         "rmat": RmatRequest(scale=9, edges=5000),
@@ -243,7 +243,7 @@ def test_generated_stores_are_the_same(executor: Executor, tmp_path: Path, monke
     }
     options: dict[str, Any] = {"name": "mine", "replace": False, "memory_limit": None}
     expected = {name: generate_graph(made, **options, out=tmp_path / name).store for name, made in requests.items()}
-    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     made = noted_work(type(executor), monkeypatch)
     for name, request in requests.items():
         found = generate_graph(request, **options, out=tmp_path / f"{name}-found", executor=executor).store
@@ -256,9 +256,9 @@ def many_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     small_ranges(monkeypatch)
     monkeypatch.setattr("pipelines.partition.is_past_memory", lambda *_, **__: True)
     settings = levels.Settings(coarsest_nodes=250, edges_a_range=4000, rows_a_range=250)
-    monkeypatch.setattr(past_memory, "Settings", lambda: settings)
+    monkeypatch.setattr(driver, "Settings", lambda: settings)
     monkeypatch.setattr(levels, "LEAST_NODES", 10)
-    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
 
 
 def by_passes(store: GraphStore, target: Path, executor: Executor | None, balance: str = "rows") -> PartitionCache:
@@ -308,7 +308,7 @@ def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     """Guards against work that is lost, or counted twice, with the worker that did it."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     small_ranges(monkeypatch)
-    monkeypatch.setattr(regions, "row_ranges", lambda indptr, edges: _many(indptr))
+    monkeypatch.setattr(edge_buckets, "row_ranges", lambda indptr, edges: _many(indptr))
     store = make_store(labelled_graph(np.random.default_rng(2), num_nodes=400, num_edges=3000, weighted=True))
     assignment = {"node": np.random.default_rng(3).integers(0, 5, 400).astype(np.int32)}
     summary = store_summary(store)
@@ -331,7 +331,7 @@ def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def _many(indptr: Any) -> list[tuple[int, int]]:
-    from graphprep.row_ranges import row_ranges
+    from graphprep.core.row_ranges import row_ranges
 
     return row_ranges(indptr, 50)
 
@@ -367,7 +367,7 @@ def test_killed_workers_change_no_store(tmp_path: Path, monkeypatch: pytest.Monk
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     many_files(monkeypatch)
     raw = labelled_graph(np.random.default_rng(6), num_nodes=600, num_edges=5000, weighted=True)
-    monkeypatch.setattr("graphprep.sources.edge_text.BYTES_A_SECTION", 5000)
+    monkeypatch.setattr("graphprep.datasets.importing.edges.edge_text.BYTES_A_SECTION", 5000)
     rng = np.random.default_rng(7)
     np.savetxt(tmp_path / "e.txt", rng.integers(0, 600, (5000, 2)) * 7, fmt="%d")
     request = ImportRequest.of_one_type((tmp_path / "e.txt",))
@@ -377,7 +377,7 @@ def test_killed_workers_change_no_store(tmp_path: Path, monkeypatch: pytest.Monk
         return [everything_in(make_store(raw, target=tmp_path / name, executor=executor)), everything_in(own)]
 
     expected = stores("expected", None)
-    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     trials, kills = soak_count(20), 0
     random_ = random.Random(20261130)
     with open_executor("local:2") as executor:
@@ -463,7 +463,7 @@ def test_workers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
     import dask.config
 
-    from graphprep import dask_executor
+    from graphprep.system import dask_executor
 
     monkeypatch.setattr(dask_executor, "SECONDS_WITHOUT_WORKERS", 60.0)
     hasty = dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"})
@@ -477,7 +477,7 @@ def test_workers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
 @dask
 def test_interrupts_are_not_for_workers(two_workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against Ctrl-C, which a terminal sends to workers too, and of which each of them writes a traceback."""
-    monkeypatch.setattr("graphprep.dask_executor.SECONDS_WITHOUT_WORKERS", 10.0)
+    monkeypatch.setattr("graphprep.system.dask_executor.SECONDS_WITHOUT_WORKERS", 10.0)
     pids = two_workers.client.run(os.getpid)
     for pid in pids.values():
         os.kill(pid, signal.SIGINT)
@@ -489,7 +489,7 @@ def test_interrupts_are_not_for_workers(two_workers: Any, monkeypatch: pytest.Mo
 def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a batch job that waits for ever after the last worker has gone for good."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
-    from graphprep import dask_executor
+    from graphprep.system import dask_executor
 
     monkeypatch.setattr(dask_executor, "SECONDS_BETWEEN_LOOKS", 0.2)
     monkeypatch.setattr(dask_executor, "SECONDS_WITHOUT_WORKERS", 1.0)
@@ -510,7 +510,7 @@ def test_what_is_no_cluster(where: str) -> None:
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a command that hangs where no scheduler is."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
-    monkeypatch.setattr("graphprep.dask_executor.SECONDS_TO_CONNECT", 1)
+    monkeypatch.setattr("graphprep.system.dask_executor.SECONDS_TO_CONNECT", 1)
     with pytest.raises(UsageError, match="no scheduler answers there"), open_executor("tcp://127.0.0.1:9"):
         pass
 
@@ -547,7 +547,7 @@ def test_dask_is_imported_only_when_asked_for() -> None:
 import sys
 sys.modules["dask"] = sys.modules["dask.config"] = sys.modules["distributed"] = None
 import pipelines.partition, pipelines.look
-from graphprep.executor import open_executor
+from graphprep.system.executor import open_executor
 with open_executor(None):
     pass
 try:
@@ -583,7 +583,7 @@ def test_one_sentence_on_the_command_line() -> None:
 def test_commands_make_stores_on_workers(two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against an option that does not reach the conversion."""
     made = noted_work(type(two_workers), monkeypatch)
-    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     (tmp_path / "e.txt").write_text("0 1\n1 2\n")
     read = {
         ("fetch", "karate"): [],

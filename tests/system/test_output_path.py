@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep import home
 from graphprep.errors import UsageError
-from graphprep.store import GraphStore
-from graphprep.target import checked_target
-from tests.test_cli import CLI, digits, prepared, refused, run  # noqa: F401 - fixtures
+from graphprep.store.store import GraphStore
+from graphprep.system import home
+from graphprep.system.output_path import checked_target
+from tests.end_to_end.test_cli import CLI, digits, prepared, refused, run  # noqa: F401 - fixtures
 
 
 @pytest.mark.parametrize("name", ["", ".", "/", "afile", "afile/x", "alink", "cache/parts/new"])

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from graphprep.csr_files import in_files
-from graphprep.graph import Csr
-from graphprep.mapped_files import Parcel, has_name, in_file
-from graphprep.partition.multilevel.passes import Passes
-from graphprep.sources.scratch import NoRoomError, RowSink
+from graphprep.core.csr_mmap import in_files
+from graphprep.core.types import Csr
+from graphprep.partition.out_of_core.passes import Passes
+from graphprep.system.payload import Parcel, has_name, in_file
+from graphprep.system.scratch import NoRoomError, RowSink
 
 
 def arrived(value: Any) -> Any:
@@ -129,7 +129,7 @@ def test_a_matrix_in_files_with_names(tmp_path: Path) -> None:
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a traceback in the middle of a round."""
-    monkeypatch.setattr("graphprep.sources.scratch.shutil.disk_usage", lambda _: type("Disk", (), {"free": 10}))
+    monkeypatch.setattr("graphprep.system.scratch.shutil.disk_usage", lambda _: type("Disk", (), {"free": 10}))
     with pytest.raises(NoRoomError, match="for the time of the partitioning"):
         Passes(folder=tmp_path).shared(np.arange(1000))
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from graphprep import progress
+from graphprep.system import progress
 
 
 @pytest.fixture(autouse=True)

@@ -18,29 +18,29 @@ import torch
 from click.testing import CliRunner
 
 from cli import main
-from graphprep import home
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
-from graphprep.download import download
+from graphprep.core.metrics import load_predictions
+from graphprep.datasets.download.download import download
+from graphprep.datasets.formats.json_file import load_json
+from graphprep.datasets.formats.text_file import line_blocks
+from graphprep.datasets.importing.table_files import read_array, reading
 from graphprep.errors import GraphprepError, UsageError
-from graphprep.partition.given import read_assignment
+from graphprep.partition.external_assignment import read_assignment
 from graphprep.plan import rates_file
-from graphprep.publish import is_locked, lock_file
-from graphprep.regular_file import NotRegularFileError, regular_file
-from graphprep.scores import load_predictions
-from graphprep.sources.json_file import load_json
-from graphprep.sources.table_files import read_array, reading
-from graphprep.sources.text_file import line_blocks
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
+from graphprep.system import home
+from graphprep.system.atomic import is_locked, lock_file
+from graphprep.system.regular_file import NotRegularFileError, regular_file
+from graphprep.system.verify import RemoteFile
 from graphprep.topology import Topology
-from graphprep.whole_file import RemoteFile
 from pipelines.look import verify
-from pipelines.run.written import read_pipeline
+from pipelines.run.config import read_pipeline
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store
-from trainer.cache import open_cache
-from trainer.config import read_config
-from trainer.errors import TrainerError
+from trainer.base.errors import TrainerError
+from trainer.config.config import read_config
+from trainer.data.cache import open_cache
 
 PATIENCE = 20.0
 """seconds after which a reader counts as one that waits for ever"""

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep import replaced
 from graphprep.errors import CacheError
 from graphprep.partition.request import PartitionRequest
-from graphprep.publish import publish_folder
-from graphprep.replaced import read_again_if_replaced
+from graphprep.system import retry_replaced
+from graphprep.system.atomic import publish_folder
+from graphprep.system.retry_replaced import read_again_if_replaced
 from graphprep.topology import Topology
 from pipelines.look import verify
 from pipelines.partition import PartitionPlan, run_partition
@@ -60,7 +60,7 @@ def test_between_the_two_renames_the_new_one_is_waited_for(tmp_path: Path) -> No
 
 def test_damage_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against damage that is read again and again, and a folder that is not there that is waited for."""
-    monkeypatch.setattr(replaced, "LONGEST_WAIT_S", 0.0)
+    monkeypatch.setattr(retry_replaced, "LONGEST_WAIT_S", 0.0)
     tries = []
 
     def read() -> None:
@@ -85,7 +85,7 @@ def test_one_that_never_stays_is_given_up(tmp_path: Path) -> None:
 
     with pytest.raises(CacheError, match="has changed"):
         read_again_if_replaced(lambda: place, read)
-    assert len(tries) == replaced.TRIES
+    assert len(tries) == retry_replaced.TRIES
 
 
 def test_verify_beside_a_run_that_replaces_the_cache(tmp_path: Path) -> None:

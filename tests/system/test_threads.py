@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from graphprep import side_by_side as module
-from graphprep.side_by_side import cores, side_by_side, workers_for
+from graphprep.system import threads as module
+from graphprep.system.threads import cores, side_by_side, workers_for
 
 
 def test_results_come_in_the_order_of_the_pieces() -> None:

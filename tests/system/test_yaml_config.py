@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from graphprep.errors import DatasetError, GraphprepError, TopologyError
-from graphprep.yaml_lines import FaultAt, Where, YamlError, parse, validated
+from graphprep.system.yaml_config import FaultAt, Where, YamlError, parse, validated
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 documents = st.recursive(scalars, lambda below: st.lists(below) | st.dictionaries(st.text(), below), max_leaves=20)

@@ -118,8 +118,8 @@ def test_the_commands_of_the_documentation_work(tmp_path: Path) -> None:
 def test_the_documentation_names_all_presets_and_keys() -> None:
     """Guards against a preset or a key that nobody can find out about."""
     from graphprep.topology import preset_names
+    from graphprep.topology.from_yaml import LinkForm, RankForm, TopologyForm
     from graphprep.topology.presets import CLUSTERS
-    from graphprep.topology.written import LinkForm, RankForm, TopologyForm
 
     text = DOCUMENT.read_text(encoding="utf-8")
     for name in preset_names():

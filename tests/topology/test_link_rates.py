@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphprep.topology.rates import assumed, generation_of
+from graphprep.topology.link_rates import assumed, generation_of
 
 
 @pytest.mark.parametrize(

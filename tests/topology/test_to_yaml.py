@@ -8,7 +8,7 @@ import pytest
 
 from graphprep.errors import UsageError
 from graphprep.topology import Topology, resolve
-from graphprep.topology.saved import as_text, checked_out, chosen_name, save
+from graphprep.topology.to_yaml import as_text, checked_out, chosen_name, save
 
 
 def test_comments_are_lines_of_their_own(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from graphprep.graph import Csr, EdgeType
+from graphprep.core.types import Csr, EdgeType
 from graphprep.topology import Topology
 
 KINDS = (

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from graphprep.core.types import HOMOGENEOUS_EDGE, Csr, EdgeType
 from graphprep.errors import PartitionError
-from graphprep.graph import HOMOGENEOUS_EDGE, Csr, EdgeType
 from graphprep.traffic import count_traffic, counts
 from tests.traffic.slow import Case, cases, csr_of, slow_rows_and_edges
 
@@ -91,7 +91,7 @@ def test_kernels_stay_inside_their_arrays(tmp_path_factory: pytest.TempPathFacto
     """Guards against reads beyond an array's end, which go unseen until they crash; bounds are checked here."""
     script = (
         "import numpy as np\n"
-        "from graphprep.graph import HOMOGENEOUS_EDGE, Csr\n"
+        "from graphprep.core.types import HOMOGENEOUS_EDGE, Csr\n"
         "from graphprep.traffic import count_traffic\n"
         "rng = np.random.default_rng(0)\n"
         "for n, e, parts in ((0, 0, 1), (1, 3, 2), (50, 400, 7), (300, 900, 300)):\n"

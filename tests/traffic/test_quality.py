@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphprep.core.types import HOMOGENEOUS_EDGE
 from graphprep.errors import PartitionError
-from graphprep.graph import HOMOGENEOUS_EDGE
 from graphprep.topology import Topology
 from graphprep.traffic import EDGE_COST, NODE_COST, assess, count_traffic
 from tests.topology.forms import LONG

@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from handmade_cache import HandmadeGraph, make_cache, random_graph
-from parity_cases import CASES, SETTINGS, WORLDS, graphs, worlds_of
-from rank_group import Run, among_ranks, train_once
+
+from tests.trainer.handmade_cache import HandmadeGraph, make_cache, random_graph
+from tests.trainer.parity_cases import CASES, SETTINGS, WORLDS, graphs, worlds_of
+from tests.trainer.rank_group import Run, among_ranks, train_once
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from handmade_cache import HandmadeGraph
 from torch import Tensor
 from torch.nn import functional
 
-from trainer.options import Options
+from tests.trainer.handmade_cache import HandmadeGraph
+from trainer.config.options import Options
 
 Weights = Mapping[str, Tensor]
 

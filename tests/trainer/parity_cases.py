@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from handmade_cache import HandmadeGraph, random_graph
+
+from tests.trainer.handmade_cache import HandmadeGraph, random_graph
 
 WORLDS = (1, 2, 3, 4, 7)
 

@@ -20,15 +20,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.accounting import Account, Clock
-from trainer.cache import open_cache
-from trainer.exchange import Exchange
-from trainer.options import Options
-from trainer.passes import Pass
-from trainer.ranks import Ranks
-from trainer.report import Report
+from trainer.base.pass_context import Pass
+from trainer.base.traffic_log import Account, Clock
+from trainer.config.options import Options
+from trainer.data.cache import open_cache
+from trainer.dist.communicator import Ranks
+from trainer.dist.rank_info import Seat
+from trainer.exchange.exchange import Exchange
+from trainer.reporting.report import Report
 from trainer.run import train
-from trainer.seat import Seat
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade_cache import make_cache, random_graph
-from rank_group import free_port
+
+from tests.trainer.handmade_cache import make_cache, random_graph
+from tests.trainer.rank_group import free_port
 
 ROOT = Path(__file__).parents[2]
 PLAIN = ["--epochs", "3", "--hidden", "4", "--device", "cpu"]
@@ -191,8 +192,8 @@ def test_the_first_rank_says_at_once_that_others_are_silent(
 ) -> None:
     """A cable that stays down leaves nobody to say so but the ranks at its ends, and no supervisor to end them."""
     from trainer import __main__ as program
-    from trainer.errors import LostPeerError
-    from trainer.seat import Seat
+    from trainer.base.errors import LostPeerError
+    from trainer.dist.rank_info import Seat
 
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)

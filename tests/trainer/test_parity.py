@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dense_reference import dense_adjacency, dense_losses, dense_scores
-from parity_cases import CASES, DENSE, SETTINGS, WORDS, graphs, worlds_of
-from rank_group import Run, empty_account, run_options
 
-from trainer.accounting import Clock
-from trainer.aggregate import Aggregation
-from trainer.cache import open_cache
-from trainer.dropout import Dropout
-from trainer.exchange import Exchange
-from trainer.feature_rows import DenseRows
-from trainer.inputs import Features
+from tests.trainer.dense_reference import dense_adjacency, dense_losses, dense_scores
+from tests.trainer.parity_cases import CASES, DENSE, SETTINGS, WORDS, graphs, worlds_of
+from tests.trainer.rank_group import Run, empty_account, run_options
+from trainer.base.pass_context import Pass
+from trainer.base.traffic_log import Clock
+from trainer.data.cache import open_cache
+from trainer.data.part import halo_ids, load_part
+from trainer.dist.communicator import Ranks
+from trainer.dist.rank_info import Seat
+from trainer.exchange.exchange import Exchange
+from trainer.layers.aggregate import Aggregation
+from trainer.layers.inputs import Features
 from trainer.models import Network, model_type, sums_of
-from trainer.part import halo_ids, load_part
-from trainer.passes import Pass
-from trainer.ranks import Ranks
-from trainer.seat import Seat
+from trainer.sparse.dropout import Dropout
+from trainer.sparse.feature_rows import DenseRows
 
 TOLERANCE = 1e-4
 SEVERAL = [(name, setting, world) for name, setting in CASES for world in worlds_of(setting) if world > 1]

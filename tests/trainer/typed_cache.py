@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from handmade_cache import Array, Writer, flat_topology, seal
 from torch import Tensor
 from torch.nn import functional
 
-from trainer.options import Options
+from tests.trainer.handmade_cache import Array, Writer, flat_topology, seal
+from trainer.config.options import Options
 
 
 @dataclass(frozen=True, kw_only=True)

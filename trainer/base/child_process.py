@@ -34,7 +34,7 @@ def start_python(words: Sequence[str], environment: Mapping[str, str]) -> subpro
     variables = {**os.environ, **environment, "PYTHONSAFEPATH": "1", PARENT: f"{os.getpid()}:{descriptor}"}
     # An empty entry, as in PYTHONPATH=$PYTHONPATH:/x where there was none, stands for the current folder.
     folders = [folder for folder in variables.pop("PYTHONPATH", "").split(os.pathsep) if folder]
-    root = str(Path(__file__).resolve().parents[1])
+    root = str(Path(__file__).resolve().parents[2])
     if sys.path and sys.path[0] in ("", root) and root not in folders:
         folders.append(root)  # a copy that is not installed and was found in the current folder
     if folders:
@@ -64,7 +64,7 @@ def end_with_parent(*, started_otherwise: bool = False) -> None:
 
 def forget_current_folder() -> None:
     """Undo what `python -m` did, but where this package itself lies in the current folder."""
-    here, root = os.getcwd(), str(Path(__file__).resolve().parents[1])
+    here, root = os.getcwd(), str(Path(__file__).resolve().parents[2])
     if not sys.flags.safe_path and sys.path and sys.path[0] in ("", here) and os.path.realpath(here) != root:
         del sys.path[0]
 

@@ -8,7 +8,7 @@ What is booked is what is handed over to be sent, without the headers of TCP, gl
     from one to all     the tensor once for each other rank, where it leaves
     notes               their text once to the store and once from there to each rank
 
-The accounts (trainer/accounting.py) have the rows once more, by layer, direction and pair of ranks.
+The accounts (trainer/base/traffic_log.py) have the rows once more, by layer, direction and pair of ranks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a run costs: bytes by layer, direction and peer, and seconds by what they were spent on.
 
 Four numbers are kept of every exchange of rows between ranks; what leaves a rank beside rows is booked where it leaves
-(trainer/sent.py):
+(trainer/base/sent_bytes.py):
 
     sent        bytes this rank really sent
     skipped     bytes that it did not send because a kept copy stands for them, and that the same exchange without kept

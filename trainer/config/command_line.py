@@ -8,12 +8,13 @@ from dataclasses import MISSING, fields
 from functools import partial
 from typing import Any, NoReturn
 
-from trainer.combinations import check_together
-from trainer.config import read_config
-from trainer.errors import OptionError
-from trainer.nearest import nearest
-from trainer.objective import listed_weights
-from trainer.options import (
+from trainer.base.errors import OptionError
+from trainer.base.nearest import nearest
+from trainer.config.class_weights import listed_weights
+from trainer.config.config import read_config
+from trainer.config.lr_schedule import schedule
+from trainer.config.option_conflicts import check_together
+from trainer.config.options import (
     AGGREGATORS,
     DEVICES,
     EXCHANGES,
@@ -31,8 +32,7 @@ from trainer.options import (
     is_own_model,
     own_model,
 )
-from trainer.policies import policy
-from trainer.schedule import schedule
+from trainer.config.policies import policy
 
 _GREATEST, _LEAST = 1e30, 1e-30
 """Numbers beyond overflow fp32 in a product or two, and smaller ones than the least become 0 there."""

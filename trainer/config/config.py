@@ -14,10 +14,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from trainer.errors import OptionError
-from trainer.nearest import nearest
-from trainer.options import Options
-from trainer.regular_file import regular_file
+from trainer.base.errors import OptionError
+from trainer.base.nearest import nearest
+from trainer.base.regular_file import regular_file
+from trainer.config.options import Options
 
 _WORDS = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from trainer.errors import OptionError
+from trainer.base.errors import OptionError
 
 Schedule = Callable[[int], float]
 """From an epoch's number, from 1, to the factor on `--lr`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from trainer.errors import OptionError
-from trainer.options import Options, is_own_model
-from trainer.policies import policy
+from trainer.base.errors import OptionError
+from trainer.config.options import Options, is_own_model
+from trainer.config.policies import policy
 
 
 def check_together(options: Options) -> None:

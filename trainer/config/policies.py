@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from trainer.errors import OptionError
+from trainer.base.errors import OptionError
 
 _OLDEST_UNDER_VARIATION = 20
 _CHOSEN = {"fixed": "fixed:4", "adaptive": "adaptive:3", "variation": "variation:0.8"}

@@ -12,8 +12,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from trainer.errors import CacheError, OptionError
-from trainer.manifest import Manifest, read_unlisted_json
+from trainer.base.errors import CacheError, OptionError
+from trainer.data.manifest import Manifest, read_unlisted_json
 
 FORMAT = 2
 _MASKS = ("train_mask", "val_mask", "test_mask")

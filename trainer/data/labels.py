@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.errors import CacheError
-from trainer.objective import Objective
-from trainer.part import Part
+from trainer.base.errors import CacheError
+from trainer.data.objective import Objective
+from trainer.data.part import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.errors import CacheError
-from trainer.regular_file import regular_file
+from trainer.base.errors import CacheError
+from trainer.base.regular_file import regular_file
 
 _NAME = "manifest.json"
 _DIGEST_NAME = "manifest.sha256"

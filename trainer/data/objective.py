@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.cache import Cache
-from trainer.errors import OptionError, TrainingError
-from trainer.options import Options
+from trainer.base.errors import OptionError, TrainingError
+from trainer.config.class_weights import listed_weights
+from trainer.config.options import Options
+from trainer.data.cache import Cache
 
 METRICS_OF = {
     "classes": ("accuracy", "f1-micro", "f1-macro", "roc-auc"),
@@ -22,8 +23,6 @@ METRICS_OF = {
     "regression": ("mse", "mae"),
 }
 _ERRORS = ("mse", "mae")
-_LEAST, _GREATEST = 1e-6, 1e6
-"""Of a class's weight: so that fp32 holds the sums of losses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,26 +75,6 @@ class Objective:
             raise OptionError(f"--metric {metric} does not judge the task {task}; use one of {', '.join(metrics)}")
         _check_weights(options.class_weights, task, cache)
         return cls(task=task, metric=metric, num_outputs=cache.num_classes)
-
-
-def listed_weights(text: str) -> list[float] | None:
-    """The weights that `--class-weights` lists, None for `none` and `balanced`.
-
-    Raises:
-        OptionError: it is neither a word nor a list of numbers from 0.
-    """
-    if text in ("none", "balanced"):
-        return None
-    try:
-        weights = [float(word) for word in text.split(",")]
-    except ValueError:
-        weights = [-1.0]
-    if not all(weight == 0 or _LEAST <= weight <= _GREATEST for weight in weights) or not any(weights):
-        raise OptionError(
-            f"expected none, balanced, or numbers that are 0 or from {_LEAST:g} to {_GREATEST:g} with commas between, "
-            f"not {text!r}"
-        )
-    return weights
 
 
 def _check_weights(text: str, task: str, cache: Cache) -> None:

@@ -14,8 +14,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from trainer.cache import Cache, StoredArray
-from trainer.typed import Typed
+from trainer.data.cache import Cache, StoredArray
+from trainer.data.typed import Typed
 
 _TYPES = {
     "bool": torch.bool,

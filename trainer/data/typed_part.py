@@ -1,4 +1,4 @@
-"""One part of a cache with its node types and relations told apart: see `trainer.typed`."""
+"""One part of a cache with its node types and relations told apart: see `trainer.data.typed`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from trainer.adjacency import indptr_of, rows_of
-from trainer.cache import Cache, NodeType, RelationType
-from trainer.part import (
+from trainer.data.cache import Cache, NodeType, RelationType
+from trainer.data.csr import indptr_of, rows_of
+from trainer.data.part import (
     Csr,
     Part,
     index_type_of,
@@ -21,7 +21,7 @@ from trainer.part import (
     read_mask,
     read_send_rows,
 )
-from trainer.typed import RelationSums, Typed, TypeRows
+from trainer.data.typed import RelationSums, Typed, TypeRows
 
 _HERE = -1
 """Stands for this part where the others are peers."""

@@ -26,13 +26,13 @@ from torch import Tensor
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
-from trainer.accounting import Clock
-from trainer.errors import LostPeerError, TrainerError, found_by_every_rank
-from trainer.interfaces import check_interfaces
-from trainer.meeting import meet
-from trainer.reachability import check_reachable
-from trainer.seat import Seat
-from trainer.sent import Purpose, Sent
+from trainer.base.traffic_log import Clock
+from trainer.base.errors import LostPeerError, TrainerError, found_by_every_rank
+from trainer.dist.network_interfaces import check_interfaces
+from trainer.dist.rendezvous import meet
+from trainer.dist.reachability import check_reachable
+from trainer.dist.rank_info import Seat
+from trainer.base.sent_bytes import Purpose, Sent
 
 log = logging.getLogger("trainer")
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from trainer.cache import Cache
-from trainer.errors import OptionError, TrainingError, found_by_every_rank
-from trainer.options import Options
-from trainer.seat import Seat
+from trainer.data.cache import Cache
+from trainer.base.errors import OptionError, TrainingError, found_by_every_rank
+from trainer.config.options import Options
+from trainer.dist.rank_info import Seat
 
 log = logging.getLogger("trainer")
 

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainer.errors import TrainingError
+from trainer.base.errors import TrainingError
 
 log = logging.getLogger("trainer")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainer.errors import TrainingError
+from trainer.base.errors import TrainingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from trainer.child_process import start_python
+from trainer.base.child_process import start_python
 
 LOOPBACK = "127.0.0.1"
 _POLL = 0.05

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from trainer.errors import TrainingError
-from trainer.interfaces import GLOO, NCCL, address_of, named_interface
+from trainer.base.errors import TrainingError
+from trainer.dist.network_interfaces import GLOO, NCCL, address_of, named_interface
 
 SECONDS = 10.0
 """that one machine waits for another's word, unless --timeout is shorter"""

@@ -14,20 +14,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from trainer.accounting import Account, Direction
-from trainer.courier import Courier, Delivery
-from trainer.errors import CacheError
-from trainer.feature_rows import DenseRows, FeatureRows, SparseRows
-from trainer.lanes import Lanes, boundary, broadcast, sent_rows, thinned
-from trainer.options import Options
-from trainer.part import Part
-from trainer.passes import Pass
-from trainer.policies import policy
-from trainer.precision import TYPES
-from trainer.ranks import Ranks
-from trainer.sampling import Sample, Sampling
-from trainer.saturation import Saturation
-from trainer.wire import Int8, wire
+from trainer.base.errors import CacheError
+from trainer.base.pass_context import Pass
+from trainer.base.precision import TYPES
+from trainer.base.traffic_log import Account, Direction
+from trainer.config.options import Options
+from trainer.config.policies import policy
+from trainer.data.part import Part
+from trainer.dist.communicator import Ranks
+from trainer.exchange.halo_exchange import Courier, Delivery
+from trainer.exchange.row_routes import Lanes, boundary, broadcast, sent_rows, thinned
+from trainer.exchange.sampling import Sample, Sampling
+from trainer.exchange.saturation import Saturation
+from trainer.exchange.wire import Int8, wire
+from trainer.sparse.feature_rows import DenseRows, FeatureRows, SparseRows
 
 
 class Round:

@@ -25,14 +25,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from trainer.accounting import Account, Direction
-from trainer.feature_rows import SparseRows
-from trainer.lanes import Lane
-from trainer.passes import Pass
-from trainer.policies import Policy, Question
-from trainer.ranks import Ranks, Swap
-from trainer.saturation import Saturation
-from trainer.wire import AsStored, Wire
+from trainer.base.pass_context import Pass
+from trainer.base.traffic_log import Account, Direction
+from trainer.config.policies import Policy, Question
+from trainer.dist.communicator import Ranks, Swap
+from trainer.exchange.row_routes import Lane
+from trainer.exchange.saturation import Saturation
+from trainer.exchange.wire import AsStored, Wire
+from trainer.sparse.feature_rows import SparseRows
 
 _COUNT_BYTES, _COLUMN_BYTES = 4, 4
 """of a row's number of entries, and of each entry beside its value"""

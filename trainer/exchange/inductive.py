@@ -13,9 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from trainer.adjacency import rows_of
-from trainer.part import Csr, Part
-from trainer.ranks import Ranks
+from trainer.data.csr import rows_of
+from trainer.data.part import Csr, Part
+from trainer.dist.communicator import Ranks
 
 
 def induced(part: Part, ranks: Ranks) -> Part:

@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainer.errors import TrainingError
-from trainer.ranks import Ranks
-from trainer.sent import Purpose
-from trainer.whole_file import partial_of, publish
+from trainer.base.atomic import partial_of, publish
+from trainer.base.errors import TrainingError
+from trainer.base.sent_bytes import Purpose
+from trainer.dist.communicator import Ranks
 
 
 def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Ranks) -> None:

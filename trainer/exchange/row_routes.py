@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.adjacency import Matrix, transposed
-from trainer.part import Csr, Part
-from trainer.ranks import Ranks
+from trainer.data.part import Csr, Part
+from trainer.dist.communicator import Ranks
+from trainer.sparse.adjacency import Matrix, transposed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.draws import SAMPLING, happens, key_of
-from trainer.passes import Pass
+from trainer.base.hash_rng import SAMPLING, happens, key_of
+from trainer.base.pass_context import Pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainer.precision import TYPES
+from trainer.base.precision import TYPES
 
 _STEPS = 127
 _SCALE_BYTES = 2

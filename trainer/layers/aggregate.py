@@ -21,18 +21,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from trainer.accounting import Clock
-from trainer.adjacency import Adjacency, Block
-from trainer.courier import Delivery
-from trainer.dropout import Mask
-from trainer.edges import Edges
-from trainer.errors import TrainingError, found_by_every_rank
-from trainer.exchange import Exchange, Round
-from trainer.normalise import weighted
-from trainer.part import Part
-from trainer.passes import Pass
-from trainer.ranks import Ranks
-from trainer.typed import RelationSums
+from trainer.base.errors import TrainingError, found_by_every_rank
+from trainer.base.pass_context import Pass
+from trainer.base.traffic_log import Clock
+from trainer.data.part import Part
+from trainer.data.typed import RelationSums
+from trainer.dist.communicator import Ranks
+from trainer.exchange.exchange import Exchange, Round
+from trainer.exchange.halo_exchange import Delivery
+from trainer.sparse.adjacency import Adjacency, Block
+from trainer.sparse.dropout import Mask
+from trainer.sparse.edges import Edges
+from trainer.sparse.normalise import weighted
 
 Watched = Callable[[], Tensor]
 """Makes what the change of rows is measured on: those that some peer needs, without dropout."""

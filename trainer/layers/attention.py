@@ -3,10 +3,11 @@
     out_i = sum over j of p_ij z_j,    p_ij = exp(e_ij) / sum over k of exp(e_ik),    head by head
 
 z are rows that went through their dense product at their owner, which is what travels. The scores e come from
-`trainer.scores`. A softmax over edges that are never all here at the same time is carried on from piece to piece (the
-local edges, then those of each round): the greatest score so far, the sum of exponentials below it, and the weighted
-sum of rows, all of which fade when a greater score comes up (the online softmax of Milakov and Gimelshein 2018, which
-Sequential Aggregation and Rematerialization, Mostafa 2022, uses across ranks). All of it is in fp32.
+`trainer.sparse.attention_scores`. A softmax over edges that are never all here at the same time is carried on from
+piece to piece (the local edges, then those of each round): the greatest score so far, the sum of exponentials below it,
+and the weighted sum of rows, all of which fade when a greater score comes up (the online softmax of Milakov and
+Gimelshein 2018, which Sequential Aggregation and Rematerialization, Mostafa 2022, uses across ranks). All of it is in
+fp32.
 
 No tensor has edges x heads x features entries: edge by edge there is one number a head, which a sparse product takes
 as its weights, one head at a time, and a block of edges at a time. The backward pass makes them again, in the order of
@@ -26,15 +27,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from trainer.adjacency import Matrix
-from trainer.aggregate import Aggregation, Watched, in_turn
-from trainer.courier import Delivery
-from trainer.dropout import EdgeMask
-from trainer.edges import Pattern, RowBlock, segments
-from trainer.exchange import Round
-from trainer.part import Csr
-from trainer.passes import Pass
-from trainer.scores import Scores, by_head, scores
+from trainer.base.pass_context import Pass
+from trainer.data.part import Csr
+from trainer.exchange.exchange import Round
+from trainer.exchange.halo_exchange import Delivery
+from trainer.layers.aggregate import Aggregation, Watched, in_turn
+from trainer.sparse.adjacency import Matrix
+from trainer.sparse.attention_scores import Scores, by_head, scores
+from trainer.sparse.dropout import EdgeMask
+from trainer.sparse.edges import Pattern, RowBlock, segments
 
 _SCORES = 1 << 18
 """Scores in one block of edges, where a block need not be larger: 1 MB, and a few times that for what makes them."""
@@ -81,7 +82,8 @@ class Attending:
 
         Args:
             values_nG: z of this part's rows, all heads side by side.
-            terms: of this part's rows as destinations: [n, heads], or [n, heads, F]; see `trainer.scores`.
+            terms: of this part's rows as destinations: [n, heads], or [n, heads, F]; see
+                `trainer.sparse.attention_scores`.
             vector_hF: the attention vector of each head, float32.
             halo_HG: z of the halo's rows where they are here; None to fetch them.
         """

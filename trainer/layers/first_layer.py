@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from trainer.aggregate import Aggregation
-from trainer.cache import Cache
-from trainer.dropout import Dropout
-from trainer.feature_rows import FeatureRows, feature_rows
-from trainer.inputs import Features
-from trainer.options import Options
-from trainer.part import Part
-from trainer.precision import TYPES
-from trainer.sums import reads_own_rows, sums_suit
-from trainer.typed_features import FirstInput, TypedFeatures
+from trainer.base.precision import TYPES
+from trainer.config.options import Options
+from trainer.data.cache import Cache
+from trainer.data.part import Part
+from trainer.layers.aggregate import Aggregation
+from trainer.layers.inputs import Features
+from trainer.layers.sums import reads_own_rows, sums_suit
+from trainer.layers.typed_features import FirstInput, TypedFeatures
+from trainer.sparse.dropout import Dropout
+from trainer.sparse.feature_rows import FeatureRows, feature_rows
 
 
 def may_be_by_entries(options: Options, cache: Cache) -> bool:

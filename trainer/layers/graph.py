@@ -12,13 +12,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from trainer.aggregate import Aggregation
-from trainer.dropout import Dropout
-from trainer.freed_memory import give_back_freed_memory
-from trainer.inputs import Hidden, LayerInput
-from trainer.passes import Pass
-from trainer.rematerialise import rematerialised
-from trainer.typed_features import FirstInput, TypedFeatures
+from trainer.base.freed_memory import give_back_freed_memory
+from trainer.base.pass_context import Pass
+from trainer.layers.aggregate import Aggregation
+from trainer.layers.inputs import Hidden, LayerInput
+from trainer.layers.typed_features import FirstInput, TypedFeatures
+from trainer.sparse.dropout import Dropout
+from trainer.sparse.rematerialise import rematerialised
 
 
 class Graph:
@@ -55,7 +55,7 @@ class Graph:
         else:
             self._layer, self._features = 1, features
             self.features: LayerInput = features.of_pass(step)
-            """The first layer's input: `own`, `aggregate`, `maximum` and `project` of `trainer.inputs`."""
+            """The first layer's input: `own`, `aggregate`, `maximum` and `project` of `trainer.layers.inputs`."""
         self.last_rows_nF: Tensor | None = None
         """What the last of the layers so far reads of this rank's own rows; None if that is the features, or in
         training, where it would be kept longer than the backward pass needs it."""

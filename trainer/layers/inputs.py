@@ -20,15 +20,15 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainer.accounting import Clock
-from trainer.aggregate import Aggregation
-from trainer.attention import Attending
-from trainer.dense import dense
-from trainer.dropout import Dropout, Mask
-from trainer.errors import TrainingError, found_by_every_rank
-from trainer.feature_rows import DenseRows, FeatureRows, SparseRows
-from trainer.maximum import maximum, maximum_of_kept
-from trainer.passes import Pass
+from trainer.base.errors import TrainingError, found_by_every_rank
+from trainer.base.pass_context import Pass
+from trainer.base.traffic_log import Clock
+from trainer.layers.aggregate import Aggregation
+from trainer.layers.attention import Attending
+from trainer.layers.maximum import maximum, maximum_of_kept
+from trainer.sparse.dense import dense
+from trainer.sparse.dropout import Dropout, Mask
+from trainer.sparse.feature_rows import DenseRows, FeatureRows, SparseRows
 
 
 class LayerInput(Protocol):
@@ -71,7 +71,7 @@ class Projected:
 
         Args:
             terms: what each of this rank's nodes adds as a destination: [n, heads] for GAT's scores, [n, heads, F] for
-                GATv2's (`trainer.scores`).
+                GATv2's (`trainer.sparse.attention_scores`).
             vector_hF: the attention vector of each head.
             dropout: the share of the coefficients that is zeroed in training.
         """

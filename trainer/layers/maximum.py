@@ -12,13 +12,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from trainer.aggregate import Aggregation, in_turn
-from trainer.courier import Delivery
-from trainer.dropout import Mask
-from trainer.edges import Pattern, segments
-from trainer.errors import TrainingError, found_by_every_rank
-from trainer.exchange import Round
-from trainer.passes import Pass
+from trainer.base.errors import TrainingError, found_by_every_rank
+from trainer.base.pass_context import Pass
+from trainer.exchange.exchange import Round
+from trainer.exchange.halo_exchange import Delivery
+from trainer.layers.aggregate import Aggregation, in_turn
+from trainer.sparse.dropout import Mask
+from trainer.sparse.edges import Pattern, segments
 
 _VALUES = 1 << 20
 """Entries of edges x features that are made at a time: 4 MB in fp32."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from trainer.ranks import Ranks
+from trainer.dist.communicator import Ranks
 
 _EPSILON = 1e-5
 _MOMENTUM = 0.1

@@ -5,9 +5,9 @@ They suit the model whose rule they were made by, if nothing is dropped from the
 
 from __future__ import annotations
 
-from trainer.cache import Cache
-from trainer.errors import TrainingError
-from trainer.options import Options
+from trainer.base.errors import TrainingError
+from trainer.config.options import Options
+from trainer.data.cache import Cache
 
 
 def reads_own_rows(options: Options) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainer.accounting import Clock
-from trainer.feature_rows import feature_rows, is_sparse
-from trainer.inputs import Features
-from trainer.typed import Typed
+from trainer.base.traffic_log import Clock
+from trainer.data.typed import Typed
+from trainer.layers.inputs import Features
+from trainer.sparse.feature_rows import feature_rows, is_sparse
 
 
 class TypedFeatures:

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainer.draws import EMBEDDING, drawn, key_of
-from trainer.node_rows import collected
-from trainer.optimiser import Optimiser, optimiser
-from trainer.options import Options
-from trainer.ranks import Ranks
+from trainer.base.hash_rng import EMBEDDING, drawn, key_of
+from trainer.base.optimiser import Optimiser, optimiser
+from trainer.config.options import Options
+from trainer.dist.communicator import Ranks
+from trainer.exchange.node_rows import collected
 
 _FINEST = 1 << 31
 

@@ -12,9 +12,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from trainer.inputs import LayerInput, Projected
+from trainer.layers.inputs import LayerInput, Projected
 from trainer.models.plan import Plan
-from trainer.scores import by_head
+from trainer.sparse.attention_scores import by_head
 
 
 class GatLayer(nn.Module):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from trainer.inputs import LayerInput
+from trainer.layers.inputs import LayerInput
 from trainer.models.plan import Plan, with_bias
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from trainer.inputs import LayerInput
+from trainer.layers.inputs import LayerInput
 from trainer.models.plan import Plan, with_bias, zeros
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from trainer.aggregate import Aggregation
-from trainer.dropout import Dropout
-from trainer.embeddings import Embedding
-from trainer.errors import TrainingError, found_by_every_rank
-from trainer.graph import Graph
+from trainer.base.errors import TrainingError, found_by_every_rank
+from trainer.base.pass_context import Pass
+from trainer.base.precision import TYPES
+from trainer.config.options import Options, is_own_model
+from trainer.dist.communicator import Ranks
+from trainer.layers.aggregate import Aggregation
+from trainer.layers.graph import Graph
+from trainer.layers.norms import norm
+from trainer.layers.typed_features import FirstInput
 from trainer.models import own, own_norms
+from trainer.models.embeddings import Embedding
 from trainer.models.plan import Plan, Types
 from trainer.models.stacked import Stacked, layer_type
-from trainer.norms import norm
-from trainer.options import Options, is_own_model
-from trainer.passes import Pass
-from trainer.precision import TYPES
-from trainer.ranks import Ranks
-from trainer.typed_features import FirstInput
+from trainer.sparse.dropout import Dropout
 
 
 def model_type(options: Options, ranks: Ranks) -> type[nn.Module]:

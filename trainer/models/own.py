@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from trainer.errors import OptionError, TrainerError, TrainingError, found_by_every_rank
-from trainer.options import own_model
-from trainer.ranks import Ranks
-from trainer.regular_file import regular_file
+from trainer.base.errors import OptionError, TrainerError, TrainingError, found_by_every_rank
+from trainer.base.regular_file import regular_file
+from trainer.config.options import own_model
+from trainer.dist.communicator import Ranks
 
 _SUMS = ("gcn", "mean", "sum", None)
 

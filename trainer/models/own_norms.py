@@ -24,10 +24,10 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.overrides import TorchFunctionMode
 
-from trainer.errors import TrainingError, found_by_every_rank
-from trainer.norms import standardised
-from trainer.passes import Pass
-from trainer.ranks import Ranks
+from trainer.base.errors import TrainingError, found_by_every_rank
+from trainer.base.pass_context import Pass
+from trainer.dist.communicator import Ranks
+from trainer.layers.norms import standardised
 
 _OVER_NODES = {
     "DiffGroupNorm",

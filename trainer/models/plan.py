@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from trainer.embeddings import Embedding
-from trainer.options import Options
+from trainer.config.options import Options
+from trainer.models.embeddings import Embedding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from trainer.inputs import Hidden, LayerInput
+from trainer.layers.inputs import Hidden, LayerInput
+from trainer.layers.typed_features import TypedFeatures
 from trainer.models.plan import Plan, Types, with_bias, zeros
-from trainer.typed_features import TypedFeatures
 
 
 class RelationWeights(nn.Module):

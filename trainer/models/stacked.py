@@ -12,15 +12,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from trainer.graph import Graph
-from trainer.inputs import LayerInput
+from trainer.config.options import Options
+from trainer.layers.graph import Graph
+from trainer.layers.inputs import LayerInput
 from trainer.models.gat import GatLayer, Gatv2Layer
 from trainer.models.gcn import GcnLayer
 from trainer.models.gin import GinLayer
 from trainer.models.plan import Plan, zeros
 from trainer.models.rgcn import RgcnLayer, TypedInput, TypedRgcnLayer
 from trainer.models.sage import SageLayer, SageMaxLayer
-from trainer.options import Options
 
 LayerType = type[GcnLayer] | type[SageLayer] | type[GatLayer] | type[GinLayer] | type[RgcnLayer] | type[TypedRgcnLayer]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from trainer.cache import Cache
-from trainer.embeddings import Embedding
+from trainer.config.options import Options
+from trainer.data.cache import Cache
+from trainer.data.part import Part
+from trainer.models.embeddings import Embedding
 from trainer.models.plan import Types
-from trainer.options import Options
-from trainer.part import Part
 
 
 def types_of(options: Options, cache: Cache, part: Part) -> Types | None:

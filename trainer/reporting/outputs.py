@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer.config import to_toml
-from trainer.errors import TrainingError
-from trainer.options import Options
-from trainer.whole_file import write_whole
+from trainer.base.atomic import write_whole
+from trainer.base.errors import TrainingError
+from trainer.config.config import to_toml
+from trainer.config.options import Options
 
 CONFIG, RESULT = "config.toml", "result.json"
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TextIO
 
-from trainer.printable import printable
+from trainer.base.printable import printable
 
 log = logging.getLogger("trainer")
 

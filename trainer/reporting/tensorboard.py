@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from trainer.errors import OptionError, TrainingError
-from trainer.report import EpochLine
+from trainer.base.errors import OptionError, TrainingError
+from trainer.reporting.report import EpochLine
 
 
 class Curves:

@@ -10,8 +10,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainer.errors import TrainingError
-from trainer.sent import KINDS
+from trainer.base.errors import TrainingError
+from trainer.base.sent_bytes import KINDS
 
 
 def prepare_traces(folder: str) -> None:

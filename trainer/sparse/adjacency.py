@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.part import Csr
+from trainer.data.csr import indptr_of, rows_of
+from trainer.data.part import Csr
 
 _WIDE = 64
 
@@ -139,12 +140,6 @@ def added(one: Csr, other: Csr) -> Csr:
     return _merged([one, other], [0, 0], one.num_rows, one.num_columns)
 
 
-def rows_of(csr: Csr) -> Tensor:
-    """The row of every edge: [E], in the index type."""
-    numbers = torch.arange(csr.num_rows, dtype=csr.indptr.dtype, device=csr.indptr.device)
-    return numbers.repeat_interleave(csr.indptr.diff(), output_size=csr.num_edges)
-
-
 def transposed(csr: Csr) -> Csr:
     """The transpose; within a row, columns ascend if they are in order of edges here."""
     order = csr.indices.argsort(stable=True)
@@ -180,9 +175,3 @@ def _merged(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_co
             weights[place_E] = block.weights
         next_n += block.indptr.diff()
     return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
-
-
-def indptr_of(counts: Tensor, data_type: torch.dtype) -> Tensor:
-    indptr = torch.zeros(len(counts) + 1, dtype=data_type, device=counts.device)
-    indptr[1:] = counts.cumsum(0)
-    return indptr

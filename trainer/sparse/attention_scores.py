@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainer.edges import RowBlock, segments
+from trainer.sparse.edges import RowBlock, segments
 
 SLOPE = 0.2
 """of LeakyReLU below 0, as in both papers"""

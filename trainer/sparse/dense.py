@@ -13,8 +13,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from trainer.accounting import Clock
-from trainer.dropout import Mask
+from trainer.base.traffic_log import Clock
+from trainer.sparse.dropout import Mask
 
 REGISTER_WIDTH = 16
 """fp32 values in a CPU's widest register"""

@@ -19,8 +19,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from trainer.draws import ATTENTION_DROPOUT, DROPOUT, drawn, happens, key_of, of_pairs
-from trainer.passes import Pass
+from trainer.base.hash_rng import ATTENTION_DROPOUT, DROPOUT, drawn, happens, key_of, of_pairs
+from trainer.base.pass_context import Pass
 
 _SHORTEST_TABLE, _LONGEST_TABLE = 1 << 17, 1 << 20
 _GATHERED = 1 << 21

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.adjacency import added, by_round, transposed
-from trainer.normalise import missing_loops
-from trainer.part import Csr, Part
+from trainer.data.part import Csr, Part
+from trainer.sparse.adjacency import added, by_round, transposed
+from trainer.sparse.normalise import missing_loops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

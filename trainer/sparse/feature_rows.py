@@ -16,11 +16,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from trainer.accounting import Clock
-from trainer.adjacency import Matrix, indptr_of, rows_of, transposed
-from trainer.dense import dense
-from trainer.dropout import dropped
-from trainer.part import Csr
+from trainer.base.traffic_log import Clock
+from trainer.data.csr import indptr_of, rows_of
+from trainer.data.part import Csr
+from trainer.sparse.adjacency import Matrix, transposed
+from trainer.sparse.dense import dense
+from trainer.sparse.dropout import dropped
 
 FULL = 1 / 20
 """The share of entries that are not 0 up to which rows are held by their entries. On one core, 1,000 features times 64:
@@ -50,7 +51,7 @@ class DenseRows:
         return dense(self.rows_nF, weight_FG, clock)
 
     def dropped(self, table: Tensor, starts_n: Tensor) -> DenseRows:
-        """The rows times their windows of a mask's table; see `trainer.dropout.Mask`."""
+        """The rows times their windows of a mask's table; see `trainer.sparse.dropout.Mask`."""
         return DenseRows(dropped(self.rows_nF, table, starts_n))
 
     def dense(self) -> Tensor:
@@ -125,7 +126,7 @@ class SparseRows:
         return cast(Tensor, _Times.apply(weight_FG, self, clock))  # type: ignore[no-untyped-call]
 
     def dropped(self, table: Tensor, starts_n: Tensor) -> SparseRows:
-        """The rows times their windows of a mask's table; see `trainer.dropout.Mask`."""
+        """The rows times their windows of a mask's table; see `trainer.sparse.dropout.Mask`."""
         places = self.places
         kept_E = table.index_select(0, starts_n.index_select(0, places.row_E).add_(places.csr.indices))
         return SparseRows(places, kept_E.mul_(self.values_E), self.stored_type)

@@ -15,8 +15,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from trainer.adjacency import added, rows_of
-from trainer.part import Csr, Part
+from trainer.data.csr import rows_of
+from trainer.data.part import Csr, Part
+from trainer.sparse.adjacency import added
 
 HaloColumn = Callable[[Tensor], Tensor]
 """Takes one float32 value a local row [n], gives that of each halo row [H], by asking the owners."""

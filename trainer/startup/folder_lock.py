@@ -15,8 +15,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainer.errors import TrainingError
-from trainer.options import Options
+from trainer.base.errors import TrainingError
+from trainer.config.options import Options
 
 log = logging.getLogger("trainer")
 

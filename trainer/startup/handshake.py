@@ -15,18 +15,18 @@ from typing import Any
 
 import torch
 
-from trainer.cache import Cache
-from trainer.errors import CacheError, TrainingError
-from trainer.exchange import boundary_counts, check_boundaries, exchanged
-from trainer.feature_rows import are_sparse, count_entries
-from trainer.first_layer import may_be_by_entries
-from trainer.labels import LabelCounts, Labels
-from trainer.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory
-from trainer.objective import Objective
-from trainer.options import Options
-from trainer.part import Part
-from trainer.placement import check_devices, check_hosts, places
-from trainer.ranks import Ranks
+from trainer.base.errors import CacheError, TrainingError
+from trainer.config.options import Options
+from trainer.data.cache import Cache
+from trainer.data.labels import LabelCounts, Labels
+from trainer.data.objective import Objective
+from trainer.data.part import Part
+from trainer.dist.communicator import Ranks
+from trainer.dist.device_placement import check_devices, check_hosts, places
+from trainer.exchange.exchange import boundary_counts, check_boundaries, exchanged
+from trainer.layers.first_layer import may_be_by_entries
+from trainer.sparse.feature_rows import are_sparse, count_entries
+from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory
 
 Facts = Mapping[str, Any]
 

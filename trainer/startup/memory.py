@@ -16,9 +16,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from trainer import control_group
-from trainer.errors import TrainingError
-from trainer.options import EXCHANGES, Options
+from trainer.base import cgroup
+from trainer.base.errors import TrainingError
+from trainer.config.options import EXCHANGES, Options
 
 _STORED = {"fp32": 4, "bf16": 2, "fp16": 2}
 _FULL = 4
@@ -192,7 +192,7 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
 def available_bytes() -> int:
     """What this machine could give without swapping, by the kernel's estimate and this process's control groups."""
     found = [int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
-    of_groups = control_group.left()
+    of_groups = cgroup.left()
     if of_groups is not None:
         found.append(of_groups)
     return min(found, default=1 << 62)

@@ -5,12 +5,12 @@ All of it can be read off the command line and the cache's root, so every rank c
 
 from __future__ import annotations
 
-from trainer.cache import Cache
-from trainer.errors import OptionError, TrainingError
-from trainer.objective import Objective
-from trainer.options import Options, is_own_model
-from trainer.seat import Seat
-from trainer.sums import check_sums
+from trainer.base.errors import OptionError, TrainingError
+from trainer.config.options import Options, is_own_model
+from trainer.data.cache import Cache
+from trainer.data.objective import Objective
+from trainer.dist.rank_info import Seat
+from trainer.layers.sums import check_sums
 
 
 def check_world(cache: Cache, seat: Seat) -> None:

@@ -25,12 +25,12 @@ from typing import Any
 
 import torch
 
-from trainer.cache import Cache
-from trainer.errors import OptionError, TrainingError, found_by_every_rank
-from trainer.options import Options
-from trainer.ranks import Ranks
-from trainer.regular_file import regular_file
-from trainer.whole_file import PARTIAL_PREFIX, write_whole
+from trainer.base.atomic import PARTIAL_PREFIX, write_whole
+from trainer.base.errors import OptionError, TrainingError, found_by_every_rank
+from trainer.base.regular_file import regular_file
+from trainer.config.options import Options
+from trainer.data.cache import Cache
+from trainer.dist.communicator import Ranks
 
 log = logging.getLogger("trainer")
 

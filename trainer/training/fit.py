@@ -30,26 +30,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.accounting import Account, Totals
-from trainer.agreement import Agreement
-from trainer.checkpoint import Checkpoints
-from trainer.embeddings import OwnedRows
-from trainer.errors import StoppedError, TrainingError, found_by_every_rank
-from trainer.labels import Labels
-from trainer.losses import Loss
-from trainer.metrics import measure
+from trainer.base.errors import StoppedError, TrainingError, found_by_every_rank
+from trainer.base.optimiser import clipped, optimiser
+from trainer.base.pass_context import Pass
+from trainer.base.precision import TYPES, LossScale
+from trainer.base.traffic_log import Account, Totals
+from trainer.config.lr_schedule import schedule
+from trainer.config.options import Options
+from trainer.data.labels import Labels
+from trainer.data.objective import Objective
+from trainer.dist.communicator import Ranks
+from trainer.exchange.saturation import Saturation, in_words
+from trainer.layers.typed_features import FirstInput
 from trainer.models import Network
-from trainer.objective import Objective
-from trainer.optimiser import clipped, optimiser
-from trainer.options import Options
-from trainer.passes import Pass
-from trainer.precision import TYPES, LossScale
-from trainer.ranks import Ranks
-from trainer.report import EpochLine, Report
-from trainer.saturation import Saturation, in_words
-from trainer.schedule import schedule
-from trainer.stop import StopRequest
-from trainer.typed_features import FirstInput
+from trainer.models.embeddings import OwnedRows
+from trainer.reporting.report import EpochLine, Report
+from trainer.startup.handshake import Agreement
+from trainer.training.checkpoint import Checkpoints
+from trainer.training.losses import Loss
+from trainer.training.metrics import measure
+from trainer.training.termination import StopRequest
 
 log = logging.getLogger("trainer")
 

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainer.errors import OptionError, found_by_every_rank
-from trainer.labels import LabelCounts
-from trainer.objective import Objective, listed_weights
+from trainer.base.errors import OptionError, found_by_every_rank
+from trainer.config.class_weights import listed_weights
+from trainer.data.labels import LabelCounts
+from trainer.data.objective import Objective
 
 
 class Loss:

@@ -25,8 +25,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from trainer.objective import Objective
-from trainer.ranks import Ranks
+from trainer.data.objective import Objective
+from trainer.dist.communicator import Ranks
 
 Group = tuple[Tensor, Tensor]
 """Scores float32 [k, C], and labels: int64 [k], or float32 [k, C] with NaN where unknown"""

@@ -12,7 +12,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from trainer.errors import LostPeerError
+from trainer.base.errors import LostPeerError
 
 
 class StopRequest:

@@ -22,16 +22,16 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphprep import progress
+from graphprep.datasets.download.http_client import Cancel, Cancelled, Patience, new_client
+from graphprep.datasets.download.http_deadline import Deadline
+from graphprep.datasets.download.http_errors import cannot_write, shown
+from graphprep.datasets.download.mirror import origin
+from graphprep.datasets.download.transfer import RESUME_SUFFIX, Transfer
 from graphprep.errors import DatasetError, DownloadError, UsageError
-from graphprep.http_client import Cancel, Cancelled, Patience, new_client
-from graphprep.http_deadline import Deadline
-from graphprep.http_trouble import cannot_write, shown
-from graphprep.mirror import origin
-from graphprep.publish import PARTIAL_PREFIX, fsync_folder, locked
-from graphprep.regular_file import regular_file
-from graphprep.transfer import RESUME_SUFFIX, Transfer
-from graphprep.whole_file import Fetched, RemoteFile, verify
+from graphprep.system import progress
+from graphprep.system.atomic import PARTIAL_PREFIX, fsync_folder, locked
+from graphprep.system.regular_file import regular_file
+from graphprep.system.verify import Fetched, RemoteFile, verify
 
 if TYPE_CHECKING:
     import httpx

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from graphprep.datasets.download.http_deadline import CONNECTED, shut
 from graphprep.errors import DownloadError
-from graphprep.http_deadline import CONNECTED, shut
 
 if TYPE_CHECKING:
     import httpx
@@ -89,7 +89,7 @@ def new_client(patience: Patience) -> httpx.Client:
     """
     import httpx
 
-    from graphprep import __version__
+    from graphprep.version import __version__
 
     try:
         return httpx.Client(

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
 
+from graphprep.datasets.download.http_client import LOOPBACK, Patience
 from graphprep.errors import DownloadError
-from graphprep.http_client import LOOPBACK, Patience
 
 if TYPE_CHECKING:
     import httpx

@@ -11,8 +11,8 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from graphprep.datasets.download.http_errors import shown
 from graphprep.errors import UsageError
-from graphprep.http_trouble import shown
 
 
 def origin(url: str, mirror: str | Path | None) -> str | Path:

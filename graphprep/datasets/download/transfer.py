@@ -22,13 +22,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from graphprep import google_drive, progress
+from graphprep.datasets.download import google_drive
+from graphprep.datasets.download.http_client import Cancel, Patience
+from graphprep.datasets.download.http_deadline import Deadline
+from graphprep.datasets.download.http_errors import TryAgain, cannot_write, of_connection, of_status, shown
 from graphprep.errors import DownloadError
-from graphprep.http_client import Cancel, Patience
-from graphprep.http_deadline import Deadline
-from graphprep.http_trouble import TryAgain, cannot_write, of_connection, of_status, shown
-from graphprep.regular_file import regular_file
-from graphprep.whole_file import RemoteFile
+from graphprep.system import progress
+from graphprep.system.regular_file import regular_file
+from graphprep.system.verify import RemoteFile
 
 if TYPE_CHECKING:
     import httpx

@@ -19,11 +19,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory
 from graphprep.errors import DatasetError
-from graphprep.regular_file import regular_file
-from graphprep.sources.archive import COPY_BYTES, Archive, in_plain_words
-from graphprep.whole_file import HEAD_BYTES, substitute
+from graphprep.system import memory
+from graphprep.system.archive import COPY_BYTES, Archive, in_plain_words
+from graphprep.system.regular_file import regular_file
+from graphprep.system.verify import HEAD_BYTES, substitute
 
 Array = NDArray[Any]
 Shape = Sequence[int | None]

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
-from graphprep.sources.scratch import NoRoomError, RowSink
+from graphprep.system.scratch import NoRoomError, RowSink
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 Array = NDArray[Any]
 ROWS_AT_ONCE_BYTES = 16 << 20

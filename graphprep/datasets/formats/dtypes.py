@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep.system import progress
 
 WIDEST = 8
 """bytes; NumPy's longdouble has 12 or 16, in a form that differs between machines"""

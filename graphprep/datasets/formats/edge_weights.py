@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep.system import progress
 
 Weights = NDArray[np.float32] | NDArray[np.float64]
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
-from graphprep.regular_file import regular_file
-from graphprep.whole_file import HEAD_BYTES, substitute
+from graphprep.system.regular_file import regular_file
+from graphprep.system.verify import HEAD_BYTES, substitute
 
 
 def load_json(path: Path) -> Any:

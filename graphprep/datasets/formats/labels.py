@@ -20,9 +20,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep.datasets.formats.dtypes import storable
 from graphprep.errors import DatasetError
-from graphprep.sources.dtypes import storable
+from graphprep.system import progress
 
 Array = NDArray[Any]
 LabelTask = Literal["auto", "classification", "regression"]

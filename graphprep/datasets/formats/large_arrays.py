@@ -14,10 +14,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.arrays import npy_header
 from graphprep.errors import DatasetError
-from graphprep.sources.archive import COPY_BYTES, Archive
-from graphprep.sources.arrays import npy_header
-from graphprep.sources.scratch import RowSink
+from graphprep.system.archive import COPY_BYTES, Archive
+from graphprep.system.scratch import RowSink
 
 Array = NDArray[Any]
 PIECE_BYTES = 16 << 20

@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from graphprep.datasets.formats.text_file import UTF8_MARK, first_bytes
 from graphprep.errors import DatasetError
-from graphprep.sources.text_file import UTF8_MARK, first_bytes
 
 Beginning = Literal["graphml", "gexf", "gml", "pajek", "json", "dimacs"]
 READ_BYTES = 4096

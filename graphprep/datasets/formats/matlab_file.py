@@ -25,9 +25,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory
+from graphprep.datasets.formats.arrays import Sparse, rows_of
 from graphprep.errors import DatasetError
-from graphprep.sources.arrays import Sparse, rows_of
+from graphprep.system import memory
 
 Array = NDArray[Any]
 HEADER_BYTES, HEAD_BYTES, PIECE_BYTES = 128, 4096, 1 << 20

@@ -21,9 +21,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory
 from graphprep.errors import DatasetError
-from graphprep.regular_file import regular_file
+from graphprep.system import memory
+from graphprep.system.regular_file import regular_file
 
 MEMO_NAMES = ("PUT", "BINPUT", "LONG_BINPUT")
 PLAIN_DTYPE = re.compile(r"[biuf][1248]")

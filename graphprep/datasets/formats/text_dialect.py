@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from graphprep.datasets.formats.text_file import line_blocks, unpacked_name
+from graphprep.datasets.importing.edges.edge_columns import names_ends, names_value
 from graphprep.errors import DatasetError
-from graphprep.sources.edge_columns import names_ends, names_value
-from graphprep.sources.text_file import line_blocks, unpacked_name
 
 COMMENT_MARKS = (b"#", b"%")
 SAMPLE_BYTES = 1 << 16

@@ -17,10 +17,10 @@ from typing import BinaryIO, cast
 
 import numpy as np
 
+from graphprep.datasets.importing.edges.edge_lines import count_line_feeds
 from graphprep.errors import DatasetError
-from graphprep.regular_file import regular_file
-from graphprep.sources.edge_lines import count_line_feeds
-from graphprep.whole_file import HEAD_BYTES, substitute
+from graphprep.system.regular_file import regular_file
+from graphprep.system.verify import HEAD_BYTES, substitute
 
 BLOCK_BYTES = 4 << 20
 """small enough for the last-level cache, large enough that a block's overhead is not seen"""

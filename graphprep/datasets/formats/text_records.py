@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from graphprep.datasets.formats.text_file import LONGEST_LINE, line_blocks
 from graphprep.errors import DatasetError
-from graphprep.sources.text_file import LONGEST_LINE, line_blocks
 
 LINE_END, RETURN, QUOTE, TAB, SPACE = 10, 13, 34, 9, 32
 MOST_LINES_IN_QUOTES = 10_000

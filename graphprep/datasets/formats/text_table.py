@@ -11,12 +11,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from graphprep import progress
-from graphprep.errors import DatasetError
-from graphprep.sources.edge_columns import column_place
-from graphprep.sources.text_dialect import Dialect, is_value, look, records
-from graphprep.sources.text_faults import shown
-from graphprep.sources.text_records import (
+from graphprep.datasets.formats.text_dialect import Dialect, is_value, look, records
+from graphprep.datasets.formats.text_records import (
     arrow_table,
     record_blocks,
     single_line_ends,
@@ -24,6 +20,10 @@ from graphprep.sources.text_records import (
     without_comments,
     without_lines,
 )
+from graphprep.datasets.importing.edges.edge_columns import column_place
+from graphprep.datasets.importing.edges.text_faults import shown
+from graphprep.errors import DatasetError
+from graphprep.system import progress
 
 HEXADECIMAL = re.compile(rb"(?:^|[\s,;|\"])[+-]?0[xX]")
 

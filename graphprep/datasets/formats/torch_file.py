@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.pickles import ALLOWED, PickledArray, require_small_memo
 from graphprep.errors import DatasetError
-from graphprep.sources.archive import Archive, in_plain_words
-from graphprep.sources.pickles import ALLOWED, PickledArray, require_small_memo
+from graphprep.system.archive import Archive, in_plain_words
 
 STORAGES = {
     "LongStorage": "<i8",

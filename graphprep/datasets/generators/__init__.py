@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
-from graphprep.errors import UsageError
-from graphprep.graph import (
+from graphprep.core.splits import seeded_split
+from graphprep.core.types import (
     HOMOGENEOUS_EDGE,
     HOMOGENEOUS_NODE,
     EdgeChunk,
@@ -26,8 +25,9 @@ from graphprep.graph import (
     RawGraph,
     Treatment,
 )
-from graphprep.publish import reserve
-from graphprep.split import seeded_split
+from graphprep.errors import UsageError
+from graphprep.system import progress
+from graphprep.system.atomic import reserve
 
 EDGES_AT_A_TIME = 1 << 20
 CHUNKS_A_SECTION = 4

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from graphprep.core.types import EdgeChunk, EdgeSections, RawGraph
+from graphprep.datasets.generators import EDGES_AT_A_TIME, GraphRequest, undirected_graph
 from graphprep.errors import UsageError
-from graphprep.generators import EDGES_AT_A_TIME, GraphRequest, undirected_graph
-from graphprep.graph import EdgeChunk, EdgeSections, RawGraph
 
 MOST_NODES = 2**40
 

@@ -13,9 +13,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from graphprep.core.types import EdgeChunk, RawGraph
+from graphprep.datasets.generators import GraphRequest, drawn_sections, undirected_graph
 from graphprep.errors import UsageError
-from graphprep.generators import GraphRequest, drawn_sections, undirected_graph
-from graphprep.graph import EdgeChunk, RawGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

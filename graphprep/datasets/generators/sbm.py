@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import EdgeChunk, RawGraph
+from graphprep.datasets.generators import GraphRequest, drawn_sections, undirected_graph
 from graphprep.errors import UsageError
-from graphprep.generators import GraphRequest, drawn_sections, undirected_graph
-from graphprep.graph import EdgeChunk, RawGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

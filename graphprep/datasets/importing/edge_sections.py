@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphprep.executor import Executor
-from graphprep.graph import EdgeChunk, EdgeSections
-from graphprep.sources.edge_file import EdgeFile, FileRange, SectionedFile
-from graphprep.sources.edge_weights import Rounded, as_float32, rounded_in
-from graphprep.sources.file_version import FileVersion, changed, require_version, version_of
-from graphprep.sources.ids import Seen
-from graphprep.sources.node_ids import NodeIds
+from graphprep.core.types import EdgeChunk, EdgeSections
+from graphprep.datasets.formats.edge_weights import Rounded, as_float32, rounded_in
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, FileRange, SectionedFile
+from graphprep.datasets.importing.ids import Seen
+from graphprep.datasets.importing.node_ids import NodeIds
+from graphprep.system.executor import Executor
+from graphprep.system.file_version import FileVersion, changed, require_version, version_of
 
 BYTES_NEEDED = 600_000_000
 """of a section: its edges as they are read, and a flag for each id"""

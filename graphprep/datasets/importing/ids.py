@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.graph import Ids
+from graphprep.core.types import Ids
 
 FLAGGED_IDS = 1 << 28
 MERGE_AT = 1 << 20

@@ -13,10 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
 
-from graphprep import progress
 from graphprep.errors import DatasetError
-from graphprep.regular_file import regular_file
-from graphprep.sources.file_version import FileVersion, require_version, version_of
+from graphprep.system import progress
+from graphprep.system.file_version import FileVersion, require_version, version_of
+from graphprep.system.regular_file import regular_file
 
 BYTES_AT_A_TIME = 1 << 22
 

@@ -18,12 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
-from graphprep.errors import DatasetError, UsageError
-from graphprep.sources import tables
-from graphprep.sources.labels import LabelTask, checked_labels
-from graphprep.sources.node_ids import ListedIds, Original
-from graphprep.sources.table_files import (
+from graphprep.datasets.formats.labels import LabelTask, checked_labels
+from graphprep.datasets.importing import tables
+from graphprep.datasets.importing.node_ids import ListedIds, Original
+from graphprep.datasets.importing.table_files import (
     TABLES,
     TEXT,
     TableOptions,
@@ -32,6 +30,8 @@ from graphprep.sources.table_files import (
     read_table,
     reading,
 )
+from graphprep.errors import DatasetError, UsageError
+from graphprep.system import progress
 
 Array = NDArray[Any]
 SPLITS = ("train", "val", "test")
@@ -349,7 +349,7 @@ def _checked(rows: Array, part: str, path: Path, files: NodeFiles) -> Array:
 
 def _rows_of(known: ListedIds, ids: Original) -> NDArray[np.int64]:
     """The row of each id; none may be unknown."""
-    from graphprep.sources.edge_file import Words
+    from graphprep.datasets.importing.edges.edge_file import Words
 
     run = Words(np.arange(len(ids)), ids.tolist()) if ids.dtype.kind in "UT" else ids.astype(np.int64)
     return known.rows(known.codes(run))

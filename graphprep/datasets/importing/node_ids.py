@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import Ids
+from graphprep.datasets.importing.edges.edge_file import Words
+from graphprep.datasets.importing.ids import DistinctIds, Renumbering, Seen
+from graphprep.datasets.importing.table_files import word_array
 from graphprep.errors import DatasetError
-from graphprep.graph import Ids
-from graphprep.sources.edge_file import Words
-from graphprep.sources.ids import DistinctIds, Renumbering, Seen
-from graphprep.sources.table_files import word_array
 
 Original = NDArray[Any]
 """int64, or words in NumPy's StringDType"""

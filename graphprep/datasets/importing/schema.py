@@ -24,19 +24,19 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
+from graphprep.core.splits import SplitRule
+from graphprep.core.types import Duplicates, EdgeType, SelfLoops, Treatment
+from graphprep.datasets.formats.labels import LabelTask
+from graphprep.datasets.formats.text_dialect import given_delimiter
+from graphprep.datasets.importing.edges.edge_columns import GivenColumns
+from graphprep.datasets.importing.edges.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
+from graphprep.datasets.importing.edges.saved_pyg import TYPE_NAME
+from graphprep.datasets.importing.node_files import PARTS, NodeFiles
+from graphprep.datasets.importing.user_files import EdgeFiles, ImportRequest
 from graphprep.errors import DatasetError, UsageError
-from graphprep.graph import Duplicates, EdgeType, SelfLoops, Treatment
-from graphprep.nearest import nearest
-from graphprep.regular_file import regular_file
-from graphprep.sources.edge_columns import GivenColumns
-from graphprep.sources.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
-from graphprep.sources.labels import LabelTask
-from graphprep.sources.node_files import PARTS, NodeFiles
-from graphprep.sources.saved_pyg import TYPE_NAME
-from graphprep.sources.text_dialect import given_delimiter
-from graphprep.sources.user_files import EdgeFiles, ImportRequest
-from graphprep.split import SplitRule
-from graphprep.yaml_lines import FaultAt, validated
+from graphprep.system.nearest import nearest
+from graphprep.system.regular_file import regular_file
+from graphprep.system.yaml_config import FaultAt, validated
 
 NO_NAME = "is not of letters, digits, '.', '-' and single '_' between them"
 

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import home
-from graphprep.graph import Ids
-from graphprep.sources.scratch import RowSink, no_room, scratch_file
+from graphprep.core.types import Ids
+from graphprep.system import home
+from graphprep.system.scratch import RowSink, no_room, scratch_file
 
 Array = NDArray[Any]
 KEPT_BYTES = 1 << 30

@@ -18,17 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory, progress
+from graphprep.datasets.formats.arrays import npy_header
+from graphprep.datasets.formats.pandas_index import INDEX_PREFIX, pandas_index
+from graphprep.datasets.formats.text_dialect import NAMELESS, Dialect
+from graphprep.datasets.formats.text_file import PACKED, unpacked_name
+from graphprep.datasets.formats.text_table import line_of, read_text_table
+from graphprep.datasets.importing.edges.edge_columns import column_place
 from graphprep.errors import DatasetError
-from graphprep.regular_file import regular_file
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import npy_header
-from graphprep.sources.edge_columns import column_place
-from graphprep.sources.pandas_index import INDEX_PREFIX, pandas_index
-from graphprep.sources.text_dialect import NAMELESS, Dialect
-from graphprep.sources.text_file import PACKED, unpacked_name
-from graphprep.sources.text_table import line_of, read_text_table
-from graphprep.whole_file import HEAD_BYTES, substitute
+from graphprep.system import memory, progress
+from graphprep.system.archive import Archive
+from graphprep.system.regular_file import regular_file
+from graphprep.system.verify import HEAD_BYTES, substitute
 
 Array = NDArray[Any]
 WORDS = np.dtypes.StringDType()

@@ -15,10 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.dtypes import storable
+from graphprep.datasets.formats.labels import LabelTask, checked_labels
+from graphprep.datasets.importing.table_files import (
+    TEXT,
+    TableOptions,
+    kind_of_table,
+    read_array,
+    read_lines,
+    reading,
+)
 from graphprep.errors import DatasetError
-from graphprep.sources.dtypes import storable
-from graphprep.sources.labels import LabelTask, checked_labels
-from graphprep.sources.table_files import TEXT, TableOptions, kind_of_table, read_array, read_lines, reading
 
 Array = NDArray[Any]
 CHECK_BYTES = 16 << 20

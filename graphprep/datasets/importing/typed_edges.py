@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, Treatment
+from graphprep.datasets.formats.edge_weights import Rounded, as_float32, rounded_in, say_rounded
+from graphprep.datasets.importing.edge_sections import FileSections
+from graphprep.datasets.importing.edges.edge_file import EdgeFile
+from graphprep.datasets.importing.node_ids import NodeIds
+from graphprep.datasets.importing.spool import Column, Room
 from graphprep.errors import DatasetError
-from graphprep.executor import Executor
-from graphprep.graph import EdgeChunk, EdgeTable, EdgeType, Treatment
-from graphprep.sources.edge_file import EdgeFile
-from graphprep.sources.edge_sections import FileSections
-from graphprep.sources.edge_weights import Rounded, as_float32, rounded_in, say_rounded
-from graphprep.sources.node_ids import NodeIds
-from graphprep.sources.spool import Column, Room
+from graphprep.system import progress
+from graphprep.system.executor import Executor
 
 Array = NDArray[Any]
 Run = tuple[Array, Array, NDArray[np.float32] | None]

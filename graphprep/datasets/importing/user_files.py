@@ -12,10 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphprep import memory
-from graphprep.errors import UsageError
-from graphprep.executor import Executor
-from graphprep.graph import (
+from graphprep.core.splits import SplitRule
+from graphprep.core.types import (
     HOMOGENEOUS_EDGE,
     HOMOGENEOUS_NODE,
     Duplicates,
@@ -24,14 +22,24 @@ from graphprep.graph import (
     SelfLoops,
     Treatment,
 )
-from graphprep.sources.edge_columns import NONE_GIVEN, GivenColumns
-from graphprep.sources.edge_file import DOCUMENTS, WHOLE_GRAPH, Format, IdKind, Wanted, format_of, open_edges
-from graphprep.sources.node_attributes import NodeAttributes
-from graphprep.sources.node_files import PARTS, NodeData, NodeFiles, load_nodes
-from graphprep.sources.text_dialect import given_delimiter
-from graphprep.sources.typed_edges import TypedEdges
-from graphprep.sources.user_graph import build
-from graphprep.split import SplitRule
+from graphprep.datasets.formats.text_dialect import given_delimiter
+from graphprep.datasets.importing.edges.edge_columns import NONE_GIVEN, GivenColumns
+from graphprep.datasets.importing.edges.edge_file import (
+    DOCUMENTS,
+    WHOLE_GRAPH,
+    Format,
+    IdKind,
+    Wanted,
+    format_of,
+    open_edges,
+)
+from graphprep.datasets.importing.node_attributes import NodeAttributes
+from graphprep.datasets.importing.node_files import PARTS, NodeData, NodeFiles, load_nodes
+from graphprep.datasets.importing.typed_edges import TypedEdges
+from graphprep.datasets.importing.user_graph import build
+from graphprep.errors import UsageError
+from graphprep.system import memory
+from graphprep.system.executor import Executor
 
 _OF_SPLITS = ("seed", "splits")
 _OF_COLUMNS = ("source", "target", "weight", "time")
@@ -178,7 +186,7 @@ def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[st
         return ImportRequest.of_one_type(paths, split=split, **others)
     if paths:
         raise UsageError(f"{paths[0]} and --schema cannot be given together; name all files in {schema}")
-    from graphprep.sources.schema import load_schema
+    from graphprep.datasets.importing.schema import load_schema
 
     for name, value in others.items():
         if value not in (None, False, "auto", "keep", ()):
@@ -285,7 +293,7 @@ def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
     nodes = request.nodes[HOMOGENEOUS_NODE]
     wanted = Wanted(weights=files.weights, times=files.times, ids=request.ids)
     if format in DOCUMENTS:
-        from graphprep.sources.graph_document import read_document
+        from graphprep.datasets.importing.documents.graph_document import read_document
 
         if len(nodes.label) > 1:
             raise UsageError(f"{path} is {kind}, whose labels come from one attribute; give --label once")
@@ -301,7 +309,7 @@ def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
         )
     if nodes.label or nodes.feature:
         raise UsageError(f"{path} is {kind}, whose x and y are its features and labels; leave label and feature away")
-    from graphprep.sources.saved_pyg import read_saved
+    from graphprep.datasets.importing.edges.saved_pyg import read_saved
 
     return read_saved(
         path, wanted, treatment=request.treatment, split=request.split, task=nodes.task, memory_limit=memory_limit

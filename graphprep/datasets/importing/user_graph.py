@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory, progress
+from graphprep.core.splits import SplitRule
+from graphprep.core.types import EdgeType, NodeTable, RawGraph, Treatment
+from graphprep.datasets.formats.labels import LabelTask, checked_labels
+from graphprep.datasets.importing import tables
+from graphprep.datasets.importing.edges.edge_file import EdgeFile
+from graphprep.datasets.importing.node_files import NodeData, load_mask
+from graphprep.datasets.importing.node_ids import FoundIds, NodeIds, Original, RowNumbers
+from graphprep.datasets.importing.spool import KEPT_BYTES, Room
+from graphprep.datasets.importing.typed_edges import TypedEdges, see
 from graphprep.errors import DatasetError, UsageError
-from graphprep.executor import Executor
-from graphprep.graph import EdgeType, NodeTable, RawGraph, Treatment
-from graphprep.sources import tables
-from graphprep.sources.edge_file import EdgeFile
-from graphprep.sources.labels import LabelTask, checked_labels
-from graphprep.sources.node_files import NodeData, load_mask
-from graphprep.sources.node_ids import FoundIds, NodeIds, Original, RowNumbers
-from graphprep.sources.spool import KEPT_BYTES, Room
-from graphprep.sources.typed_edges import TypedEdges, see
-from graphprep.split import SplitRule
+from graphprep.system import memory, progress
+from graphprep.system.executor import Executor
 
 Array = NDArray[Any]
 BYTES_A_NODE = np.dtype(np.int64).itemsize

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from graphprep import memory
+from graphprep.core.types import RawGraph
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph
-from graphprep.whole_file import FileCheck, RemoteFile
+from graphprep.system import memory
+from graphprep.system.verify import FileCheck, RemoteFile
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 READERS = (
     "aminer",
@@ -66,11 +66,11 @@ def reader(name: str) -> Source:
     """
     if name not in READERS:
         raise DatasetError(f"no reader is called {name!r}; there are {', '.join(READERS)}")
-    return cast(Source, importlib.import_module(f"graphprep.sources.{name}"))
+    return cast(Source, importlib.import_module(f"graphprep.datasets.readers.{name}"))
 
 
 def remote_files(entry: DatasetEntry) -> tuple[RemoteFile, ...]:
-    """The files of `entry` for `graphprep.download.download`, each with its reader's check."""
+    """The files of `entry` for `graphprep.datasets.download.download.download`, each with its reader's check."""
     source = reader(entry.source)
     return tuple(
         RemoteFile(

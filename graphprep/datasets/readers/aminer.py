@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import EdgeTable, EdgeType, NodeTable, RawGraph
+from graphprep.datasets.assemble import drawn_split, labelled, stream
+from graphprep.datasets.formats.arrays import check_npz
+from graphprep.datasets.formats.checks import classes, reading
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import EdgeTable, EdgeType, NodeTable, RawGraph
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import check_npz
-from graphprep.sources.assemble import drawn_split, labelled, stream
-from graphprep.sources.checks import classes, reading
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.archive import Archive
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 NETWORK, LABELS = "net_aminer.zip", "label.zip"
 NAMES = {"author": "id_author.txt", "venue": "id_conf.txt"}

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, RawGraph
+from graphprep.datasets.assemble import drawn_split, labelled
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, RawGraph
-from graphprep.sources.assemble import drawn_split, labelled
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 WHITE = 16.0
 """the largest value of a pixel"""

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
 
-from graphprep.graph import RawGraph
-from graphprep.sources import tables
-from graphprep.sources.edge_file import Wanted, open_edges
-from graphprep.sources.labels import LabelTask
-from graphprep.sources.node_files import PARTS
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.sources.user_files import ImportRequest, read_files
-from graphprep.split import SplitRule
-from graphprep.whole_file import FileCheck
+from graphprep.core.splits import SplitRule
+from graphprep.core.types import RawGraph
+from graphprep.datasets.formats.labels import LabelTask
+from graphprep.datasets.importing import tables
+from graphprep.datasets.importing.edges.edge_file import Wanted, open_edges
+from graphprep.datasets.importing.node_files import PARTS
+from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.reader_options import ReaderOptions, options_of
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 
 class EntryOptions(ReaderOptions):

@@ -19,17 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
+from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, NodeTable, RawGraph
+from graphprep.datasets.formats.arrays import Sparse, check_npz
+from graphprep.datasets.formats.checks import classes, features, file_of, reading
+from graphprep.datasets.formats.matlab_file import read_arrays
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import EdgeChunk, EdgeTable, EdgeType, NodeTable, RawGraph
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Sparse, check_npz
-from graphprep.sources.checks import classes, features, file_of, reading
-from graphprep.sources.matlab_file import read_arrays
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.archive import Archive
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 FEATURES, LABELS = "features", "label"
 MOST_FEATURES = 4096

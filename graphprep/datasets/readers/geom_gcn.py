@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import RawGraph
+from graphprep.datasets.assemble import one_type
+from graphprep.datasets.formats.arrays import Npz, check_npz
+from graphprep.datasets.formats.checks import classes, disjoint, flags, node_ids, reading
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph
-from graphprep.regular_file import regular_file
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, check_npz
-from graphprep.sources.assemble import one_type
-from graphprep.sources.checks import classes, disjoint, flags, node_ids, reading
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import HEAD_BYTES, FileCheck, substitute
+from graphprep.system.archive import Archive
+from graphprep.system.regular_file import regular_file
+from graphprep.system.verify import HEAD_BYTES, FileCheck, substitute
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 NODES, EDGES = "out1_node_feature_label.txt", "out1_graph_edges.txt"
 PARTS = ("train", "val", "test")

@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from graphprep.core.types import RawGraph
+from graphprep.datasets.assemble import one_type
+from graphprep.datasets.formats.arrays import Npz, Sparse, check_npz
+from graphprep.datasets.formats.checks import classes, file_of, reading
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, Sparse, check_npz
-from graphprep.sources.assemble import one_type
-from graphprep.sources.checks import classes, file_of, reading
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.archive import Archive
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 
 class GnnBenchmarkOptions(ReaderOptions):

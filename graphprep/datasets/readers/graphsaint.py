@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import RawGraph
+from graphprep.datasets.assemble import one_type
+from graphprep.datasets.formats.arrays import Npz, Sparse, check_npz, map_npy
+from graphprep.datasets.formats.checks import classes, disjoint, features, flags, node_mask, reading
+from graphprep.datasets.formats.json_file import load_json, numbers
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, Sparse, check_npz, map_npy
-from graphprep.sources.assemble import one_type
-from graphprep.sources.checks import classes, disjoint, features, flags, node_mask, reading
-from graphprep.sources.json_file import load_json, numbers
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.archive import Archive
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 EDGES, FEATURES, LABELS, ROLES = "adj_full.npz", "feats.npy", "class_map.json", "role.json"
 PARTS = {"tr": "train_mask", "va": "val_mask", "te": "test_mask"}

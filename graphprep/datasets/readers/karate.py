@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphprep.graph import RawGraph
-from graphprep.sources.assemble import one_type
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.core.types import RawGraph
+from graphprep.datasets.assemble import one_type
+from graphprep.datasets.reader_options import ReaderOptions, options_of
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 HIGHER_FRIENDS = """
 0: 1 2 3 4 5 6 7 8 10 11 12 13 17 19 21 31

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import EdgeTable, EdgeType, NodeTable, RawGraph
+from graphprep.datasets.assemble import labelled, stream
+from graphprep.datasets.formats.arrays import Npz, Sparse, check_npz, member_array
+from graphprep.datasets.formats.checks import classes, disjoint, features, file_of, node_mask, reading
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import EdgeTable, EdgeType, NodeTable, RawGraph
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, Sparse, check_npz, member_array
-from graphprep.sources.assemble import labelled, stream
-from graphprep.sources.checks import classes, disjoint, features, file_of, node_mask, reading
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.archive import Archive
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 Array = NDArray[Any]
 EDGES, LABELS, NODE_TYPES, SPLIT = "adjM.npz", "labels.npy", "node_types.npy", "train_val_test_idx.npz"

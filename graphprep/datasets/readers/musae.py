@@ -8,16 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphprep.graph import RawGraph
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, check_npz
-from graphprep.sources.assemble import one_type
-from graphprep.sources.checks import classes, features, file_of, node_ids, reading
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.core.types import RawGraph
+from graphprep.datasets.assemble import one_type
+from graphprep.datasets.formats.arrays import Npz, check_npz
+from graphprep.datasets.formats.checks import classes, features, file_of, node_ids, reading
+from graphprep.datasets.reader_options import ReaderOptions, options_of
+from graphprep.system.archive import Archive
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 
 def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001

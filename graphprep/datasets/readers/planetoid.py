@@ -27,15 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeInt
 
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, NodeTable, RawGraph
+from graphprep.datasets.formats import pickles
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, NodeTable, RawGraph
-from graphprep.regular_file import regular_file
-from graphprep.sources import pickles
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.regular_file import regular_file
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 FEATURES, CLASSES = ("x", "tx", "allx"), ("y", "ty", "ally")
 PARTS = (*FEATURES, *CLASSES, "graph", "test.index")

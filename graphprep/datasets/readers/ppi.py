@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import RawGraph
+from graphprep.datasets.assemble import one_type
+from graphprep.datasets.formats.arrays import check_npz, member_array
+from graphprep.datasets.formats.checks import features, file_of, flags, node_ids, reading
+from graphprep.datasets.formats.json_file import numbers, parse_json
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import check_npz, member_array
-from graphprep.sources.assemble import one_type
-from graphprep.sources.checks import features, file_of, flags, node_ids, reading
-from graphprep.sources.json_file import numbers, parse_json
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.archive import Archive
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 Array = NDArray[Any]
 PARTS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from graphprep.core.types import RawGraph
+from graphprep.datasets.assemble import one_type
+from graphprep.datasets.formats.arrays import Npz, check_npz
+from graphprep.datasets.formats.checks import classes, features, file_of, reading
+from graphprep.datasets.formats.large_arrays import stored_array
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, check_npz
-from graphprep.sources.assemble import one_type
-from graphprep.sources.checks import classes, features, file_of, reading
-from graphprep.sources.large_arrays import stored_array
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.archive import Archive
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 TABLES, EDGES = "reddit_data.npz", "reddit_graph.npz"
 ROLES = {"train_mask": 1, "val_mask": 2, "test_mask": 3}

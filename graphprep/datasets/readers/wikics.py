@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import RawGraph
+from graphprep.datasets.assemble import one_type
+from graphprep.datasets.formats.checks import classes, disjoint, features, file_of, node_ids, reading
+from graphprep.datasets.formats.json_file import load_json, numbers
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph
-from graphprep.sources.assemble import one_type
-from graphprep.sources.checks import classes, disjoint, features, file_of, node_ids, reading
-from graphprep.sources.json_file import load_json, numbers
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 KEYS = ("features", "labels", "links", "train_masks", "val_masks", "stopping_masks", "test_mask")
 

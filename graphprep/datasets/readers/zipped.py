@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
+from graphprep.core.types import RawGraph
+from graphprep.datasets.formats.checks import file_of, reading
+from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph
-from graphprep.home import NAME_PATTERN
-from graphprep.publish import PARTIAL_PREFIX
-from graphprep.sources.archive import COPY_BYTES, Archive
-from graphprep.sources.checks import file_of, reading
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.sources.scratch import NoRoomError, no_room, require_room
-from graphprep.whole_file import FileCheck
+from graphprep.system.archive import COPY_BYTES, Archive
+from graphprep.system.atomic import PARTIAL_PREFIX
+from graphprep.system.home import NAME_PATTERN
+from graphprep.system.scratch import NoRoomError, no_room, require_room
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 FOLDER = f"{PARTIAL_PREFIX}unpacked"
 
@@ -93,8 +93,8 @@ def _unpack(archive: Archive, member: str, place: Path) -> None:
 
 
 def _read_unpacked(place: Path, path: Path, entry: DatasetEntry, options: ZippedOptions) -> RawGraph:
-    from graphprep import sources
-    from graphprep.registry import FileEntry
+    from graphprep.datasets import readers
+    from graphprep.datasets.entry import FileEntry
 
     inner = entry.model_copy(
         update={
@@ -105,7 +105,7 @@ def _read_unpacked(place: Path, path: Path, entry: DatasetEntry, options: Zipped
         }
     )
     try:
-        return sources.read(place, inner)
+        return readers.read(place, inner)
     except NoRoomError:
         raise
     except DatasetError as problem:

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.bfloat16 import to_float32
 from graphprep.cache.part_graph import PartEdges, PartNodes, first_edges, part_edges, part_nodes
 from graphprep.cache.read import PartitionCache
-from graphprep.convert.pyg import flat_mask
-from graphprep.export.dgl_files import write_graph, write_tensors
-from graphprep.export.format import ExportSizes
-from graphprep.graph import EdgeType
+from graphprep.core.bfloat16 import to_float32
+from graphprep.core.types import EdgeType
+from graphprep.interop.export.dgl_files import write_graph, write_tensors
+from graphprep.interop.export.format import ExportSizes
+from graphprep.interop.pyg import flat_mask
 
 CONFIG = "part_config.json"
 GRAPH_HEADER_BYTES = 4096

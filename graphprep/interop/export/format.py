@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from graphprep.bfloat16 import is_bfloat16
 from graphprep.cache.read import PartitionCache
-from graphprep.graph import row_bytes
+from graphprep.core.bfloat16 import is_bfloat16
+from graphprep.core.types import row_bytes
 
 WEIGHT_BYTES = 4
 

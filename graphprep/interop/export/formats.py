@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphprep.errors import UsageError
-from graphprep.export.dgl import DglFormat
-from graphprep.export.format import ExportFormat
-from graphprep.export.npz import NpzFormat
-from graphprep.export.pyg import PygFormat
-from graphprep.nearest import nearest
+from graphprep.interop.export.dgl import DglFormat
+from graphprep.interop.export.format import ExportFormat
+from graphprep.interop.export.npz import NpzFormat
+from graphprep.interop.export.pyg import PygFormat
+from graphprep.system.nearest import nearest
 
 _FORMATS: tuple[ExportFormat, ...] = (DglFormat(), PygFormat(), NpzFormat())
 FORMATS: Mapping[str, ExportFormat] = {found.name: found for found in _FORMATS}

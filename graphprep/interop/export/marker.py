@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from graphprep import __version__
 from graphprep.cache.read import PartitionCache
-from graphprep.regular_file import regular_file
+from graphprep.system.regular_file import regular_file
+from graphprep.version import __version__
 
 MARKER = "graphprep.json"
 EXPORT_KIND = "export"

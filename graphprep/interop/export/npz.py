@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.bfloat16 import to_float32
 from graphprep.cache.part_graph import first_edges, part_edges, part_nodes
 from graphprep.cache.read import PartitionCache
-from graphprep.csr import index_dtype
-from graphprep.export.format import ExportSizes
+from graphprep.core.bfloat16 import to_float32
+from graphprep.core.csr import index_dtype
+from graphprep.interop.export.format import ExportSizes
 
 WHOLE = ("assignment", "traffic_rows", "cross_edges")
 Named = tuple[str, NDArray[Any]]

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from graphprep.cache.part_graph import PartEdges, first_edges, load_part, part_edges, part_nodes
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_rows
-from graphprep.convert.pyg import flat_mask, tensor, to_pyg
-from graphprep.export.format import ExportSizes
+from graphprep.interop.export.format import ExportSizes
+from graphprep.interop.pyg import flat_mask, tensor, to_pyg
 
 First = dict[str, NDArray[np.int64]]
 """first edges by edge type's key, as `first_edges` gives them"""

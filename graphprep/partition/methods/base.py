@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.graph import Csr
+from graphprep.core.types import Csr
 from graphprep.topology import Topology
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.graph import Csr
-from graphprep.partition.method import PartitionProblem
+from graphprep.core.types import Csr
+from graphprep.partition.methods.base import PartitionProblem
 from graphprep.topology import Topology
 
 BYTES_PER_NODE = 24

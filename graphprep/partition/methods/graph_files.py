@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.graph import Csr
+from graphprep.core.types import Csr
 
 EDGES_AT_A_TIME = 1 << 20
 LONGEST_NUMBER = 20

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.partition.method import NodeLoad
+from graphprep.partition.methods.base import NodeLoad
 
 MOST_TOTAL = 2**30
 """Sum of all weights, unless there are so many that weights of 1 exceed it."""

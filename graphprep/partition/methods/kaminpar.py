@@ -13,14 +13,14 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.csr import INT32_LIMIT
+from graphprep.core.csr import INT32_LIMIT
 from graphprep.errors import PartitionError
-from graphprep.partition import native, small_weights
-from graphprep.partition.graph_files import write_parhip
-from graphprep.partition.method import PartitionProblem
+from graphprep.partition.methods import integer_weights, subprocess_job
+from graphprep.partition.methods.base import PartitionProblem
+from graphprep.partition.methods.graph_files import write_parhip
 from graphprep.topology import Topology
 
-PROCESS = "graphprep.partition.kaminpar_process"
+PROCESS = "graphprep.partition.methods.kaminpar_worker"
 TITLE = "KaMinPar"
 FIXED_BYTES, BYTES_PER_NODE, BYTES_PER_EDGE = 60_000_000, 150, 28
 """Memory of the child process, at least what was measured on graphs of 2 to 16 million directed edges."""
@@ -49,8 +49,8 @@ class KaMinPar:
         if graph.num_edges >= INT32_LIMIT:
             raise PartitionError(f"{TITLE} takes fewer than 2^31 directed edges, and there are {graph.num_edges:,}")
         limit = LIMIT_S + LIMIT_S_PER_EDGE * graph.num_edges
-        with native.job(problem, title=TITLE, module=PROCESS, time_limit_s=limit) as job:
-            write_parhip(job.folder / "graph.parhip", graph, small_weights.edge_weights(graph.data))
+        with subprocess_job.job(problem, title=TITLE, module=PROCESS, time_limit_s=limit) as job:
+            write_parhip(job.folder / "graph.parhip", graph, integer_weights.edge_weights(graph.data))
             most_P = np.ceil(problem.shares_P * graph.num_rows * problem.imbalance)
             request = {
                 "seed": problem.seed,

@@ -1,4 +1,4 @@
-"""The child process that calls KaMinPar: `python -m graphprep.partition.kaminpar_process FOLDER`.
+"""The child process that calls KaMinPar: `python -m graphprep.partition.methods.kaminpar_worker FOLDER`.
 
 Reads graph.parhip and the request from FOLDER.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import kaminpar
 
-from graphprep.partition.native_process import Parts, Task, main
+from graphprep.partition.methods.worker import Parts, Task, main
 
 
 def run(task: Task) -> Parts:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import PartitionError
-from graphprep.partition import metis_library, native, small_weights
-from graphprep.partition.method import PartitionProblem
-from graphprep.partition.rank_group import RankGroup, levels
-from graphprep.partition.topology_groups import rank_groups
+from graphprep.partition.methods import integer_weights, metis_ctypes, subprocess_job
+from graphprep.partition.methods.base import PartitionProblem
+from graphprep.partition.methods.rank_groups import RankGroup, levels
+from graphprep.partition.methods.topology_groups import rank_groups
 from graphprep.topology import Topology
 
 FIXED_BYTES, BYTES_PER_NODE, BYTES_PER_EDGE = 40_000_000, 150, 130
@@ -30,7 +30,7 @@ MOST_CONSTRAINTS = 6
 """With more, METIS finds no partition that keeps any of them; refinement sees to the rest."""
 MOST_LIMIT = 10.0
 """of what may be uneven"""
-PROCESS = "graphprep.partition.metis_process"
+PROCESS = "graphprep.partition.methods.metis_worker"
 
 
 def expected_bytes(num_nodes: int, num_edges: int) -> int:
@@ -62,7 +62,7 @@ class PlainMetis:
     def partition(self, problem: PartitionProblem) -> NDArray[np.int32]:
         """See `Method`."""
         limit = None if self.limit_s is None else self.limit_s + self.limit_s_per_edge * problem.graph.num_edges
-        with native.job(problem, title=self.title, module=PROCESS, time_limit_s=limit) as job:
+        with subprocess_job.job(problem, title=self.title, module=PROCESS, time_limit_s=limit) as job:
             _add_graph(job, problem)
             request = {
                 "recursive": self.recursive,
@@ -85,7 +85,7 @@ class BalancedMetis:
 
     def needs(self, num_parts: int, topology: Topology | None) -> str | None:  # noqa: ARG002
         """METIS's own interface, and for a hierarchy a topology with one."""
-        reason = metis_library.missing()
+        reason = metis_ctypes.missing()
         if reason or not self.along_topology:
             return reason
         if topology is None:
@@ -104,14 +104,14 @@ class BalancedMetis:
             if problem.topology is None:
                 raise PartitionError(f"{self.title} follows a topology, and there is none")
             groups = rank_groups(problem.topology)
-        reason = metis_library.missing()
+        reason = metis_ctypes.missing()
         if reason:
             raise PartitionError(f"{self.title} cannot be had: {reason}")
-        with native.job(problem, title=self.title, module=PROCESS, time_limit_s=None) as job:
+        with subprocess_job.job(problem, title=self.title, module=PROCESS, time_limit_s=None) as job:
             _add_graph(job, problem)
             limited = [load for load in problem.loads if math.isfinite(load.limit)]
             loads = tuple(limited or problem.loads)[:MOST_CONSTRAINTS]
-            job.add_array("node_weights", small_weights.node_weights(loads, problem.shares_P), np.int64)
+            job.add_array("node_weights", integer_weights.node_weights(loads, problem.shares_P), np.int64)
             request = {"limits": [min(load.limit, MOST_LIMIT) for load in loads], "groups": groups}
             return job.run(_shared(problem) | request, problem)
 
@@ -120,10 +120,10 @@ def _shared(problem: PartitionProblem) -> dict[str, Any]:
     return {"shares": problem.shares_P.tolist(), "seed": problem.seed}
 
 
-def _add_graph(job: native.Job, problem: PartitionProblem) -> None:
+def _add_graph(job: subprocess_job.Job, problem: PartitionProblem) -> None:
     job.add_array("xadj", problem.graph.indptr, np.int64)
     job.add_array("adjncy", problem.graph.indices, np.int64)
-    weights = small_weights.edge_weights(problem.graph.data)
+    weights = integer_weights.edge_weights(problem.graph.data)
     if weights is not None:
         job.add_array("edge_weights", weights, np.int64)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.partition.metis_library import MetisGraph, MetisLibrary
+from graphprep.partition.methods.metis_ctypes import MetisGraph, MetisLibrary
 
 ASKED_OF_ALLOWANCE = (0.85, 0.5, 0.2)
 """Part of (limit - 1) that each run asks for."""

@@ -1,4 +1,4 @@
-"""The child process that calls METIS: `python -m graphprep.partition.metis_process FOLDER`.
+"""The child process that calls METIS: `python -m graphprep.partition.methods.metis_worker FOLDER`.
 
 Reads xadj.npy, adjncy.npy, edge_weights.npy and node_weights.npy (both optional) and the request from FOLDER.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory
-from graphprep.partition.hierarchy import divide_along
-from graphprep.partition.metis_library import MetisGraph, MetisLibrary
-from graphprep.partition.metis_limits import partition_within
-from graphprep.partition.native_process import Parts, Task, main
+from graphprep.partition.methods.hierarchy import divide_along
+from graphprep.partition.methods.metis_constraints import partition_within
+from graphprep.partition.methods.metis_ctypes import MetisGraph, MetisLibrary
+from graphprep.partition.methods.worker import Parts, Task, main
+from graphprep.system import memory
 
 
 def plain(task: Task) -> Parts:

@@ -19,15 +19,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.csr import INT32_LIMIT
+from graphprep.core.csr import INT32_LIMIT
 from graphprep.errors import PartitionError
-from graphprep.partition import native, small_weights
-from graphprep.partition.graph_files import write_hmetis, write_metis
-from graphprep.partition.method import PartitionProblem
-from graphprep.partition.topology_groups import pair_seconds
+from graphprep.partition.methods import integer_weights, subprocess_job
+from graphprep.partition.methods.base import PartitionProblem
+from graphprep.partition.methods.graph_files import write_hmetis, write_metis
+from graphprep.partition.methods.topology_groups import pair_seconds
 from graphprep.topology import Topology
 
-PROCESS = "graphprep.partition.mtkahypar_process"
+PROCESS = "graphprep.partition.methods.mtkahypar_worker"
 MOST_RANKS = 64
 """Beyond about 100 it refuses to map; its table of distances grows with the square of the ranks."""
 GREATEST_DISTANCE = 1000
@@ -70,11 +70,11 @@ class MtKaHyPar:
                 f"{self.title} takes fewer than 2^31 directed edges, and there are {graph.num_edges:,}"
             )
         limit = self.limit_s + self.limit_s_per_edge * graph.num_edges
-        with native.job(problem, title=self.title, module=PROCESS, time_limit_s=limit) as job:
+        with subprocess_job.job(problem, title=self.title, module=PROCESS, time_limit_s=limit) as job:
             if self.objective == "rows":
                 write_hmetis(job.folder / "graph", graph)
             else:
-                write_metis(job.folder / "graph", graph, small_weights.edge_weights(graph.data))
+                write_metis(job.folder / "graph", graph, integer_weights.edge_weights(graph.data))
             return job.run(self._request(problem), problem)
 
     def _request(self, problem: PartitionProblem) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The child process that calls Mt-KaHyPar: `python -m graphprep.partition.mtkahypar_process FOLDER`.
+"""The child process that calls Mt-KaHyPar: `python -m graphprep.partition.methods.mtkahypar_worker FOLDER`.
 
 Reads the file `graph` (METIS, or hMETIS when rows count) and the request from FOLDER.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mtkahypar
 
-from graphprep.partition.native_process import Parts, Task, main
+from graphprep.partition.methods.worker import Parts, Task, main
 
 
 def run(task: Task) -> Parts:

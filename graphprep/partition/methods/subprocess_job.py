@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from graphprep import progress
-from graphprep.child_process import child_settings, python_command
 from graphprep.errors import PartitionError
-from graphprep.partition.method import PartitionProblem
-from graphprep.partition.native_process import NO_MEMORY
+from graphprep.partition.methods.base import PartitionProblem
+from graphprep.partition.methods.worker import NO_MEMORY
+from graphprep.system import progress
+from graphprep.system.child_process import child_settings, python_command
 
 FIRST_POLL_S, LAST_POLL_S = 0.002, 0.05
 METIS_NO_MEMORY = "Memory allocation failed"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from graphprep.partition.rank_group import RankGroup, ranks_in
+from graphprep.partition.methods.rank_groups import RankGroup, ranks_in
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphprep.child_process import end_with_parent
+from graphprep.system.child_process import end_with_parent
 
 NO_MEMORY = "it ran out of memory"
 

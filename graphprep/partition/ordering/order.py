@@ -27,10 +27,10 @@ import numpy as np
 from numba import get_num_threads, njit
 from numpy.typing import NDArray
 
-from graphprep.csr import index_dtype
-from graphprep.graph import Csr
-from graphprep.partition.order_levels import level_order
-from graphprep.partition.order_window import WINDOW, window_order
+from graphprep.core.csr import index_dtype
+from graphprep.core.types import Csr
+from graphprep.partition.ordering.levels import level_order
+from graphprep.partition.ordering.window import WINDOW, window_order
 
 Ids: TypeAlias = NDArray[np.integer[Any]]
 

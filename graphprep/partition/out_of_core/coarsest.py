@@ -14,21 +14,21 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
-from graphprep.csr import index_dtype
+from graphprep.core.csr import index_dtype
+from graphprep.core.types import Csr, Ids
 from graphprep.errors import PartitionError
-from graphprep.graph import Csr, Ids
-from graphprep.partition import placement
-from graphprep.partition.floors import ldg
-from graphprep.partition.mapping import best_mapping
-from graphprep.partition.method import PartitionProblem
-from graphprep.partition.metis import METIS_METHODS
-from graphprep.partition.multilevel import standing
-from graphprep.partition.multilevel.streamed import ByWeight
-from graphprep.partition.nets import Nets
-from graphprep.partition.refine import EFFORTS, OBJECTIVES, Refinement
-from graphprep.partition.refine_kernels import Links
-from graphprep.side_by_side import side_by_side
+from graphprep.partition import small_components
+from graphprep.partition.methods.base import PartitionProblem
+from graphprep.partition.methods.baselines import ldg
+from graphprep.partition.methods.metis import METIS_METHODS
+from graphprep.partition.out_of_core import link_loads
+from graphprep.partition.out_of_core.refinement import ByWeight
+from graphprep.partition.refine.hypergraph import Nets
+from graphprep.partition.refine.mapping import best_mapping
+from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement
+from graphprep.partition.refine.refine_kernels import Links
+from graphprep.system import progress
+from graphprep.system.threads import side_by_side
 
 EFFORT = "fast"
 """of refinement. Weights only stand for rows: annealing by them doubles the cut for less than the finer levels win."""
@@ -60,7 +60,7 @@ def divide(problem: PartitionProblem, weight_XC: NDArray[np.integer], division: 
     """
     graph = problem.graph
     if graph.num_rows <= problem.num_parts:
-        return placement.fill_empty_parts(
+        return small_components.fill_empty_parts(
             np.arange(graph.num_rows, dtype=np.int32), problem.num_parts, np.diff(graph.indptr)
         )
     methods = [
@@ -81,7 +81,7 @@ def divide(problem: PartitionProblem, weight_XC: NDArray[np.integer], division: 
         laid = [_refined(nets, part_X, weight_XC, problem, division) for part_X in laid]
     costs = [_cost(part_X, graph, weight_XC, division) for part_X in laid]
     best = laid[min(range(len(laid)), key=costs.__getitem__)]
-    return placement.fill_empty_parts(best, problem.num_parts, np.diff(graph.indptr))
+    return small_components.fill_empty_parts(best, problem.num_parts, np.diff(graph.indptr))
 
 
 def edge_pairs(graph: Csr) -> Nets:
@@ -96,8 +96,8 @@ def edge_pairs(graph: Csr) -> Nets:
 def _tried(method: object, problem: PartitionProblem) -> NDArray[np.int32] | None:
     """METIS's parts with small components placed, None where it did not come through."""
     amounts_DN = np.stack([load.amount_N for load in problem.loads])
-    apart = placement.set_apart(problem.graph, amounts_DN, problem.shares_P)
-    core = placement.core_graph(problem.graph, apart)
+    apart = small_components.set_apart(problem.graph, amounts_DN, problem.shares_P)
+    core = small_components.core_graph(problem.graph, apart)
     if core.num_rows <= problem.num_parts:
         return None
     loads = tuple(replace(load, amount_N=load.amount_N[apart.core_N]) for load in problem.loads)
@@ -106,7 +106,7 @@ def _tried(method: object, problem: PartitionProblem) -> NDArray[np.int32] | Non
     except PartitionError as error:
         progress.warn(str(error))
         return None
-    return placement.place_apart(part, apart, amounts_DN, problem.shares_P)
+    return small_components.place_apart(part, apart, amounts_DN, problem.shares_P)
 
 
 def _laid(part_X: NDArray[np.int32], problem: PartitionProblem, division: Division) -> NDArray[np.int32]:
@@ -151,7 +151,7 @@ def _cost(
     part_X: NDArray[np.int32], graph: Csr, weight_XC: NDArray[np.integer], division: Division
 ) -> tuple[float, ...]:
     """The smaller the better."""
-    limits = standing.limits_of(part_X, weight_XC, division.most_PC)
-    standing.lay(division.links, _sent(part_X, graph, len(division.most_PC)))
-    seconds = (standing.slowest(division.links), float(division.links.load_D.sum()))
-    return (standing.excess(limits), *(seconds[::-1] if division.minimise == "total" else seconds))
+    limits = link_loads.limits_of(part_X, weight_XC, division.most_PC)
+    link_loads.lay(division.links, _sent(part_X, graph, len(division.most_PC)))
+    seconds = (link_loads.slowest(division.links), float(division.links.load_D.sum()))
+    return (link_loads.excess(limits), *(seconds[::-1] if division.minimise == "total" else seconds))

@@ -20,13 +20,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.csr_files import in_files
-from graphprep.edge_pieces import EdgePieces
-from graphprep.executor import Threads
-from graphprep.graph import Csr, EdgeChunk, EdgeSections, EdgeTable, EdgeType, Ids, Treatment
-from graphprep.partition.multilevel.passes import STAGE, Passes, Range, Ranges, weights_of
-from graphprep.partition.multilevel.propagation_kernels import spread
-from graphprep.sorted_edges import SortedEdges, sort_table
+from graphprep.core.csr_mmap import in_files
+from graphprep.core.csr_pieces import EdgePieces
+from graphprep.core.types import Csr, EdgeChunk, EdgeSections, EdgeTable, EdgeType, Ids, Treatment
+from graphprep.partition.out_of_core.passes import STAGE, Passes, Range, Ranges, weights_of
+from graphprep.partition.out_of_core.propagation_kernels import spread
+from graphprep.store.sort import SortedEdges, sort_table
+from graphprep.system.executor import Threads
 
 DENSITY = 48
 """directed edges a node that a level keeps, on average"""

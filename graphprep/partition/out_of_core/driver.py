@@ -13,23 +13,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory, progress
 from graphprep.cache.blocks import Layout
-from graphprep.cache.regions import Regions, by_part
-from graphprep.executor import Executor, Threads
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, Rows
-from graphprep.partition.choose import require_enough_nodes
-from graphprep.partition.judging import judge
-from graphprep.partition.loads import loads_of
-from graphprep.partition.method import NodeLoad
-from graphprep.partition.multilevel.levels import Multilevel, Settings
-from graphprep.partition.multilevel.mapped_graph import MappedGraph
-from graphprep.partition.multilevel.passes import Passes
-from graphprep.partition.multilevel.streamed import ByRows, ByWeight, View
-from graphprep.partition.order import order_of_part
-from graphprep.partition.refine import links_of
-from graphprep.partition.request import Candidate, Fallback, PartitionRequest, PartitionResult
-from graphprep.row_ranges import even_ranges
+from graphprep.cache.edge_buckets import Regions, by_part
+from graphprep.core.fallback import Fallback
+from graphprep.core.row_ranges import even_ranges
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, Rows
+from graphprep.partition.constraints import loads_of
+from graphprep.partition.evaluation import judge
+from graphprep.partition.methods.base import NodeLoad
+from graphprep.partition.ordering.order import order_of_part
+from graphprep.partition.out_of_core.levels import Multilevel, Settings
+from graphprep.partition.out_of_core.mapped_graph import MappedGraph
+from graphprep.partition.out_of_core.passes import Passes
+from graphprep.partition.out_of_core.refinement import ByRows, ByWeight, View
+from graphprep.partition.refine.refine import links_of
+from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
+from graphprep.partition.search import require_enough_nodes
+from graphprep.system import memory, progress
+from graphprep.system.executor import Executor, Threads
 from graphprep.topology import Topology
 from graphprep.traffic import FOR_HALO, Count, LinkModel, capacities, count_in_order, memory_of, shares_of
 

@@ -16,20 +16,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory, progress
-from graphprep.graph import Csr, Ids
-from graphprep.partition import metis
-from graphprep.partition.method import NodeLoad, PartitionProblem
-from graphprep.partition.multilevel import propagation_kernels
-from graphprep.partition.multilevel.coarsest import Division, divide
-from graphprep.partition.multilevel.contraction import contract
-from graphprep.partition.multilevel.passes import Passes
-from graphprep.partition.multilevel.propagation import propagate
-from graphprep.partition.multilevel.streamed import ByWeight, View, improve
-from graphprep.partition.refine import OBJECTIVES, weights_and_limits
-from graphprep.partition.refine_kernels import Links
-from graphprep.row_ranges import even_ranges
-from graphprep.side_by_side import cores
+from graphprep.core.row_ranges import even_ranges
+from graphprep.core.types import Csr, Ids
+from graphprep.partition.methods import metis
+from graphprep.partition.methods.base import NodeLoad, PartitionProblem
+from graphprep.partition.out_of_core import propagation_kernels
+from graphprep.partition.out_of_core.coarsest import Division, divide
+from graphprep.partition.out_of_core.contraction import contract
+from graphprep.partition.out_of_core.passes import Passes
+from graphprep.partition.out_of_core.propagation import propagate
+from graphprep.partition.out_of_core.refinement import ByWeight, View, improve
+from graphprep.partition.refine.refine import OBJECTIVES, weights_and_limits
+from graphprep.partition.refine.refine_kernels import Links
+from graphprep.system import memory, progress
+from graphprep.system.threads import cores
 from graphprep.topology import Topology
 
 COMMUNITIES = 4

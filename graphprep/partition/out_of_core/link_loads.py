@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.partition.refine_kernels import Limits, Links, change, cost_of
+from graphprep.partition.refine.refine_kernels import Limits, Links, change, cost_of
 
 
 def limits_of(part_X: NDArray[np.int32], weight_XC: NDArray[np.integer], most_PC: NDArray[np.float64]) -> Limits:

@@ -26,16 +26,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep import memory, progress
-from graphprep.cache.source import GraphSource
-from graphprep.csr import index_dtype
-from graphprep.csr_files import in_files
-from graphprep.executor import Threads
-from graphprep.graph import Csr, EdgeChunk, EdgeSections, EdgeTable, EdgeType, Ids, Treatment
-from graphprep.partition.multilevel.passes import STAGE, Passes, Range, Ranges
-from graphprep.partition.whole_graph import WholeGraph
-from graphprep.row_ranges import row_ranges
-from graphprep.sorted_edges import sort_table
+from graphprep.core.csr import index_dtype
+from graphprep.core.csr_mmap import in_files
+from graphprep.core.row_ranges import row_ranges
+from graphprep.core.source import GraphSource
+from graphprep.core.types import Csr, EdgeChunk, EdgeSections, EdgeTable, EdgeType, Ids, Treatment
+from graphprep.partition.out_of_core.passes import STAGE, Passes, Range, Ranges
+from graphprep.partition.typed_graph import WholeGraph
+from graphprep.store.sort import sort_table
+from graphprep.system import memory, progress
+from graphprep.system.executor import Threads
 
 EDGES_AT_A_TIME = 1 << 21
 SHARE_IN_MEMORY = 64

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.partition.method import PartitionProblem
-from graphprep.partition.multilevel.levels import Multilevel, Settings
-from graphprep.partition.refine import links_of
+from graphprep.partition.methods.base import PartitionProblem
+from graphprep.partition.out_of_core.levels import Multilevel, Settings
+from graphprep.partition.refine.refine import links_of
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel
 

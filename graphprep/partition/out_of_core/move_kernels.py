@@ -22,8 +22,17 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from graphprep.partition.multilevel.propagation_kernels import spread
-from graphprep.partition.refine_kernels import MOVES_A_PRICE, Limits, Links, change, cost_of, eases, fits, price
+from graphprep.partition.out_of_core.propagation_kernels import spread
+from graphprep.partition.refine.refine_kernels import (
+    MOVES_A_PRICE,
+    Limits,
+    Links,
+    change,
+    cost_of,
+    eases,
+    fits,
+    price,
+)
 
 WORD_BITS = 64
 FLOOR = 0.1

@@ -19,9 +19,9 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.executor import Executor, Threads
-from graphprep.graph import Csr
-from graphprep.mapped_files import has_name, in_file
+from graphprep.core.types import Csr
+from graphprep.system.executor import Executor, Threads
+from graphprep.system.payload import has_name, in_file
 
 Result = TypeVar("Result")
 Array = TypeVar("Array", bound=NDArray[Any])

@@ -24,10 +24,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.csr import index_dtype
-from graphprep.graph import Csr, Ids
-from graphprep.partition.multilevel import propagation_kernels as kernels
-from graphprep.partition.multilevel.passes import Passes, Range, Ranges, longest, weights_of
+from graphprep.core.csr import index_dtype
+from graphprep.core.types import Csr, Ids
+from graphprep.partition.out_of_core import propagation_kernels as kernels
+from graphprep.partition.out_of_core.passes import Passes, Range, Ranges, longest, weights_of
 
 SWEEPS = 6
 """over all nodes, at most"""

@@ -21,11 +21,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.graph import Csr
-from graphprep.partition.multilevel import proposals as kernels
-from graphprep.partition.multilevel import standing
-from graphprep.partition.multilevel.passes import Passes, Range, Ranges, longest, weights_of
-from graphprep.partition.refine_kernels import Limits, Links
+from graphprep.core.types import Csr
+from graphprep.partition.out_of_core import link_loads
+from graphprep.partition.out_of_core import move_kernels as kernels
+from graphprep.partition.out_of_core.passes import Passes, Range, Ranges, longest, weights_of
+from graphprep.partition.refine.refine_kernels import Limits, Links
 
 Proposals = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
 """nodes, where they are to go, and what that gains"""
@@ -142,15 +142,15 @@ def improve(
         advance: is told 1 a round.
     """
     num_parts = len(most_PC)
-    limits = standing.limits_of(part_X, weight_XC, most_PC)
+    limits = link_loads.limits_of(part_X, weight_XC, most_PC)
     units_PP = view.count(part_X, num_parts)
     for step in steps:
         share, moved, worth = 1.0, [len(part_X)], [1.0]
         for number in range(rounds):
-            standing.lay(links, units_PP)
-            before = standing.slowest(links)
-            standing.scale(links, before, step)
-            rank = standing.rank(links, limits)
+            link_loads.lay(links, units_PP)
+            before = link_loads.slowest(links)
+            link_loads.scale(links, before, step)
+            rank = link_loads.rank(links, limits)
             found = view.propose(part_X, links, limits, seed + number)
             tried_X, held_PC = part_X.copy(), limits.held_PC.copy()
             tried = limits._replace(held_PC=held_PC)
@@ -158,10 +158,10 @@ def improve(
             advance(1)
             if made:
                 units_PP = view.count(tried_X, num_parts)
-                standing.lay(links, units_PP)
-                if standing.rank(links, tried) < rank:
+                link_loads.lay(links, units_PP)
+                if link_loads.rank(links, tried) < rank:
                     part_X, limits = tried_X, tried
-                    worth.append(1 - standing.slowest(links) / max(before, 1e-30) if step else 1.0)
+                    worth.append(1 - link_loads.slowest(links) / max(before, 1e-30) if step else 1.0)
                     share = min(1.0, 1.5 * share)
                     if rank[0]:
                         worth[-1] = 1.0

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.partition.nets import Nets
+from graphprep.partition.refine.hypergraph import Nets
 
 HUB_PINS = 2048
 """the net of a hub says little about who belongs together and takes long to walk"""

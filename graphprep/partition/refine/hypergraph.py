@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.csr import index_dtype
-from graphprep.graph import Csr
-from graphprep.partition import nets_kernels as kernels
+from graphprep.core.csr import index_dtype
+from graphprep.core.types import Csr
+from graphprep.partition.refine import hypergraph_kernels as kernels
 
 
 class Incidence(NamedTuple):

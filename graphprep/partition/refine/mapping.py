@@ -16,8 +16,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.partition import refine_kernels as kernels
-from graphprep.partition.refine_kernels import Links
+from graphprep.partition.refine import refine_kernels as kernels
+from graphprep.partition.refine.refine_kernels import Links
 
 EXACT_RANKS = 8
 STARTS = 8

@@ -25,12 +25,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.csr import index_dtype
-from graphprep.partition import refine_kernels as kernels
-from graphprep.partition.coarsen import cluster
-from graphprep.partition.method import NodeLoad
-from graphprep.partition.nets import Nets, contract, renumbered
-from graphprep.partition.refine_kernels import Limits, Links, Pins, Scratch
+from graphprep.core.csr import index_dtype
+from graphprep.partition.methods.base import NodeLoad
+from graphprep.partition.refine import refine_kernels as kernels
+from graphprep.partition.refine.coarsen import cluster
+from graphprep.partition.refine.hypergraph import Nets, contract, renumbered
+from graphprep.partition.refine.refine_kernels import Limits, Links, Pins, Scratch
 from graphprep.traffic import LinkModel
 
 NODES_A_CLUSTER = 8

@@ -20,7 +20,7 @@ import numpy as np
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
-from graphprep.inspect.components import count_components
+from graphprep.report.summary.components import count_components
 from graphprep.topology import Topology
 from graphprep.traffic import Traffic, assess_again
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.cache.read import PartitionCache
-from graphprep.csr import index_dtype
-from graphprep.inspect import edge_kernels as kernels
+from graphprep.core.csr import index_dtype
+from graphprep.report.summary import edge_kernels as kernels
 
 
 def count_components(cache: PartitionCache) -> int:

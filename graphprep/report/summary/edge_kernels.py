@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from graphprep.csr_kernels import mixed
+from graphprep.core.csr_kernels import mixed
 
 SELF_LOOPS, DUPLICATES, LABELLED, SAME_LABEL = range(4)
 """Places in the counts of `scan_rows`."""

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
-from graphprep.cache.source import GraphSource
-from graphprep.csr import index_dtype
-from graphprep.executor import Executor, Threads
-from graphprep.graph import EdgeType
-from graphprep.inspect import edge_kernels as kernels
-from graphprep.row_ranges import grouped, row_ranges
+from graphprep.core.csr import index_dtype
+from graphprep.core.row_ranges import grouped, row_ranges
+from graphprep.core.source import GraphSource
+from graphprep.core.types import EdgeType
+from graphprep.report.summary import edge_kernels as kernels
+from graphprep.system import progress
+from graphprep.system.executor import Executor, Threads
 
 EDGES_AT_A_TIME = 1 << 23
 ROWS_AT_A_TIME = 1 << 20

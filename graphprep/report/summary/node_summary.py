@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.graph import row_bytes
-from graphprep.store import GraphStore
+from graphprep.core.types import row_bytes
+from graphprep.store.store import GraphStore
 
 ROWS_AT_A_TIME = 1 << 20
 SAMPLED_BYTES = 128_000_000

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from graphprep.cache.read import PartitionCache
+from graphprep.core.original_ids import OriginalIds
 from graphprep.errors import UsageError
-from graphprep.original_ids import OriginalIds
 
 NEIGHBOURS_SHOWN = 20
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.executor import Executor
-from graphprep.graph import EdgeType
-from graphprep.inspect.degrees import degree_summary, most_connected
-from graphprep.inspect.edge_scan import EdgeFindings, Findings, scan_edges
-from graphprep.inspect.node_summary import class_labels, node_summary
-from graphprep.inspect.store_warnings import warnings_of
-from graphprep.store import GraphStore
+from graphprep.core.types import EdgeType
+from graphprep.report.summary.degrees import degree_summary, most_connected
+from graphprep.report.summary.edge_scan import EdgeFindings, Findings, scan_edges
+from graphprep.report.summary.node_summary import class_labels, node_summary
+from graphprep.report.summary.store_warnings import warnings_of
+from graphprep.store.store import GraphStore
+from graphprep.system.executor import Executor
 
 
 def store_summary(store: GraphStore, *, executor: Executor | None = None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """From nvidia-smi's words to a topology of one machine, and the comment that goes with it.
 
-No bandwidth is measured: they are those of `graphprep.topology.rates`, by the GPUs' names, and the comment says which
-were used.
+No bandwidth is measured: they are those of `graphprep.topology.link_rates`, by the GPUs' names, and the comment says
+which were used.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from graphprep.topology.detect.smi import Seen
 from graphprep.topology.detect.smi_gpus import parse as parse_gpus
 from graphprep.topology.detect.smi_matrix import BRIDGES, Matrix
 from graphprep.topology.detect.smi_matrix import parse as parse_matrix
+from graphprep.topology.link_rates import SOCKET_GBYTES_PER_S, Generation, assumed, generation_of
 from graphprep.topology.network import Link, Rank, Topology
-from graphprep.topology.rates import SOCKET_GBYTES_PER_S, Generation, assumed, generation_of
 
 MACHINE = "m0"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from graphprep.topology.detect.closeness import Group
+from graphprep.topology.detect.affinity import Group
 from graphprep.topology.detect.smi_matrix import Matrix
+from graphprep.topology.link_rates import NVLINK_LATENCY_US, NVSWITCH_LATENCY_US, Generation
 from graphprep.topology.network import Link
-from graphprep.topology.rates import NVLINK_LATENCY_US, NVSWITCH_LATENCY_US, Generation
 
 
 def nvlink_links(matrix: Matrix, kinds: Sequence[Generation], names: Sequence[str]) -> Iterator[Link]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphprep.topology.detect.closeness import Group, groups
+from graphprep.topology.detect.affinity import Group, groups
 from graphprep.topology.detect.smi_matrix import BRIDGES, NUMA_NODE, SWITCH, Matrix
+from graphprep.topology.link_rates import PCIE_LATENCY_US, SOCKET_GBYTES_PER_S, Generation
 from graphprep.topology.network import Link
-from graphprep.topology.rates import PCIE_LATENCY_US, SOCKET_GBYTES_PER_S, Generation
 
 
 def pcie_links(matrix: Matrix, kinds: Sequence[Generation], names: Sequence[str]) -> list[Link]:

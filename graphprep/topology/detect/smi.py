@@ -8,9 +8,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphprep import progress
 from graphprep.errors import TopologyError
-from graphprep.regular_file import regular_file
+from graphprep.system import progress
+from graphprep.system.regular_file import regular_file
 
 TOOL = "nvidia-smi"
 TOPOLOGY = (TOOL, "topo", "-m")

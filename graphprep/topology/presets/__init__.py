@@ -2,9 +2,9 @@
 
 The three made-up clusters (`2x2`, `2x4`, `4x8`: machines x GPUs) also come with their network replaced: `2x4-25gbe`.
 Bandwidths are what standards and vendors publish for one direction; the files name the source. PCIe counts as three
-quarters of its line rate (`graphprep.topology.rates`), except in the made-up clusters, which are the design's example.
-Latencies are round figures of ours, as no standard fixes them: measure with `graphprep topology probe` where they
-matter.
+quarters of its line rate (`graphprep.topology.link_rates`), except in the made-up clusters, which are the design's
+example. Latencies are round figures of ours, as no standard fixes them: measure with `graphprep topology probe` where
+they matter.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from graphprep.errors import TopologyError
-from graphprep.nearest import nearest
-from graphprep.progress import say
+from graphprep.system.nearest import nearest
+from graphprep.system.progress import say
 from graphprep.topology.network import Topology
 
 CLUSTERS = ("2x2", "2x4", "4x8")

@@ -14,12 +14,12 @@ import time
 import traceback
 from collections.abc import Sequence
 
-from graphprep import progress
-from graphprep.child_process import end_with_parent
 from graphprep.errors import GraphprepError
-from graphprep.topology.probe.meeting import LostRankError
+from graphprep.system import progress
+from graphprep.system.child_process import end_with_parent
 from graphprep.topology.probe.options import parse
-from graphprep.topology.probe.place import Seat
+from graphprep.topology.probe.rank_info import Seat
+from graphprep.topology.probe.rendezvous import LostRankError
 
 GRACE_S = 30.0
 """For torchrun to end a rank that has nothing to say of its own."""

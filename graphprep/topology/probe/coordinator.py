@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from graphprep import progress
+from graphprep.system import progress
 from graphprep.topology.probe import plan as plans
 from graphprep.topology.probe.fit import Line, fit
-from graphprep.topology.probe.meeting import Meeting
 from graphprep.topology.probe.plan import Flow, Stamps
+from graphprep.topology.probe.rendezvous import Meeting
 from graphprep.topology.probe.trial import Pair, Trial
 
 FIRST_REPEATS, MOST_REPEATS, FEWEST_REPEATS = 5, 30, 2

@@ -17,9 +17,9 @@ import time
 import uuid
 from typing import Any
 
-from graphprep.child_process import child_settings, python_command
 from graphprep.errors import TopologyError, UsageError
-from graphprep.side_by_side import cores
+from graphprep.system.child_process import child_settings, python_command
+from graphprep.system.threads import cores
 from graphprep.topology.network import MAX_RANKS
 from graphprep.topology.probe.options import PROGRAM, ProbeOptions
 

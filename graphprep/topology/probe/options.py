@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from graphprep.errors import UsageError
-from graphprep.topology.saved import chosen_name
+from graphprep.topology.to_yaml import chosen_name
 
 BACKENDS = ("gloo", "nccl")
 SECONDS = 60.0

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from graphprep.errors import TopologyError
-from graphprep.topology.probe.place import Seat
+from graphprep.topology.probe.rank_info import Seat
 
 if TYPE_CHECKING:
     import torch

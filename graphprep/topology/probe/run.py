@@ -8,17 +8,17 @@ import time
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from graphprep import progress
 from graphprep.errors import TopologyError, UsageError
+from graphprep.system import progress
 from graphprep.topology.network import Rank
 from graphprep.topology.probe.build import build
-from graphprep.topology.probe.conductor import Conductor, follow
-from graphprep.topology.probe.meeting import Meeting
+from graphprep.topology.probe.coordinator import Conductor, follow
 from graphprep.topology.probe.options import ProbeOptions
-from graphprep.topology.probe.place import Place, Seat, ranks_of
+from graphprep.topology.probe.rank_info import Place, Seat, ranks_of
+from graphprep.topology.probe.rendezvous import Meeting
 from graphprep.topology.probe.survey import Survey, survey
 from graphprep.topology.probe.trial import SHARED
-from graphprep.topology.saved import checked_out, save
+from graphprep.topology.to_yaml import checked_out, save
 
 LISTED_UP_TO = 8
 """Ranks whose pairs are all listed in the file's comment."""

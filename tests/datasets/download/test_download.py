@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import pytest
 
-from graphprep.download import download
+from graphprep.datasets.download.download import download
+from graphprep.datasets.download.http_client import Patience
 from graphprep.errors import DatasetError, DownloadError, UsageError
-from graphprep.http_client import Patience
-from graphprep.whole_file import RemoteFile
+from graphprep.system.verify import RemoteFile
 from tests.fault_server import Fault, FaultServer
 
 QUICK = Patience(first_delay=0.01, max_delay=0.02, read_timeout=0.5, connect_timeout=2, attempts=3)

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from graphprep.download import download
+from graphprep.datasets.download.download import download
+from graphprep.datasets.download.http_client import Patience
 from graphprep.errors import DatasetError, DownloadError
-from graphprep.http_client import Patience
-from graphprep.whole_file import RemoteFile
+from graphprep.system.verify import RemoteFile
 from tests.fault_server import Fault, FaultServer, _Handler, etag_of
 from tests.soak import soak_count
 

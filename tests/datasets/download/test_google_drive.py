@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from graphprep.download import download
+from graphprep.datasets.download.download import download
+from graphprep.datasets.download.google_drive import LONGEST_PAGE, confirmed
+from graphprep.datasets.download.http_client import Patience
 from graphprep.errors import DownloadError
-from graphprep.google_drive import LONGEST_PAGE, confirmed
-from graphprep.http_client import Patience
-from graphprep.whole_file import RemoteFile
+from graphprep.system.verify import RemoteFile
 from tests.fault_server import Fault, FaultServer
 
 HOST = "drive.usercontent.google.com"

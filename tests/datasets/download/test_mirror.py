@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from graphprep.datasets.download.mirror import origin
 from graphprep.errors import UsageError
-from graphprep.mirror import origin
 
 
 def test_origin() -> None:

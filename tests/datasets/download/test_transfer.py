@@ -19,12 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphprep.download import download
+from graphprep.datasets.download.download import download
+from graphprep.datasets.download.http_client import Patience
+from graphprep.datasets.download.http_errors import retry_after, shown
+from graphprep.datasets.download.transfer import Transfer
 from graphprep.errors import DownloadError
-from graphprep.http_client import Patience
-from graphprep.http_trouble import retry_after, shown
-from graphprep.transfer import Transfer
-from graphprep.whole_file import RemoteFile
+from graphprep.system.verify import RemoteFile
 from tests.conftest import heed_interrupts
 from tests.fault_server import LAST_MODIFIED, Fault, FaultServer, etag_of
 
@@ -395,7 +395,8 @@ def test_interrupt_ends_at_once_and_keeps_what_came(server: FaultServer, tmp_pat
     """Ctrl-C while a server is silent must not wait for its timeout, and the next run goes on."""
     url = server.add("/f", BODY, Fault(stall_at=100_000))
     script = (
-        "import sys; from pathlib import Path; from graphprep.download import *; from graphprep.http_client import *\n"
+        "import sys; from pathlib import Path; from graphprep.datasets.download.download import *\n"
+        "from graphprep.datasets.download.http_client import *\n"
         f"download([RemoteFile(url={url!r}, name='f')], Path({str(tmp_path)!r}), patience=Patience(read_timeout=60))"
     )
     running = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, preexec_fn=heed_interrupts)

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphprep.datasets.formats import arrays
+from graphprep.datasets.formats.arrays import Npz, Sparse, map_npy, read_npy
 from graphprep.errors import DatasetError
-from graphprep.sources import arrays
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, Sparse, map_npy, read_npy
+from graphprep.system.archive import Archive
 
 
 def npy(array: Any) -> bytes:

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 import cli
-from graphprep import home
+from graphprep.core.types import HOMOGENEOUS_EDGE, EdgeChunk, EdgeTable, NodeTable, RawGraph
+from graphprep.core.validate import check_dtypes
 from graphprep.errors import DatasetError
-from graphprep.graph import HOMOGENEOUS_EDGE, EdgeChunk, EdgeTable, NodeTable, RawGraph
-from graphprep.graph_check import check_dtypes
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
+from graphprep.system import home
 
 NUMBERS = ["i1", "<i2", ">i4", "<u8", "?", "<f2", ">f8", "longdouble", ">f4"]
 OTHERS = ["complex64", "M8[D]", "m8[s]", "S3", "U3", "V4", [("a", "i4"), ("b", "f8")], "object"]

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from graphprep.executor import Executor
-from graphprep.sources.edge_weights import Rounded, rounded_in
-from graphprep.sources.user_files import ImportRequest, read_files
+from graphprep.datasets.formats.edge_weights import Rounded, rounded_in
+from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.system.executor import Executor
+from tests.datasets.user_graphs import edges_of, written
 from tests.elsewhere import Elsewhere
-from tests.sources.user_graphs import edges_of, written
 
 WEIGHTS = [16_777_217, 123_456_789, 16_777_216, 16_777_218]
 ENDS = [(0, 1), (1, 2), (2, 0), (0, 2)]

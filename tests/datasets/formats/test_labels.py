@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphprep.datasets.formats.labels import checked_labels
+from graphprep.datasets.importing.schema import load_schema
 from graphprep.errors import DatasetError
-from graphprep.sources.labels import checked_labels
-from graphprep.sources.schema import load_schema
-from tests.sources.user_graphs import graph, written
+from tests.datasets.user_graphs import graph, written
 
 WHOLE = np.array([[3.0], [12.0], [np.nan], [7.0]], np.float32)
 

@@ -13,10 +13,10 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from graphprep import memory
+from graphprep.datasets.formats.arrays import Sparse
+from graphprep.datasets.formats.matlab_file import read_arrays
 from graphprep.errors import DatasetError
-from graphprep.sources.arrays import Sparse
-from graphprep.sources.matlab_file import read_arrays
+from graphprep.system import memory
 
 
 def saved(packed: bool = False, **arrays: Any) -> bytes:

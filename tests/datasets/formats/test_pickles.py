@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphprep.datasets.formats.pickles import PickledCsr, load
 from graphprep.errors import DatasetError
-from graphprep.sources.pickles import PickledCsr, load
 
 MATRIX = sp.csr_matrix(np.array([[0, 1.5, 0], [0, 0, 0], [2, 0, -3]], np.float32))
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from graphprep.datasets.formats import text_file
+from graphprep.datasets.formats.text_dialect import given_delimiter, look
+from graphprep.datasets.importing.edges.edge_columns import GivenColumns
+from graphprep.datasets.importing.edges.edge_file import Wanted, open_edges
+from graphprep.datasets.importing.tables import load_features, load_labels, load_mask
 from graphprep.errors import DatasetError, UsageError
-from graphprep.sources import text_file
-from graphprep.sources.edge_columns import GivenColumns
-from graphprep.sources.edge_file import Wanted, open_edges
-from graphprep.sources.tables import load_features, load_labels, load_mask
-from graphprep.sources.text_dialect import given_delimiter, look
-from tests.sources.user_graphs import Edges, edges_of, graph, rows_of, written
+from tests.datasets.user_graphs import Edges, edges_of, graph, rows_of, written
 
 
 def read(path: Path, **wanted: Any) -> Edges:

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numcodecs.zstd import Zstd
 
+from graphprep.datasets.formats import text_file
+from graphprep.datasets.formats.text_file import line_blocks
 from graphprep.errors import DatasetError
-from graphprep.sources import text_file
-from graphprep.sources.text_file import line_blocks
 
 TEXT = b"".join(b"%d %d\n" % (number, number * 7919 % 1000) for number in range(20_000))
 

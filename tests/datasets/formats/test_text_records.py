@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphprep.datasets.formats.text_dialect import Dialect, fields_of, records
+from graphprep.datasets.formats.text_records import record_blocks, tidied
 from graphprep.errors import DatasetError
-from graphprep.sources.text_dialect import Dialect, fields_of, records
-from graphprep.sources.text_records import record_blocks, tidied
 from tests.conftest import BoundsChecked
-from tests.sources.user_graphs import written
+from tests.datasets.user_graphs import written
 
 words = st.sampled_from(["a", "bc", "(0, 1)", '"x y"', '"q ""r"""', "[1 2]", "d#", "{'w': 3}"])
 SAFE = Dialect(delimiter=" ", columns=2, quoted=True, bracketed=True, comments_anywhere=False)
@@ -44,7 +44,7 @@ def test_kernels_stay_inside_their_arrays(bounds_checked: BoundsChecked) -> None
     """Guards against a byte that is read behind the end of a block, which numba does not notice by itself."""
     bounds_checked(
         "import numpy as np\n"
-        "from graphprep.sources.text_records import _records_end, tidied\n"
+        "from graphprep.datasets.formats.text_records import _records_end, tidied\n"
         "texts = [b'', b'\"', b'(', b' ', b'a (b', b'a \"b', b'\"\"', b'\"a\"\"',"
         " b'a  b\\n', b'(a b) [c\\n\"d\\n\"', b'a,(b,c)\\n']\n"
         "for text in texts:\n"

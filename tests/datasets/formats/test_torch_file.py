@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from graphprep import sources
+from graphprep.datasets import readers
+from graphprep.datasets.formats import torch_file
 from graphprep.errors import DatasetError
-from graphprep.sources import torch_file
-from tests.sources import ogb_files
+from tests.datasets import ogb_files
 
 
 def saved(value: Any, **options: Any) -> bytes:
@@ -105,7 +105,7 @@ def test_splits(tmp_path: Path, as_arrays: bool) -> None:
     split: Any = {part: nodes.numpy() for part, nodes in ids.items()} if as_arrays else ids
     members = ogb_files.text() | {"mini/split/time/split_dict.pt": saved(split)}
     ogb_files.write(tmp_path, members)
-    nodes = sources.read(tmp_path, ogb_files.mini()).nodes["node"]
+    nodes = readers.read(tmp_path, ogb_files.mini()).nodes["node"]
     assert np.flatnonzero(nodes.train_mask).tolist() == [1, 5]  # type: ignore[arg-type]
     assert np.flatnonzero(nodes.val_mask).tolist() == [2]  # type: ignore[arg-type]
     assert np.flatnonzero(nodes.test_mask).tolist() == [0, 30]  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ def test_splits_by_type(tmp_path: Path) -> None:
     split = {part: {"paper": torch.tensor([node])} for node, part in enumerate(("train", "valid", "test"))}
     members = ogb_files.typed_text() | {"mini/split/time/split_dict.pt": saved(split)}
     ogb_files.write(tmp_path, members)
-    nodes = sources.read(tmp_path, ogb_files.mini(typed=True)).nodes
+    nodes = readers.read(tmp_path, ogb_files.mini(typed=True)).nodes
     assert np.flatnonzero(nodes["paper"].val_mask).tolist() == [1]  # type: ignore[arg-type]
     assert nodes["author"].val_mask is None
 
@@ -136,5 +136,5 @@ def test_splits_that_are_none(tmp_path: Path, split: Any, words: str) -> None:
     members = ogb_files.text() | {"mini/split/time/split_dict.pt": saved(split)}
     ogb_files.write(tmp_path, members)
     with pytest.raises(DatasetError, match=words) as caught:
-        sources.read(tmp_path, ogb_files.mini())
+        readers.read(tmp_path, ogb_files.mini())
     assert "split_dict.pt" in str(caught.value)

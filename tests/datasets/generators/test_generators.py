@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep import generators
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph
+from graphprep.datasets import generators
+from graphprep.datasets.generators import grid, rmat, sbm
 from graphprep.errors import UsageError
-from graphprep.generators import grid, rmat, sbm
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
+from tests.end_to_end.test_cli import refused, run
 from tests.stores import make_store
-from tests.test_cli import refused, run
 
 MAKERS: dict[str, Callable[[int, Path], RawGraph]] = {
     "sbm": lambda seed, folder: sbm.generate(

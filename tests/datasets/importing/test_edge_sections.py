@@ -16,20 +16,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphprep import sorted_edges
+from graphprep.core.types import RawGraph, Treatment
+from graphprep.datasets.formats import text_file
+from graphprep.datasets.formats.text_file import byte_ranges, lines_between
+from graphprep.datasets.importing import edge_sections
+from graphprep.datasets.importing.edge_sections import Place
+from graphprep.datasets.importing.edges import edge_text, numpy_edges, parquet_edges
+from graphprep.datasets.importing.edges.edge_file import SectionedFile, Wanted, open_edges
+from graphprep.datasets.importing.ids import DistinctIds
+from graphprep.datasets.importing.node_ids import FoundIds
+from graphprep.datasets.importing.user_files import ImportRequest, read_files
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph, Treatment
-from graphprep.sorted_edges import sort_table
-from graphprep.sources import edge_sections, edge_text, numpy_edges, parquet_edges, text_file
-from graphprep.sources.edge_file import SectionedFile, Wanted, open_edges
-from graphprep.sources.edge_sections import Place
-from graphprep.sources.ids import DistinctIds
-from graphprep.sources.node_ids import FoundIds
-from graphprep.sources.text_file import byte_ranges, lines_between
-from graphprep.sources.user_files import ImportRequest, read_files
+from graphprep.store import sort
+from graphprep.store.sort import sort_table
+from tests.datasets.user_graphs import Edges, edges_of, graph, rows_of, written
 from tests.elsewhere import Elsewhere
-from tests.sources.user_graphs import Edges, edges_of, graph, rows_of, written
-from tests.test_sorted_edges import joined
+from tests.store.test_sort import joined
 
 TEXTS = {
     "pairs": "0 1\n1 2\n22 0\n3 1\n",
@@ -160,7 +162,7 @@ def test_the_graph_is_the_same(
     assert len(sections.counts) > 5
     assert edges_of(there.edges[0]) == edges_of(here.edges[0])
     assert np.array_equal(there.nodes["node"].original_id, here.nodes["node"].original_id)  # type: ignore[arg-type]
-    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     arguments = {"num_rows": there.nodes["node"].num_nodes, "num_sources": there.nodes["node"].num_nodes}
     matrices = [
         joined(
@@ -309,7 +311,7 @@ def test_a_file_that_changes_between_two_readings(
         return path
 
     if disk:
-        monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+        monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     raw = read(put("0 1\n1 2\n2 0\n0 5\n", 1))
     put(later, 2)
     with pytest.raises(DatasetError, match="has changed while it was being read"):

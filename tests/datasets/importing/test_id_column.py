@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from graphprep.core.types import NodeTable
 from graphprep.errors import DatasetError
-from graphprep.graph import NodeTable
-from tests.sources.user_graphs import graph, written
+from tests.datasets.user_graphs import graph, written
 
 FEATURES = "id,a\n30,0.3\n10,0.1\n20,0.2\n"
 LABELS = "id,class\n30,0\n10,1\n20,0\n"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphprep.sources import ids
-from graphprep.sources.ids import DistinctIds, Renumbering
+from graphprep.datasets.importing import ids
+from graphprep.datasets.importing.ids import DistinctIds, Renumbering
 
 ANY_ID = st.integers(0, 50) | st.integers(0, 10_000) | st.integers(0, 2**63 - 2)
 

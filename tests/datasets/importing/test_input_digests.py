@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from graphprep.datasets.importing import input_digests
+from graphprep.datasets.importing.input_digests import InputDigests
 from graphprep.errors import DatasetError
-from graphprep.sources import input_digests
-from graphprep.sources.input_digests import InputDigests
 
 
 def test_all_files_with_their_roles(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from graphprep.datasets.importing.edges.edge_file import Words
+from graphprep.datasets.importing.node_ids import FoundIds, Ids, ListedIds, NodeIds, RowNumbers
 from graphprep.errors import DatasetError
-from graphprep.sources.edge_file import Words
-from graphprep.sources.node_ids import FoundIds, Ids, ListedIds, NodeIds, RowNumbers
 
 
 def numbers(*ids: int) -> Ids:

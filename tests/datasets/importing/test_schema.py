@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from graphprep.core.splits import SplitRule
+from graphprep.core.types import EdgeType, RawGraph, Treatment
+from graphprep.datasets.importing.schema import load_schema
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import DatasetError, UsageError
-from graphprep.graph import EdgeType, RawGraph, Treatment
-from graphprep.sources.schema import load_schema
-from graphprep.sources.user_files import read_files
-from graphprep.split import SplitRule
-from tests.sources.user_graphs import edges_of, written
+from tests.datasets.user_graphs import edges_of, written
 
 ACM = """
 nodes:

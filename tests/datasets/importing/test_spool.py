@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep.sources.spool import Column, Room
+from graphprep.datasets.importing.spool import Column, Room
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 100, 10**6])

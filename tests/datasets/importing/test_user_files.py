@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphprep.datasets.importing import spool, user_graph
 from graphprep.errors import DatasetError, UsageError
-from graphprep.sources import spool, user_graph
-from tests.sources.user_graphs import edges_of, graph, rows_of, written
+from tests.datasets.user_graphs import edges_of, graph, rows_of, written
 
 
 def test_times_of_real_messages(test_data: Path) -> None:
@@ -259,8 +259,8 @@ def test_large_features_are_not_loaded(tmp_path: Path) -> None:
 import resource
 from pathlib import Path
 import numpy, pyarrow
-from graphprep.sources.ids import DistinctIds
-from graphprep.sources.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.ids import DistinctIds
+from graphprep.datasets.importing.user_files import ImportRequest, read_files
 DistinctIds().add(numpy.zeros(1, numpy.int64))  # loads the compiler
 lines = Path("/proc/self/status").read_text().splitlines()
 held = next(int(line.split()[1]) for line in lines if line.startswith("VmData"))

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep import sources
+from graphprep.datasets import readers
 from graphprep.errors import DatasetError
-from tests.sources.published import PUBLISHED, ordered, spoiled, treated, write_files
-from tests.sources.published_files import Files
+from tests.datasets.published import PUBLISHED, ordered, spoiled, treated, write_files
+from tests.datasets.published_files import Files
 
 
 def test_the_graph_is_pyg_s(tmp_path: Path, no_network: None) -> None:
     """Repeated lines, names outside of ASCII, and nodes that only a label file would name."""
     import torch_geometric.datasets as datasets
 
-    raw = sources.read(tmp_path, PUBLISHED["aminer"].write(tmp_path))
+    raw = readers.read(tmp_path, PUBLISHED["aminer"].write(tmp_path))
     files = PUBLISHED["aminer"].files()
     write_files(
         tmp_path / "theirs/raw",
@@ -38,7 +38,7 @@ def test_the_graph_is_pyg_s(tmp_path: Path, no_network: None) -> None:
 
 def test_both_types_are_split(tmp_path: Path) -> None:
     """Only labelled nodes are in a mask, and the notes say how it was drawn."""
-    raw = sources.read(tmp_path, PUBLISHED["aminer"].write(tmp_path))
+    raw = readers.read(tmp_path, PUBLISHED["aminer"].write(tmp_path))
     for kind in ("author", "venue"):
         nodes = raw.nodes[kind]
         assert nodes.y is not None
@@ -73,14 +73,14 @@ def test_tables_that_are_wrong(tmp_path: Path, spoil: Callable[[Files], None], w
     """One sentence with the archive's name, and the member's where there is one."""
     entry = spoiled("aminer", tmp_path / "raw", spoil)
     with pytest.raises(DatasetError, match=words) as caught:
-        sources.read(tmp_path / "raw", entry)
+        readers.read(tmp_path / "raw", entry)
     assert ".zip" in str(caught.value)
 
 
 def test_labels_of_unknown_names_are_counted(tmp_path: Path) -> None:
     """A name that belongs to nobody is no label of anyone."""
     spoil = added("label/googlescholar.8area.author.label.txt", "Nobody 1\n")
-    raw = sources.read(tmp_path / "raw", spoiled("aminer", tmp_path / "raw", spoil))
+    raw = readers.read(tmp_path / "raw", spoiled("aminer", tmp_path / "raw", spoil))
     assert raw.notes["labels_of_no_author"] == 1
 
 
@@ -90,8 +90,8 @@ def test_quotation_marks_are_part_of_a_name(tmp_path: Path) -> None:
     def quoted(files: Files) -> None:
         files["net_aminer/id_author.txt"] = files["net_aminer/id_author.txt"].replace("A2\n", '"A2\n')
 
-    clean = sources.read(tmp_path, PUBLISHED["aminer"].write(tmp_path)).nodes["author"]
-    found = sources.read(tmp_path / "raw", spoiled("aminer", tmp_path / "raw", quoted)).nodes["author"]
+    clean = readers.read(tmp_path, PUBLISHED["aminer"].write(tmp_path)).nodes["author"]
+    found = readers.read(tmp_path / "raw", spoiled("aminer", tmp_path / "raw", quoted)).nodes["author"]
     assert clean.y is not None
     assert found.y is not None
     assert found.y.tolist() == clean.y.tolist()

@@ -8,54 +8,54 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep import registry, sources
-from graphprep.graph import RawGraph
-from tests.sources import dgl_files, ogb_files, planetoid_files, published_files
-from tests.sources.entries import entry
-from tests.sources.published import PUBLISHED
+from graphprep.core.types import RawGraph
+from graphprep.datasets import readers, registry
+from tests.datasets import dgl_files, ogb_files, planetoid_files, published_files
+from tests.datasets.entries import entry
+from tests.datasets.published import PUBLISHED
 
 
 def from_digits(folder: Path) -> RawGraph:
-    return sources.read(folder, registry.entry("digits"))
+    return readers.read(folder, registry.entry("digits"))
 
 
 def from_planetoid(folder: Path) -> RawGraph:
     planetoid_files.write(folder, planetoid_files.parts(skipped=(13,)))
-    return sources.read(folder, entry("planetoid", options={"val_nodes": 3, "isolated_test_nodes": True}))
+    return readers.read(folder, entry("planetoid", options={"val_nodes": 3, "isolated_test_nodes": True}))
 
 
 def from_edge_list(folder: Path) -> RawGraph:
     (folder / "e").write_text("7 9\n9 5\n5 5\n7 9\n")
-    return sources.read(folder, entry("edge_list", files=[{"url": "https://h/e"}]))
+    return readers.read(folder, entry("edge_list", files=[{"url": "https://h/e"}]))
 
 
 def from_published(name: str) -> Callable[[Path], RawGraph]:
-    return lambda folder: sources.read(folder, PUBLISHED[name].write(folder))
+    return lambda folder: readers.read(folder, PUBLISHED[name].write(folder))
 
 
 def from_ogb(folder: Path) -> RawGraph:
     ogb_files.write(folder, ogb_files.text())
-    return sources.read(folder, ogb_files.mini(**ogb_files.FULL, inverse_edges=True))
+    return readers.read(folder, ogb_files.mini(**ogb_files.FULL, inverse_edges=True))
 
 
 def from_typed_ogb(folder: Path) -> RawGraph:
     ogb_files.write(folder, ogb_files.typed_text())
-    return sources.read(folder, ogb_files.mini(typed=True, node_files=["node_year"]))
+    return readers.read(folder, ogb_files.mini(typed=True, node_files=["node_year"]))
 
 
 def from_binary_ogb(folder: Path) -> RawGraph:
     ogb_files.write(folder, ogb_files.binary())
-    return sources.read(folder, ogb_files.mini(binary=True))
+    return readers.read(folder, ogb_files.mini(binary=True))
 
 
 def from_fraud(folder: Path) -> RawGraph:
-    return sources.read(folder, dgl_files.write_fraud(folder, dgl_files.fraud()))
+    return readers.read(folder, dgl_files.write_fraud(folder, dgl_files.fraud()))
 
 
 def from_zipped(folder: Path) -> RawGraph:
     files = published_files.wikics()
     dgl_files.write(folder, files)
-    return sources.read(folder, dgl_files.zip_entry("wikics", list(files)))
+    return readers.read(folder, dgl_files.zip_entry("wikics", list(files)))
 
 
 READERS: dict[str, Callable[[Path], RawGraph]] = {
@@ -73,7 +73,7 @@ READERS: dict[str, Callable[[Path], RawGraph]] = {
 
 def test_every_reader_is_tested() -> None:
     """A new reader must be added here."""
-    assert set(sources.READERS) <= set(READERS)
+    assert set(readers.READERS) <= set(READERS)
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep import sources
+from graphprep.datasets import readers
 from graphprep.errors import DatasetError
-from tests.sources.published import spoiled
-from tests.sources.published_files import NUM_NODES, Files
+from tests.datasets.published import spoiled
+from tests.datasets.published_files import NUM_NODES, Files
 
 Spoil = Callable[[Files], Any]
 
@@ -153,5 +153,5 @@ def test_files_that_contradict(tmp_path: Path, source: str, file: str, spoil: Sp
     """What would index out of bounds, train on a NaN or test on training nodes is an error before anything is made."""
     entry = spoiled(source, tmp_path / "raw", spoil)
     with pytest.raises(DatasetError, match=words) as caught:
-        sources.read(tmp_path / "raw", entry)
+        readers.read(tmp_path / "raw", entry)
     assert str(caught.value).startswith(f"{tmp_path / 'raw' / file} is damaged")

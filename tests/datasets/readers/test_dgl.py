@@ -14,15 +14,16 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from graphprep import memory, registry, sources
+from graphprep.core.types import RawGraph
+from graphprep.datasets import readers, registry
+from graphprep.datasets.readers.zipped import FOLDER
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph
-from graphprep.sources.zipped import FOLDER
-from graphprep.whole_file import RemoteFile, verify
-from tests.sources import ogb_files, planetoid_files, published, published_files
-from tests.sources.dgl_files import NODES, UNLABELLED, Files, fraud, write, write_fraud, zip_entry
-from tests.sources.entries import entry
-from tests.sources.published import treated
+from graphprep.system import memory
+from graphprep.system.verify import RemoteFile, verify
+from tests.datasets import ogb_files, planetoid_files, published, published_files
+from tests.datasets.dgl_files import NODES, UNLABELLED, Files, fraud, write, write_fraud, zip_entry
+from tests.datasets.entries import entry
+from tests.datasets.published import treated
 
 
 def same_graph(one: RawGraph, other: RawGraph) -> None:
@@ -43,8 +44,8 @@ def test_the_same_as_unpacked(tmp_path: Path, kind: str, inside: str) -> None:
     published.write_files(tmp_path / "plain", files)
     plain = entry(kind, files=[{"url": f"https://example.org/{name}"} for name in files])
     write(tmp_path / "packed", {"README": "more", **files}, inside)
-    packed = sources.read(tmp_path / "packed", zip_entry(kind, list(files)))
-    same_graph(packed, sources.read(tmp_path / "plain", plain))
+    packed = readers.read(tmp_path / "packed", zip_entry(kind, list(files)))
+    same_graph(packed, readers.read(tmp_path / "plain", plain))
     assert [item.name for item in (tmp_path / "packed").iterdir()] == ["mini.zip"]
 
 
@@ -53,7 +54,7 @@ def test_mapped_features_outlive_the_folder(tmp_path: Path) -> None:
     files = published_files.graphsaint()
     files["feats.npy"] = files["feats.npy"].astype(np.float32)
     write(tmp_path, files)
-    x = sources.read(tmp_path, zip_entry("graphsaint", list(files))).nodes["node"].x
+    x = readers.read(tmp_path, zip_entry("graphsaint", list(files))).nodes["node"].x
     assert isinstance(x, np.memmap)
     assert np.array_equal(x, files["feats.npy"])
 
@@ -93,7 +94,7 @@ def test_real_benchmarks(tmp_path: Path, test_data: Path, name: str, original: s
     found = registry.entry(name)
     (member,) = found.options["members"]
     (tmp_path / found.files[0].file_name).write_bytes(ogb_files.zipped({member: data}))
-    raw = sources.read(tmp_path, found)
+    raw = readers.read(tmp_path, found)
     found.expected.check(counts(raw), dataset=name)
     x: Any = raw.nodes["node"].x
     assert (x.max() > 1) == (name == "dgl-coauthor-cs")
@@ -105,7 +106,7 @@ def test_real_cora(tmp_path: Path, test_data: Path) -> None:
     found = registry.entry("dgl-cora")
     members = {name: (folder / name.replace("cora_v2", "cora")).read_bytes() for name in found.options["members"]}
     (tmp_path / "cora_v2.zip").write_bytes(ogb_files.zipped(members))
-    raw = sources.read(tmp_path, found)
+    raw = readers.read(tmp_path, found)
     found.expected.check(counts(raw), dataset="dgl-cora")
 
 
@@ -117,7 +118,7 @@ def test_self_loops_of_citations_are_kept(tmp_path: Path) -> None:
     files = {path.name: path.read_bytes() for path in (tmp_path / "plain").iterdir()}
     write(tmp_path, files)
     treatment = registry.entry("dgl-citeseer").treatment.model_dump()
-    raw = sources.read(
+    raw = readers.read(
         tmp_path,
         zip_entry(
             "planetoid", list(files), options={"val_nodes": 3}, treatment=treatment, name="other", more={"name": "mini"}
@@ -136,7 +137,7 @@ def test_leftovers_of_a_killed_run(tmp_path: Path) -> None:
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "data.json").write_text("{}")
     assert (
-        sources.read(tmp_path, zip_entry("wikics", ["data.json"])).nodes["node"].num_nodes == published_files.NUM_NODES
+        readers.read(tmp_path, zip_entry("wikics", ["data.json"])).nodes["node"].num_nodes == published_files.NUM_NODES
     )
     assert not (tmp_path / FOLDER).exists()
 
@@ -157,7 +158,7 @@ def test_damaged_archives(tmp_path: Path, spoil: Callable[[Files], None], words:
     spoil(files)
     write(tmp_path, files)
     with pytest.raises(DatasetError, match=words):
-        sources.read(tmp_path, zip_entry("graphsaint", members))
+        readers.read(tmp_path, zip_entry("graphsaint", members))
     assert [item.name for item in tmp_path.iterdir()] == ["mini.zip"]
 
 
@@ -166,7 +167,7 @@ def test_members_are_plain_names(tmp_path: Path, name: str) -> None:
     """A registry file that someone passes around must not write outside the folder either."""
     write(tmp_path, published_files.wikics())
     with pytest.raises(DatasetError, match="no plain file name"):
-        sources.read(tmp_path, zip_entry("wikics", [name]))
+        readers.read(tmp_path, zip_entry("wikics", [name]))
 
 
 def test_flips_are_found(tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ def test_flips_are_found(tmp_path: Path) -> None:
     files = {"data.json": published_files.as_bytes("data.json", published_files.wikics()["data.json"])}
     path = tmp_path / "mini.zip"
     path.write_bytes(ogb_files.zipped(files, zipfile.ZIP_STORED))
-    file = RemoteFile(url="", name="mini.zip", check=sources.reader("zipped").file_check(found, "mini.zip"))
+    file = RemoteFile(url="", name="mini.zip", check=readers.reader("zipped").file_check(found, "mini.zip"))
     verify(path, file)
     good = path.read_bytes()
     place = good.index(files["data.json"]) + 1000
@@ -194,14 +195,14 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, published_files.wikics())
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
     with pytest.raises(DatasetError, match="GRAPHPREP_HOME") as caught:
-        sources.read(tmp_path, zip_entry("wikics", ["data.json"]))
+        readers.read(tmp_path, zip_entry("wikics", ["data.json"]))
     assert "damaged" not in str(caught.value)
 
 
 def test_fraud_is_what_dgl_reads(tmp_path: Path) -> None:
     """One edge type a relation, each entry an edge from its row to its column, and DGL's own split."""
     arrays = fraud()
-    raw = sources.read(tmp_path, write_fraud(tmp_path, arrays))
+    raw = readers.read(tmp_path, write_fraud(tmp_path, arrays))
     nodes = raw.nodes["user"]
     assert np.allclose(nodes.x, arrays["features"].toarray())  # type: ignore[arg-type]
     assert (nodes.y[:UNLABELLED] == -1).all()  # type: ignore[index]
@@ -245,7 +246,7 @@ def test_shares_of_the_real_split(name: str, labelled: int) -> None:
 def test_damaged_fraud(tmp_path: Path, changed: Files, words: str) -> None:
     """Arrays that contradict each other are one sentence with the archive's name."""
     with pytest.raises(DatasetError, match=words) as caught:
-        sources.read(tmp_path, write_fraud(tmp_path, fraud(**changed)))
+        readers.read(tmp_path, write_fraud(tmp_path, fraud(**changed)))
     assert str(tmp_path / "mini.zip") in str(caught.value)
 
 
@@ -262,13 +263,13 @@ def test_matlab_files_that_are_none(tmp_path: Path) -> None:
     }
     for data, words in spoilt.items():
         with pytest.raises(DatasetError, match=words):
-            sources.read(tmp_path, write_fraud(tmp_path, {}, data))
+            readers.read(tmp_path, write_fraud(tmp_path, {}, data))
     matrix = fraud()["net_uvu"]
     row = np.array([matrix.indices[0]], np.int32).tobytes() + matrix.indices[1:20].astype(np.int32).tobytes()
     place = whole.index(row)
     data = whole[:place] + (10**6).to_bytes(4, "little") + whole[place + 4 :]
     with pytest.raises(DatasetError, match=re.escape("outside 0 .. 59")):
-        sources.read(tmp_path, write_fraud(tmp_path, {}, data))
+        readers.read(tmp_path, write_fraud(tmp_path, {}, data))
 
 
 def test_fraud_that_unfolds(tmp_path: Path) -> None:
@@ -276,4 +277,4 @@ def test_fraud_that_unfolds(tmp_path: Path) -> None:
     made = write_fraud(tmp_path, fraud(label=np.zeros((1, 40_000_000), np.uint8)))
     assert (tmp_path / "mini.zip").stat().st_size < 100_000
     with pytest.raises(DatasetError, match=r"mini\.zip.*'label' takes 120\.0 MB of memory where .*--memory"):
-        sources.read(tmp_path, made, memory_limit=memory.held() + 80_000_000)
+        readers.read(tmp_path, made, memory_limit=memory.held() + 80_000_000)

@@ -10,14 +10,14 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
-from graphprep import registry, sources
-from graphprep.graph import RawGraph
-from graphprep.sources.digits import neighbour_pairs
+from graphprep.core.types import RawGraph
+from graphprep.datasets import readers, registry
+from graphprep.datasets.readers.digits import neighbour_pairs
 
 
 @pytest.fixture(scope="module")
 def digits() -> RawGraph:
-    return sources.read(Path("nowhere"), registry.entry("digits"))
+    return readers.read(Path("nowhere"), registry.entry("digits"))
 
 
 def test_counts(digits: RawGraph) -> None:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphprep import sources
+from graphprep.core.splits import SplitRule, seeded_split
+from graphprep.core.types import RawGraph, Treatment
+from graphprep.datasets import readers
+from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.readers import edge_list
 from graphprep.errors import DatasetError, UsageError
-from graphprep.graph import RawGraph, Treatment
-from graphprep.sources import edge_list
-from graphprep.sources.user_files import ImportRequest, read_files
-from graphprep.split import SplitRule, seeded_split
-from tests.sources.entries import entry
+from tests.datasets.entries import entry
 
 
 def edges_of(raw: RawGraph) -> list[tuple[int, int]]:
@@ -216,7 +216,7 @@ def test_registry_entry(tmp_path: Path) -> None:
         split={"train": 1, "val": 0, "seed": 3, "splits": 4},
     )
     made = made.model_copy(update={"files": made.files[:3]})
-    raw = sources.read(tmp_path, made)
+    raw = readers.read(tmp_path, made)
     assert raw.treatment.undirected
     assert raw.nodes["node"].x.dtype == np.float16  # type: ignore[union-attr]
     assert raw.nodes["node"].train_mask.shape == (3, 4)  # type: ignore[union-attr]

@@ -23,17 +23,18 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
-from graphprep import memory, sources
+from graphprep.datasets import readers
+from graphprep.datasets.formats import pickles, torch_file
+from graphprep.datasets.formats.matlab_file import read_arrays
+from graphprep.datasets.importing.schema import load_schema
+from graphprep.datasets.importing.table_files import read_array, reading
+from graphprep.datasets.importing.user_files import ImportRequest, read_files
 from graphprep.errors import GraphprepError
-from graphprep.sources import pickles, torch_file
-from graphprep.sources.matlab_file import read_arrays
-from graphprep.sources.schema import load_schema
-from graphprep.sources.table_files import read_array, reading
-from graphprep.sources.user_files import ImportRequest, read_files
-from graphprep.topology import written
+from graphprep.system import memory
+from graphprep.topology import from_yaml
+from tests.datasets import dgl_files
+from tests.datasets.user_graphs import edges_of
 from tests.soak import soak_count
-from tests.sources import dgl_files
-from tests.sources.user_graphs import edges_of
 
 PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0], [0, 2]])
 MATRIX = sp.coo_matrix((np.ones(5), PAIRS.T), shape=(4, 4))
@@ -84,13 +85,13 @@ def matlab(path: Path) -> None:
 
 def fraud(path: Path) -> None:
     entry = dgl_files.write_fraud(path.parent, {}, path.read_bytes())
-    sources.read(path.parent, entry, memory_limit=memory.held() + ROOM)
+    readers.read(path.parent, entry, memory_limit=memory.held() + ROOM)
 
 
 def fraud_zip(path: Path) -> None:
     entry = dgl_files.write_fraud(path.parent, {})
     path.rename(path.parent / "mini.zip")
-    sources.read(path.parent, entry, memory_limit=memory.held() + ROOM)
+    readers.read(path.parent, entry, memory_limit=memory.held() + ROOM)
 
 
 def schema(path: Path) -> None:
@@ -190,7 +191,7 @@ FORMATS: dict[str, tuple[Write, Read]] = {
             "name: two\nranks:\n  - {name: a, machine: m}\n  - {name: b, machine: m}\nlinks:\n"
             "  - {ends: [a, b], type: ethernet, gbytes_per_s: 12, latency_us: 2}\n"
         ),
-        lambda path: written.read(path.read_text(errors="replace"), origin=str(path)),
+        lambda path: from_yaml.read(path.read_text(errors="replace"), origin=str(path)),
     ),
 }
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from graphprep import registry, sources
-from tests.sources.published import ordered, same, treated
+from graphprep.datasets import readers, registry
+from tests.datasets.published import ordered, same, treated
 
 
 def test_the_graph_is_pyg_s(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_the_graph_is_pyg_s(tmp_path: Path) -> None:
     from torch_geometric.datasets import KarateClub
 
     entry = registry.entry("karate-club")
-    raw = sources.read(tmp_path, entry)
+    raw = readers.read(tmp_path, entry)
     data = KarateClub()[0]
     same(raw, data)
     edges = treated(raw, raw.edges[0])

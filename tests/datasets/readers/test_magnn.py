@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from graphprep import sources
+from graphprep.datasets import readers
 from graphprep.errors import DatasetError
-from tests.sources.published import PUBLISHED, ordered, spoiled, treated
-from tests.sources.published_files import Files
+from tests.datasets.published import PUBLISHED, ordered, spoiled, treated
+from tests.datasets.published_files import Files
 
 
 @pytest.mark.parametrize("name", ["magnn", "magnn_imdb"])
 def test_every_type_is_pyg_s(tmp_path: Path, no_network: None, name: str) -> None:
     """A type whose numbers begin at the wrong place gets the edges of its neighbour in the matrix."""
-    raw = sources.read(tmp_path, PUBLISHED[name].write(tmp_path))
+    raw = readers.read(tmp_path, PUBLISHED[name].write(tmp_path))
     data = PUBLISHED[name].from_pyg(tmp_path / "theirs")[0]
     assert {table.type for table in raw.edges} == set(data.edge_types)
     for table in raw.edges:
@@ -72,7 +72,7 @@ def test_files_that_contradict(tmp_path: Path, spoil: Callable[[Files], None], w
     """One sentence with the archive's name."""
     entry = spoiled("magnn", tmp_path / "raw", spoil)
     with pytest.raises(DatasetError, match=words) as caught:
-        sources.read(tmp_path / "raw", entry)
+        readers.read(tmp_path / "raw", entry)
     assert "d.zip" in str(caught.value)
 
 
@@ -81,7 +81,7 @@ def test_the_labelled_type_is_one_of_the_types(tmp_path: Path) -> None:
     entry = PUBLISHED["magnn"].write(tmp_path)
     entry = entry.model_copy(update={"options": {**entry.options, "labelled": "writer"}})
     with pytest.raises(DatasetError, match="'writer' is none of the node types"):
-        sources.read(tmp_path, entry)
+        readers.read(tmp_path, entry)
 
 
 def test_no_edges(tmp_path: Path) -> None:
@@ -90,16 +90,16 @@ def test_no_edges(tmp_path: Path) -> None:
     def empty(files: Files) -> None:
         files["adjM.npz"] = sp.csr_matrix((33, 33))
 
-    assert sources.read(tmp_path / "raw", spoiled("magnn", tmp_path / "raw", empty)).edges == ()
+    assert readers.read(tmp_path / "raw", spoiled("magnn", tmp_path / "raw", empty)).edges == ()
 
 
 def test_the_store_has_every_type(tmp_path: Path) -> None:
     """The whole way: counts by type are compared, and types without features or labels stay without."""
-    from graphprep.registry import Expected
-    from graphprep.store import GraphStore
+    from graphprep.datasets.entry import Expected
+    from graphprep.store.store import GraphStore
     from pipelines.ingest import graph_to_store
 
-    raw = sources.read(tmp_path, PUBLISHED["magnn"].write(tmp_path))
+    raw = readers.read(tmp_path, PUBLISHED["magnn"].write(tmp_path))
     expected = Expected.model_validate(
         {
             "nodes": {"author": 10, "paper": 14, "term": 6, "conference": 3},

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from graphprep import registry, sources
+from graphprep.core.types import NodeTable, RawGraph
+from graphprep.datasets import readers, registry
+from graphprep.datasets.readers import planetoid
 from graphprep.errors import DatasetError
-from graphprep.graph import NodeTable, RawGraph
-from graphprep.sources import planetoid
-from tests.sources import planetoid_files
-from tests.sources.entries import entry
+from tests.datasets import planetoid_files
+from tests.datasets.entries import entry
 
 Parts = dict[str, Any]
 
@@ -59,7 +59,7 @@ def test_cora_is_what_pyg_reads(test_data: Path) -> None:
     from torch_geometric.io import read_planetoid_data
 
     folder = test_data / "mirror/github.com/kimiyoung/planetoid/raw/master/data"
-    raw = sources.read(folder, registry.entry("cora"))
+    raw = readers.read(folder, registry.entry("cora"))
     same_as_pyg(raw, folder, "cora")
     data = read_planetoid_data(str(folder), "cora")
     nodes = raw.nodes["node"]
@@ -84,7 +84,7 @@ def test_test_rows_go_to_their_nodes(tmp_path: Path) -> None:
     """The rows of tx are in the order of test.index, not of the node numbers; a reader that forgets this still runs."""
     parts = planetoid_files.parts()
     planetoid_files.write(tmp_path, parts)
-    nodes = sources.read(tmp_path, mini()).nodes["node"]
+    nodes = readers.read(tmp_path, mini()).nodes["node"]
     for row, node in enumerate(parts["test.index"]):
         assert np.array_equal(nodes.x[node], parts["tx"].toarray()[row])  # type: ignore[index]
         assert nodes.y[node] == parts["ty"][row].argmax()  # type: ignore[index]
@@ -98,7 +98,7 @@ def test_isolated_test_nodes_become_zero_rows(tmp_path: Path) -> None:
     parts = planetoid_files.parts(known=510, skipped=(511, 514))
     planetoid_files.write(tmp_path, parts, "citeseer")
     options = {"isolated_test_nodes": True}
-    raw = sources.read(tmp_path, entry("planetoid", "citeseer", options=options, treatment=mini().treatment))
+    raw = readers.read(tmp_path, entry("planetoid", "citeseer", options=options, treatment=mini().treatment))
     same_as_pyg(raw, tmp_path, "citeseer")
     nodes = raw.nodes["node"]
     assert nodes.num_nodes == 517
@@ -112,7 +112,7 @@ def test_gaps_are_an_error_elsewhere(tmp_path: Path) -> None:
     """In Cora a gap in test.index is a damaged file."""
     planetoid_files.write(tmp_path, planetoid_files.parts(skipped=(13,)))
     with pytest.raises(DatasetError, match="skips 1 nodes"):
-        sources.read(tmp_path, mini())
+        readers.read(tmp_path, mini())
 
 
 def shortened_index(parts: Parts) -> None:
@@ -262,7 +262,7 @@ def test_files_that_contradict(tmp_path: Path, spoil: Callable[[Parts], None], f
     spoil(parts)
     planetoid_files.write(tmp_path, parts)
     with pytest.raises(DatasetError, match=words) as caught:
-        sources.read(tmp_path, mini())
+        readers.read(tmp_path, mini())
     assert f"ind.mini.{file}" in str(caught.value)
     assert str(tmp_path) in str(caught.value)
 
@@ -272,7 +272,7 @@ def test_missing_file(tmp_path: Path) -> None:
     planetoid_files.write(tmp_path, planetoid_files.parts())
     (tmp_path / "ind.mini.ty").unlink()
     with pytest.raises(DatasetError, match=r"ind\.mini\.ty cannot be read"):
-        sources.read(tmp_path, mini())
+        readers.read(tmp_path, mini())
 
 
 @pytest.mark.parametrize("part", planetoid.PARTS)
@@ -303,7 +303,7 @@ def test_hostile_file_does_not_run(tmp_path: Path) -> None:
     parts["graph"] = pickle.dumps({0: [Runs()]}, 2)
     planetoid_files.write(tmp_path, parts)
     with pytest.raises(DatasetError, match=r"posix\.system"):
-        sources.read(tmp_path, mini())
+        readers.read(tmp_path, mini())
     assert not mark.exists()
 
 
@@ -315,7 +315,7 @@ def test_unknown_files_have_no_check() -> None:
 def test_nodes_are_frozen_values(tmp_path: Path) -> None:
     """A table is a value; changing one after it was checked must fail."""
     planetoid_files.write(tmp_path, planetoid_files.parts())
-    nodes = sources.read(tmp_path, mini()).nodes["node"]
+    nodes = readers.read(tmp_path, mini()).nodes["node"]
     assert isinstance(nodes, NodeTable)
     with pytest.raises(AttributeError):
         nodes.num_nodes = 3  # type: ignore[misc]

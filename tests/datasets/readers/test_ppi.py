@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep import sources
+from graphprep.datasets import readers
 from graphprep.errors import DatasetError
-from tests.sources.published import PUBLISHED, ordered, spoiled, treated, write_files
-from tests.sources.published_files import Files
+from tests.datasets.published import PUBLISHED, ordered, spoiled, treated, write_files
+from tests.datasets.published_files import Files
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -26,7 +26,7 @@ def test_every_graph_is_pyg_s(tmp_path: Path, no_network: None, directed: bool) 
             files[name]["directed"] = directed
     write_files(tmp_path / "raw", files)
     entry = PUBLISHED["ppi"].write(tmp_path, files)
-    raw = sources.read(tmp_path, entry)
+    raw = readers.read(tmp_path, entry)
     nodes, edges = raw.nodes["node"], treated(raw, raw.edges[0])
     assert nodes.x is not None
     assert nodes.y is not None
@@ -53,7 +53,7 @@ def test_links_between_graphs_are_left_out_and_counted(tmp_path: Path) -> None:
         files["train_graph.json"]["links"].append({"source": 0, "target": 27})
 
     entry = spoiled("ppi", tmp_path / "raw", cross)
-    assert sources.read(tmp_path / "raw", entry).notes["links_between_graphs_left_out"] == 1
+    assert readers.read(tmp_path / "raw", entry).notes["links_between_graphs_left_out"] == 1
 
 
 def link(value: Any) -> Callable[[Files], None]:
@@ -93,5 +93,5 @@ def test_files_that_contradict(tmp_path: Path, spoil: Callable[[Files], None], w
     """One sentence with the archive's name for each thing that would become a wrong graph or a traceback."""
     entry = spoiled("ppi", tmp_path / "raw", spoil)
     with pytest.raises(DatasetError, match=words) as caught:
-        sources.read(tmp_path / "raw", entry)
+        readers.read(tmp_path / "raw", entry)
     assert "ppi.zip" in str(caught.value)

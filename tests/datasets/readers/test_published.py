@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from torch_geometric.transforms import LargestConnectedComponents
 
-from graphprep import registry, sources
+from graphprep.core.types import RawGraph
+from graphprep.datasets import readers, registry
+from graphprep.datasets.formats.arrays import Sparse
+from graphprep.datasets.readers.gnn_benchmark import largest_component
 from graphprep.errors import DatasetError
-from graphprep.graph import RawGraph
-from graphprep.sources.arrays import Sparse
-from graphprep.sources.gnn_benchmark import largest_component
-from tests.sources.published import PUBLISHED, same, spoiled, treated, write_files
-from tests.sources.published_files import Files, zipped
+from tests.datasets.published import PUBLISHED, same, spoiled, treated, write_files
+from tests.datasets.published_files import Files, zipped
 
 ONE_TYPE = [name for name in PUBLISHED if name not in ("magnn", "magnn_imdb", "aminer", "ppi", "karate")]
 FETCHED = [name for name in PUBLISHED if name != "karate"]
@@ -25,7 +25,7 @@ FETCHED = [name for name in PUBLISHED if name != "karate"]
 
 def read(name: str, folder: Path, **change: Any) -> RawGraph:
     entry = PUBLISHED[name].write(folder)
-    return sources.read(folder, entry.model_copy(update=change))
+    return readers.read(folder, entry.model_copy(update=change))
 
 
 @pytest.mark.parametrize("name", ONE_TYPE)
@@ -45,10 +45,10 @@ def test_real_files(test_data: Path, name: str) -> None:
     """The registry's counts must come out of the real files, after the treatment that the registry names."""
     entry = registry.entry(name)
     path = test_data / "mirror" / entry.files[0].url.removeprefix("https://")
-    check = sources.reader(entry.source).file_check(entry, path.name)
+    check = readers.reader(entry.source).file_check(entry, path.name)
     assert check is not None
     check(path)
-    raw = sources.read(path.parent, entry)
+    raw = readers.read(path.parent, entry)
     nodes = raw.nodes["node"]
     assert nodes.x is not None
     assert nodes.y is not None
@@ -103,7 +103,7 @@ def test_real_files_are_what_pyg_reads(test_data: Path, tmp_path: Path, no_netwo
     import torch_geometric.datasets
 
     same(
-        sources.read(path.parent, entry),
+        readers.read(path.parent, entry),
         getattr(torch_geometric.datasets, source.pyg)(str(tmp_path), **source.pyg_arguments)[0],
     )
 
@@ -112,7 +112,7 @@ def test_real_files_are_what_pyg_reads(test_data: Path, tmp_path: Path, no_netwo
 def test_files_that_are_something_else(tmp_path: Path, name: str) -> None:
     """Each file empty, cut, a page or a pointer: one sentence with its name, from the check and from the reader."""
     entry = PUBLISHED[name].write(tmp_path)
-    reader = sources.reader(entry.source)
+    reader = readers.reader(entry.source)
     for file in entry.files[:4]:
         path = tmp_path / file.file_name
         whole = path.read_bytes()
@@ -126,12 +126,12 @@ def test_files_that_are_something_else(tmp_path: Path, name: str) -> None:
             with pytest.raises(DatasetError):
                 check(path)
             with pytest.raises(DatasetError, match=path.name):
-                sources.read(tmp_path, entry)
+                readers.read(tmp_path, entry)
         path.unlink()
         with pytest.raises(DatasetError, match=f"{path.name} cannot be read"):
-            sources.read(tmp_path, entry)
+            readers.read(tmp_path, entry)
         path.write_bytes(whole)
-    sources.read(tmp_path, entry)
+    readers.read(tmp_path, entry)
 
 
 @pytest.mark.parametrize("name", FETCHED)
@@ -147,7 +147,7 @@ def test_flipped_bits(tmp_path: Path, name: str) -> None:
             data[place] ^= 1 << int(rng.integers(0, 8))
             path.write_bytes(data)
             try:
-                sources.read(tmp_path, entry)
+                readers.read(tmp_path, entry)
             except DatasetError as problem:
                 problems.append(str(problem))
         path.write_bytes(whole)
@@ -161,7 +161,7 @@ def test_checksums_of_archives_are_compared(tmp_path: Path, name: str) -> None:
     """A bit that flips inside packed data must be found before the file gets its name."""
     entry = PUBLISHED[name].write(tmp_path)
     path = tmp_path / entry.files[-1].file_name
-    check = sources.reader(entry.source).file_check(entry, path.name)
+    check = readers.reader(entry.source).file_check(entry, path.name)
     assert check is not None
     with zipfile.ZipFile(path) as archive:
         largest = max(archive.infolist(), key=lambda info: info.compress_size)
@@ -201,7 +201,7 @@ def test_a_hostile_pickle_does_not_run(tmp_path: Path, name: str, file: str, arr
 
     entry = spoiled(name, tmp_path / "raw", spoil)
     with pytest.raises(DatasetError, match=f"array '{array}' is of Python objects"):
-        sources.read(tmp_path / "raw", entry)
+        readers.read(tmp_path / "raw", entry)
     assert not mark.exists()
 
 
@@ -216,7 +216,7 @@ def test_a_pickle_in_place_of_a_table(tmp_path: Path, file: str) -> None:
 
     entry = spoiled(name, tmp_path / "raw", spoil)
     with pytest.raises(DatasetError, match=file):
-        sources.read(tmp_path / "raw", entry)
+        readers.read(tmp_path / "raw", entry)
     assert not (tmp_path / "ran").exists()
 
 
@@ -228,7 +228,7 @@ def test_an_archive_with_a_name_outside(tmp_path: Path, name: str) -> None:
     path = raw / entry.files[0].file_name
     path.write_bytes(zipped({**PUBLISHED[name].files(), "../outside": b"x"}))
     with pytest.raises(DatasetError, match="outside of its folder"):
-        sources.read(raw, entry)
+        readers.read(raw, entry)
     assert {found.name for found in tmp_path.iterdir()} == {"raw"}
 
 
@@ -236,7 +236,7 @@ def test_an_archive_with_a_name_outside(tmp_path: Path, name: str) -> None:
 def test_nothing_is_left_in_the_folder(tmp_path: Path, name: str) -> None:
     """Copies of inner archives and of narrowed features must be gone, or a disk fills up unseen."""
     entry = PUBLISHED[name].write(tmp_path)
-    sources.read(tmp_path, entry)
+    readers.read(tmp_path, entry)
     assert {path.name for path in tmp_path.iterdir()} == {file.file_name for file in entry.files}
 
 
@@ -257,7 +257,7 @@ def test_one_file_is_asked_for(tmp_path: Path) -> None:
     """An entry that lists no file, or two, is a mistake in the registry and no index error."""
     entry = PUBLISHED["heterophilous"].entry([])
     with pytest.raises(DatasetError, match="takes one file, not 0"):
-        sources.read(tmp_path, entry)
+        readers.read(tmp_path, entry)
 
 
 def test_files_are_where_pyg_fetches_them() -> None:
@@ -291,4 +291,4 @@ def test_folders_in_an_archive_do_not_matter(tmp_path: Path) -> None:
     """Some mirrors pack the folder, some its content."""
     entry = PUBLISHED["ppi"].write(tmp_path)
     write_files(tmp_path, {"ppi.zip": zipped({f"ppi/{name}": data for name, data in PUBLISHED["ppi"].files().items()})})
-    assert sources.read(tmp_path, entry).nodes["node"].num_nodes == 28 + 21 + 12
+    assert readers.read(tmp_path, entry).nodes["node"].num_nodes == 28 + 21 + 12

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep import memory
+from graphprep.datasets.formats import pickles
+from graphprep.datasets.formats.arrays import Npz
+from graphprep.datasets.formats.pickles import PickledDtype
+from graphprep.datasets.formats.torch_file import load
+from graphprep.datasets.importing.table_files import read_array, reading
+from graphprep.datasets.importing.user_files import ImportRequest, read_files
 from graphprep.errors import DatasetError, UsageError
-from graphprep.sources import pickles
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz
-from graphprep.sources.pickles import PickledDtype
-from graphprep.sources.table_files import read_array, reading
-from graphprep.sources.torch_file import load
-from graphprep.sources.user_files import ImportRequest, read_files
-from tests.sources.user_graphs import graph
+from graphprep.system import memory
+from graphprep.system.archive import Archive
+from tests.datasets.user_graphs import graph
 
 UNFOLDED = 150 << 20
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphprep.cache.read import PartitionCache
-from graphprep.store import GraphStore
+from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 from pipelines.export import export_cache
 from tests.graphs import labelled_graph, typed_graph

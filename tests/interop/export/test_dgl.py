@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch_geometric.nn import SAGEConv
 
-from tests.export.exported import each_kind, exported
+from tests.interop.export.exported import each_kind, exported
 from tests.sage import sage_layer
 
 READER = Path(__file__).with_name("dgl_reader.py")

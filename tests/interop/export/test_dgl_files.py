@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep.export.dgl_files import HEADER_BYTES, write_graph, write_tensors
+from graphprep.interop.export.dgl_files import HEADER_BYTES, write_graph, write_tensors
 
 # dgl.save_graphs of a graph of 4 nodes and 3 edges, its header after the fourth number (DGL leaves garbage there) zero.
 GRAPH = (

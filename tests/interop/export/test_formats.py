@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from graphprep.errors import UsageError
-from graphprep.export.format import ExportSizes
-from graphprep.export.formats import FORMATS, export_format
+from graphprep.interop.export.format import ExportSizes
+from graphprep.interop.export.formats import FORMATS, export_format
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphprep.export.marker import MARKER, marker_of, read_marker
-from tests.export.exported import exported
+from graphprep.interop.export.marker import MARKER, marker_of, read_marker
+from tests.interop.export.exported import exported
 
 
 def test_it_says_what_was_exported(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from graphprep.cache.read import PartitionCache
-from graphprep.export.npz import NpzFormat
-from tests.export.exported import each_kind, exported
+from graphprep.interop.export.npz import NpzFormat
+from tests.interop.export.exported import each_kind, exported
 
 
 @each_kind

@@ -12,8 +12,8 @@ from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 from torch_geometric.distributed import LocalFeatureStore, LocalGraphStore
 from torch_geometric.nn import SAGEConv
 
-from graphprep.export.pyg import save
-from tests.export.exported import each_kind, exported
+from graphprep.interop.export.pyg import save
+from tests.interop.export.exported import each_kind, exported
 from tests.sage import sage_layer
 
 OF_DATA = [BaseStorage, DataEdgeAttr, DataTensorAttr, EdgeStorage, GlobalStorage, NodeStorage]

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep import csr
-from graphprep.graph import Csr
-from graphprep.partition import graph_files
+from graphprep.core import csr
+from graphprep.core.types import Csr
+from graphprep.partition.methods import graph_files
 from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, random_edges
 from tests.partition.problems import edges
@@ -70,7 +70,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against numbers longer than their buffer."""
     bounds_checked(
         "import tempfile\nfrom pathlib import Path\nimport numpy as np\n"
-        "from graphprep.csr import undirected_simple\n"
+        "from graphprep.core.csr import undirected_simple\n"
         "from graphprep.partition import graph_files\n"
         "from tests.graphs import csr_of, random_edges\n"
         "clean = undirected_simple(csr_of(random_edges(np.random.default_rng(0), 300, 900), 300))\n"

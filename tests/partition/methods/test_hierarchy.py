@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk
 from graphprep.partition.candidates import assign
-from graphprep.partition.hierarchy import divide_along, limits_of_division
-from graphprep.partition.metis_library import MetisGraph
-from graphprep.partition.rank_group import RankGroup
+from graphprep.partition.methods.hierarchy import divide_along, limits_of_division
+from graphprep.partition.methods.metis_ctypes import MetisGraph
+from graphprep.partition.methods.rank_groups import RankGroup
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
 from graphprep.traffic import count_traffic

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from graphprep.partition.method import NodeLoad
-from graphprep.partition.small_weights import MOST_TOTAL, capped, edge_weights, node_weights
+from graphprep.partition.methods.base import NodeLoad
+from graphprep.partition.methods.integer_weights import MOST_TOTAL, capped, edge_weights, node_weights
 
 
 def column(amounts: list[int], shares: list[float]) -> NDArray[np.int64]:

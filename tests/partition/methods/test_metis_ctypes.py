@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from graphprep import csr
+from graphprep.core import csr
+from graphprep.core.types import HOMOGENEOUS_NODE, Csr
+from graphprep.datasets.generators.rmat import RmatRequest, generate
 from graphprep.errors import PartitionError
-from graphprep.generators.rmat import RmatRequest, generate
-from graphprep.graph import HOMOGENEOUS_NODE, Csr
-from graphprep.partition import metis_library
 from graphprep.partition.candidates import CANDIDATES, assign
-from graphprep.partition.metis_library import MetisGraph, MetisLibrary
-from graphprep.partition.metis_limits import excess, partition_within
+from graphprep.partition.methods import metis_ctypes
+from graphprep.partition.methods.metis_constraints import excess, partition_within
+from graphprep.partition.methods.metis_ctypes import MetisGraph, MetisLibrary
 from graphprep.partition.request import PartitionRequest
 from tests.graphs import random_edges
 from tests.partition.problems import Case
@@ -111,7 +111,7 @@ def test_nodes_and_in_edges_of_a_directed_power_law_graph(power_law: PowerLaw, t
 
 def test_without_its_symbols_the_candidate_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Guards against a pymetis of another make that ends in an AttributeError."""
-    monkeypatch.setattr(metis_library, "FUNCTIONS", ("METIS_PartGraphKway", "METIS_PartGraphSideways"))
+    monkeypatch.setattr(metis_ctypes, "FUNCTIONS", ("METIS_PartGraphKway", "METIS_PartGraphSideways"))
     reason = "pymetis's shared library does not export METIS_PartGraphSideways"
     assert CANDIDATES["metis-balanced"].needs(4, None) == reason
     assert CANDIDATES["metis-hierarchical"].needs(4, None) == reason
@@ -119,5 +119,5 @@ def test_without_its_symbols_the_candidate_says_why(monkeypatch: pytest.MonkeyPa
     case = Case(random_edges(np.random.default_rng(0), 100, 300), 100, np.ones(4))
     with pytest.raises(PartitionError, match=f"METIS with several constraints cannot be had: {reason}"):
         assign("metis-balanced", case.clean, shares_P=case.shares_P, request=PartitionRequest(), scratch=tmp_path)
-    monkeypatch.setattr(metis_library, "LIBRARY", "pymetis.nowhere")
-    assert "pymetis's shared library cannot be used: No module named" in str(metis_library.missing())
+    monkeypatch.setattr(metis_ctypes, "LIBRARY", "pymetis.nowhere")
+    assert "pymetis's shared library cannot be used: No module named" in str(metis_ctypes.missing())

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
+from graphprep.datasets.generators.grid import GridRequest, generate
 from graphprep.errors import PartitionError
-from graphprep.generators.grid import GridRequest, generate
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from graphprep.partition import kaminpar, mtkahypar
 from graphprep.partition.candidates import CANDIDATES, assign
-from graphprep.partition.mtkahypar import GREATEST_DISTANCE, distances
+from graphprep.partition.methods import kaminpar, mtkahypar
+from graphprep.partition.methods.mtkahypar import GREATEST_DISTANCE, distances
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import count_traffic

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphprep.partition import subgraph
+from graphprep.partition.methods import subgraph
 from tests.graphs import csr_of, random_edges
 
 

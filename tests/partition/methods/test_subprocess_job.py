@@ -15,9 +15,9 @@ import pytest
 from numpy.typing import NDArray
 
 from graphprep.errors import PartitionError
-from graphprep.partition import native
 from graphprep.partition.candidates import assign
-from graphprep.partition.method import NodeLoad, PartitionProblem
+from graphprep.partition.methods import subprocess_job
+from graphprep.partition.methods.base import NodeLoad, PartitionProblem
 from graphprep.partition.request import PartitionRequest
 from tests.graphs import random_edges
 from tests.partition.problems import Case
@@ -27,7 +27,7 @@ CHILD = """
 import json, os, sys, time
 from pathlib import Path
 import numpy as np
-from graphprep.partition.native_process import Parts, main
+from graphprep.partition.methods.worker import Parts, main
 
 def run(task):
     what = task.request["what"]
@@ -96,7 +96,7 @@ def problem_in(scratch: Path, *, time_limit_s: float | None = None) -> Partition
 
 def run(problem: PartitionProblem, module: str, what: str) -> NDArray[np.int32]:
     """What the child makes of it."""
-    with native.job(problem, title="Child", module=module, time_limit_s=60.0) as job:
+    with subprocess_job.job(problem, title="Child", module=module, time_limit_s=60.0) as job:
         return job.run({"what": what, "nodes": NODES, "parts": 4}, problem)
 
 
@@ -139,8 +139,8 @@ def test_an_interrupt_ends_the_child(child: str, tmp_path: Path, monkeypatch: py
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(native.subprocess, "Popen", Watched)
-    monkeypatch.setattr(native.time, "sleep", interrupt)
+    monkeypatch.setattr(subprocess_job.subprocess, "Popen", Watched)
+    monkeypatch.setattr(subprocess_job.time, "sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run(problem_in(tmp_path / "scratch"), child, "hang")
     assert started[0].returncode == -signal.SIGKILL
@@ -150,7 +150,7 @@ def test_a_killed_caller_leaves_no_child(child: str, tmp_path: Path) -> None:
     """Guards against a METIS of many gigabytes that outlives the run which started it."""
     script = (
         "import sys\nfrom pathlib import Path\n"
-        "from tests.partition.test_native import problem_in, run\n"
+        "from tests.partition.methods.test_subprocess_job import problem_in, run\n"
         f"run(problem_in(Path({str(tmp_path / 'scratch')!r})), 'odd_library', 'hang')\n"
     )
     caller = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
@@ -186,7 +186,7 @@ def test_metis_without_memory_is_an_error(method: str, tmp_path: Path, monkeypat
 
 def test_what_metis_cannot_take_is_reported(tmp_path: Path) -> None:
     """Guards against a child that dies by a signal, on columns out of range, and looks like success."""
-    from graphprep.graph import Csr
+    from graphprep.core.types import Csr
     from graphprep.partition.candidates import CANDIDATES
 
     broken = Csr(indptr=np.array([0, 1, 2, 3]), indices=np.array([9_999_999, -5, 0], np.int32), num_sources=3)

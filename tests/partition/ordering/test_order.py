@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from graphprep import csr
-from graphprep.graph import Csr, EdgeChunk
-from graphprep.partition.order import locality_order
-from graphprep.partition.order_levels import level_order
-from graphprep.partition.order_window import score, weights, window_order
+from graphprep.core import csr
+from graphprep.core.types import Csr, EdgeChunk
+from graphprep.partition.ordering.levels import level_order
+from graphprep.partition.ordering.order import locality_order
+from graphprep.partition.ordering.window import score, weights, window_order
 from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, random_edges
 from tests.partition.problems import hostile_cases, ring_of_cliques
@@ -253,9 +253,9 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against out-of-range reads and writes in all three kernels, on thin and on round graphs."""
     bounds_checked(
         "import numpy as np\n"
-        "from graphprep.graph import EdgeChunk\n"
-        "from graphprep.csr import undirected_simple\n"
-        "from graphprep.partition.order import locality_order\n"
+        "from graphprep.core.types import EdgeChunk\n"
+        "from graphprep.core.csr import undirected_simple\n"
+        "from graphprep.partition.ordering.order import locality_order\n"
         "from tests.graphs import csr_of, random_edges\n"
         "rng = np.random.default_rng(0)\n"
         "for n, e in ((1, 0), (2, 1), (40, 60), (700, 6000), (3000, 9000)):\n"

@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from graphprep import csr, csr_files
+from graphprep.core import csr, csr_mmap
+from graphprep.core.row_ranges import even_ranges, row_ranges
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, RawGraph
 from graphprep.errors import PartitionError
-from graphprep.executor import Threads
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, RawGraph
-from graphprep.partition.multilevel import contraction, levels, proposals, standing
-from graphprep.partition.multilevel.mapped_graph import MappedGraph
-from graphprep.partition.multilevel.passes import Passes
-from graphprep.partition.multilevel.past_memory import order_past_memory, partition_past_memory
-from graphprep.partition.multilevel.propagation import propagate
-from graphprep.partition.multilevel.streamed import ByRows, ByWeight
-from graphprep.partition.refine import links_of
+from graphprep.partition.out_of_core import contraction, levels, link_loads, move_kernels
+from graphprep.partition.out_of_core.driver import order_past_memory, partition_past_memory
+from graphprep.partition.out_of_core.mapped_graph import MappedGraph
+from graphprep.partition.out_of_core.passes import Passes
+from graphprep.partition.out_of_core.propagation import propagate
+from graphprep.partition.out_of_core.refinement import ByRows, ByWeight
+from graphprep.partition.refine.refine import links_of
 from graphprep.partition.request import PartitionRequest, PartitionResult
-from graphprep.partition.whole_graph import WholeGraph
-from graphprep.row_ranges import even_ranges, row_ranges
-from graphprep.sources import scratch
-from graphprep.store import GraphStore
+from graphprep.partition.typed_graph import WholeGraph
+from graphprep.store.store import GraphStore
+from graphprep.system import scratch
+from graphprep.system.executor import Threads
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel, count_in_order, count_traffic
 from pipelines.partition import plan_partition, run_partition
@@ -203,7 +203,7 @@ def test_a_full_disk_is_told_of_by_stage(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(scratch.shutil, "disk_usage", lambda folder: SimpleNamespace(free=10))
     matrix = csr_of(random_edges(np.random.default_rng(1), 50, 200), 50)
     with pytest.raises(scratch.NoRoomError, match="are needed there for the time of the partitioning"):
-        csr_files.in_files(
+        csr_mmap.in_files(
             iter((matrix,)),
             num_rows=50,
             num_sources=50,
@@ -243,12 +243,12 @@ def test_masks_know_what_a_move_changes(num_parts: int, mutual: bool, tmp_path: 
 
     assert np.array_equal(view.count(part_N, num_parts), rows(part_N))
     links = links_of(LinkModel.of(Topology.flat(num_parts)), 1024)
-    standing.lay(links, rows(part_N))
-    standing.scale(links, 1.0, 0)
-    limits = standing.limits_of(part_N, np.ones((150, 1), np.int64), np.full((num_parts, 1), 150.0))
+    link_loads.lay(links, rows(part_N))
+    link_loads.scale(links, 1.0, 0)
+    limits = link_loads.limits_of(part_N, np.ones((150, 1), np.int64), np.full((num_parts, 1), 150.0))
     nodes, targets, gains = view.propose(part_N, links, limits, 0)
     assert len(nodes) > 20
-    proposals._price(links)
+    move_kernels._price(links)
     for node, target, gain in zip(nodes.tolist(), targets.tolist(), gains.tolist(), strict=True):
         moved_N = part_N.copy()
         moved_N[node] = target
@@ -262,11 +262,11 @@ def test_weights_know_what_a_move_changes() -> None:
     view = ByWeight(graph=graph, ranges=[(0, 100), (100, 160)])
     part_X = np.random.default_rng(0).integers(0, 4, 160).astype(np.int32)
     links = links_of(LinkModel.of(resolve("2x2")), 1024)
-    standing.lay(links, view.count(part_X, 4))
-    standing.scale(links, 1.0, 0)
-    limits = standing.limits_of(part_X, np.ones((160, 1), np.int64), np.full((4, 1), 160.0))
+    link_loads.lay(links, view.count(part_X, 4))
+    link_loads.scale(links, 1.0, 0)
+    limits = link_loads.limits_of(part_X, np.ones((160, 1), np.int64), np.full((4, 1), 160.0))
     nodes, targets, gains = view.propose(part_X, links, limits, 0)
-    proposals._price(links)
+    move_kernels._price(links)
     before_PP = view.count(part_X, 4)
     for node, target, gain in zip(nodes.tolist(), targets.tolist(), gains.tolist(), strict=True):
         moved_X = part_X.copy()
@@ -309,7 +309,7 @@ def test_edges_can_be_what_counts(tmp_path: Path) -> None:
 
 def test_order_is_that_of_the_graph_in_memory(tmp_path: Path) -> None:
     """Guards against nodes that are lost or ordered otherwise when the edges come by way of files."""
-    from graphprep.partition.order import locality_order
+    from graphprep.partition.ordering.order import locality_order
 
     matrix = communities(4, 60)
     graph = in_files(matrix, tmp_path)
@@ -327,7 +327,7 @@ def test_the_whole_way_past_memory(
     rng = np.random.default_rng(0)
     raw: RawGraph = typed_graph(rng) if several_types else labelled_graph(rng, 300, 1500)
     store = make_store(raw)
-    monkeypatch.setattr("graphprep.partition.expected.memory.free", lambda limit: 1000)
+    monkeypatch.setattr("graphprep.partition.estimates.memory.free", lambda limit: 1000)
     monkeypatch.setattr(GraphStore, "csr", lambda *_: pytest.fail("all edges were loaded"))
     plan = plan_partition(store.location, parts=3, topology=None, request=PartitionRequest(), out=tmp_path / "cache")
     told = plan.expectations()
@@ -345,10 +345,10 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         """
 import tempfile
 from pathlib import Path
-from graphprep.partition.multilevel import contraction, levels
+from graphprep.partition.out_of_core import contraction, levels
 from graphprep.topology import Topology
 from tests.partition.problems import hostile_cases
-from tests.partition.test_multilevel import communities, partitioned
+from tests.partition.out_of_core.test_out_of_core import communities, partitioned
 levels.LEAST_NODES = 2
 contraction.DENSITY = 6
 with tempfile.TemporaryDirectory() as folder:
@@ -367,11 +367,11 @@ import resource
 from pathlib import Path
 import numpy as np
 from graphprep import memory
-from graphprep.graph import Csr
-from graphprep.partition.multilevel import levels, mapped_graph
+from graphprep.core.types import Csr
+from graphprep.partition.out_of_core import levels, mapped_graph
 from graphprep.topology import Topology
-from tests.partition.test_multilevel import communities, csr_source, partitioned
-from graphprep.partition.multilevel.past_memory import partition_past_memory
+from tests.partition.out_of_core.test_out_of_core import communities, csr_source, partitioned
+from graphprep.partition.out_of_core.driver import partition_past_memory
 from graphprep.partition.request import PartitionRequest
 folder = Path({str(tmp_path)!r})
 partitioned(communities(4, 100), Topology.flat(2), folder / "warm")

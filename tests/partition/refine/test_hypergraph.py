@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from graphprep import csr
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
-from graphprep.partition.nets import Nets, contract, edge_nets, renumbered, row_nets
+from graphprep.core import csr
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
+from graphprep.partition.refine.hypergraph import Nets, contract, edge_nets, renumbered, row_nets
 from graphprep.traffic import count_traffic
 from tests.graphs import csr_of, random_edges
 
@@ -105,7 +105,7 @@ def test_offsets_are_as_wide_as_pins_ask_for(monkeypatch: pytest.MonkeyPatch) ->
     clean = csr.undirected_simple(matrix)
     ways = (lambda: row_nets(matrix), lambda: edge_nets(matrix), lambda: row_nets(clean, clean))
     narrow = [(way(), contract(renumbered(way(), np.arange(25)[::-1]), coarse_X, 5)) for way in ways]
-    monkeypatch.setattr("graphprep.csr.INT32_LIMIT", 10)
+    monkeypatch.setattr("graphprep.core.csr.INT32_LIMIT", 10)
     for way, before in zip(ways, narrow, strict=True):
         after = (way(), contract(renumbered(way(), np.arange(25)[::-1]), coarse_X, 5))
         for one, other in zip(before, after, strict=True):
@@ -125,6 +125,6 @@ def test_equal_nets_become_one() -> None:
 
 
 def csr_of_edges(src: NDArray[np.int64], dst: NDArray[np.int64], num_nodes: int) -> Csr:
-    from graphprep.graph import EdgeChunk
+    from graphprep.core.types import EdgeChunk
 
     return csr_of(EdgeChunk(src, dst), num_nodes)

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from graphprep import csr
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
-from graphprep.partition.loads import node_loads
-from graphprep.partition.method import NodeLoad
-from graphprep.partition.nets import edge_nets, row_nets
-from graphprep.partition.refine import EFFORTS, OBJECTIVES, Refinement, links_of, weights_and_limits
+from graphprep.core import csr
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
+from graphprep.partition.constraints import node_loads
+from graphprep.partition.methods.base import NodeLoad
+from graphprep.partition.refine.hypergraph import edge_nets, row_nets
+from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement, links_of, weights_and_limits
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel, count_traffic, link_seconds
 from tests.conftest import BoundsChecked
@@ -168,7 +168,7 @@ def test_the_direct_links_get_the_traffic() -> None:
     ring = np.arange(num_nodes)
     src = np.concatenate([ring, rng.integers(0, num_nodes, 3000)])
     dst = np.concatenate([(ring + 1) % num_nodes, (src[num_nodes:] + rng.integers(-60, 60, 3000)) % num_nodes])
-    from graphprep.graph import EdgeChunk
+    from graphprep.core.types import EdgeChunk
 
     matrix = csr_of(EdgeChunk(src, dst), num_nodes)
     order = np.random.default_rng(3).permutation(8)
@@ -182,9 +182,9 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     bounds_checked(
         "import numpy as np\n"
         "from tests.partition import test_refine as t\n"
-        "from graphprep.partition.mapping import best_mapping\n"
-        "from graphprep.partition.refine import links_of\n"
-        "from graphprep.csr import undirected_simple\n"
+        "from graphprep.partition.refine.mapping import best_mapping\n"
+        "from graphprep.partition.refine.refine import links_of\n"
+        "from graphprep.core.csr import undirected_simple\n"
         "from graphprep.traffic import LinkModel\n"
         "from graphprep.topology import Topology, resolve\n"
         "from tests.graphs import csr_of, random_edges\n"

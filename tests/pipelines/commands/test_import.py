@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cli
-from graphprep import home
 from graphprep.cache.read import PartitionCache
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
+from graphprep.datasets.importing.user_files import ImportRequest, read_files
 from graphprep.errors import GraphprepError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from graphprep.sources.user_files import ImportRequest, read_files
-from graphprep.store import GraphStore
-from tests.test_cli import refused, run
+from graphprep.store.store import GraphStore
+from graphprep.system import home
+from tests.end_to_end.test_cli import refused, run
 
 PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0], [0, 2]])
 

@@ -13,9 +13,9 @@ import pytest
 from click.shell_completion import BashComplete
 
 import cli
-from commands import names
-from commands.machine import VARIABLE
-from tests.test_cli import run
+from pipelines.commands import names
+from pipelines.commands.machine import VARIABLE
+from tests.end_to_end.test_cli import run
 
 
 def completed(*words: str) -> list[str]:

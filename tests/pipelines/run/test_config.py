@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from graphprep.cache.features import FeatureOptions
+from graphprep.datasets.generators.grid import GridRequest
+from graphprep.datasets.generators.rmat import RmatRequest
+from graphprep.datasets.generators.sbm import SbmRequest
 from graphprep.errors import PipelineError
-from graphprep.generators.grid import GridRequest
-from graphprep.generators.rmat import RmatRequest
-from graphprep.generators.sbm import SbmRequest
 from graphprep.partition.request import PartitionRequest
-from pipelines.run import written
-from pipelines.run.written import read_pipeline
+from pipelines.run import config
+from pipelines.run.config import read_pipeline
 
 WHOLE = """\
 datasets:
@@ -72,10 +72,10 @@ def test_names_of_files_are_relative_to_the_pipeline(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("form", "request_", "own"),
     [
-        (written.SbmForm, SbmRequest, set()),
-        (written.RmatForm, RmatRequest, set()),
-        (written.GridForm, GridRequest, set()),
-        (written.PartitionForm, PartitionRequest, set(FeatureOptions.__dataclass_fields__)),
+        (config.SbmForm, SbmRequest, set()),
+        (config.RmatForm, RmatRequest, set()),
+        (config.GridForm, GridRequest, set()),
+        (config.PartitionForm, PartitionRequest, set(FeatureOptions.__dataclass_fields__)),
     ],
 )
 def test_every_option_can_be_written(form: type, request_: type, own: set[str]) -> None:
@@ -106,7 +106,7 @@ def test_every_import_option_can_be_written() -> None:
         "debug",
         "help",
     }
-    known = {field.alias or name for name, field in written.ImportForm.model_fields.items()} - {"edges"}
+    known = {field.alias or name for name, field in config.ImportForm.model_fields.items()} - {"edges"}
     assert known == {"node_times" if name == "times" else name for name in options}
 
 

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from graphprep import home, sorted_edges
 from graphprep.cache.read import PartitionCache
-from graphprep.executor import Threads
-from graphprep.store import GraphStore
-from pipelines.run.whole_run import RunReport, run_pipeline
+from graphprep.store import sort
+from graphprep.store.store import GraphStore
+from graphprep.system import home
+from graphprep.system.executor import Threads
+from pipelines.run.run import RunReport, run_pipeline
 from tests.elsewhere import Elsewhere
-from tests.test_cli import refused, run
+from tests.end_to_end.test_cli import refused, run
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 SMALL = """\
 datasets:
   blocks: {generate: {sbm: {nodes: 300, edges: 900, features: 4, classes: 4, branching: 2}}}
@@ -70,7 +71,7 @@ def test_the_documented_example(tmp_path: Path) -> None:
 
 def test_stores_are_made_by_the_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a cluster that only works once the store is there."""
-    monkeypatch.setattr(sorted_edges, "BYTES_PER_EDGE", 1 << 60)
+    monkeypatch.setattr(sort, "BYTES_PER_EDGE", 1 << 60)
     (tmp_path / "e.txt").write_text("0 1\n1 2\n")
     path = tmp_path / "p.yaml"
     path.write_text(
@@ -87,7 +88,7 @@ def test_stores_are_made_by_the_executor(tmp_path: Path, monkeypatch: pytest.Mon
 def test_threads_keep_to_the_memory_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against threads that know only the limit of the command line."""
     seen: list[object] = []
-    monkeypatch.setattr("pipelines.run.whole_run.stages_of", lambda *_, executor, **__: seen.append(executor) or ())
+    monkeypatch.setattr("pipelines.run.run.stages_of", lambda *_, executor, **__: seen.append(executor) or ())
     path = tmp_path / "p.yaml"
     path.write_text(SMALL + "memory: 3GB\n")
     run_pipeline(path, executor=Threads(memory_limit=None))

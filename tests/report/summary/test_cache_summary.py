@@ -10,12 +10,12 @@ import pytest
 from scipy.sparse import csgraph
 
 from graphprep.cache.read import PartitionCache
+from graphprep.core.types import HOMOGENEOUS_EDGE
 from graphprep.errors import UsageError
-from graphprep.graph import HOMOGENEOUS_EDGE
-from graphprep.inspect.cache_summary import cache_summary, what_if
-from graphprep.inspect.components import count_components
-from graphprep.inspect.one_node import node_summary
-from graphprep.store import GraphStore
+from graphprep.report.summary.cache_summary import cache_summary, what_if
+from graphprep.report.summary.components import count_components
+from graphprep.report.summary.one_node import node_summary
+from graphprep.store.store import GraphStore
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import assess
 from pipelines.metis_reference import metis_reference
@@ -60,7 +60,7 @@ def test_components_are_those_of_the_graph(store: GraphStore, cache: PartitionCa
 
 def test_no_assignment_is_below_the_bounds(tmp_path: Path) -> None:
     """Guards against a bound that some partition beats: a path cut in two has two cut edges, one each way."""
-    from graphprep.graph import EdgeChunk, EdgeTable, NodeTable, RawGraph, Treatment
+    from graphprep.core.types import EdgeChunk, EdgeTable, NodeTable, RawGraph, Treatment
     from graphprep.partition.request import PartitionRequest
     from pipelines.partition import PartitionPlan, run_partition
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csgraph
 
-from graphprep.graph import HOMOGENEOUS_EDGE, Csr, EdgeType, RawGraph
-from graphprep.inspect import edge_scan
-from graphprep.inspect.edge_scan import Findings, scan_edges
-from graphprep.store import GraphStore
+from graphprep.core.types import HOMOGENEOUS_EDGE, Csr, EdgeType, RawGraph
+from graphprep.report.summary import edge_scan
+from graphprep.report.summary.edge_scan import Findings, scan_edges
+from graphprep.store.store import GraphStore
 from tests.conftest import BoundsChecked
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_store
@@ -132,7 +132,7 @@ def test_no_kernel_reads_or_writes_out_of_bounds(bounds_checked: BoundsChecked) 
     bounds_checked(
         """
 import numpy as np
-from graphprep.inspect import edge_kernels as k
+from graphprep.report import edge_kernels as k
 indptr, indices = np.array([0, 2, 2, 5]), np.array([0, 2, 0, 2, 2], np.int32)
 label = np.array([1, -1, 0], np.int32)
 out, counts, into, sums = np.zeros(3, np.int32), np.zeros(4, np.int64), np.zeros(2, np.int64), np.zeros(2)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep import home
-from graphprep.graph import RawGraph
-from graphprep.inspect import node_summary
-from graphprep.inspect.degrees import degree_summary, most_connected
-from graphprep.inspect.store_summary import store_summary
+from graphprep.core.types import RawGraph
+from graphprep.report.summary import node_summary
+from graphprep.report.summary.degrees import degree_summary, most_connected
+from graphprep.report.summary.store_summary import store_summary
+from graphprep.system import home
 from pipelines.ingest import graph_to_store
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_store

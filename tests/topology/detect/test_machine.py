@@ -7,7 +7,7 @@ import pytest
 from graphprep.errors import TopologyError
 from graphprep.topology import Topology, resolve
 from graphprep.topology.detect import Seen, detected
-from graphprep.topology.saved import as_text
+from graphprep.topology.to_yaml import as_text
 from tests.topology.detect.saved_files import NAMES, links_of, text_of, topology_of
 
 

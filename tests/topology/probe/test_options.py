@@ -9,7 +9,7 @@ import pytest
 
 from graphprep.errors import UsageError
 from graphprep.topology.probe.options import ProbeOptions, parse, sizes_from
-from graphprep.topology.probe.place import Place, Seat, ranks_of
+from graphprep.topology.probe.rank_info import Place, Seat, ranks_of
 from graphprep.topology.probe.run import check_together
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}

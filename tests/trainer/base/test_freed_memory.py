@@ -27,7 +27,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 HOLDS = """
 import torch
-from trainer.freed_memory import give_back_freed_memory, keep_freed_memory
+from trainer.base.freed_memory import give_back_freed_memory, keep_freed_memory
 
 def held():
     [line] = [line for line in open("/proc/self/status") if line.startswith("RssAnon:")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer.errors import OptionError
-from trainer.optimiser import clipped, optimiser
-from trainer.schedule import schedule
+from trainer.base.errors import OptionError
+from trainer.base.optimiser import clipped, optimiser
+from trainer.config.lr_schedule import schedule
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trainer.precision import LossScale
+from trainer.base.precision import LossScale
 
 
 @pytest.mark.parametrize("num_train", [1, 3, 140, 10**9])

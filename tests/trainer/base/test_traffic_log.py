@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade_cache import traffic_rows
-from parity_cases import worlds_of
-from rank_group import Run
+
+from tests.trainer.handmade_cache import traffic_rows
+from tests.trainer.parity_cases import worlds_of
+from tests.trainer.rank_group import Run
 
 FLOAT = 4
 NODES, FEATURES, HIDDEN, CLASSES, EPOCHS = 60, 6, 8, 3, 20

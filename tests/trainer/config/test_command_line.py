@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.command_line import parse
-from trainer.errors import OptionError
-from trainer.options import Options
+from trainer.base.errors import OptionError
+from trainer.config.command_line import parse
+from trainer.config.options import Options
 
 
 def test_defaults_of_the_command_line_are_those_of_the_options() -> None:

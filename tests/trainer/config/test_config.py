@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from trainer.command_line import parse
-from trainer.config import to_toml
-from trainer.errors import OptionError
-from trainer.options import Options
+from trainer.base.errors import OptionError
+from trainer.config.command_line import parse
+from trainer.config.config import to_toml
+from trainer.config.options import Options
 
 
 def written(folder: Path, text: str) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from handmade_cache import make_cache, random_graph
 
+from tests.trainer.handmade_cache import make_cache, random_graph
 from trainer.__main__ import main
-from trainer.cache import open_cache
-from trainer.options import Options
-from trainer.preflight import ignored
+from trainer.config.options import Options
+from trainer.data.cache import open_cache
+from trainer.startup.preflight import ignored
 
 WORDS = "weights are ignored"
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from handmade_cache import make_cache, random_graph
-from rank_group import among_ranks, train_once
 
-from trainer import fit
+from tests.trainer.handmade_cache import make_cache, random_graph
+from tests.trainer.rank_group import among_ranks, train_once
 from trainer.__main__ import main
-from trainer.command_line import parse
-from trainer.errors import OptionError, TrainingError
-from trainer.optimiser import Adam
-from trainer.saturation import Saturation, in_words
-from trainer.wire import wire
+from trainer.base.errors import OptionError, TrainingError
+from trainer.base.optimiser import Adam
+from trainer.config.command_line import parse
+from trainer.exchange.saturation import Saturation, in_words
+from trainer.exchange.wire import wire
+from trainer.training import fit
 
 CPU = torch.device("cpu")
 NAME = "directed, weighted, uneven"
@@ -108,8 +108,8 @@ def test_scores_that_are_no_numbers_are_said(tmp_path: Path, capsys: pytest.Capt
 
 def test_an_error_that_is_no_number_is_not_written(cache: Path) -> None:
     """NaN is no JSON: the line of such an epoch was a traceback."""
-    from trainer.metrics import _of_tally
-    from trainer.objective import Objective
+    from trainer.data.objective import Objective
+    from trainer.training.metrics import _of_tally
 
     objective = Objective(task="regression", metric="mse", num_outputs=1)
     assert _of_tally(torch.tensor([torch.nan, 1.0, 2.0]), objective) is None

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from trainer.errors import OptionError
-from trainer.policies import Adaptive, Fixed, Policy, Question, Variation, policy
+from trainer.base.errors import OptionError
+from trainer.config.policies import Adaptive, Fixed, Policy, Question, Variation, policy
 
 
 def ask(chosen: Policy, *, epoch: int = 1, age: int = 1, source: int = 0, world: int = 4, change: float = 1.0) -> bool:

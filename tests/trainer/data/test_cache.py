@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from handmade_cache import HandmadeGraph, edit_json, flat_topology, make_cache, random_graph, seal
-from rank_group import train_once
 
+from tests.trainer.handmade_cache import HandmadeGraph, edit_json, flat_topology, make_cache, random_graph, seal
+from tests.trainer.rank_group import train_once
 from trainer.__main__ import main
-from trainer.accounting import Clock
-from trainer.cache import open_cache
-from trainer.feature_rows import SparseRows, count_entries
-from trainer.part import load_part
-from trainer.ranks import Ranks
-from trainer.seat import Seat
+from trainer.base.traffic_log import Clock
+from trainer.data.cache import open_cache
+from trainer.data.part import load_part
+from trainer.dist.communicator import Ranks
+from trainer.dist.rank_info import Seat
+from trainer.sparse.feature_rows import SparseRows, count_entries
 
 NODES = "parts/0/nodes/node"
 LOCAL = "parts/0/edges/node__to__node/local"
@@ -302,8 +302,8 @@ def test_a_part_is_what_was_written(tmp_path: Path) -> None:
 
 def test_parts_of_two_caches_do_not_meet(tmp_path: Path) -> None:
     """Two parts that disagree on how many rows pass between them wait for each other for ever."""
-    from trainer.errors import CacheError
-    from trainer.exchange import boundary_counts, check_boundaries
+    from trainer.base.errors import CacheError
+    from trainer.exchange.exchange import boundary_counts, check_boundaries
 
     graph = random_graph()
     parts = [

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from handmade_cache import HandmadeGraph, make_cache, seal
 
 from tests.soak import soak_count
+from tests.trainer.handmade_cache import HandmadeGraph, make_cache, seal
 from trainer.__main__ import main
 
 TRAINS, WRONG_USE, CACHE, TRAINING = 0, 2, 6, 7

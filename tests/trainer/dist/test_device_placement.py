@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer.errors import OptionError, TrainingError
-from trainer.options import Options
-from trainer.placement import Place, check_devices, check_hosts, choose_device
-from trainer.seat import Seat
+from trainer.base.errors import OptionError, TrainingError
+from trainer.config.options import Options
+from trainer.dist.device_placement import Place, check_devices, check_hosts, choose_device
+from trainer.dist.rank_info import Seat
 
 
 def place(name: str, machine: str, host: str | None = None) -> Place:

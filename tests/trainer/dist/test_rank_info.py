@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.errors import TrainingError
-from trainer.seat import Seat
+from trainer.base.errors import TrainingError
+from trainer.dist.rank_info import Seat
 
 
 def test_without_torchrun_there_is_one_rank() -> None:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from torch.distributed import HashStore
 
-from trainer import reachability
-from trainer.errors import TrainingError
-from trainer.interfaces import GLOO, NCCL, address_of, named_interface
-from trainer.reachability import Place, check_reachable, faults
+from trainer.dist import reachability
+from trainer.base.errors import TrainingError
+from trainer.dist.network_interfaces import GLOO, NCCL, address_of, named_interface
+from trainer.dist.reachability import Place, check_reachable, faults
 
 HERE = Place("a", "127.0.0.1", 1, "word", "")
 

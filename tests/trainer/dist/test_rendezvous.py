@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch.distributed as dist
 
-from trainer.meeting import meet
+from trainer.dist.rendezvous import meet
 
 
 def everybody(store: dist.Store, world: int, *, late: int) -> list[dist.Store]:

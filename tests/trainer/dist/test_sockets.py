@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from handmade_cache import make_cache, random_graph
-from rank_group import Run, among_ranks, train_once
+from tests.trainer.handmade_cache import make_cache, random_graph
+from tests.trainer.rank_group import Run, among_ranks, train_once
 
-from trainer.ranks import Ranks
+from trainer.dist.communicator import Ranks
 
 TCP_INFO, BYTES_ACKED = 11, 120
 """Linux: the option, and where in its answer the 64 bits are that count what the other end has got."""

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade_cache import traffic_rows
-from rank_group import Run, among_ranks, train_once
+
+from tests.trainer.handmade_cache import traffic_rows
+from tests.trainer.rank_group import Run, among_ranks, train_once
 
 WORLD, EPOCHS, WIDTH, CLASSES = 3, 13, 8, 3
 NAME = "directed, weighted, uneven"

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from rank_group import among_ranks, fetch_halo, give_back_halo, run_options
 from torch import Tensor
 
-from trainer.accounting import Account
-from trainer.cache import open_cache
-from trainer.courier import relative_change
-from trainer.exchange import Exchange
-from trainer.part import load_part
-from trainer.passes import Pass
-from trainer.ranks import Ranks
+from tests.trainer.rank_group import among_ranks, fetch_halo, give_back_halo, run_options
+from trainer.base.pass_context import Pass
+from trainer.base.traffic_log import Account
+from trainer.data.cache import open_cache
+from trainer.data.part import load_part
+from trainer.dist.communicator import Ranks
+from trainer.exchange.exchange import Exchange
+from trainer.exchange.halo_exchange import relative_change
 
 WORLD, EPOCHS, WIDTH = 3, 8, 5
 NAME = "directed, weighted, uneven"

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from parity_cases import graphs
-from rank_group import among_ranks, empty_account, fetch_halo, give_back_halo, run_options
 
-from trainer.cache import open_cache
-from trainer.exchange import Exchange
-from trainer.lanes import boundary, broadcast
-from trainer.options import EXCHANGES
-from trainer.part import halo_ids, load_part
-from trainer.passes import Pass
-from trainer.ranks import Ranks
+from tests.trainer.parity_cases import graphs
+from tests.trainer.rank_group import among_ranks, empty_account, fetch_halo, give_back_halo, run_options
+from trainer.base.pass_context import Pass
+from trainer.config.options import EXCHANGES
+from trainer.data.cache import open_cache
+from trainer.data.part import halo_ids, load_part
+from trainer.dist.communicator import Ranks
+from trainer.exchange.exchange import Exchange
+from trainer.exchange.row_routes import boundary, broadcast
 
 NAMES = ("directed, weighted, uneven", "an empty part", "a part without halo")
 FIRST = Pass(epoch=1, training=True)

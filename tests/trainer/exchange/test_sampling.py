@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dense_reference import dense_adjacency
-from handmade_cache import traffic_rows
-from parity_cases import graphs
-from rank_group import Run, among_ranks, empty_account, run_options, train_once
 from torch import Tensor
 
-from trainer.aggregate import Aggregation
-from trainer.cache import open_cache
-from trainer.exchange import Exchange
-from trainer.part import load_part
-from trainer.passes import Pass
-from trainer.ranks import Ranks
-from trainer.sampling import Sampling
+from tests.trainer.dense_reference import dense_adjacency
+from tests.trainer.handmade_cache import traffic_rows
+from tests.trainer.parity_cases import graphs
+from tests.trainer.rank_group import Run, among_ranks, empty_account, run_options, train_once
+from trainer.base.pass_context import Pass
+from trainer.data.cache import open_cache
+from trainer.data.part import load_part
+from trainer.dist.communicator import Ranks
+from trainer.exchange.exchange import Exchange
+from trainer.exchange.sampling import Sampling
+from trainer.layers.aggregate import Aggregation
 
 WORLD, DRAWS, WIDTH, EPOCHS = 3, 2000, 3, 12
 NAME = "directed, weighted, uneven"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.wire import Wire, wire
+from trainer.exchange.wire import Wire, wire
 
 CPU = torch.device("cpu")
 NAMES = ("fp32", "bf16", "fp16", "int8")

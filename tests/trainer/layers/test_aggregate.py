@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dense_reference import dense_adjacency
-from parity_cases import graphs
-from rank_group import among_ranks, empty_account, run_options
 from torch import Tensor
 
-from trainer.adjacency import Block, beside, transposed
-from trainer.aggregate import Aggregation, in_turn
-from trainer.cache import open_cache
-from trainer.exchange import Exchange
-from trainer.options import EXCHANGES
-from trainer.part import Csr, load_part
-from trainer.passes import Pass
-from trainer.ranks import Ranks
+from tests.trainer.dense_reference import dense_adjacency
+from tests.trainer.parity_cases import graphs
+from tests.trainer.rank_group import among_ranks, empty_account, run_options
+from trainer.base.pass_context import Pass
+from trainer.config.options import EXCHANGES
+from trainer.data.cache import open_cache
+from trainer.data.part import Csr, load_part
+from trainer.dist.communicator import Ranks
+from trainer.exchange.exchange import Exchange
+from trainer.layers.aggregate import Aggregation, in_turn
+from trainer.sparse.adjacency import Block, beside, transposed
 
 NAMES = ("directed, weighted, uneven", "self-loops and duplicates", "an empty part", "a part without halo")
 SUMS = {"gcn": "gcn", "sage": "mean", "gin": "sum"}

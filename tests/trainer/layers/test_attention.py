@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dense_reference import dense_adjacency, dense_scores
-from handmade_cache import HandmadeGraph, make_cache, random_graph
-from test_trainer_parity import load_global_ids, network_on_one_rank
 from torch import Tensor
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer import attention, scores
-from trainer.draws import happens, of_pairs
-from trainer.dropout import Dropout
-from trainer.feature_rows import DenseRows
-from trainer.passes import Pass
-from trainer.precision import TYPES
+from tests.trainer.dense_reference import dense_adjacency, dense_scores
+from tests.trainer.handmade_cache import HandmadeGraph, make_cache, random_graph
+from tests.trainer.test_parity import load_global_ids, network_on_one_rank
+from trainer.base.hash_rng import happens, of_pairs
+from trainer.base.pass_context import Pass
+from trainer.base.precision import TYPES
+from trainer.layers import attention
+from trainer.sparse import attention_scores
+from trainer.sparse.dropout import Dropout
+from trainer.sparse.feature_rows import DenseRows
 
 GAT = {"model": "gat", "heads": 2}
 GATV2 = {"model": "gatv2", "heads": 3, "layers": 3}
@@ -112,7 +113,7 @@ def test_blocks_of_edges_join(
 ) -> None:
     """A row that is cut between blocks, or a block without edges, loses a part of its softmax."""
     monkeypatch.setattr(attention, "_edges_at_a_time", lambda pattern, heads: edges)
-    monkeypatch.setattr(scores, "_VALUES", 50)
+    monkeypatch.setattr(attention_scores, "_VALUES", 50)
     both_gradients(odd, **options)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from rank_group import Run, among_ranks, train_once
 
-from trainer.fit import _other_weights
+from tests.trainer.rank_group import Run, among_ranks, train_once
+from trainer.training.fit import _other_weights
 
 NAME = "directed, weighted, uneven"
 MODELS: dict[str, dict[str, Any]] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from trainer.accounting import Clock
-from trainer.norms import BatchNorm
-from trainer.ranks import Ranks
-from trainer.seat import Seat
+from trainer.base.traffic_log import Clock
+from trainer.dist.communicator import Ranks
+from trainer.dist.rank_info import Seat
+from trainer.layers.norms import BatchNorm
 
 
 def test_one_rank_is_torch_s_own_batch_norm() -> None:

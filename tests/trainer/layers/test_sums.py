@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dense_reference import dense_adjacency
-from handmade_cache import HandmadeGraph, make_cache, random_graph
-from parity_cases import uneven
-from rank_group import Run, among_ranks, run_options, train_once
 
-from trainer.cache import Cache, open_cache
-from trainer.errors import TrainingError
-from trainer.options import Options
-from trainer.preflight import check_task
-from trainer.sums import remark_on_sums, sums_suit
+from tests.trainer.dense_reference import dense_adjacency
+from tests.trainer.handmade_cache import HandmadeGraph, make_cache, random_graph
+from tests.trainer.parity_cases import uneven
+from tests.trainer.rank_group import Run, among_ranks, run_options, train_once
+from trainer.base.errors import TrainingError
+from trainer.config.options import Options
+from trainer.data.cache import Cache, open_cache
+from trainer.layers.sums import remark_on_sums, sums_suit
+from trainer.startup.preflight import check_task
 
 RULES = {"gcn": "gcn", "sage": "mean"}
 

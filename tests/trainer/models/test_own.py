@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rank_group import Run, among_ranks, train_once
 
-from trainer.errors import OptionError, TrainerError, TrainingError
+from tests.trainer.rank_group import Run, among_ranks, train_once
+from trainer.base.errors import OptionError, TrainerError, TrainingError
 
-PAGE = Path(__file__).parents[2] / "docs/training.md"
+PAGE = Path(__file__).parents[3] / "docs/training.md"
 NAME = "directed, weighted, uneven"
 HEAD = "import torch\nclass Mine(torch.nn.Module):\n"
 INIT = "    def __init__(self, plan):\n        super().__init__()\n        self.w = plan.weight(1, 1)\n"

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from rank_group import Run, among_ranks, train_once
 
-from trainer.accounting import Clock
-from trainer.errors import TrainingError
+from tests.trainer.rank_group import Run, among_ranks, train_once
+from trainer.base.errors import TrainingError
+from trainer.base.pass_context import Pass
+from trainer.base.traffic_log import Clock
+from trainer.dist.communicator import Ranks
+from trainer.dist.rank_info import Seat
 from trainer.models.own_norms import RanksBatchNorm, over_all_ranks, seeded
-from trainer.passes import Pass
-from trainer.ranks import Ranks
-from trainer.seat import Seat
 
 NAME = "directed, weighted, uneven"
 MODEL = """

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from handmade_cache import edit_json, make_cache, random_graph, seal
-from rank_group import Run, among_ranks, empty_account, run_options, train_once
 from torch import Tensor
 from torch.nn import functional
-from typed_cache import (
+
+from tests.trainer.handmade_cache import edit_json, make_cache, random_graph, seal
+from tests.trainer.rank_group import Run, among_ranks, empty_account, run_options, train_once
+from tests.trainer.typed_cache import (
     TypedGraph,
     dense_rgcn_loss,
     dense_rgcn_losses,
@@ -23,25 +24,24 @@ from typed_cache import (
     make_typed_cache,
     typed_graph,
 )
-
 from trainer.__main__ import main
-from trainer.accounting import Clock
-from trainer.aggregate import Aggregation
-from trainer.cache import open_cache
-from trainer.dropout import Dropout
-from trainer.errors import CacheError, OptionError, TrainerError, TrainingError
-from trainer.exchange import Exchange
-from trainer.first_layer import features_of
+from trainer.base.errors import CacheError, OptionError, TrainerError, TrainingError
+from trainer.base.pass_context import Pass
+from trainer.base.traffic_log import Clock
+from trainer.data.cache import open_cache
+from trainer.data.part import halo_ids
+from trainer.data.typed_part import load_typed_part
+from trainer.dist.communicator import Ranks
+from trainer.dist.rank_info import Seat
+from trainer.exchange.exchange import Exchange
+from trainer.exchange.node_rows import collected
+from trainer.layers.aggregate import Aggregation
+from trainer.layers.first_layer import features_of
+from trainer.layers.typed_features import FirstInput
 from trainer.models import Network, model_type, sums_of
-from trainer.node_rows import collected
-from trainer.part import halo_ids
-from trainer.passes import Pass
-from trainer.preflight import check_task
-from trainer.ranks import Ranks
-from trainer.seat import Seat
-from trainer.typed_features import FirstInput
-from trainer.typed_model import remark_on_types, types_of
-from trainer.typed_part import load_typed_part
+from trainer.models.typed_model import remark_on_types, types_of
+from trainer.sparse.dropout import Dropout
+from trainer.startup.preflight import check_task
 
 WORLDS = (1, 2, 3, 4)
 TOLERANCE = 1e-4

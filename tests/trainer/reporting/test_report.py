@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from trainer.report import Report, broken
+from trainer.reporting.report import Report, broken
 
 
 class Terminal(io.StringIO):

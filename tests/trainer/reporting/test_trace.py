@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from trainer.__main__ import main
-from trainer.errors import TrainingError
-from trainer.trace import prepare_traces, write_trace
+from trainer.base.errors import TrainingError
+from trainer.reporting.trace import prepare_traces, write_trace
 
 
 def test_spans_become_complete_events_in_microseconds(tmp_path: Path) -> None:

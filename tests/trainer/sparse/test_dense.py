@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer.accounting import Clock
-from trainer.dense import dense
+from trainer.base.traffic_log import Clock
+from trainer.sparse.dense import dense
 
 CLOCK = Clock(torch.device("cpu"))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer.dropout import Dropout, Mask
-from trainer.passes import Pass
+from trainer.base.pass_context import Pass
+from trainer.sparse.dropout import Dropout, Mask
 
 IDS = torch.arange(400)
 

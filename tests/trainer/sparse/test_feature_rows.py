@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer import feature_rows
-from trainer.accounting import Clock
-from trainer.dropout import Dropout
-from trainer.feature_rows import DenseRows, SparseRows, are_sparse, count_entries
-from trainer.passes import Pass
+from trainer.base.pass_context import Pass
+from trainer.base.traffic_log import Clock
+from trainer.sparse import feature_rows
+from trainer.sparse.dropout import Dropout
+from trainer.sparse.feature_rows import DenseRows, SparseRows, are_sparse, count_entries
 
 CPU = torch.device("cpu")
 CLOCK = Clock(CPU)

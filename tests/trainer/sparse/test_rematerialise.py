@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainer.rematerialise import rematerialised
+from trainer.sparse.rematerialise import rematerialised
 
 
 class Twice:

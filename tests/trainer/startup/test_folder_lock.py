@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.errors import TrainingError
-from trainer.folder_lock import folders_locked
-from trainer.options import Options
+from trainer.base.errors import TrainingError
+from trainer.config.options import Options
+from trainer.startup.folder_lock import folders_locked
 
 
 @pytest.mark.parametrize("flag", ["checkpoint", "output", "trace"])

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade_cache import make_cache, random_graph
 
-from trainer.agreement import agree
-from trainer.cache import Cache, open_cache
-from trainer.errors import CacheError, TrainerError, TrainingError
-from trainer.exchange import boundary_counts
-from trainer.labels import LabelCounts
-from trainer.memory import Sizes
-from trainer.options import Options
-from trainer.part import load_part
+from tests.trainer.handmade_cache import make_cache, random_graph
+from trainer.base.errors import CacheError, TrainerError, TrainingError
+from trainer.config.options import Options
+from trainer.data.cache import Cache, open_cache
+from trainer.data.labels import LabelCounts
+from trainer.data.part import load_part
+from trainer.exchange.exchange import boundary_counts
+from trainer.startup.handshake import agree
+from trainer.startup.memory import Sizes
 
 
 @pytest.fixture(scope="module")

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade_cache import make_cache, random_graph
-from rank_group import among_ranks, run_options, train_once
-from typed_cache import Relation, TypedGraph, make_typed_cache
 
-from trainer.agreement import sizes_of
-from trainer.cache import open_cache
-from trainer.errors import TrainingError
-from trainer.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory, expected_bytes
-from trainer.objective import Objective
-from trainer.part import load_part
-from trainer.ranks import Ranks
-from trainer.typed_part import load_typed_part
+from tests.trainer.handmade_cache import make_cache, random_graph
+from tests.trainer.rank_group import among_ranks, run_options, train_once
+from tests.trainer.typed_cache import Relation, TypedGraph, make_typed_cache
+from trainer.base.errors import TrainingError
+from trainer.data.cache import open_cache
+from trainer.data.objective import Objective
+from trainer.data.part import load_part
+from trainer.data.typed_part import load_typed_part
+from trainer.dist.communicator import Ranks
+from trainer.startup.handshake import sizes_of
+from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory, expected_bytes
 
 FACTOR = 2.0
 """How far the measured peak may be from what was expected, either way; docs/training.md says so."""

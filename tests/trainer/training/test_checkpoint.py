@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from handmade_cache import edit_json, make_cache, random_graph, seal
-from rank_group import Run, among_ranks, run_options, train_once
 
-from trainer import checkpoint
-from trainer.accounting import Clock
-from trainer.cache import open_cache
-from trainer.errors import OptionError, StoppedError, TrainerError, TrainingError
-from trainer.ranks import Ranks
-from trainer.report import EpochLine, Report
+from tests.trainer.handmade_cache import edit_json, make_cache, random_graph, seal
+from tests.trainer.rank_group import Run, among_ranks, run_options, train_once
+from trainer.base.errors import OptionError, StoppedError, TrainerError, TrainingError
+from trainer.base.traffic_log import Clock
+from trainer.data.cache import open_cache
+from trainer.dist.communicator import Ranks
+from trainer.dist.rank_info import Seat
+from trainer.reporting.report import EpochLine, Report
 from trainer.run import train
-from trainer.seat import Seat
+from trainer.training import checkpoint
 
 CPU = torch.device("cpu")
 SETTINGS: dict[str, dict[str, Any]] = {

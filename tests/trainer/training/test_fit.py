@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from handmade_cache import make_cache, random_graph
-from rank_group import Run, train_once
 
-from trainer import fit
+from tests.trainer.handmade_cache import make_cache, random_graph
+from tests.trainer.rank_group import Run, train_once
 from trainer.__main__ import main
-from trainer.accounting import Clock
-from trainer.precision import LossScale
-from trainer.ranks import Ranks
-from trainer.seat import Seat
+from trainer.base.precision import LossScale
+from trainer.base.traffic_log import Clock
+from trainer.dist.communicator import Ranks
+from trainer.dist.rank_info import Seat
+from trainer.training import fit
 
 
 @pytest.fixture(scope="module")

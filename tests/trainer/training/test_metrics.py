@@ -9,14 +9,14 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
-from trainer.accounting import Clock
-from trainer.errors import OptionError
-from trainer.labels import LabelCounts
-from trainer.losses import Loss
-from trainer.metrics import area_under_curve, measure
-from trainer.objective import Objective
-from trainer.ranks import Ranks
-from trainer.seat import Seat
+from trainer.base.errors import OptionError
+from trainer.base.traffic_log import Clock
+from trainer.data.labels import LabelCounts
+from trainer.data.objective import Objective
+from trainer.dist.communicator import Ranks
+from trainer.dist.rank_info import Seat
+from trainer.training.losses import Loss
+from trainer.training.metrics import area_under_curve, measure
 
 CPU = torch.device("cpu")
 

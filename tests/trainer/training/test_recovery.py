@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade_cache import make_cache, random_graph
-from test_trainer_launch import PATIENCE, children_of, finish, start
 
 from tests.soak import soak_count
+from tests.trainer.handmade_cache import make_cache, random_graph
+from tests.trainer.test_launch import PATIENCE, children_of, finish, start
 
 KILLS = soak_count(20)
 LONG_PATIENCE = 360 + 60 * KILLS

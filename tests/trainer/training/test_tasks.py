@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dense_reference import dense_adjacency
-from handmade_cache import Array, HandmadeGraph, make_cache, matrix_graph, random_graph
-from rank_group import Run, among_ranks, run_options, train_once
 
+from tests.trainer.dense_reference import dense_adjacency
+from tests.trainer.handmade_cache import Array, HandmadeGraph, make_cache, matrix_graph, random_graph
+from tests.trainer.rank_group import Run, among_ranks, run_options, train_once
 from trainer.__main__ import main
-from trainer.metrics import area_under_curve
+from trainer.training.metrics import area_under_curve
 
 WORLDS = (1, 3)
 GRAPHS = {
@@ -139,7 +139,7 @@ def test_inductive_training_sees_the_training_graph_alone(
     fitted: dict[tuple[str, int], Run], caches: dict[tuple[str, int], Path], folder: Path
 ) -> None:
     """An edge to a test node, or a degree that counts it, is knowledge that a new node would not give."""
-    from test_trainer_parity import network_on_one_rank
+    from tests.trainer.test_parity import network_on_one_rank
 
     network, _ = network_on_one_rank(caches["classes", 1])
     weights = {name: value.detach() for name, value in network.state_dict().items()}

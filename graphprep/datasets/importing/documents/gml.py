@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from graphprep.datasets.importing.documents.graph_document import GraphDocument, of_networkx
 from graphprep.errors import DatasetError
-from graphprep.sources.graph_document import GraphDocument, of_networkx
 
 GRAPH = re.compile(r"(?m)^(\s*graph\s*\[)")
 

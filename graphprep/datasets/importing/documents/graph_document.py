@@ -20,20 +20,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import memory, progress
+from graphprep.core.splits import SplitRule
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph, Treatment
+from graphprep.datasets.formats.labels import LabelTask
+from graphprep.datasets.formats.text_file import whole_text
+from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
+from graphprep.datasets.importing.edges.edge_file import Format, Wanted
+from graphprep.datasets.importing.node_attributes import NodeAttributes
+from graphprep.datasets.importing.node_files import NodeData
+from graphprep.datasets.importing.node_ids import Original
+from graphprep.datasets.importing.table_files import reading, word_array
+from graphprep.datasets.importing.typed_edges import TypedEdges
+from graphprep.datasets.importing.user_graph import build, checked_arrays
 from graphprep.errors import DatasetError, UsageError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph, Treatment
-from graphprep.sources.edge_arrays import EdgeArrays
-from graphprep.sources.edge_file import Format, Wanted
-from graphprep.sources.labels import LabelTask
-from graphprep.sources.node_attributes import NodeAttributes
-from graphprep.sources.node_files import NodeData
-from graphprep.sources.node_ids import Original
-from graphprep.sources.table_files import reading, word_array
-from graphprep.sources.text_file import whole_text
-from graphprep.sources.typed_edges import TypedEdges
-from graphprep.sources.user_graph import build, checked_arrays
-from graphprep.split import SplitRule
+from graphprep.system import memory, progress
 
 Array = NDArray[Any]
 Attributes = Mapping[str, Any]
@@ -127,19 +127,19 @@ def read_document(
 def _parsed(format: Format, text: bytes, most_nodes: int) -> GraphDocument:
     match format:
         case "gml":
-            from graphprep.sources.gml_document import read_gml
+            from graphprep.datasets.importing.documents.gml import read_gml
 
             return read_gml(text)
         case "pajek":
-            from graphprep.sources.pajek_document import read_pajek
+            from graphprep.datasets.importing.documents.pajek import read_pajek
 
             return read_pajek(text, most_nodes)
         case "json":
-            from graphprep.sources.node_link import read_node_link
+            from graphprep.datasets.importing.documents.node_link import read_node_link
 
             return read_node_link(text)
         case _:
-            from graphprep.sources.xml_documents import read_xml
+            from graphprep.datasets.importing.documents.xml import read_xml
 
             return read_xml(text, format)
 

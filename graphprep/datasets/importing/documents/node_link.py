@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep.datasets.formats.json_file import parse_json
+from graphprep.datasets.importing.documents.graph_document import GraphDocument
 from graphprep.errors import DatasetError
-from graphprep.sources.graph_document import GraphDocument
-from graphprep.sources.json_file import parse_json
+from graphprep.system import progress
 
 CONVERT = "write it with networkx.node_link_data, or the edges as CSV or Parquet"
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep.datasets.importing.documents.graph_document import GraphDocument
 from graphprep.errors import DatasetError
-from graphprep.sources.graph_document import GraphDocument
+from graphprep.system import progress
 
 SECTION = re.compile(rb"(?m)^[ \t]*\*(\w+)([^\n]*)\n?")
 VERTEX = re.compile(rb'(?m)^[ \t]*(\d+)[ \t]+(?:"([^"\n]*)"|(\S+))')

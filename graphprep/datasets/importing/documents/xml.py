@@ -12,10 +12,10 @@ import warnings
 from typing import Literal
 from xml.parsers import expat
 
-from graphprep import progress
+from graphprep.datasets.importing.documents.graph_document import GraphDocument, of_networkx
+from graphprep.datasets.importing.edges.edge_file import Format
 from graphprep.errors import DatasetError
-from graphprep.sources.edge_file import Format
-from graphprep.sources.graph_document import GraphDocument, of_networkx
+from graphprep.system import progress
 
 READ_BYTES = 1 << 20
 ROOTS = {"graphml": "graphml", "gexf": "gexf"}

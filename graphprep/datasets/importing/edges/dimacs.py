@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep.datasets.formats.edge_weights import Weights
+from graphprep.datasets.formats.text_file import line_blocks
+from graphprep.datasets.importing.edges.edge_file import EdgeRows, Wanted
 from graphprep.errors import DatasetError
-from graphprep.sources.edge_file import EdgeRows, Wanted
-from graphprep.sources.edge_weights import Weights
-from graphprep.sources.text_file import line_blocks
+from graphprep.system import progress
 
 PROBLEM = re.compile(rb"(?m)^p[ \t]+(\w+)[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*$")
 LINE = re.compile(rb"(?m)^([ae])[ \t]+(\d{1,18})[ \t]+(\d{1,18})(?:[ \t]+([+-]?[\d.]+(?:[eE][+-]?\d+)?))?[ \t\r]*$")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.edge_weights import Weights
+from graphprep.datasets.importing.edges.edge_file import EdgeRows
 from graphprep.errors import DatasetError
-from graphprep.sources.edge_file import EdgeRows
-from graphprep.sources.edge_weights import Weights
 
 Array = NDArray[Any]
 CHUNK_EDGES = 1 << 20

@@ -19,12 +19,12 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkab
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import Ids
+from graphprep.datasets.formats.edge_weights import Weights
+from graphprep.datasets.formats.magic_bytes import format_by_beginning
+from graphprep.datasets.formats.text_file import unpacked_name
+from graphprep.datasets.importing.edges.edge_columns import NONE_GIVEN, GivenColumns
 from graphprep.errors import UsageError
-from graphprep.graph import Ids
-from graphprep.sources.edge_columns import NONE_GIVEN, GivenColumns
-from graphprep.sources.edge_weights import Weights
-from graphprep.sources.format_beginnings import format_by_beginning
-from graphprep.sources.text_file import unpacked_name
 
 Format = Literal[
     "auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg", "graphml", "gexf", "gml", "pajek", "json", "dimacs"
@@ -187,28 +187,28 @@ def open_edges(path: Path, format: Format, wanted: Wanted) -> EdgeFile:
         raise UsageError(f"{path}: ids are numbers in the format {found}, so they cannot be words")
     match found:
         case "metis":
-            from graphprep.sources.metis_graph import MetisGraph
+            from graphprep.datasets.importing.edges.metis_graph import MetisGraph
 
             return MetisGraph(path, wanted)
         case "mtx":
-            from graphprep.sources.matrix_market import MatrixMarket
+            from graphprep.datasets.importing.edges.matrix_market import MatrixMarket
 
             return MatrixMarket(path, wanted)
         case "npy" | "npz":
-            from graphprep.sources.numpy_edges import open_numpy
+            from graphprep.datasets.importing.edges.numpy_edges import open_numpy
 
             return open_numpy(path, found, wanted)
         case "parquet":
-            from graphprep.sources.parquet_edges import ParquetEdges
+            from graphprep.datasets.importing.edges.parquet_edges import ParquetEdges
 
             return ParquetEdges(path, wanted)
         case "dimacs":
-            from graphprep.sources.dimacs import Dimacs
+            from graphprep.datasets.importing.edges.dimacs import Dimacs
 
             return Dimacs(path, wanted)
         case "pyg" | "graphml" | "gexf" | "gml" | "pajek" | "json":
             raise UsageError(f"{path} holds a whole graph ({found}); import it alone, without a schema")
         case _:
-            from graphprep.sources.edge_text import EdgeText
+            from graphprep.datasets.importing.edges.edge_text import EdgeText
 
             return EdgeText(path, wanted)

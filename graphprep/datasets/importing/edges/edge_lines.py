@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from graphprep.graph import Ids
+from graphprep.core.types import Ids
 
 NOT_PLAIN, TOO_LARGE = -1, -2
 MOST_DIGITS = 18

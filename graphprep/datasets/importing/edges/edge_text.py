@@ -24,16 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.errors import DatasetError, UsageError
-from graphprep.sources.edge_columns import Roles, roles
-from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted, Words
-from graphprep.sources.edge_lines import pairs_of
-from graphprep.sources.edge_weights import as_float32
-from graphprep.sources.file_version import require_version, version_of
-from graphprep.sources.text_dialect import Dialect, Look, is_value, look
-from graphprep.sources.text_faults import INT64_MAX, FaultFinder, Layout
-from graphprep.sources.text_file import byte_ranges, lines_between, unpacked_name
-from graphprep.sources.text_records import (
+from graphprep.datasets.formats.edge_weights import as_float32
+from graphprep.datasets.formats.text_dialect import Dialect, Look, is_value, look
+from graphprep.datasets.formats.text_file import byte_ranges, lines_between, unpacked_name
+from graphprep.datasets.formats.text_records import (
     arrow_table,
     record_blocks,
     single_line_ends,
@@ -41,6 +35,12 @@ from graphprep.sources.text_records import (
     without_comments,
     without_lines,
 )
+from graphprep.datasets.importing.edges.edge_columns import Roles, roles
+from graphprep.datasets.importing.edges.edge_file import EdgeRows, FileRange, Wanted, Words
+from graphprep.datasets.importing.edges.edge_lines import pairs_of
+from graphprep.datasets.importing.edges.text_faults import INT64_MAX, FaultFinder, Layout
+from graphprep.errors import DatasetError, UsageError
+from graphprep.system.file_version import require_version, version_of
 
 MOST_THREADS = 4
 BYTES_A_SECTION = 64 << 20

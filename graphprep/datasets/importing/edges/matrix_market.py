@@ -22,14 +22,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.edge_weights import Weights
+from graphprep.datasets.formats.text_dialect import Dialect
+from graphprep.datasets.formats.text_file import MATRIX_MARKET, line_blocks
+from graphprep.datasets.importing.edges.edge_columns import Roles
+from graphprep.datasets.importing.edges.edge_file import EdgeRows, Wanted
+from graphprep.datasets.importing.edges.edge_text import EdgeText
+from graphprep.datasets.importing.edges.text_faults import Layout, shown
 from graphprep.errors import DatasetError
-from graphprep.sources.edge_columns import Roles
-from graphprep.sources.edge_file import EdgeRows, Wanted
-from graphprep.sources.edge_text import EdgeText
-from graphprep.sources.edge_weights import Weights
-from graphprep.sources.text_dialect import Dialect
-from graphprep.sources.text_faults import Layout, shown
-from graphprep.sources.text_file import MATRIX_MARKET, line_blocks
 
 FIELDS = ("pattern", "real", "double", "integer")
 SYMMETRIES = ("general", "symmetric")

@@ -21,9 +21,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from graphprep.datasets.importing.edges.edge_file import EdgeRows, Wanted
+from graphprep.datasets.importing.edges.number_lines import NumberLines, number_lines
 from graphprep.errors import DatasetError
-from graphprep.sources.edge_file import EdgeRows, Wanted
-from graphprep.sources.number_lines import NumberLines, number_lines
 
 FORMATS = {f"{number:0{width}b}" for width in (1, 2, 3) for number in range(8) if number < 2**width}
 MOST_CONSTRAINTS = 64

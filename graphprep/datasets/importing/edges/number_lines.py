@@ -15,9 +15,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.text_file import line_blocks
+from graphprep.datasets.importing.edges.text_faults import shown
 from graphprep.errors import DatasetError
-from graphprep.sources.text_faults import shown
-from graphprep.sources.text_file import line_blocks
 
 MOST_DIGITS = 18
 """a number of so many digits is below 2^63"""

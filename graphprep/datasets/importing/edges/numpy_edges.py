@@ -18,12 +18,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.arrays import Npz, map_npy, npy_header
+from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
+from graphprep.datasets.importing.edges.edge_file import EdgeRows, FileRange, Wanted
+from graphprep.datasets.importing.node_lists import NODE_LISTS, listed_nodes
 from graphprep.errors import DatasetError
-from graphprep.sources.archive import Archive
-from graphprep.sources.arrays import Npz, map_npy, npy_header
-from graphprep.sources.edge_arrays import EdgeArrays
-from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted
-from graphprep.sources.node_lists import NODE_LISTS, listed_nodes
+from graphprep.system.archive import Archive
 
 Array = NDArray[Any]
 WEIGHTS = ("edge_weight", "weight")

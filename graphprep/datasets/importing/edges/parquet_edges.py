@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.pandas_index import INDEX_PREFIX, pandas_index
+from graphprep.datasets.importing.edges.edge_arrays import node_ids, times, weights
+from graphprep.datasets.importing.edges.edge_columns import Roles, roles
+from graphprep.datasets.importing.edges.edge_file import EdgeRows, FileRange, Wanted, Words
+from graphprep.datasets.importing.table_files import reading
 from graphprep.errors import DatasetError, UsageError
-from graphprep.sources.edge_arrays import node_ids, times, weights
-from graphprep.sources.edge_columns import Roles, roles
-from graphprep.sources.edge_file import EdgeRows, FileRange, Wanted, Words
-from graphprep.sources.pandas_index import INDEX_PREFIX, pandas_index
-from graphprep.sources.table_files import reading
 
 BATCH_ROWS = 1 << 20
 ROWS_A_SECTION = 1 << 22

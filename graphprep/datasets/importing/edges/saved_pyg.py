@@ -27,19 +27,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep import progress
+from graphprep.core.splits import SplitRule
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, RawGraph, Treatment
+from graphprep.datasets.formats.labels import LabelTask
+from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
+from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.node_files import NodeData
+from graphprep.datasets.importing.node_lists import NODE_LISTS, listed_nodes
+from graphprep.datasets.importing.table_files import reading
+from graphprep.datasets.importing.typed_edges import TypedEdges
+from graphprep.datasets.importing.user_graph import build, checked_arrays
 from graphprep.errors import DatasetError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, RawGraph, Treatment
-from graphprep.sources.archive import Archive
-from graphprep.sources.edge_arrays import EdgeArrays
-from graphprep.sources.edge_file import Wanted
-from graphprep.sources.labels import LabelTask
-from graphprep.sources.node_files import NodeData
-from graphprep.sources.node_lists import NODE_LISTS, listed_nodes
-from graphprep.sources.table_files import reading
-from graphprep.sources.typed_edges import TypedEdges
-from graphprep.sources.user_graph import build, checked_arrays
-from graphprep.split import SplitRule
+from graphprep.system import progress
+from graphprep.system.archive import Archive
 
 Array = NDArray[Any]
 Store = dict[str, Any]

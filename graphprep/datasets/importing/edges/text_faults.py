@@ -9,10 +9,10 @@ from typing import NoReturn
 
 import numpy as np
 
+from graphprep.datasets.formats.text_dialect import Dialect, records
+from graphprep.datasets.importing.edges.edge_columns import Roles
+from graphprep.datasets.importing.edges.edge_file import Wanted
 from graphprep.errors import DatasetError
-from graphprep.sources.edge_columns import Roles
-from graphprep.sources.edge_file import Wanted
-from graphprep.sources.text_dialect import Dialect, records
 
 INT64_MAX = 2**63 - 1
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

@@ -26,18 +26,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 
+from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, NodeTable, RawGraph
+from graphprep.datasets.formats.checks import reading
+from graphprep.datasets.formats.edge_weights import rounded_in, say_rounded
+from graphprep.datasets.reader_options import ReaderOptions, options_of
+from graphprep.datasets.readers.ogb.layout import FEATURES, Array, Layout
+from graphprep.datasets.readers.ogb.split import Masks, read_split
 from graphprep.errors import DatasetError
-from graphprep.graph import EdgeChunk, EdgeTable, EdgeType, NodeTable, RawGraph
-from graphprep.sources.archive import Archive
-from graphprep.sources.checks import reading
-from graphprep.sources.edge_weights import rounded_in, say_rounded
-from graphprep.sources.ogb_layout import FEATURES, Array, Layout
-from graphprep.sources.ogb_split import Masks, read_split
-from graphprep.sources.options import ReaderOptions, options_of
-from graphprep.whole_file import FileCheck
+from graphprep.system.archive import Archive
+from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
-    from graphprep.registry import DatasetEntry
+    from graphprep.datasets.entry import DatasetEntry
 
 WEIGHT = "weight"
 RELATION_NUMBER = "reltype"
@@ -134,10 +134,10 @@ def _require_release(archive: Archive, options: OgbOptions) -> None:
 
 def _layout(path: Path, options: OgbOptions) -> Layout:
     if options.binary:
-        from graphprep.sources.ogb_binary import BinaryLayout, TypedBinaryLayout
+        from graphprep.datasets.readers.ogb.binary import BinaryLayout, TypedBinaryLayout
 
         return (TypedBinaryLayout if options.typed else BinaryLayout)(path, options.folder)
-    from graphprep.sources.ogb_text import TextLayout, TypedTextLayout
+    from graphprep.datasets.readers.ogb.text import TextLayout, TypedTextLayout
 
     kind = TypedTextLayout if options.typed else TextLayout
     return kind(path, options.folder, options.node_files, options.edge_files)

@@ -20,12 +20,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType
+from graphprep.datasets.formats.large_arrays import stored_array
+from graphprep.datasets.readers.ogb.csv_member import require_rows
+from graphprep.datasets.readers.ogb.layout import Array, Layout, node_type_name, only_one
 from graphprep.errors import DatasetError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType
-from graphprep.sources.archive import Archive
-from graphprep.sources.csv_member import require_rows
-from graphprep.sources.large_arrays import stored_array
-from graphprep.sources.ogb_layout import Array, Layout, node_type_name, only_one
+from graphprep.system.archive import Archive
 
 CHUNK_EDGES = 1 << 21
 NPY = ".npy"

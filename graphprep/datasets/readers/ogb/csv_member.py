@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.errors import DatasetError
-from graphprep.sources.archive import Archive, in_plain_words
-from graphprep.sources.scratch import RowSink
-from graphprep.whole_file import HEAD_BYTES, substitute
+from graphprep.system.archive import Archive, in_plain_words
+from graphprep.system.scratch import RowSink
+from graphprep.system.verify import HEAD_BYTES, substitute
 
 Array = NDArray[Any]
 BLOCK_BYTES = 4 << 20

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import EdgeType
 from graphprep.errors import DatasetError
-from graphprep.graph import EdgeType
-from graphprep.home import NAME_PATTERN
+from graphprep.system.home import NAME_PATTERN
 
 Array = NDArray[Any]
 FEATURES = "feat"

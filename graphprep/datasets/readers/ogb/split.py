@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats import torch_file
+from graphprep.datasets.formats.checks import disjoint, node_mask
+from graphprep.datasets.readers.ogb.csv_member import CsvMember, record
 from graphprep.errors import DatasetError
-from graphprep.sources import torch_file
-from graphprep.sources.archive import Archive
-from graphprep.sources.checks import disjoint, node_mask
-from graphprep.sources.csv_member import CsvMember, record
+from graphprep.system.archive import Archive
 
 Masks = dict[str, NDArray[np.bool_]]
 PARTS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}

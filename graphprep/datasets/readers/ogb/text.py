@@ -26,11 +26,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType
+from graphprep.datasets.readers.ogb.csv_member import CsvMember, record, require_rows, words
+from graphprep.datasets.readers.ogb.layout import FEATURES, Array, Layout, count_of, node_type_name, only_one
 from graphprep.errors import DatasetError
-from graphprep.graph import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType
-from graphprep.sources.archive import Archive
-from graphprep.sources.csv_member import CsvMember, record, require_rows, words
-from graphprep.sources.ogb_layout import FEATURES, Array, Layout, count_of, node_type_name, only_one
+from graphprep.system.archive import Archive
 
 END = ".csv.gz"
 TRUTH = {"True": True, "False": False}

@@ -11,10 +11,10 @@ import networkx
 import numpy as np
 import pytest
 
+from graphprep.core.types import RawGraph
+from graphprep.datasets.importing.edges.edge_file import DOCUMENTS, format_of
 from graphprep.errors import DatasetError, UsageError
-from graphprep.graph import RawGraph
-from graphprep.sources.edge_file import DOCUMENTS, format_of
-from tests.sources.user_graphs import edges_of, graph, written
+from tests.datasets.user_graphs import edges_of, graph, written
 
 PAJEK = '*Vertices 3\n1 "Ann" 0.1 0.2 ellipse\n2 "Bo b"\n3 Cy\n*Arcs\n1 2 2.5\n1 2 1\n3 3 4\n*Edges\n2 3 7 c Blue\n'
 GRAPHML = """<?xml version="1.0" encoding="UTF-8"?>
@@ -284,7 +284,7 @@ def test_a_document_stands_alone(tmp_path: Path) -> None:
 
 def test_documents_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a document that takes all memory before anybody learns why."""
-    from graphprep import memory
+    from graphprep.system import memory
 
     monkeypatch.setattr(memory, "available", lambda: 10_000)
     path = document(tmp_path, "graphml", example(directed=True))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from graphprep.datasets.formats import text_file
 from graphprep.errors import DatasetError
-from graphprep.sources import text_file
-from tests.sources.user_graphs import graph, rows_of, written
+from tests.datasets.user_graphs import graph, rows_of, written
 
 
 def test_arcs(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphprep.sources.edge_columns import Roles, roles
+from graphprep.datasets.importing.edges.edge_columns import Roles, roles
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import cli
-from graphprep.sources.edge_file import FORMATS, Format, format_of
+from graphprep.datasets.importing.edges.edge_file import FORMATS, Format, format_of
 
 
 @pytest.mark.parametrize(

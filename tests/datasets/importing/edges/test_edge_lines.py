@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphprep.sources.edge_lines import count_line_feeds, pairs_of
+from graphprep.datasets.importing.edges.edge_lines import count_line_feeds, pairs_of
 from tests.conftest import BoundsChecked
 
 SEPARATORS = b" \t,"
@@ -82,7 +82,7 @@ def test_line_feeds(text: bytes) -> None:
 def test_within_bounds(bounds_checked: BoundsChecked) -> None:
     """No byte before or behind the block is read, and no line too many is written."""
     bounds_checked(
-        "from graphprep.sources.edge_lines import pairs_of\n"
+        "from graphprep.datasets.importing.edges.edge_lines import pairs_of\n"
         "texts = [b'', b'1', b'1 ', b'1 2', b'1 2\\n', b'1 2\\r', b'1 2\\r\\n', b'1 2\\n3', b'1 2\\n3 ', "
         "b'12 3000000000', b' 1', b'\\n', b'1 2\\n\\n', b'1 2 3']\n"
         "print([pairs_of(text, b' ') is None for text in texts])\n"

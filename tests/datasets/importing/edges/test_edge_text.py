@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphprep.datasets.formats import text_file
+from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_text import EdgeText
 from graphprep.errors import DatasetError
-from graphprep.sources import text_file
-from graphprep.sources.edge_file import Wanted
-from graphprep.sources.edge_text import EdgeText
 
 Edges = list[tuple[int, ...]]
 

@@ -10,7 +10,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from graphprep.errors import DatasetError
-from tests.sources.user_graphs import edges_of, graph, rows_of, written
+from tests.datasets.user_graphs import edges_of, graph, rows_of, written
 
 HEAD = "%%MatrixMarket matrix coordinate"
 

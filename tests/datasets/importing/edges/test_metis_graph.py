@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphprep.datasets.formats import text_file
+from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.metis_graph import MetisGraph
 from graphprep.errors import DatasetError
-from graphprep.sources import text_file
-from graphprep.sources.edge_file import Wanted
-from graphprep.sources.metis_graph import MetisGraph
-from tests.sources.user_graphs import edges_of, graph, rows_of, written
+from tests.datasets.user_graphs import edges_of, graph, rows_of, written
 
 TRIANGLE = "3 3\n2 3\n1 3\n1 2\n"
 BOTH_WAYS = [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)]

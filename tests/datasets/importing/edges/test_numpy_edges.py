@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from graphprep.datasets.importing.edges import edge_arrays
 from graphprep.errors import DatasetError
-from graphprep.sources import edge_arrays
-from tests.sources.user_graphs import edges_of, graph, rows_of, written
+from tests.datasets.user_graphs import edges_of, graph, rows_of, written
 
 PAIRS = np.array([[0, 1], [2, 3], [3, 0]])
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from graphprep.datasets.importing.edges import parquet_edges
 from graphprep.errors import DatasetError, UsageError
-from graphprep.sources import parquet_edges
-from tests.sources.user_graphs import edges_of, graph, rows_of, written
+from tests.datasets.user_graphs import edges_of, graph, rows_of, written
 
 
 def table(path: Path, columns: dict[str, Any], **options: Any) -> Path:

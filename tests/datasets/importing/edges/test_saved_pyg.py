@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
+from graphprep.core.types import EdgeType
+from graphprep.datasets.importing.edges import saved_pyg
 from graphprep.errors import DatasetError, UsageError
-from graphprep.graph import EdgeType
-from graphprep.sources import saved_pyg
-from tests.sources.user_graphs import edges_of, graph, written
+from tests.datasets.user_graphs import edges_of, graph, written
 
 INDEX = torch.tensor([[0, 2, 1], [1, 0, 1]])
 

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep import sources
+from graphprep.core.types import EdgeTable, RawGraph
+from graphprep.datasets import readers
+from graphprep.datasets.readers.ogb import csv_member
 from graphprep.errors import DatasetError
-from graphprep.graph import EdgeTable, RawGraph
-from graphprep.sources import csv_member, scratch
-from graphprep.whole_file import RemoteFile, verify
-from tests.sources import ogb_files
-from tests.sources.ogb_files import FULL, Members, csv_gz, mini
+from graphprep.system import scratch
+from graphprep.system.verify import RemoteFile, verify
+from tests.datasets import ogb_files
+from tests.datasets.ogb_files import FULL, Members, csv_gz, mini
 
 EDGE, FEAT, LABEL = "mini/raw/edge.csv.gz", "mini/raw/node-feat.csv.gz", "mini/raw/node-label.csv.gz"
 TRAIN, TEST = "mini/split/time/train.csv.gz", "mini/split/time/test.csv.gz"
@@ -51,7 +52,7 @@ def spoilt(folder: Path, members: Members, **options: object) -> str:
     """The message of reading such an archive."""
     path = ogb_files.write(folder, members)
     with pytest.raises(DatasetError) as caught:
-        whole(sources.read(folder, mini(**options)))
+        whole(readers.read(folder, mini(**options)))
     assert str(path) in str(caught.value)
     return str(caught.value)
 
@@ -68,7 +69,7 @@ def test_text_is_what_ogb_reads(
         monkeypatch.setattr(scratch, "MEMORY_BYTES", 64)
         monkeypatch.setattr(csv_member, "BLOCK_BYTES", 100)
     ogb_files.write(tmp_path, ogb_files.text())
-    raw = sources.read(tmp_path, mini(**FULL, inverse_edges=inverse))
+    raw = readers.read(tmp_path, mini(**FULL, inverse_edges=inverse))
     with quiet():
         (graph,) = read_csv_graph_raw(
             str(tmp_path / "unpacked/mini/raw"), inverse, ["node_year"], ["edge_weight", "edge_year"]
@@ -93,7 +94,7 @@ def test_labels_and_split_are_what_ogb_reads(tmp_path: Path) -> None:
     import pandas as pd
 
     ogb_files.write(tmp_path, ogb_files.text())
-    nodes = sources.read(tmp_path, mini(**FULL)).nodes["node"]
+    nodes = readers.read(tmp_path, mini(**FULL)).nodes["node"]
     unpacked = tmp_path / "unpacked"
     labels = pd.read_csv(unpacked / LABEL, header=None).values
     assert nodes.y is not None
@@ -111,7 +112,7 @@ def test_typed_text_is_what_ogb_reads(tmp_path: Path) -> None:
 
     ogb_files.write(tmp_path, ogb_files.typed_text())
     options = {"typed": True, "node_files": ["node_year"], "edge_files": ["edge_reltype"]}
-    raw = sources.read(tmp_path, mini(**options))
+    raw = readers.read(tmp_path, mini(**options))
     folder = str(tmp_path / "unpacked/mini/raw")
     with quiet():
         (graph,) = read_csv_heterograph_raw(folder, False, ["node_year"], ["edge_reltype"])
@@ -147,7 +148,7 @@ def test_binary_is_what_ogb_reads(
     if small_memory:
         monkeypatch.setattr(scratch, "MEMORY_BYTES", 64)
     ogb_files.write(tmp_path, ogb_files.binary(compressed=compressed), method)
-    raw = sources.read(tmp_path, mini(binary=True, node_files=["node_year"]))
+    raw = readers.read(tmp_path, mini(binary=True, node_files=["node_year"]))
     with quiet():
         (graph,) = read_binary_graph_raw(str(tmp_path / "unpacked/mini/raw"))
     nodes, (edges,) = raw.nodes["node"], raw.edges
@@ -169,7 +170,7 @@ def test_arrays_stored_by_column(tmp_path: Path) -> None:
     x, index = rng.normal(size=(ogb_files.N, 3)), rng.integers(0, ogb_files.N, (2, ogb_files.E))
     members = ogb_files.binary(node_feat=np.asfortranarray(x), edge_index=np.asfortranarray(index))
     ogb_files.write(tmp_path, members)
-    raw = sources.read(tmp_path, mini(binary=True))
+    raw = readers.read(tmp_path, mini(binary=True))
     assert np.array_equal(raw.nodes["node"].x, x)  # type: ignore[arg-type]
     assert np.array_equal(edge_index(raw.edges[0]), index)
 
@@ -194,7 +195,7 @@ def test_typed_binary_is_what_ogb_reads(tmp_path: Path) -> None:
     }
     members = {f"mini/raw/{name}.npz": ogb_files.npz(**arrays) for name, arrays in raw_files.items()}
     ogb_files.write(tmp_path, members)
-    raw = sources.read(tmp_path, mini(binary=True, typed=True, split=None))
+    raw = readers.read(tmp_path, mini(binary=True, typed=True, split=None))
     with quiet():
         (graph,) = read_binary_heterograph_raw(str(tmp_path / "unpacked/mini/raw"))
     assert {tuple(table.type) for table in raw.edges} == set(graph["edge_index_dict"])
@@ -213,7 +214,7 @@ def test_several_labels(tmp_path: Path) -> None:
     del members[FEAT]
     members["mini/raw/species.csv.gz"] = csv_gz(np.arange(ogb_files.N) + 9606)
     ogb_files.write(tmp_path / "a", members)
-    nodes = sources.read(tmp_path / "a", mini(**options)).nodes["node"]
+    nodes = readers.read(tmp_path / "a", mini(**options)).nodes["node"]
     assert nodes.x is None
     assert nodes.y is not None
     assert nodes.y.dtype == np.bool_
@@ -222,7 +223,7 @@ def test_several_labels(tmp_path: Path) -> None:
     labels[2, 3], labels[5, 0] = "nan", ""
     members[LABEL] = csv_gz(labels)
     ogb_files.write(tmp_path / "b", members)
-    y = sources.read(tmp_path / "b", mini(**options)).nodes["node"].y
+    y = readers.read(tmp_path / "b", mini(**options)).nodes["node"].y
     assert y is not None
     assert y.dtype == np.float32
     assert np.argwhere(np.isnan(y)).tolist() == [[2, 3], [5, 0]]
@@ -234,12 +235,12 @@ def test_whole_numbers_stay_whole(tmp_path: Path) -> None:
     table = np.arange(ogb_files.N * 2).reshape(-1, 2)
     members[FEAT] = csv_gz(table)
     ogb_files.write(tmp_path / "a", members)
-    x = sources.read(tmp_path / "a", mini()).nodes["node"].x
+    x = readers.read(tmp_path / "a", mini()).nodes["node"].x
     assert x is not None
     assert x.dtype == np.int64
     members[FEAT] = csv_gz([*table[:-1].tolist(), [0.5, 3]])
     ogb_files.write(tmp_path / "b", members)
-    x = sources.read(tmp_path / "b", mini()).nodes["node"].x
+    x = readers.read(tmp_path / "b", mini()).nodes["node"].x
     assert x is not None
     assert x.dtype == np.float32
     assert x[-1].tolist() == [0.5, 3]
@@ -249,7 +250,7 @@ def test_links_have_no_labels(tmp_path: Path) -> None:
     """ogbl-*: no label and no split of nodes, which must not be asked for."""
     members = {name: data for name, data in ogb_files.text().items() if "/split/" not in name and name != LABEL}
     ogb_files.write(tmp_path, members)
-    nodes = whole(sources.read(tmp_path, mini(tasks=None, classes=None, split=None, metric="mrr"))).nodes["node"]
+    nodes = whole(readers.read(tmp_path, mini(tasks=None, classes=None, split=None, metric="mrr"))).nodes["node"]
     assert nodes.y is None
     assert nodes.train_mask is None
 
@@ -417,13 +418,13 @@ def test_cut_npz(tmp_path: Path, cut: float) -> None:
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         ogb_files.write(tmp_path, members, method)
         with pytest.raises(DatasetError, match="no zip archive, or is cut short"):
-            sources.read(tmp_path, mini(binary=True))
+            readers.read(tmp_path, mini(binary=True))
 
 
 def verified(path: Path) -> None:
     """As the download does."""
     entry = mini()
-    verify(path, RemoteFile(url="", name=path.name, check=sources.reader("ogb").file_check(entry, path.name)))
+    verify(path, RemoteFile(url="", name=path.name, check=readers.reader("ogb").file_check(entry, path.name)))
 
 
 def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
@@ -463,7 +464,7 @@ def test_what_is_no_dataset(tmp_path: Path, data: bytes, words: str) -> None:
     with pytest.raises(DatasetError, match=words):
         verified(path)
     with pytest.raises(DatasetError, match=words):
-        sources.read(tmp_path, mini())
+        readers.read(tmp_path, mini())
     assert sorted(item.name for item in tmp_path.iterdir()) == ["mini.zip"]
 
 
@@ -487,7 +488,7 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(100, 100, 0))  # type: ignore[attr-defined]
     ogb_files.write(tmp_path, ogb_files.text())
     with pytest.raises(DatasetError, match="GRAPHPREP_HOME") as caught:
-        sources.read(tmp_path, mini())
+        readers.read(tmp_path, mini())
     assert "damaged" not in str(caught.value)
     assert str(tmp_path) in str(caught.value)
 
@@ -499,8 +500,8 @@ sys.path.insert(0, {root!r})
 import numpy as np
 import pyarrow, pyarrow.csv, scipy.sparse
 from graphprep import sources
-from graphprep.sources import scratch
-from tests.sources.ogb_files import mini
+from graphprep.datasets.readers import scratch
+from tests.datasets.ogb_files import mini
 scratch.MEMORY_BYTES = 8 << 20
 def peak():  # not ru_maxrss, which begins at what the parent had
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
@@ -537,7 +538,7 @@ def test_large_features_stay_on_disk(tmp_path: Path, layout: str) -> None:
         members[LABEL] = csv_gz(np.zeros(rows, int))
         options = {}
     (tmp_path / "mini.zip").write_bytes(ogb_files.zipped(members, zipfile.ZIP_STORED))
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[4])
     done = subprocess.run(
         [sys.executable, "-c", PEAK.format(root=root, folder=str(tmp_path), options=options)],
         capture_output=True,

@@ -1,0 +1,1 @@
+"""From a dataset's name or a user's files to a `RawGraph`: the registry, downloads, readers, importing, generators."""

@@ -1,0 +1,1 @@
+"""A user's own files: node tables, edge files and schemas become a `RawGraph`."""

@@ -1,0 +1,1 @@
+"""Whole graphs in one document: GraphML, GEXF, GML, Pajek, node-link JSON."""

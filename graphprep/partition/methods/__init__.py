@@ -1,0 +1,1 @@
+"""Partitioning methods behind one interface: METIS, Mt-KaHyPar, KaMinPar, along the topology, and two baselines."""

@@ -1,0 +1,1 @@
+"""The order of rows inside a part, for locality of memory access."""

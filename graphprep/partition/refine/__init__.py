@@ -1,0 +1,1 @@
+"""Refinement by the cost model: parts are mapped to ranks and nodes moved until the slowest link is quicker."""

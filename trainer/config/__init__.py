@@ -1,0 +1,1 @@
+"""The options of a run: their values, their command line, their file, and which of them conflict."""

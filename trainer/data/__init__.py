@@ -1,0 +1,1 @@
+"""A cache and one part of it, as tensors that map its files."""

@@ -1,0 +1,1 @@
+"""Processes and the process group: rank, device, rendezvous, collectives."""

@@ -1,0 +1,1 @@
+"""Halo exchange: which rows travel, in which form, when, and the gradients back."""

@@ -1,0 +1,1 @@
+"""Graph layers over all ranks: aggregation, attention, maxima, normalisation, and their inputs."""

@@ -1,0 +1,1 @@
+"""Sparse and dense products of one rank, with their gradients."""

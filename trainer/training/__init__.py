@@ -1,0 +1,1 @@
+"""Epochs, losses, metrics, checkpoints, and the end of training."""
