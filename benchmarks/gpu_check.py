@@ -85,7 +85,6 @@ def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
 
     from trainer.base.precision import TYPES
     from trainer.data.part import Csr
-    from trainer.data.csr import 
     from trainer.sparse.adjacency import Block
 
     sizes, place, random = SIZES[device], torch.device(device), torch.Generator().manual_seed(0)
@@ -124,7 +123,7 @@ def check_features(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
     """Bags of words, 1 % full, by their entries and as a matrix."""
     import torch
 
-    from trainer.base.pass_context import Pass
+    from trainer.base.pass_context import PassContext
     from trainer.base.precision import TYPES
     from trainer.base.traffic_log import Clock
     from trainer.sparse.dropout import Dropout
@@ -134,7 +133,7 @@ def check_features(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
     shape, clock = (2 * sizes["words"], sizes["words"]), Clock(place)
     x = torch.randn(shape, generator=random) * (torch.rand(shape, generator=random) < 0.01)
     dropout = Dropout(torch.arange(shape[0], device=place), torch.arange(0, device=place), num_nodes=shape[0], seed=0)
-    mask = dropout.mask(0.5, 1, shape[1], Pass(epoch=1, training=True))
+    mask = dropout.mask(0.5, 1, shape[1], PassContext(epoch=1, training=True))
     assert mask is not None
     weight = torch.randn(shape[1], 64, generator=random).to(place).requires_grad_()
     rows = []
@@ -189,18 +188,18 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
     """The trainer's scores, its gradients and its weights, on the CPU; and the part that it ran on."""
     import torch
 
-    from trainer.base.pass_context import Pass
+    from trainer.base.pass_context import PassContext
     from trainer.base.precision import TYPES
-    from trainer.base.traffic_log import Account, Clock
+    from trainer.base.traffic_log import Clock, TrafficLog
     from trainer.config.options import Options
+    from trainer.data.csr import indptr_of
     from trainer.data.part import Csr, Part, halo_ids
-    from trainer.dist.communicator import Ranks
-    from trainer.dist.rank_info import Seat
+    from trainer.dist.communicator import Communicator
+    from trainer.dist.rank_info import RankInfo
     from trainer.exchange.exchange import Exchange
     from trainer.layers.aggregate import Aggregation
     from trainer.layers.inputs import Features
     from trainer.models import Network, model_type
-    from trainer.sparse.adjacency import indptr_of
     from trainer.sparse.dropout import Dropout
     from trainer.sparse.feature_rows import DenseRows
 
@@ -230,8 +229,8 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
         send_rows={},
     )
     options = Options(cache="-", model=model, heads=4, hidden=16, dropout=0.0, precision=precision)
-    ranks = Ranks(Seat(), place, timeout=10.0, clock=Clock(place))
-    account = Account(num_rows=n, num_sent=0, num_halo=0, rank=0, world=1)
+    ranks = Communicator(RankInfo(), place, timeout=10.0, clock=Clock(place))
+    account = TrafficLog(num_rows=n, num_sent=0, num_halo=0, rank=0, world=1)
     aggregation = Aggregation(part, Exchange(options, part, ranks, account), ranks, sums=None)
     dropout = Dropout(part.ids_n.to(place), halo_ids(part).to(place), num_nodes=n, seed=0)
     assert part.x_nF is not None
@@ -249,7 +248,7 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
         num_nodes=n,
         ranks=ranks,
     ).to(place)
-    scores = network(features, Pass(epoch=1, training=True))
+    scores = network(features, PassContext(epoch=1, training=True))
     (scores * _direction(scores)).sum().backward()
     parameters = dict(network.named_parameters())
     gradients = {name: of.grad.cpu().double() for name, of in parameters.items() if of.grad is not None}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainer.dist.rank_info import Seat
+    from trainer.dist.rank_info import RankInfo
 
 Options = dict[str, Any]
 
@@ -51,10 +51,10 @@ def _rank(
 ) -> None:
     import torch
 
-    from trainer.dist.rank_info import Seat
+    from trainer.dist.rank_info import RankInfo
 
     torch.set_num_threads(threads)
-    seat = Seat(rank=rank, world=world, local_rank=rank, local_world=world)
+    seat = RankInfo(rank=rank, world=world, local_rank=rank, local_world=world)
     device, through_host = place
     every = [{"cache": folder, **changes} for changes in runs]
     train_in_turn(seat, every, results, device=device, through_host=through_host)
@@ -62,7 +62,7 @@ def _rank(
 
 
 def train_in_turn(
-    seat: Seat, runs: list[Options], results: Path, *, device: str = "cpu", through_host: bool = False
+    seat: RankInfo, runs: list[Options], results: Path, *, device: str = "cpu", through_host: bool = False
 ) -> None:
     """One rank's part in some runs, one after the other.
 
@@ -77,12 +77,12 @@ def train_in_turn(
     from trainer.base.traffic_log import Clock
     from trainer.config.options import Options
     from trainer.data.cache import open_cache
-    from trainer.dist.communicator import Ranks
+    from trainer.dist.communicator import Communicator
     from trainer.reporting.report import Report
     from trainer.run import train
 
     where, found = torch.device(device), []
-    with Ranks(seat, where, timeout=600.0, clock=Clock(where), through_host=through_host) as ranks:
+    with Communicator(seat, where, timeout=600.0, clock=Clock(where), through_host=through_host) as ranks:
         for options in runs:
             ranks.clock, said = Clock(where), io.StringIO()
             report = Report(speaks=ranks.speaks, as_json=True, output=said)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from graphprep.core.types import RawGraph
 from graphprep.core.validate import check_dtypes, check_nodes
 from graphprep.errors import DatasetError
-from graphprep.store.location import standing_of, store_place, work_beside
+from graphprep.store.location import existing_kind, store_place, work_beside
 from graphprep.store.sort import BYTES_PER_EDGE, SortedEdges, sort_table
 from graphprep.store.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
 from graphprep.system import home, progress
@@ -156,7 +156,7 @@ def _fetched(target: Path | str, entry: DatasetEntry, key: str) -> GraphStore | 
     Raises:
         DatasetError: it was made from the user's own files or by a generator.
     """
-    standing = standing_of(target)
+    standing = existing_kind(target)
     if standing == "other" and target != home.store_path(entry.name).absolute():
         raise DatasetError(f"{target} is no graph store; it is left as it is: remove it, or give another --out")
     if standing == "nothing":
@@ -207,7 +207,7 @@ def import_files(
     target = store_place(out, name)
     lock = work_beside(target, name)
     with locked(lock, f"the dataset {name}"), InputDigests(request.files()) as digests:
-        if standing_of(target) != "nothing":
+        if existing_kind(target) != "nothing":
             key = "" if replace else imported_key(request, name, digests.result())
             found = up_to_date(target, key, name=name, replace=replace)
             if found is not None:
@@ -357,7 +357,7 @@ def up_to_date(target: Path | str, key: str, *, name: str, replace: bool) -> Gra
     Raises:
         DatasetError: there is a store that was made from something else, and `replace` does not say that it may go.
     """
-    standing = standing_of(target)
+    standing = existing_kind(target)
     if standing == "other":
         raise DatasetError(f"{target} is no graph store; it is left as it is: remove it, or give another --out")
     if replace or standing == "nothing":

@@ -74,7 +74,7 @@ class PartitionSource(GraphSource, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWish:
+class PartitionSpec:
     """What is asked of a partitioning run, apart from the graph, which need not be there yet."""
 
     topology: Topology
@@ -162,9 +162,9 @@ class PartitionPlan:
     """what is done to the nodes' features"""
 
     @property
-    def wish(self) -> PartitionWish:
+    def wish(self) -> PartitionSpec:
         """What is asked for, apart from the graph."""
-        return PartitionWish(
+        return PartitionSpec(
             topology=self.topology,
             request=self.request,
             given=self.given,
@@ -360,7 +360,7 @@ def run_partition(
             memory.return_freed_blocks()
         work.mkdir(parents=True, exist_ok=True)
         plan.store.require_unchanged("edges/")
-        way = _ByPasses.of(plan, work, executor) if by_passes else _InMemory(whole_graph(plan.store))
+        way = OutOfCoreEngine.of(plan, work, executor) if by_passes else InMemoryEngine(whole_graph(plan.store))
         result, nodes_P = _assignment(plan, way, work)
         if there is not None and result.fallback is not None:
             progress.warn(f"{result.fallback.sentence} once more; {plan.target}, which a fallback made, is kept")
@@ -509,7 +509,7 @@ def _layouts(graph: WholeGraph, assignment_N: NDArray[np.int32], nodes_P: list[N
     }
 
 
-class _Way(Protocol):
+class Engine(Protocol):
     """How a graph is partitioned."""
 
     @property
@@ -522,7 +522,7 @@ class _Way(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _InMemory:
+class InMemoryEngine:
     """With all edges in memory."""
 
     graph: WholeGraph
@@ -540,7 +540,7 @@ class _InMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class _ByPasses:
+class OutOfCoreEngine:
     """With the edges in files."""
 
     mapped: MappedGraph
@@ -548,7 +548,7 @@ class _ByPasses:
     passes: Passes
 
     @classmethod
-    def of(cls, plan: PartitionPlan, work: Path, executor: Executor | None) -> _ByPasses:
+    def of(cls, plan: PartitionPlan, work: Path, executor: Executor | None) -> OutOfCoreEngine:
         progress.say("the graph is partitioned by passes over its edges, which do not fit in memory with all they need")
         executor = executor or Threads(memory_limit=plan.memory_limit)
         passes = Passes.of(executor, work)
@@ -588,7 +588,7 @@ class _ByPasses:
         )
 
 
-def _assignment(plan: PartitionPlan, way: _Way, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
+def _assignment(plan: PartitionPlan, way: Engine, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
     """The assignment, and each part's nodes in order: from an earlier run of the same key, else made now and kept."""
     saved, num_parts = work / ASSIGNMENT_FILE, plan.topology.num_ranks
     if saved.exists():

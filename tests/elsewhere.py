@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from graphprep.system.payload import Parcel
+from graphprep.system.payload import SharedPayload
 
 
 class Elsewhere:
@@ -22,7 +22,7 @@ class Elsewhere:
 
     def map(self, function: Callable[..., Any], pieces: Sequence[Any], *shared: object, needed: int) -> Iterator[Any]:
         assert needed > 0
-        sent = pickle.dumps(Parcel(shared))
+        sent = pickle.dumps(SharedPayload(shared))
         for piece in pieces:
             found = None
             for _ in range(self.times(piece)):

@@ -21,7 +21,7 @@ from trainer.base.printable import PrintableFormatter
 from trainer.base.torch_import import before_torch
 from trainer.config.command_line import parse
 from trainer.data.cache import open_cache
-from trainer.dist.rank_info import Seat
+from trainer.dist.rank_info import RankInfo
 from trainer.startup.preflight import check_task, check_world
 
 log = logging.getLogger("trainer")
@@ -34,10 +34,10 @@ _TURN = 2.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one rank; returns the exit status."""
-    seat, debug = Seat(), False
+    seat, debug = RankInfo(), False
     try:
         with found_by_every_rank():
-            seat = Seat.from_environment(os.environ)
+            seat = RankInfo.from_environment(os.environ)
             _log_to_standard_error(seat, logging.INFO)
             options = parse(arguments)
             debug = options.debug
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _log_to_standard_error(seat: Seat, level: int) -> None:
+def _log_to_standard_error(seat: RankInfo, level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter(f"rank {seat.rank}: %(message)s"))
     log.handlers[:] = [handler]
@@ -63,7 +63,7 @@ def _log_to_standard_error(seat: Seat, level: int) -> None:
     log.setLevel(level)
 
 
-def _say(error: TrainerError, seat: Seat, *, debug: bool) -> None:
+def _say(error: TrainerError, seat: RankInfo, *, debug: bool) -> None:
     """Say what went wrong, if it is this rank's to say."""
     is_mine = not error.shared or seat.local_rank == 0
     if seat.is_supervised:
@@ -72,7 +72,7 @@ def _say(error: TrainerError, seat: Seat, *, debug: bool) -> None:
         log.error("%s", error, exc_info=error if debug else None)
 
 
-def _pause(error: TrainerError, seat: Seat, *, is_mine: bool) -> float:
+def _pause(error: TrainerError, seat: RankInfo, *, is_mine: bool) -> float:
     """Seconds in which the supervisor may end this rank before it says or does anything."""
     if isinstance(error, LostPeerError) and error.timed_out:
         # All ranks of the machine find that out at about the same time, and no other machine's supervisor ends them.

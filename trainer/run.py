@@ -13,18 +13,18 @@ import torch
 
 from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.freed_memory import give_back_large_blocks, keep_freed_memory
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.sent_bytes import KIND_OF
-from trainer.base.traffic_log import Account, Clock, by_link_type
+from trainer.base.traffic_log import Clock, TrafficLog, by_link_type
 from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.labels import Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part, halo_ids, load_part
 from trainer.data.typed_part import load_typed_part
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
-from trainer.dist.rank_info import Seat
+from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange, exchanged
 from trainer.exchange.inductive import induced
 from trainer.exchange.node_rows import save_node_rows
@@ -43,7 +43,7 @@ from trainer.startup.folder_lock import folders_locked
 from trainer.startup.handshake import Agreement, agree, facts_of
 from trainer.startup.preflight import ignored
 from trainer.training.checkpoint import Checkpoints, to_go_on_from
-from trainer.training.fit import Fit, Sight
+from trainer.training.fit import Fit, ModelView
 
 log = logging.getLogger("trainer")
 
@@ -51,7 +51,7 @@ _NO_ROOM = ("not enough memory", "can't allocate memory", "Storage size calculat
 """What torch says of more bytes than there are, by platform, or than can be counted."""
 
 
-def run(options: Options, cache: Cache, seat: Seat) -> None:
+def run(options: Options, cache: Cache, seat: RankInfo) -> None:
     """Meet the other ranks, train, and report.
 
     Raises:
@@ -64,13 +64,13 @@ def run(options: Options, cache: Cache, seat: Seat) -> None:
         torch.cuda.set_device(device)
     with (
         _memory_in_words(cache, seat),
-        Ranks(seat, device, timeout=options.timeout, clock=Clock(device)) as ranks,
+        Communicator(seat, device, timeout=options.timeout, clock=Clock(device)) as ranks,
         folders_locked(options) if ranks.speaks else nullcontext(),
     ):
         train(options, cache, ranks, Report(speaks=ranks.speaks, as_json=options.json))
 
 
-def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[str, Any]:
+def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -> dict[str, Any]:
     """Train on this rank's part among `ranks`; every rank has to call it.
 
     Returns:
@@ -106,7 +106,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     if ranks.speaks:
         prepare_outputs(options)
 
-    account = Account(**exchanged(part), rank=ranks.rank, world=ranks.world)
+    account = TrafficLog(**exchanged(part), rank=ranks.rank, world=ranks.world)
     saturation = Saturation(rank=ranks.rank, world=ranks.world, device=ranks.device)
     model = model_type(options, ranks)
     sight = partial(
@@ -141,7 +141,7 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
         saturation=saturation,
     )
     if found is not None:
-        fit.go_on_from(found)
+        fit.load_state_dict(found)
     setup_seconds = time.perf_counter() - started
     if ranks.device.type == "cpu":
         (give_back_large_blocks if options.exchange == "sequential" else keep_freed_memory)()
@@ -207,17 +207,19 @@ def train(options: Options, cache: Cache, ranks: Ranks, report: Report) -> dict[
     return result
 
 
-def _save_rows(options: Options, cache: Cache, ranks: Ranks, whole: Sight, part: Part, scores_nC: torch.Tensor) -> None:
+def _save_rows(
+    options: Options, cache: Cache, ranks: Communicator, whole: ModelView, part: Part, scores_nC: torch.Tensor
+) -> None:
     """Write what was asked for of the nodes that are learnt; every rank has to call it, with the best weights."""
     save = partial(save_node_rows, ids_n=part.target_ids, num_nodes=cache.target.num_nodes, ranks=ranks)
     if options.save_predictions is not None:
         save(options.save_predictions, scores_nC[part.target])
     if options.save_embeddings is not None:
-        save(options.save_embeddings, whole.embeddings(Pass.evaluation(options.epochs))[part.target])
+        save(options.save_embeddings, whole.embeddings(PassContext.evaluation(options.epochs))[part.target])
 
 
 @contextmanager
-def _memory_in_words(cache: Cache, seat: Seat) -> Iterator[None]:
+def _memory_in_words(cache: Cache, seat: RankInfo) -> Iterator[None]:
     """Turn running out of memory into a sentence."""
     try:
         yield
@@ -230,7 +232,7 @@ def _memory_in_words(cache: Cache, seat: Seat) -> Iterator[None]:
         ) from error
 
 
-def _load(options: Options, cache: Cache, ranks: Ranks) -> Part:
+def _load(options: Options, cache: Cache, ranks: Communicator) -> Part:
     if options.verify:
         size = cache.manifest.verify(f"parts/{ranks.rank}/")
         log.debug("%d bytes of part %d are what the manifest says", size, ranks.rank)
@@ -240,7 +242,7 @@ def _load(options: Options, cache: Cache, ranks: Ranks) -> Part:
     return part
 
 
-def _introduce(options: Options, cache: Cache, ranks: Ranks, agreement: Agreement) -> None:
+def _introduce(options: Options, cache: Cache, ranks: Communicator, agreement: Agreement) -> None:
     if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
     remarks = (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache))
@@ -270,13 +272,13 @@ def _sight(
     *,
     model: type[torch.nn.Module],
     objective: Objective,
-    ranks: Ranks,
-    account: Account,
+    ranks: Communicator,
+    account: TrafficLog,
     labels: Labels,
     num_nodes: int,
     by_entries: bool,
     saturation: Saturation,
-) -> Sight:
+) -> ModelView:
     """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
     exchange = Exchange(options, part, ranks, account.of_part(**exchanged(part)), saturation)
     aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
@@ -295,4 +297,4 @@ def _sight(
         ranks=ranks,
         types=types_of(options, cache, part),
     ).to(ranks.device)
-    return Sight(network=network, features=features, labels=labels)
+    return ModelView(network=network, features=features, labels=labels)

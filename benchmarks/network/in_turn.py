@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.rank_group import train_in_turn
 from trainer.base.errors import TrainerError
-from trainer.dist.rank_info import Seat
+from trainer.dist.rank_info import RankInfo
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
     runs, results = map(Path, sys.argv[1:])
     logging.getLogger("trainer").setLevel(logging.WARNING)
     try:
-        train_in_turn(Seat.from_environment(os.environ), json.loads(runs.read_text()), results)
+        train_in_turn(RankInfo.from_environment(os.environ), json.loads(runs.read_text()), results)
     except TrainerError as error:
         print(f"rank {os.environ['RANK']}: {error}", file=sys.stderr)
         return error.exit_status

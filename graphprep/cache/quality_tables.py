@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Matrix = NDArray[np.int64]
 
 
-class Figures(dict[str, Any]):
+class QualityTables(dict[str, Any]):
     """`figures["cut_edges"]` is a number, `figures["links"]` a list of rows, `figures.links` the same as a table."""
 
     def __init__(self, figures: Mapping[str, Any], pairs: Callable[[], tuple[Matrix, Matrix]]) -> None:

@@ -32,7 +32,7 @@ from graphprep.cache.format import (
     payload_path,
 )
 from graphprep.cache.manifest import Manifest, other_format
-from graphprep.cache.quality_tables import Figures
+from graphprep.cache.quality_tables import QualityTables
 from graphprep.core import csr
 from graphprep.core.original_ids import OriginalIds
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph, chosen_edge_type
@@ -126,9 +126,11 @@ class PartitionCache:
         return list(self.node_types) == [HOMOGENEOUS_NODE] and self.edge_types == [HOMOGENEOUS_EDGE]
 
     @property
-    def quality(self) -> Figures:
+    def quality(self) -> QualityTables:
         """The figures of the cost model, by the names of the format's page; some of them as tables too."""
-        return Figures(self.attributes["quality"], lambda: (self.array("traffic_rows"), self.array("cross_edges")))
+        return QualityTables(
+            self.attributes["quality"], lambda: (self.array("traffic_rows"), self.array("cross_edges"))
+        )
 
     @property
     def fallback(self) -> Fallback | None:

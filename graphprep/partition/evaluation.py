@@ -13,7 +13,7 @@ from graphprep.core import csr
 from graphprep.core.types import Csr
 from graphprep.partition.constraints import loads_of
 from graphprep.partition.methods.base import NodeLoad
-from graphprep.partition.refine.hypergraph import Nets, edge_nets, row_nets
+from graphprep.partition.refine.hypergraph import Hypergraph, edge_nets, row_nets
 from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
 from graphprep.partition.typed_graph import WholeGraph
 from graphprep.system import memory
@@ -77,25 +77,25 @@ class Task:
         degree_N = np.diff(self.graph.matrix.indptr)
         return memory_of(degree_N, np.ones_like(degree_N), np.zeros_like(degree_N), self.request.row_bytes)
 
-    def nets(self) -> Nets:
+    def nets(self) -> Hypergraph:
         """What the seconds of links count, rows or edges, as nets."""
         matrix = self.graph.matrix
         if self.request.balance == "edges":
             return edge_nets(matrix)
         return row_nets(matrix, self.clean if csr.is_symmetric(matrix) else None)
 
-    def judged(self, candidate: Candidate) -> Judged:
+    def judged(self, candidate: Candidate) -> Evaluated:
         """A candidate that has an assignment, with what that is worth."""
         assert candidate.assignment is not None
-        return Judged(candidate, judge(candidate.assignment, self.graph, self.topology, self.request, self.model))
+        return Evaluated(candidate, judge(candidate.assignment, self.graph, self.topology, self.request, self.model))
 
-    def in_order(self, ways: Iterable[Judged]) -> list[Judged]:
+    def in_order(self, ways: Iterable[Evaluated]) -> list[Evaluated]:
         """The best first; of equals the earliest."""
         return sorted(ways, key=lambda way: way.rank(self.request.minimise))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
+class Evaluated:
     """An assignment and what it is worth."""
 
     candidate: Candidate

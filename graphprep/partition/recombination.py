@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.partition.evaluation import Judged, Task
-from graphprep.partition.refine.hypergraph import Nets
+from graphprep.partition.evaluation import Evaluated, Task
+from graphprep.partition.refine.hypergraph import Hypergraph
 from graphprep.partition.refine.refine import (
     EFFORTS,
     OBJECTIVES,
@@ -36,12 +36,12 @@ SEED_STEP = 7919
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Population:
+class Recombination:
     """What all runs of refinement share."""
 
     task: Task
     effort: Effort
-    nets: Nets
+    nets: Hypergraph
     weight_NC: NDArray[np.float64]
     most_PC: NDArray[np.float64]
     """float64 [P, C], what each part may hold"""
@@ -49,7 +49,7 @@ class Population:
     """runs side by side"""
 
     @classmethod
-    def of(cls, task: Task) -> Population:
+    def of(cls, task: Task) -> Recombination:
         nets = task.nets()
         weight_NC, most_PC = weights_and_limits(task.loads, task.shares_P)
         capacity_P = capacities(task.topology)
@@ -68,7 +68,7 @@ class Population:
             workers=workers_for(expected_bytes(nets.num_nodes, nets.num_nets, len(nets.pins)), task.room()),
         )
 
-    def grown(self, starts: Sequence[Judged]) -> list[Judged]:
+    def grown(self, starts: Sequence[Evaluated]) -> list[Evaluated]:
         """All that was refined or combined, in the order in which it was made; the best of `starts` comes first."""
         count = self.effort.starts_of(len(self.nets.pins))
         made = side_by_side(
@@ -90,7 +90,7 @@ class Population:
             living = self.task.in_order(children)
         return made
 
-    def _run(self, name: str, way: Judged, other: Judged | None = None, generation: int = 0) -> Judged:
+    def _run(self, name: str, way: Evaluated, other: Evaluated | None = None, generation: int = 0) -> Evaluated:
         """`way` refined, or combined with `other`; once more without annealing where that has lost more than it found.
 
         On graphs whose best parts differ little in cut - stiff meshes above all - it can end above a good start.
@@ -106,7 +106,7 @@ class Population:
                 found, *_ = self.task.in_order([found, self._judged(name, assignment, started)])
         return found
 
-    def _has_lost(self, found: Judged, way: Judged) -> bool:
+    def _has_lost(self, found: Evaluated, way: Evaluated) -> bool:
         """Whether a run has ended worse than it began, or has paid with slower links for limits that it keeps now."""
         (excess, *seconds), (excess_before, *seconds_before) = (
             one.rank(self.task.request.minimise) for one in (found, way)
@@ -115,8 +115,8 @@ class Population:
 
     def _refined(
         self,
-        way: Judged,
-        other: Judged | None,
+        way: Evaluated,
+        other: Evaluated | None,
         generation: int,
         effort: Effort,
         advance: Callable[[int], None],
@@ -138,5 +138,5 @@ class Population:
             generation=generation,
         )
 
-    def _judged(self, name: str, assignment: NDArray[np.int32], started: float) -> Judged:
+    def _judged(self, name: str, assignment: NDArray[np.int32], started: float) -> Evaluated:
         return self.task.judged(Candidate(method=name, seconds=time.monotonic() - started, assignment=assignment))

@@ -28,7 +28,7 @@ from graphprep.errors import PartitionError
 from graphprep.partition.candidates import CANDIDATES, PreparedGraph
 from graphprep.partition.evaluation import Task
 from graphprep.partition.external_assignment import ASSIGNMENT
-from graphprep.partition.recombination import Population
+from graphprep.partition.recombination import Recombination
 from graphprep.partition.refine.mapping import best_mapping
 from graphprep.partition.refine.refine import links_of
 from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
@@ -102,7 +102,7 @@ def partition(
         memory.give_back()
         judged = task.in_order(task.judged(start) for start in tried if start.assignment is not None)
         if request.effort != "none":
-            refined = Population.of(task).grown(judged)
+            refined = Recombination.of(task).grown(judged)
             judged += refined
             tried += [way.candidate for way in refined]
     best = task.in_order(judged)[0]

@@ -33,7 +33,7 @@ from graphprep.system import progress
 from graphprep.system.atomic import published_file
 from graphprep.system.executor import Executor
 from graphprep.system.mapped_npz import mapped_npz
-from graphprep.system.payload import Parcel
+from graphprep.system.payload import SharedPayload
 from graphprep.system.scratch import CONVERSION, NoRoomError
 
 MOST_RANGES = 256
@@ -127,7 +127,7 @@ class Spill:
         """
         bits, numbered = self.runs.range_bits, self.runs.numbered
         self._go_on_with({"edges": list(sections.counts), "range_bits": bits, "numbered": numbered})
-        shared = Parcel(sections.shared, folder=self.runs.folder, stage=CONVERSION)
+        shared = SharedPayload(sections.shared, folder=self.runs.folder, stage=CONVERSION)
         # Other processes have memory of their own. A worker that is still busy for a command that was killed may put
         # runs in the place of these, so they are the same in every attempt.
         runs = replace(self.runs, room=None) if executor.is_elsewhere else self.runs

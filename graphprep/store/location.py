@@ -44,7 +44,7 @@ def store_place(out: Path | str | None, name: str) -> Path | str:
     return url
 
 
-def standing_of(place: Path | str) -> Standing:
+def existing_kind(place: Path | str) -> Standing:
     """What lies at the place of a store; "nothing" also for an empty folder and for what is left of a store at a URL.
 
     Raises:

@@ -28,7 +28,7 @@ from graphprep.core.types import EdgeChunk, EdgeSections
 from graphprep.errors import DatasetError
 from graphprep.system.atomic import fsync_file, published_file
 from graphprep.system.mapped_npz import mapped_npz
-from graphprep.system.payload import Parcel
+from graphprep.system.payload import SharedPayload
 
 MOST_EDGES = 1 << 22
 """of a run, beyond the chunk that fills it: long enough that what a range takes of it is read in one go"""
@@ -203,7 +203,7 @@ class EdgeRuns:
         return self.folder / f"{number}.json"
 
 
-def write_section(number: int, runs: EdgeRuns, sections: EdgeSections, shared: Parcel) -> Section:
+def write_section(number: int, runs: EdgeRuns, sections: EdgeSections, shared: SharedPayload) -> Section:
     """Make the runs of a section unless an earlier run of the command has; see `EdgeRuns.write`.
 
     Args:

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from graphprep.errors import GraphprepError, UsageError
 from graphprep.system import progress
 from graphprep.system.child_process import safe_path_for_children
-from graphprep.system.payload import Parcel
+from graphprep.system.payload import SharedPayload
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -67,7 +67,7 @@ class DaskExecutor:
     ) -> Iterator[Result]:
         """See `Executor.map`."""
         running: deque[tuple[Piece, Any]] = deque()
-        parcel = Parcel(shared).sent()
+        parcel = SharedPayload(shared).sent()
         held = self._submit(_same, parcel)
 
         def start(piece: Piece) -> Any:

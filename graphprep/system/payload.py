@@ -1,7 +1,7 @@
 """Arrays in files with names: other processes map the files, in place of being sent what lies in them.
 
-Pickling copies all that a mapped array holds. A `Parcel` pickles such an array as the place of its file, wherever in a
-value it is, and everything else as usual. Nobody writes to what arrives. It is mapped writable all the same, because
+Pickling copies all that a mapped array holds. A `SharedPayload` pickles such an array as the place of its file,
+wherever in a value it is, and everything else as usual. Nobody writes to what arrives. It is mapped writable all the same, because
 numba's loops would otherwise be compiled once more, for arrays that cannot be written to.
 """
 
@@ -53,7 +53,7 @@ def in_file(array: NDArray[Any], folder: Path, *, stage: str) -> NDArray[Any]:
     return sink.array()
 
 
-class Parcel:
+class SharedPayload:
     """Values on their way to processes that reach the same files under the same paths.
 
     They are packed once, and unpacked once by each process, where they are used: whoever only hands a parcel on opens

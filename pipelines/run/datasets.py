@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from graphprep.errors import DatasetError
-from graphprep.store.location import standing_of, store_place, work_beside
+from graphprep.store.location import existing_kind, store_place, work_beside
 from graphprep.store.store import GraphStore
 from graphprep.system.executor import Executor
 from pipelines.estimate import Expectation, GraphSize
@@ -73,7 +73,7 @@ class Dataset(Protocol):
 
 def _standing(target: Path | str, key: str, name: str, *, replace: bool) -> str | None:
     """`Dataset.reason` of a store that only the user may replace."""
-    standing = standing_of(target)
+    standing = existing_kind(target)
     if standing == "nothing":
         begun = any(folder.exists() for folder in scratch_of(work_beside(target, name)))
         return "an earlier run was cut short" if begun else "it is not there"
@@ -124,7 +124,7 @@ class Fetched:
     def reason(self, *, replace: bool) -> str | None:
         target = store_place(self.out, self.name)
         try:
-            found = GraphStore(target) if standing_of(target) == "store" else None
+            found = GraphStore(target) if existing_kind(target) == "store" else None
         except DatasetError as error:
             return f"{error}"
         if found is None or found.attributes["source"].get("reader") != self.entry.source:

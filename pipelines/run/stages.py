@@ -35,7 +35,7 @@ from pipelines.export import expected_bytes, export_cache, export_target, must_w
 from pipelines.look import report_target, summarise, verify, write_report
 from pipelines.partition import (
     PartitionPlan,
-    PartitionWish,
+    PartitionSpec,
     check_source,
     is_tried_again,
     key_of,
@@ -143,9 +143,9 @@ class PartitionStage:
         return home.cache_path(self.cell.dataset, self.cell.label).absolute()
 
     @property
-    def wish(self) -> PartitionWish:
+    def wish(self) -> PartitionSpec:
         """What is asked for."""
-        return PartitionWish(
+        return PartitionSpec(
             topology=self.cell.topology,
             request=self.cell.request,
             features=self.cell.features,

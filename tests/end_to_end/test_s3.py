@@ -17,7 +17,7 @@ from graphprep.datasets.importing.user_files import ImportRequest
 from graphprep.errors import DatasetError, UsageError
 from graphprep.partition.request import PartitionRequest
 from graphprep.report.summary.store_summary import store_summary
-from graphprep.store.location import standing_of, store_place
+from graphprep.store.location import existing_kind, store_place
 from graphprep.store.store import GraphStore
 from graphprep.system import home
 from graphprep.system.executor import open_executor
@@ -124,7 +124,7 @@ def test_half_a_store_is_none(bucket: Any) -> None:
     generate_graph(REQUEST, name="blocks", out=url, replace=False, memory_limit=None)
     root = json.loads(bucket.cat("graphs/blocks/zarr.json"))
     bucket.pipe("graphs/blocks/zarr.json", json.dumps(root | {"attributes": {}}).encode())
-    assert standing_of(url) == "nothing"
+    assert existing_kind(url) == "nothing"
     with pytest.raises(DatasetError, match="not a finished graph store"):
         GraphStore(url)
     assert not generate_graph(REQUEST, name="blocks", out=url, replace=False, memory_limit=None).reused

@@ -13,13 +13,13 @@ import pytest
 from graphprep.core.csr_mmap import in_files
 from graphprep.core.types import Csr
 from graphprep.partition.out_of_core.passes import Passes
-from graphprep.system.payload import Parcel, has_name, in_file
+from graphprep.system.payload import SharedPayload, has_name, in_file
 from graphprep.system.scratch import NoRoomError, RowSink
 
 
 def arrived(value: Any) -> Any:
     """A value as another process gets it."""
-    return pickle.loads(pickle.dumps(Parcel((value,)))).content[0]
+    return pickle.loads(pickle.dumps(SharedPayload((value,)))).content[0]
 
 
 class Pair(NamedTuple):
@@ -35,8 +35,8 @@ def test_a_mapped_array_travels_as_its_name(tmp_path: Path, wrap: Any) -> None:
     array = np.arange(30_000, dtype=np.int64).reshape(10_000, 3)
     mapped = in_file(array, tmp_path, stage="test")
     assert has_name(mapped)
-    assert len(pickle.dumps(Parcel((wrap(array),)))) > array.nbytes
-    assert len(pickle.dumps(Parcel((wrap(mapped),)))) < 2000
+    assert len(pickle.dumps(SharedPayload((wrap(array),)))) > array.nbytes
+    assert len(pickle.dumps(SharedPayload((wrap(mapped),)))) < 2000
     found: Any = arrived(wrap(mapped))
     while not isinstance(found, np.ndarray):
         found = found["x"] if isinstance(found, dict) else found[1] if isinstance(found, Pair) else found[0]
@@ -66,9 +66,9 @@ def test_what_was_written_last_is_seen(tmp_path: Path) -> None:
 def test_large_arrays_go_by_way_of_a_folder(tmp_path: Path) -> None:
     """Guards against gigabytes through a scheduler, against files that outlive the work, and a parcel of a parcel."""
     large = np.asfortranarray(np.arange(300_000, dtype=np.int64).reshape(1000, 300))
-    parcel = Parcel((Pair(1, large), large, np.arange(3)), folder=tmp_path, stage="test")
+    parcel = SharedPayload((Pair(1, large), large, np.arange(3)), folder=tmp_path, stage="test")
     assert parcel.content[0].array is large
-    sent = pickle.dumps(Parcel((parcel,)))
+    sent = pickle.dumps(SharedPayload((parcel,)))
     assert len(sent) < 2000
     assert len(list(tmp_path.iterdir())) == 1
     there = pickle.loads(sent).content[0]

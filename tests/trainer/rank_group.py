@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.base.pass_context import Pass
-from trainer.base.traffic_log import Account, Clock
+from trainer.base.pass_context import PassContext
+from trainer.base.traffic_log import Clock, TrafficLog
 from trainer.config.options import Options
 from trainer.data.cache import open_cache
-from trainer.dist.communicator import Ranks
-from trainer.dist.rank_info import Seat
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange
 from trainer.reporting.report import Report
 from trainer.run import train
@@ -43,7 +43,7 @@ class Run:
         return [line["loss"] for line in self.epochs]
 
 
-Task = Callable[[Ranks], Any]
+Task = Callable[[Communicator], Any]
 """What every rank does; it travels to the processes, so it is a function of a module or a partial of one."""
 
 
@@ -53,7 +53,7 @@ def run_options(cache: Path | str, **changes: Any) -> Options:
     return Options(cache=str(cache), **{**plain, **changes})
 
 
-def train_once(ranks: Ranks, *, cache: str, **changes: Any) -> Run:
+def train_once(ranks: Communicator, *, cache: str, **changes: Any) -> Run:
     """Train once; the lines on rank 0, none elsewhere."""
     output = io.StringIO()
     options = run_options(cache, **changes)
@@ -62,12 +62,12 @@ def train_once(ranks: Ranks, *, cache: str, **changes: Any) -> Run:
     return Run(epochs=lines[:-1], result=result)
 
 
-def empty_account(ranks: Ranks) -> Account:
+def empty_account(ranks: Communicator) -> TrafficLog:
     """Books of which nobody wants the sums."""
-    return Account(num_rows=0, num_sent=0, num_halo=0, rank=ranks.rank, world=ranks.world)
+    return TrafficLog(num_rows=0, num_sent=0, num_halo=0, rank=ranks.rank, world=ranks.world)
 
 
-def fetch_halo(exchange: Exchange, rows_nF: Tensor, layer: int, step: Pass) -> Tensor:
+def fetch_halo(exchange: Exchange, rows_nF: Tensor, layer: int, step: PassContext) -> Tensor:
     """The halo's rows of all rounds: [H, F], peer after peer."""
     halo_HF = rows_nF.new_empty(exchange.num_halo, rows_nF.shape[1])
     for one in exchange.rounds:
@@ -75,7 +75,7 @@ def fetch_halo(exchange: Exchange, rows_nF: Tensor, layer: int, step: Pass) -> T
     return halo_HF
 
 
-def give_back_halo(exchange: Exchange, partial_HF: Tensor, layer: int, step: Pass) -> Tensor:
+def give_back_halo(exchange: Exchange, partial_HF: Tensor, layer: int, step: PassContext) -> Tensor:
     """The sums for this rank's own rows of what all rounds give back: [n, F]."""
     returned = [one.give_back(partial_HF[one.columns], layer, step).wait() for one in exchange.rounds]
     return torch.stack(list(returned)).sum(0)
@@ -84,7 +84,7 @@ def give_back_halo(exchange: Exchange, partial_HF: Tensor, layer: int, step: Pas
 def among_ranks(world: int, tasks: list[Task]) -> list[Any]:
     """Do `tasks` one after the other among `world` ranks; what rank 0 found."""
     if world == 1:
-        return _do_all(Seat(), tasks)
+        return _do_all(RankInfo(), tasks)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     with tempfile.TemporaryDirectory() as folder:
         # By a file: a pipe that nobody reads yet holds 64 kB, and then rank 0 would wait for ever.
@@ -95,16 +95,16 @@ def among_ranks(world: int, tasks: list[Task]) -> list[Any]:
 
 
 def _rank(rank: int, world: int, tasks: list[Task], path: Path) -> None:
-    outcomes = _do_all(Seat(rank=rank, world=world, local_rank=rank, local_world=world), tasks)
+    outcomes = _do_all(RankInfo(rank=rank, world=world, local_rank=rank, local_world=world), tasks)
     if rank == 0:
         path.write_bytes(pickle.dumps(outcomes))
     os._exit(0)  # as the trainer does, without the farewells of the communication libraries
 
 
-def _do_all(seat: Seat, tasks: list[Task]) -> list[Any]:
+def _do_all(seat: RankInfo, tasks: list[Task]) -> list[Any]:
     torch.set_num_threads(1)
     cpu = torch.device("cpu")
-    with Ranks(seat, cpu, timeout=60.0, clock=Clock(cpu)) as ranks:
+    with Communicator(seat, cpu, timeout=60.0, clock=Clock(cpu)) as ranks:
         return [task(ranks) for task in tasks]
 
 

@@ -193,13 +193,15 @@ def test_the_first_rank_says_at_once_that_others_are_silent(
     """A cable that stays down leaves nobody to say so but the ranks at its ends, and no supervisor to end them."""
     from trainer import __main__ as program
     from trainer.base.errors import LostPeerError
-    from trainer.dist.rank_info import Seat
+    from trainer.dist.rank_info import RankInfo
 
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
     error = LostPeerError("could not exchange rows")
     error.timed_out = timed_out
-    program._say(error, Seat(rank=2, world=4, local_rank=local_rank, local_world=2, is_supervised=True), debug=False)
+    program._say(
+        error, RankInfo(rank=2, world=4, local_rank=local_rank, local_world=2, is_supervised=True), debug=False
+    )
     assert sum(slept) == seconds
 
 

@@ -12,12 +12,12 @@ import torch
 from tests.trainer.dense_reference import dense_adjacency, dense_losses, dense_scores
 from tests.trainer.parity_cases import CASES, DENSE, SETTINGS, WORDS, graphs, worlds_of
 from tests.trainer.rank_group import Run, empty_account, run_options
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
 from trainer.data.cache import open_cache
 from trainer.data.part import halo_ids, load_part
-from trainer.dist.communicator import Ranks
-from trainer.dist.rank_info import Seat
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.inputs import Features
@@ -60,7 +60,9 @@ def test_one_rank_reproduces_dense_matrices(
     expected = dense_scores(options, {key: value.double() for key, value in first_weights.items()}, matrix, x)
     rows = load_global_ids(caches[name, 1])
     with torch.no_grad():
-        torch.testing.assert_close(network(features, Pass.evaluation(1)).double(), expected[rows], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            network(features, PassContext.evaluation(1)).double(), expected[rows], rtol=1e-4, atol=1e-5
+        )
     assert runs[name, setting, 1].losses == pytest.approx(dense_losses(options, first_weights, graph), rel=TOLERANCE)
 
 
@@ -93,7 +95,7 @@ def test_first_weights_do_not_depend_on_the_global_random_state(caches: dict[Any
 def network_on_one_rank(cache_folder: Path, **changes: Any) -> tuple[Network, Features]:
     """The network and the features that a run of one rank would begin with."""
     options, cache, cpu = run_options(cache_folder, **changes), open_cache(str(cache_folder)), torch.device("cpu")
-    ranks = Ranks(Seat(), cpu, timeout=1.0, clock=Clock(cpu))
+    ranks = Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu))
     part = load_part(cache, 0, split=0)
     exchange = Exchange(options, part, ranks, empty_account(ranks))
     model = model_type(options, ranks)

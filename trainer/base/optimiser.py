@@ -38,7 +38,7 @@ class Optimiser:
         for parameter, piece in zip(self._parameters, pieces, strict=True):
             parameter.data = piece.view_as(parameter)
 
-    def take_gradients(self) -> Tensor:
+    def flatten_gradients(self) -> Tensor:
         """This rank's gradients, float32 [W]; the parameters are left without."""
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
         for parameter in self._parameters:
@@ -58,7 +58,7 @@ class Optimiser:
         """What it remembers between steps beside `steps`: vectors [W], to be copied and never changed."""
         raise NotImplementedError
 
-    def go_on_from(self, steps: int, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, steps: int, state: dict[str, Tensor]) -> None:
         """Take over what an optimiser of the same kind remembered."""
         self.steps = steps
         for name, mine in self.state().items():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class PassContext:
     """A forward pass, with the backward pass that may follow."""
 
     epoch: int
@@ -17,5 +17,5 @@ class Pass:
     """Whether a kept copy may stand for rows that are not sent. False in the first and the last epochs."""
 
     @classmethod
-    def evaluation(cls, epoch: int) -> Pass:
+    def evaluation(cls, epoch: int) -> PassContext:
         return cls(epoch=epoch, training=False)

@@ -70,7 +70,7 @@ class Totals:
         return self.rows + self.weights + self.other
 
 
-class Account:
+class TrafficLog:
     """The bytes of one rank.
 
     Every rank books the same exchanges in the same order, also those in which it has nothing to send, so that the
@@ -91,7 +91,7 @@ class Account:
         self._rank, self._world = rank, world
         self._entries: dict[tuple[int, Direction], Entry] = {}
 
-    def of_part(self, *, num_rows: int, num_sent: int, num_halo: int) -> Account:
+    def of_part(self, *, num_rows: int, num_sent: int, num_halo: int) -> TrafficLog:
         """The same books, for exchanges of another part of this rank: a subgraph's. See `__init__`."""
         books = copy.copy(self)  # the entries are shared
         books._num_sent, books._num_halo, books._block_rows = num_sent, num_halo, num_rows * (self._world - 1)

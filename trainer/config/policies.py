@@ -34,7 +34,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class StalenessQuery:
     """What a policy knows of one source's copy when it decides."""
 
     epoch: int
@@ -58,7 +58,7 @@ class Policy(Protocol):
     def watches(self) -> bool:
         """Whether decisions depend on the change."""
 
-    def is_due(self, question: Question) -> bool:
+    def is_due(self, question: StalenessQuery) -> bool:
         """Whether the source has to send in this epoch."""
 
 
@@ -73,7 +73,7 @@ class Fixed:
     def keeps(self) -> bool:
         return self.period > 1
 
-    def is_due(self, question: Question) -> bool:
+    def is_due(self, question: StalenessQuery) -> bool:
         return question.age >= self.period
 
 
@@ -88,7 +88,7 @@ class Adaptive:
     def keeps(self) -> bool:
         return self.oldest > 0
 
-    def is_due(self, question: Question) -> bool:
+    def is_due(self, question: StalenessQuery) -> bool:
         period = self.oldest + 1
         turn = question.source * period // question.world
         return question.age > self.oldest or question.epoch % period == turn
@@ -106,7 +106,7 @@ class Variation:
     def keeps(self) -> bool:
         return self.oldest > 0
 
-    def is_due(self, question: Question) -> bool:
+    def is_due(self, question: StalenessQuery) -> bool:
         # Not "change > threshold": rows that hold a NaN are always sent.
         return question.age > self.oldest or not question.change <= self.threshold
 

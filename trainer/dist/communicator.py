@@ -31,18 +31,18 @@ from trainer.base.errors import LostPeerError, TrainerError, found_by_every_rank
 from trainer.dist.network_interfaces import check_interfaces
 from trainer.dist.rendezvous import meet
 from trainer.dist.reachability import check_reachable
-from trainer.dist.rank_info import Seat
+from trainer.dist.rank_info import RankInfo
 from trainer.base.sent_bytes import Purpose, Sent
 
 log = logging.getLogger("trainer")
 
 
-class Swap:
+class PendingExchange:
     """Rows on their way, out and in."""
 
     def __init__(
         self,
-        ranks: Ranks,
+        ranks: Communicator,
         works: list[dist.Work],
         outgoing: list[Tensor],
         unpacked: Sequence[tuple[Tensor, Tensor]],
@@ -65,11 +65,11 @@ class Swap:
         self.seconds = time.perf_counter() - self._started
 
 
-class Ranks:
+class Communicator:
     """All ranks, seen from one of them."""
 
     def __init__(
-        self, seat: Seat, device: torch.device, *, timeout: float, clock: Clock, through_host: bool = False
+        self, seat: RankInfo, device: torch.device, *, timeout: float, clock: Clock, through_host: bool = False
     ) -> None:
         """Meet the other ranks' store.
 
@@ -161,7 +161,7 @@ class Ranks:
 
     def swap(
         self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor], *, purpose: Purpose = "rows"
-    ) -> Swap:
+    ) -> PendingExchange:
         """Start to send to and receive from peers; both ends have to name the same rows.
 
         Args:
@@ -186,7 +186,7 @@ class Ranks:
                 operations.append(dist.P2POp(dist.isend, outgoing[destination], destination))
         with self.talking("exchange rows"):
             works = dist.batch_isend_irecv(operations) if operations else []
-        return Swap(self, works, list(outgoing.values()), unpacked, started=started)
+        return PendingExchange(self, works, list(outgoing.values()), unpacked, started=started)
 
     def add_up(self, values: Tensor, purpose: Purpose = "notes and counts") -> Tensor:
         """Sum `values` over all ranks, in place, the same to the last bit everywhere.

@@ -17,7 +17,7 @@ import torch
 from trainer.data.cache import Cache
 from trainer.base.errors import OptionError, TrainingError, found_by_every_rank
 from trainer.config.options import Options
-from trainer.dist.rank_info import Seat
+from trainer.dist.rank_info import RankInfo
 
 log = logging.getLogger("trainer")
 
@@ -92,7 +92,7 @@ def check_hosts(places: Sequence[Place], hosts: Sequence[str]) -> str | None:
     return None
 
 
-def choose_device(options: Options, seat: Seat, gpu: int | None) -> torch.device:
+def choose_device(options: Options, seat: RankInfo, gpu: int | None) -> torch.device:
     """The device of this rank: its GPU if there is one for every rank here, unless the options say otherwise.
 
     Args:

@@ -9,7 +9,7 @@ from trainer.base.errors import TrainingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class RankInfo:
     """One process's place in the run."""
 
     rank: int = 0
@@ -26,7 +26,7 @@ class Seat:
     """True under torchrun, whose supervisor ends the other ranks when one fails."""
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Seat:
+    def from_environment(cls, environment: Mapping[str, str]) -> RankInfo:
         """The seat that RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE name; without RANK the only one.
 
         Raises:

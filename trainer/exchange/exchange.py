@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from trainer.base.errors import CacheError
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.precision import TYPES
-from trainer.base.traffic_log import Account, Direction
+from trainer.base.traffic_log import Direction, TrafficLog
 from trainer.config.options import Options
 from trainer.config.policies import policy
 from trainer.data.part import Part
-from trainer.dist.communicator import Ranks
-from trainer.exchange.halo_exchange import Courier, Delivery
-from trainer.exchange.row_routes import Lanes, boundary, broadcast, sent_rows, thinned
+from trainer.dist.communicator import Communicator
+from trainer.exchange.halo_exchange import HaloExchange, PendingRows
+from trainer.exchange.row_routes import RowRoutes, boundary, broadcast, sent_rows, thinned
 from trainer.exchange.sampling import Sample, Sampling
 from trainer.exchange.saturation import Saturation
 from trainer.exchange.wire import Int8, wire
@@ -34,7 +34,14 @@ class Round:
     """The rows of some peers. Every rank calls the same methods of the same rounds in the same order."""
 
     def __init__(
-        self, lanes: Lanes, forward: Courier, backward: Courier, *, sampling: Sampling, columns: slice, is_first: bool
+        self,
+        lanes: RowRoutes,
+        forward: HaloExchange,
+        backward: HaloExchange,
+        *,
+        sampling: Sampling,
+        columns: slice,
+        is_first: bool,
     ) -> None:
         self._lanes, self._forward, self._backward = lanes, forward, backward
         self._sampling, self._is_first = sampling, is_first
@@ -45,11 +52,11 @@ class Round:
         self,
         rows_nF: Tensor,
         layer: int,
-        step: Pass,
+        step: PassContext,
         *,
         before_dropout_RF: Callable[[], Tensor] | None = None,
         again: bool = False,
-    ) -> Delivery:
+    ) -> PendingRows:
         """Give out this rank's rows [n, F] and get those of this round's peers, of this epoch or an earlier one.
 
         Args:
@@ -68,12 +75,12 @@ class Round:
             begins=self._is_first and not again,
         )
 
-    def give_back(self, partial_HF: Tensor, layer: int, step: Pass) -> Delivery:
+    def give_back(self, partial_HF: Tensor, layer: int, step: PassContext) -> PendingRows:
         """Return partial sums for the rows of this round, and get the sums [n, F] of those for this rank's own rows."""
         lane = self._sampled(layer, step).backward
         return self._backward.send(partial_HF, layer, step, lane=lane, begins=self._is_first)
 
-    def fetch_all(self, rows_nF: Tensor, layer: int) -> Delivery:
+    def fetch_all(self, rows_nF: Tensor, layer: int) -> PendingRows:
         """The rows of this round's peers as they are stored, and in full."""
         return self._forward.send_all(rows_nF, layer, "forward" if layer else "setup", begins=self._is_first)
 
@@ -85,11 +92,11 @@ class Round:
         """Book a pass in which no row [`width`] was sent, since the receivers hold what never changes."""
         self._forward.book_skipped(width, layer, begins=self._is_first)
 
-    def sample(self, layer: int, step: Pass) -> Sample | None:
+    def sample(self, layer: int, step: PassContext) -> Sample | None:
         """Which rows `layer` keeps in the pass `step`; None for all of them."""
         return self._sampling.draw(layer, step)
 
-    def _sampled(self, layer: int, step: Pass) -> Lanes:
+    def _sampled(self, layer: int, step: PassContext) -> RowRoutes:
         sample = self.sample(layer, step)
         return self._lanes if sample is None else thinned(self._lanes, sample.sent_R, sample.halo_H)
 
@@ -98,7 +105,12 @@ class Exchange:
     """How a rank gets the rows of its halo. Every rank calls the same methods in the same order."""
 
     def __init__(
-        self, options: Options, part: Part, ranks: Ranks, account: Account, saturation: Saturation | None = None
+        self,
+        options: Options,
+        part: Part,
+        ranks: Communicator,
+        account: TrafficLog,
+        saturation: Saturation | None = None,
     ) -> None:
         """Lay the lanes; every rank has to call it, when the ranks are connected."""
         self.num_halo = sum(part.halo_rows(peer) for peer in ranks.peers)
@@ -120,8 +132,8 @@ class Exchange:
             first_of[peer] = first
             first += part.halo_rows(peer)
 
-        def courier(lanes: Lanes, direction: Direction, policy_text: str) -> Courier:
-            return Courier(
+        def courier(lanes: RowRoutes, direction: Direction, policy_text: str) -> HaloExchange:
+            return HaloExchange(
                 lanes.forward if direction == "forward" else lanes.backward,
                 direction,
                 policy=policy(policy_text),
@@ -168,7 +180,7 @@ class Exchange:
         # torch's own annotations do not cover `unique`.
         self._needed_rows = sent_rows(part, ranks, ranks.peers).unique().to(ranks.device)  # type: ignore[no-untyped-call]
 
-    def watches(self, step: Pass) -> bool:
+    def watches(self, step: PassContext) -> bool:
         """Whether the pass asks how much the rows of the forward direction have changed."""
         return step.training and self._watches
 

@@ -25,11 +25,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from trainer.base.pass_context import Pass
-from trainer.base.traffic_log import Account, Direction
-from trainer.config.policies import Policy, Question
-from trainer.dist.communicator import Ranks, Swap
-from trainer.exchange.row_routes import Lane
+from trainer.base.pass_context import PassContext
+from trainer.base.traffic_log import Direction, TrafficLog
+from trainer.config.policies import Policy, StalenessQuery
+from trainer.dist.communicator import Communicator, PendingExchange
+from trainer.exchange.row_routes import RowRoute
 from trainer.exchange.saturation import Saturation
 from trainer.exchange.wire import AsStored, Wire
 from trainer.sparse.feature_rows import SparseRows
@@ -55,10 +55,12 @@ class _Copies:
     """What the wire's rounding took from this rank's last delivery, float32."""
 
 
-class Delivery:
+class PendingRows:
     """Rows that may still be on their way."""
 
-    def __init__(self, swap: Swap, finish: Callable[[], Tensor], lane: Lane, book: Callable[[float], None]) -> None:
+    def __init__(
+        self, swap: PendingExchange, finish: Callable[[], Tensor], lane: RowRoute, book: Callable[[float], None]
+    ) -> None:
         self._swap, self._finish, self._lane, self._book = swap, finish, lane, book
 
     def wait(self) -> Tensor:
@@ -75,19 +77,19 @@ class Delivery:
         return self._finish()
 
 
-class Courier:
+class HaloExchange:
     """One lane's traffic in all layers. Every rank calls it for the same layers in the same order."""
 
     def __init__(
         self,
-        lane: Lane,
+        lane: RowRoute,
         direction: Direction,
         *,
         policy: Policy,
         wire: Wire,
         error_feedback: bool,
-        ranks: Ranks,
-        account: Account,
+        ranks: Communicator,
+        account: TrafficLog,
         saturation: Saturation | None = None,
     ) -> None:
         self._lane, self._direction, self._saturation = lane, direction, saturation
@@ -99,12 +101,12 @@ class Courier:
         self,
         rows: Tensor,
         layer: int,
-        step: Pass,
+        step: PassContext,
         watched: Watched | None = None,
         *,
-        lane: Lane | None = None,
+        lane: RowRoute | None = None,
         begins: bool = True,
-    ) -> Delivery:
+    ) -> PendingRows:
         """Send `rows` [., F] where they are due, and get the peers'.
 
         Args:
@@ -135,7 +137,7 @@ class Courier:
         is_fresh = [due[peer] for peer in self._ranks.peers]
         return self._swap(lane, message, arrived, self._wire, is_fresh, layer, self._direction)
 
-    def send_all(self, rows: Tensor, layer: int, direction: Direction, *, begins: bool = True) -> Delivery:
+    def send_all(self, rows: Tensor, layer: int, direction: Direction, *, begins: bool = True) -> PendingRows:
         """Send all rows as they are stored, and get all of the peers'; nothing is kept."""
         wire = AsStored(rows.dtype)
         self._book(self._lane, layer, rows.shape[1], wire.row_bytes(rows.shape[1]), direction, begins=begins)
@@ -166,7 +168,7 @@ class Courier:
             begins=begins,
         )
 
-        def swapped(values: Tensor, lane: Lane) -> Tensor:
+        def swapped(values: Tensor, lane: RowRoute) -> Tensor:
             arrived = values.new_empty(sum(lane.arriving), values.shape[1])
             outgoing = dict(zip(peers, lane.pieces(values), strict=True))
             swap = self._ranks.swap(outgoing, dict(zip(peers, lane.places(arrived), strict=True)))
@@ -187,7 +189,7 @@ class Courier:
         """Book an exchange of rows [., `width`] that was not made, since the receivers hold what never changes."""
         self._book(self._lane, layer, width, None, self._direction, begins=begins)
 
-    def _who_is_due(self, copies: _Copies, step: Pass, watched: Watched) -> list[bool]:
+    def _who_is_due(self, copies: _Copies, step: PassContext, watched: Watched) -> list[bool]:
         """Whether each rank sends, the same list on all ranks."""
         ranks = self._ranks
         if not copies.delivered:
@@ -200,7 +202,7 @@ class Courier:
 
         def is_due(source: int, change: float) -> bool:
             age = step.epoch - copies.delivered[source]
-            question = Question(epoch=step.epoch, age=age, source=source, world=ranks.world, change=change)
+            question = StalenessQuery(epoch=step.epoch, age=age, source=source, world=ranks.world, change=change)
             return self._policy.is_due(question)
 
         if not self._policy.watches:
@@ -215,7 +217,7 @@ class Courier:
         if self._policy.watches:
             copies.watched = watched().detach().float().clone()
 
-    def _message(self, lane: Lane, rows: Tensor, layer: int, copies: _Copies) -> Tensor:
+    def _message(self, lane: RowRoute, rows: Tensor, layer: int, copies: _Copies) -> Tensor:
         leaving = lane.pack(rows)
         wanted = leaving
         if self._error_feedback and copies.error is not None:
@@ -231,14 +233,14 @@ class Courier:
 
     def _swap(
         self,
-        lane: Lane,
+        lane: RowRoute,
         message: Tensor | None,
         arrived: Tensor,
         wire: Wire,
         is_fresh: Sequence[bool],
         layer: int,
         direction: Direction,
-    ) -> Delivery:
+    ) -> PendingRows:
         ranks = self._ranks
         outgoing = {} if message is None else dict(zip(ranks.peers, lane.pieces(message), strict=True))
         places = [
@@ -260,10 +262,10 @@ class Courier:
                     place.copy_(wire.decode(incoming[peer]))
             return arrived
 
-        return Delivery(swap, finish, lane, partial(self._account.book_seconds, layer, direction))
+        return PendingRows(swap, finish, lane, partial(self._account.book_seconds, layer, direction))
 
     def _book(
-        self, lane: Lane, layer: int, width: int, row_bytes: int | None, direction: Direction, *, begins: bool
+        self, lane: RowRoute, layer: int, width: int, row_bytes: int | None, direction: Direction, *, begins: bool
     ) -> None:
         """Book an exchange in which a row takes `row_bytes`, or that was not made."""
         rows = dict(zip(self._ranks.peers, lane.departing, strict=True))

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from trainer.data.csr import rows_of
 from trainer.data.part import Csr, Part
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 
 
-def induced(part: Part, ranks: Ranks) -> Part:
+def induced(part: Part, ranks: Communicator) -> Part:
     """The part of the training graph that this rank owns, with as many rows as it has training nodes.
 
     Every rank has to call it, when the ranks are connected.
@@ -58,7 +58,7 @@ def _widths(part: Part) -> dict[int, int]:
     return {peer: block.num_columns for peer, block in part.remote.items()}
 
 
-def _told(ranks: Ranks, mine: dict[int, Tensor], expected: dict[int, int]) -> dict[int, Tensor]:
+def _told(ranks: Communicator, mine: dict[int, Tensor], expected: dict[int, int]) -> dict[int, Tensor]:
     """Tell each peer a bool mask, and learn theirs, of the lengths that are expected."""
     theirs = {peer: torch.empty(length, dtype=torch.uint8, device=ranks.device) for peer, length in expected.items()}
     ranks.swap(

@@ -19,10 +19,10 @@ from torch import Tensor
 from trainer.base.atomic import partial_of, publish
 from trainer.base.errors import TrainingError
 from trainer.base.sent_bytes import Purpose
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 
 
-def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Ranks) -> None:
+def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Communicator) -> None:
     """Write the rows of all ranks to `file`; every rank has to call it.
 
     Args:
@@ -55,7 +55,7 @@ def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int,
         partial.unlink(missing_ok=True)
 
 
-def collected(rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Ranks) -> Tensor:
+def collected(rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Communicator) -> Tensor:
     """The rows of all ranks: float32 [N, F] in rank 0's memory, and [0, F] elsewhere; every rank has to call it."""
     if not ranks.speaks:
         _collect(None, rows_nF, ids_n, ranks, "checkpoints")
@@ -65,7 +65,7 @@ def collected(rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Ranks) -
     return all_rows_NF
 
 
-def _collect(all_rows_NF: Tensor | None, rows_nF: Tensor, ids_n: Tensor, ranks: Ranks, purpose: Purpose) -> None:
+def _collect(all_rows_NF: Tensor | None, rows_nF: Tensor, ids_n: Tensor, ranks: Communicator, purpose: Purpose) -> None:
     """Put the rows of all ranks into their places, one rank after the other; rank 0 alone has places."""
     rows_nF, ids_n = rows_nF.detach().float().contiguous(), ids_n.to(ranks.device).contiguous()
     counts = [rank["rows"] for rank in ranks.compare({"rows": len(ids_n)})]

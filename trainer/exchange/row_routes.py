@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from trainer.data.part import Csr, Part
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.sparse.adjacency import Matrix, transposed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """One direction. Peers are in the order of `Ranks.peers` everywhere."""
+class RowRoute:
+    """One direction. Peers are in the order of `Communicator.peers` everywhere."""
 
     pack: Callable[[Tensor], Tensor]
     """From the rows that are to travel to those that leave, each once."""
@@ -59,14 +59,14 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes:
+class RowRoutes:
     """Both directions of an exchange."""
 
-    forward: Lane
-    backward: Lane
+    forward: RowRoute
+    backward: RowRoute
 
 
-def boundary(part: Part, ranks: Ranks, *, to: Collection[int], of: Collection[int]) -> Lanes:
+def boundary(part: Part, ranks: Communicator, *, to: Collection[int], of: Collection[int]) -> RowRoutes:
     """The lanes of the rows that a peer needs.
 
     Args:
@@ -85,15 +85,15 @@ def boundary(part: Part, ranks: Ranks, *, to: Collection[int], of: Collection[in
         num_columns=part.num_rows,
     )
     place, rows_R = Matrix(transposed(picks), ranks.device), rows_R.to(ranks.device)
-    return Lanes(
-        forward=Lane(
+    return RowRoutes(
+        forward=RowRoute(
             pack=lambda rows_nF: rows_nF.index_select(0, rows_R),
             departing=sent,
             to_all=False,
             arriving=received,
             unpack=lambda halo_HF: halo_HF,
         ),
-        backward=Lane(
+        backward=RowRoute(
             pack=lambda partial_HF: partial_HF,
             departing=received,
             to_all=False,
@@ -104,7 +104,7 @@ def boundary(part: Part, ranks: Ranks, *, to: Collection[int], of: Collection[in
     )
 
 
-def thinned(lanes: Lanes, kept_R: Tensor, kept_H: Tensor) -> Lanes:
+def thinned(lanes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRoutes:
     """Boundary lanes on which only some rows travel: the others arrive as zeros.
 
     Args:
@@ -119,15 +119,15 @@ def thinned(lanes: Lanes, kept_R: Tensor, kept_H: Tensor) -> Lanes:
     def spread(rows_KF: Tensor, places_K: Tensor, number: int) -> Tensor:
         return rows_KF.new_zeros(number, rows_KF.shape[1]).index_copy_(0, places_K, rows_KF)
 
-    return Lanes(
-        forward=Lane(
+    return RowRoutes(
+        forward=RowRoute(
             pack=lambda rows_nF: lanes.forward.pack(rows_nF).index_select(0, going_K),
             departing=sent,
             to_all=False,
             arriving=received,
             unpack=lambda rows_MF: spread(rows_MF, coming_M, len(kept_H)),
         ),
-        backward=Lane(
+        backward=RowRoute(
             pack=lambda partial_HF: partial_HF.index_select(0, coming_M),
             departing=received,
             to_all=False,
@@ -138,7 +138,7 @@ def thinned(lanes: Lanes, kept_R: Tensor, kept_H: Tensor) -> Lanes:
     )
 
 
-def broadcast(part: Part, ranks: Ranks) -> Lanes:
+def broadcast(part: Part, ranks: Communicator) -> RowRoutes:
     """The lanes of whole blocks. The ranks tell each other which rows of a block are a halo's; all have to call it."""
     blocks = [facts["rows"] for facts in ranks.compare({"rows": part.num_rows})]
     theirs = [blocks[peer] for peer in ranks.peers]
@@ -158,15 +158,15 @@ def broadcast(part: Part, ranks: Ranks) -> Lanes:
         return partial_HF.new_zeros(first, partial_HF.shape[1]).index_copy_(0, rows_H, partial_HF)
 
     own = [part.num_rows] * len(ranks.peers)
-    return Lanes(
-        forward=Lane(
+    return RowRoutes(
+        forward=RowRoute(
             pack=lambda rows_nF: rows_nF.contiguous(),
             departing=own,
             to_all=True,
             arriving=theirs,
             unpack=lambda blocks_MF: blocks_MF.index_select(0, rows_H),
         ),
-        backward=Lane(
+        backward=RowRoute(
             pack=blocks_of,
             departing=theirs,
             to_all=False,
@@ -178,7 +178,7 @@ def broadcast(part: Part, ranks: Ranks) -> Lanes:
     )
 
 
-def sent_rows(part: Part, ranks: Ranks, to: Collection[int]) -> Tensor:
+def sent_rows(part: Part, ranks: Communicator, to: Collection[int]) -> Tensor:
     """The local rows that each of the peers `to` needs, peer after peer: [R]."""
     return torch.cat(
         [torch.empty(0, dtype=part.local.indices.dtype), *(part.send_rows[p] for p in ranks.peers if p in to)]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from trainer.base.hash_rng import SAMPLING, happens, key_of
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Sampling:
         """
         self._chance, self._sent_ids_R, self._halo_ids_H, self._seed = chance, sent_ids_R, halo_ids_H, seed
 
-    def draw(self, layer: int, step: Pass) -> Sample | None:
+    def draw(self, layer: int, step: PassContext) -> Sample | None:
         """What `layer` keeps in the pass `step`; None for everything, as in every evaluation."""
         if not step.training or self._chance == 1:
             return None

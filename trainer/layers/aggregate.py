@@ -22,13 +22,13 @@ import torch
 from torch import Tensor
 
 from trainer.base.errors import TrainingError, found_by_every_rank
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
 from trainer.data.part import Part
 from trainer.data.typed import RelationSums
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange, Round
-from trainer.exchange.halo_exchange import Delivery
+from trainer.exchange.halo_exchange import PendingRows
 from trainer.sparse.adjacency import Adjacency, Block
 from trainer.sparse.dropout import Mask
 from trainer.sparse.edges import Edges
@@ -41,7 +41,7 @@ Watched = Callable[[], Tensor]
 class Aggregation:
     """The in-edges of one part, in the forms that models use them in."""
 
-    def __init__(self, part: Part, exchange: Exchange, ranks: Ranks, *, sums: str | None) -> None:
+    def __init__(self, part: Part, exchange: Exchange, ranks: Communicator, *, sums: str | None) -> None:
         """Weigh the edges; every rank has to call it.
 
         Args:
@@ -79,7 +79,7 @@ class Aggregation:
         self,
         rows_nF: Tensor,
         layer: int,
-        step: Pass,
+        step: PassContext,
         *,
         mask: Mask | None = None,
         before_dropout_RF: Watched | None = None,
@@ -112,14 +112,14 @@ class Aggregation:
 
 
 def in_turn(
-    rounds: list[Round], fetch: Callable[[Round], Delivery]
+    rounds: list[Round], fetch: Callable[[Round], PendingRows]
 ) -> Iterator[tuple[int, Round, Callable[[], Tensor]]]:
     """Every round with its number and a call that waits for its rows, and starts to fetch the next round's.
 
     The first round's are on their way when this has given out its first item, so there is something to do before the
     call. A caller that lets go of a round's rows before the next call holds those of two rounds at most.
     """
-    arriving: list[Delivery] = [fetch(rounds[0])]
+    arriving: list[PendingRows] = [fetch(rounds[0])]
 
     def rows_of(number: int) -> Tensor:
         rows = arriving.pop().wait()
@@ -134,12 +134,18 @@ def in_turn(
 class _Summed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, rows_nF: Tensor, aggregation: Aggregation, layer: int, step: Pass, mask: Mask | None, watched: Watched
+        ctx: Any,
+        rows_nF: Tensor,
+        aggregation: Aggregation,
+        layer: int,
+        step: PassContext,
+        mask: Mask | None,
+        watched: Watched,
     ) -> Tensor:
         ctx.aggregation, ctx.layer, ctx.step, ctx.mask = aggregation, layer, step, mask
         adjacency, clock = aggregation.adjacency, aggregation.clock
 
-        def fetch(one: Round) -> Delivery:
+        def fetch(one: Round) -> PendingRows:
             return one.fetch(rows_nF, layer, step, before_dropout_RF=watched)
 
         sums_nF = rows_nF.new_empty(0)
@@ -164,7 +170,7 @@ class _Summed(torch.autograd.Function):
         adjacency, clock = aggregation.adjacency, aggregation.clock
         grad_nF = grad_nF.contiguous()
         own_nF = grad_nF.new_empty(0)
-        returning: Delivery | None = None
+        returning: PendingRows | None = None
         for number, one in enumerate(aggregation.exchange.rounds):
             sample = one.sample(ctx.layer, ctx.step)
             with clock("halo product"):

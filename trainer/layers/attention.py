@@ -27,10 +27,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.data.part import Csr
 from trainer.exchange.exchange import Round
-from trainer.exchange.halo_exchange import Delivery
+from trainer.exchange.halo_exchange import PendingRows
 from trainer.layers.aggregate import Aggregation, Watched, in_turn
 from trainer.sparse.adjacency import Matrix
 from trainer.sparse.attention_scores import Scores, by_head, scores
@@ -69,7 +69,7 @@ class Attending:
 
     aggregation: Aggregation
     layer: int
-    step: Pass
+    step: PassContext
     edge_mask: EdgeMask | None
     """What is dropped of the coefficients p."""
     watched: Watched | None = None
@@ -102,7 +102,7 @@ class Attending:
             yield 0, Piece(edge_mask=self.edge_mask, columns=rounds[0].columns), lambda: halo_HG
             return
 
-        def fetch(one: Round) -> Delivery:
+        def fetch(one: Round) -> PendingRows:
             return one.fetch(
                 values_nG, self.layer, self.step, before_dropout_RF=self.watched, again=again or self.is_again
             )
@@ -195,7 +195,7 @@ class _Attended(torch.autograd.Function):
         backward = _Backward(how=how, grad_nG=grad_nG, mean_nh=mean_nh, log_total_nh=log_total_nh)
         halo_grad_HG: Tensor | None = None
         own_nG: Tensor | None = None
-        returning: Delivery | None = None
+        returning: PendingRows | None = None
         for number, piece, rows_of_round in call.rounds(values_nG, halo_HG, again=True):
             arrived_HG = rows_of_round()
             with clock("halo product"):

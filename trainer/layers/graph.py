@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trainer.base.freed_memory import give_back_freed_memory
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.inputs import Hidden, LayerInput
 from trainer.layers.typed_features import FirstInput, TypedFeatures
@@ -29,7 +29,7 @@ class Graph:
         features: FirstInput,
         aggregation: Aggregation,
         dropout: Dropout,
-        step: Pass,
+        step: PassContext,
         *,
         first_share: float,
         share: float,

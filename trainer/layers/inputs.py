@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from trainer.base.errors import TrainingError, found_by_every_rank
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.attention import Attending
@@ -112,13 +112,13 @@ class Features:
             self._has_just_travelled = True
         if not share and aggregation.sums is not None and isinstance(rows, DenseRows):
             if self._halo is None:
-                self._sums_nF = aggregation(rows.rows_nF, 1, Pass.evaluation(1))
+                self._sums_nF = aggregation(rows.rows_nF, 1, PassContext.evaluation(1))
                 self._has_just_travelled = True
             else:
                 self._sums_nF = aggregation.of_kept(rows.rows_nF, self._halo.dense())
                 self._halo = None
 
-    def of_pass(self, step: Pass) -> LayerInput:
+    def of_pass(self, step: PassContext) -> LayerInput:
         """The first layer's input in one pass over the graph."""
         if not self._has_just_travelled and (self._sums_nF is not None or self._halo is not None):
             self._aggregation.exchange.skip_constant(self._width, layer=1)
@@ -134,11 +134,11 @@ class Features:
         assert self._sums_nF is not None
         return self._sums_nF.shape[1]
 
-    def again(self, step: Pass) -> LayerInput:
+    def again(self, step: PassContext) -> LayerInput:
         """The same once more in one pass."""
         return self._in_full(step, again=True)
 
-    def _in_full(self, step: Pass, *, again: bool = False) -> LayerInput:
+    def _in_full(self, step: PassContext, *, again: bool = False) -> LayerInput:
         """The first layer's input where more than the sums is wanted."""
         assert self._rows is not None
         aggregation, exchange = self._aggregation, self._aggregation.exchange
@@ -187,7 +187,7 @@ class _Kept:
     """The first layer's input where the halo's features are kept."""
 
     def __init__(
-        self, own: FeatureRows, halo: FeatureRows, aggregation: Aggregation, dropout: Dropout, *, step: Pass
+        self, own: FeatureRows, halo: FeatureRows, aggregation: Aggregation, dropout: Dropout, *, step: PassContext
     ) -> None:
         self._own, self._halo, self._aggregation, self._dropout = own, halo, aggregation, dropout
         self._step = step
@@ -231,7 +231,7 @@ class Hidden:
         dropout: Dropout,
         *,
         layer: int,
-        step: Pass,
+        step: PassContext,
         again: bool = False,
     ) -> None:
         """Know the rows.

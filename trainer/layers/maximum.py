@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from trainer.base.errors import TrainingError, found_by_every_rank
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.exchange.exchange import Round
-from trainer.exchange.halo_exchange import Delivery
+from trainer.exchange.halo_exchange import PendingRows
 from trainer.layers.aggregate import Aggregation, in_turn
 from trainer.sparse.dropout import Mask
 from trainer.sparse.edges import Pattern, segments
@@ -25,7 +25,7 @@ _VALUES = 1 << 20
 _NOBODY = -1
 
 
-def maximum(rows_nF: Tensor, aggregation: Aggregation, layer: int, step: Pass, mask: Mask | None) -> Tensor:
+def maximum(rows_nF: Tensor, aggregation: Aggregation, layer: int, step: PassContext, mask: Mask | None) -> Tensor:
     """The greatest of D(H) over in-neighbours: [n, F] to [n, F].
 
     Args:
@@ -53,7 +53,7 @@ class _Maximum(torch.autograd.Function):
         halo_HF: Tensor | None,
         aggregation: Aggregation,
         layer: int,
-        step: Pass,
+        step: PassContext,
         mask: Mask | None,
     ) -> Tensor:
         ctx.aggregation, ctx.layer, ctx.step, ctx.mask = aggregation, layer, step, mask
@@ -78,7 +78,7 @@ class _Maximum(torch.autograd.Function):
                 _compare(edges.halo[0].forward, halo_HF, n, greatest_nF, who_nF)
         else:
 
-            def fetch(one: Round) -> Delivery:
+            def fetch(one: Round) -> PendingRows:
                 return one.fetch(rows_nF, layer, step, before_dropout_RF=lambda: aggregation.exchange.needed(rows_nF))
 
             for number, one, rows_of_round in in_turn(aggregation.exchange.rounds, fetch):
@@ -109,7 +109,7 @@ class _Maximum(torch.autograd.Function):
                 *[None] * 4,
             )
         own_nF = torch.zeros_like(grad_nF, dtype=torch.float32)
-        returning: Delivery | None = None
+        returning: PendingRows | None = None
         for one in aggregation.exchange.rounds:
             with clock("halo product"):
                 columns = one.columns

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 
 _EPSILON = 1e-5
 _MOMENTUM = 0.1
@@ -24,7 +24,7 @@ class BatchNorm(nn.Module):
     mean_F: Tensor
     variance_F: Tensor
 
-    def __init__(self, width: int, *, num_nodes: int, ranks: Ranks) -> None:
+    def __init__(self, width: int, *, num_nodes: int, ranks: Communicator) -> None:
         super().__init__()
         self.scale_F, self.shift_F = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
         self.register_buffer("mean_F", torch.zeros(width))
@@ -43,7 +43,7 @@ class BatchNorm(nn.Module):
         return standard * self.scale_F + self.shift_F
 
 
-def standardised(rows_nF: Tensor, num_rows: int, epsilon: float, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
+def standardised(rows_nF: Tensor, num_rows: int, epsilon: float, ranks: Communicator) -> tuple[Tensor, Tensor, Tensor]:
     """Rows with mean 0 and variance 1 over all ranks, with the gradient; every rank has to call it.
 
     Args:
@@ -67,7 +67,13 @@ class _Standardised(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, rows_nF: Tensor, mean_F: Tensor, variance_F: Tensor, num_rows: int, epsilon: float, ranks: Ranks
+        ctx: Any,
+        rows_nF: Tensor,
+        mean_F: Tensor,
+        variance_F: Tensor,
+        num_rows: int,
+        epsilon: float,
+        ranks: Communicator,
     ) -> Tensor:
         inverse_F = (variance_F + epsilon).rsqrt()
         standard_nF = (rows_nF - mean_F) * inverse_F
@@ -83,7 +89,7 @@ class _Standardised(torch.autograd.Function):
         return (grad_nF - mean_grad_F - standard_nF * mean_projection_F) * inverse_F, None, None, None, None, None
 
 
-def norm(kind: str, width: int, *, num_nodes: int, ranks: Ranks) -> nn.Module:
+def norm(kind: str, width: int, *, num_nodes: int, ranks: Communicator) -> nn.Module:
     """The normalisation of `width` features that option `norm` names."""
     if kind == "batch":
         return BatchNorm(width, num_nodes=num_nodes, ranks=ranks)

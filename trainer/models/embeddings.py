@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from trainer.base.hash_rng import EMBEDDING, drawn, key_of
 from trainer.base.optimiser import Optimiser, optimiser
 from trainer.config.options import Options
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.exchange.node_rows import collected
 
 _FINEST = 1 << 31
@@ -52,7 +52,9 @@ class Embedding(nn.Module):
 class OwnedRows:
     """The embeddings of this rank in training."""
 
-    def __init__(self, embeddings: Mapping[str, tuple[Embedding, float]], options: Options, ranks: Ranks) -> None:
+    def __init__(
+        self, embeddings: Mapping[str, tuple[Embedding, float]], options: Options, ranks: Communicator
+    ) -> None:
         """Make them views of an optimiser's vector.
 
         Args:
@@ -83,9 +85,9 @@ class OwnedRows:
         """How many values of this rank's are no finite numbers."""
         return 0 if self._optimiser is None else int((~self._optimiser.weights_W.isfinite()).sum())
 
-    def take_gradients(self) -> Tensor | None:
+    def flatten_gradients(self) -> Tensor | None:
         """Their gradients, float32 [V], of which they are left without; None where no rank has embeddings."""
-        return None if self._optimiser is None else self._optimiser.take_gradients()
+        return None if self._optimiser is None else self._optimiser.flatten_gradients()
 
     def step(self, gradient_V: Tensor, lr: float) -> None:
         """Change them by the gradient of the whole loss, with step size `lr`."""
@@ -114,7 +116,7 @@ class OwnedRows:
         return {name: tuple(of["rows"].shape) for name, of in state.items()} == shapes
 
     @torch.no_grad()
-    def go_on_from(self, steps: int, state: Mapping[str, Any]) -> dict[str, Tensor]:
+    def load_state_dict(self, steps: int, state: Mapping[str, Any]) -> dict[str, Tensor]:
         """Take over this rank's rows of a state that fits; returns the best rows, by name."""
         if self._optimiser is None:
             return {}
@@ -127,7 +129,7 @@ class OwnedRows:
         remembered = {
             what: torch.cat([of[what].reshape(-1) for of in mine.values()]) for what in self._optimiser.state()
         }
-        self._optimiser.go_on_from(steps, remembered)
+        self._optimiser.load_state_dict(steps, remembered)
         return {name: of["best"] for name, of in mine.items()}
 
     def _by_name(self, values_V: Tensor) -> dict[str, Tensor]:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from trainer.base.errors import TrainingError, found_by_every_rank
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.precision import TYPES
 from trainer.config.options import Options, is_own_model
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.graph import Graph
 from trainer.layers.norms import norm
@@ -21,7 +21,7 @@ from trainer.models.stacked import Stacked, layer_type
 from trainer.sparse.dropout import Dropout
 
 
-def model_type(options: Options, ranks: Ranks) -> type[nn.Module]:
+def model_type(options: Options, ranks: Communicator) -> type[nn.Module]:
     """The class of the model that the options name; every rank has to call it.
 
     Raises:
@@ -48,7 +48,7 @@ class Network(nn.Module):
         num_features: int,
         num_classes: int,
         num_nodes: int,
-        ranks: Ranks,
+        ranks: Communicator,
         types: Types | None = None,
     ) -> None:
         """Draw the first weights.
@@ -90,11 +90,11 @@ class Network(nn.Module):
                     raise TrainingError(f"--model {options.model} has no parameters to train")
                 self.model, self.remarks = own_norms.over_all_ranks(self.model, ranks)
 
-    def forward(self, features: FirstInput, step: Pass) -> Tensor:
+    def forward(self, features: FirstInput, step: PassContext) -> Tensor:
         """The scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
         return self._passed(features, step)[0]
 
-    def embeddings(self, features: FirstInput, step: Pass) -> Tensor:
+    def embeddings(self, features: FirstInput, step: PassContext) -> Tensor:
         """What the last layer reads of this rank's own rows in one pass, [n, F].
 
         Raises:
@@ -106,7 +106,7 @@ class Network(nn.Module):
                 raise TrainingError("--save-embeddings: the model has no layer that reads another one's rows")
         return rows_nF
 
-    def _passed(self, features: FirstInput, step: Pass) -> tuple[Tensor, Graph]:
+    def _passed(self, features: FirstInput, step: PassContext) -> tuple[Tensor, Graph]:
         """The scores, and the graph as the model has seen it."""
         graph = Graph(
             features,

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from trainer.base.errors import OptionError, TrainerError, TrainingError, found_by_every_rank
 from trainer.base.regular_file import regular_file
 from trainer.config.options import own_model
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 
 _SUMS = ("gcn", "mean", "sum", None)
 
 
-def load(text: str, ranks: Ranks) -> type[nn.Module]:
+def load(text: str, ranks: Communicator) -> type[nn.Module]:
     """The class that `FILE.py:Class` names; every rank has to call it.
 
     Raises:

@@ -25,8 +25,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.overrides import TorchFunctionMode
 
 from trainer.base.errors import TrainingError, found_by_every_rank
-from trainer.base.pass_context import Pass
-from trainer.dist.communicator import Ranks
+from trainer.base.pass_context import PassContext
+from trainer.dist.communicator import Communicator
 from trainer.layers.norms import standardised
 
 _OVER_NODES = {
@@ -49,10 +49,10 @@ class RanksBatchNorm(nn.BatchNorm1d):
     On one rank it gives what torch's gives, and its parameters and buffers have the same names.
     """
 
-    ranks: Ranks
+    ranks: Communicator
 
     @classmethod
-    def of(cls, found: nn.BatchNorm1d, ranks: Ranks) -> RanksBatchNorm:
+    def of(cls, found: nn.BatchNorm1d, ranks: Communicator) -> RanksBatchNorm:
         """The same norm with the same parameters and buffers, over the rows of all ranks."""
         made = cls(found.num_features, found.eps, found.momentum, found.affine, found.track_running_stats)
         made._parameters, made._buffers = found._parameters, found._buffers
@@ -86,7 +86,7 @@ class RanksBatchNorm(nn.BatchNorm1d):
         self.running_var.lerp_(variance_F, share or 0.0)
 
 
-def over_all_ranks(model: nn.Module, ranks: Ranks) -> tuple[nn.Module, list[str]]:
+def over_all_ranks(model: nn.Module, ranks: Communicator) -> tuple[nn.Module, list[str]]:
     """A user's model with every norm over nodes over those of all ranks.
 
     Returns:
@@ -123,7 +123,7 @@ def over_all_ranks(model: nn.Module, ranks: Ranks) -> tuple[nn.Module, list[str]
 
 
 @contextmanager
-def seeded(step: Pass, *, seed: int, rank: int) -> Iterator[None]:
+def seeded(step: PassContext, *, seed: int, rank: int) -> Iterator[None]:
     """What is drawn from torch's own generator in a pass depends on seed, epoch and rank alone."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         key = hashlib.sha256(f"{seed} {step.epoch} {step.training} {rank}".encode()).digest()
@@ -153,7 +153,7 @@ def versions(model: nn.Module) -> dict[str, tuple[int, int]]:
     return {name: (id(value), value._version) for name, value in model.named_buffers()}
 
 
-def check_buffers(model: nn.Module, before: Mapping[str, tuple[int, int]], ranks: Ranks) -> None:
+def check_buffers(model: nn.Module, before: Mapping[str, tuple[int, int]], ranks: Communicator) -> None:
     """Refuse what a model remembers differently on each rank; every rank has to call it, after a training pass.
 
     Args:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from trainer.base.hash_rng import ATTENTION_DROPOUT, DROPOUT, drawn, happens, key_of, of_pairs
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 
 _SHORTEST_TABLE, _LONGEST_TABLE = 1 << 17, 1 << 20
 _GATHERED = 1 << 21
@@ -122,7 +122,7 @@ class Dropout:
         """
         self._ids_n, self._halo_ids_H, self._num_nodes, self._seed = ids_n, halo_ids_H, num_nodes, seed
 
-    def mask(self, share: float, layer: int, width: int, step: Pass) -> Mask | None:
+    def mask(self, share: float, layer: int, width: int, step: PassContext) -> Mask | None:
         """What `layer` drops in the pass `step`; None where nothing is dropped.
 
         Args:
@@ -140,7 +140,7 @@ class Dropout:
         table = torch.rand(length + width, generator=generator).ge_(share).mul_(1 / (1 - share))
         return Mask(table.to(self._ids_n.device), drawn(self._ids_n, key, length), drawn(self._halo_ids_H, key, length))
 
-    def of_edges(self, share: float, layer: int, step: Pass) -> EdgeMask | None:
+    def of_edges(self, share: float, layer: int, step: PassContext) -> EdgeMask | None:
         """Which attention coefficients `layer` drops in the pass `step`; None where nothing is dropped."""
         if not step.training or not share:
             return None

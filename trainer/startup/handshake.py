@@ -21,7 +21,7 @@ from trainer.data.cache import Cache
 from trainer.data.labels import LabelCounts, Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
 from trainer.exchange.exchange import boundary_counts, check_boundaries, exchanged
 from trainer.layers.first_layer import may_be_by_entries
@@ -50,7 +50,7 @@ class Agreement:
 
 
 def facts_of(
-    options: Options, cache: Cache, part: Part, labels: Labels, ranks: Ranks, *, objective: Objective
+    options: Options, cache: Cache, part: Part, labels: Labels, ranks: Communicator, *, objective: Objective
 ) -> Facts:
     """What this rank tells the others, as JSON."""
     counts = labels.counts(objective)
@@ -73,7 +73,9 @@ def facts_of(
     }
 
 
-def sizes_of(part: Part, cache: Cache, objective: Objective, ranks: Ranks, *, may_be_sparse: bool = True) -> Sizes:
+def sizes_of(
+    part: Part, cache: Cache, objective: Objective, ranks: Communicator, *, may_be_sparse: bool = True
+) -> Sizes:
     """What this rank's memory depends on; `may_be_sparse` features are held by their entries where few are not 0."""
     counted = exchanged(part)
     blocks = [part.local, *part.remote.values()]
@@ -91,7 +93,7 @@ def sizes_of(part: Part, cache: Cache, objective: Objective, ranks: Ranks, *, ma
     )
 
 
-def _typed_sizes(part: Part, cache: Cache, ranks: Ranks, *, may_be_sparse: bool) -> TypedSizes | None:
+def _typed_sizes(part: Part, cache: Cache, ranks: Communicator, *, may_be_sparse: bool) -> TypedSizes | None:
     if part.typed is None:
         return None
     matrices = [rows.x_kF for rows in part.typed.types if rows.x_kF is not None]

@@ -9,11 +9,11 @@ from trainer.base.errors import OptionError, TrainingError
 from trainer.config.options import Options, is_own_model
 from trainer.data.cache import Cache
 from trainer.data.objective import Objective
-from trainer.dist.rank_info import Seat
+from trainer.dist.rank_info import RankInfo
 from trainer.layers.sums import check_sums
 
 
-def check_world(cache: Cache, seat: Seat) -> None:
+def check_world(cache: Cache, seat: RankInfo) -> None:
     """Refuse a number of ranks that is not the number of parts.
 
     Raises:

@@ -30,7 +30,7 @@ from trainer.base.errors import OptionError, TrainingError, found_by_every_rank
 from trainer.base.regular_file import regular_file
 from trainer.config.options import Options
 from trainer.data.cache import Cache
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 
 log = logging.getLogger("trainer")
 
@@ -51,7 +51,7 @@ Content = dict[str, Any]
 class Checkpoints:
     """When and where one run's checkpoints are written. Every rank has one; only the one that speaks writes."""
 
-    def __init__(self, options: Options, cache: Cache, ranks: Ranks) -> None:
+    def __init__(self, options: Options, cache: Cache, ranks: Communicator) -> None:
         """Make the folder.
 
         Args:
@@ -122,7 +122,7 @@ class Checkpoints:
         self._saved_at = time.monotonic()
 
 
-def to_go_on_from(options: Options, cache: Cache, ranks: Ranks) -> Content | None:
+def to_go_on_from(options: Options, cache: Cache, ranks: Communicator) -> Content | None:
     """The checkpoint that this run goes on from, the same on every rank, or None; every rank has to call it.
 
     `--resume` takes the newest, if there is one. So does a rank that torchrun has started again. Without either the

@@ -32,14 +32,14 @@ from torch import Tensor
 
 from trainer.base.errors import StoppedError, TrainingError, found_by_every_rank
 from trainer.base.optimiser import clipped, optimiser
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.precision import TYPES, LossScale
-from trainer.base.traffic_log import Account, Totals
+from trainer.base.traffic_log import Totals, TrafficLog
 from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
 from trainer.data.labels import Labels
 from trainer.data.objective import Objective
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.exchange.saturation import Saturation, in_words
 from trainer.layers.typed_features import FirstInput
 from trainer.models import Network
@@ -57,7 +57,7 @@ State = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class ModelView:
     """A network on a graph, and the labels of its rows: what is trained, or what is evaluated."""
 
     network: Network
@@ -65,14 +65,14 @@ class Sight:
     """The first layer's input."""
     labels: Labels
 
-    def scores(self, step: Pass) -> Tensor:
+    def scores(self, step: PassContext) -> Tensor:
         """The scores of this rank's rows in one pass: float32 [n, C]."""
         self.network.train(step.training)
         scores_nC: Tensor = self.network(self.features, step)
         return scores_nC
 
     @torch.no_grad()
-    def embeddings(self, step: Pass) -> Tensor:
+    def embeddings(self, step: PassContext) -> Tensor:
         """What the last layer, of at least two, reads of this rank's own rows in one pass: [n, F]."""
         self.network.train(step.training)
         return self.network.embeddings(self.features, step)
@@ -107,7 +107,7 @@ class _Best:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wishes:
+class _ControlFlags:
     """What is to be done after an epoch, the same on every rank."""
 
     stop: bool
@@ -121,14 +121,14 @@ class Fit:
 
     def __init__(
         self,
-        training: Sight,
-        whole: Sight,
+        training: ModelView,
+        whole: ModelView,
         options: Options,
         *,
         objective: Objective,
         agreement: Agreement,
-        ranks: Ranks,
-        account: Account,
+        ranks: Communicator,
+        account: TrafficLog,
         report: Report,
         checkpoints: Checkpoints | None = None,
         saturation: Saturation | None = None,
@@ -219,7 +219,7 @@ class Fit:
             "embeddings": self._owned.state(best.weights),
         }
 
-    def go_on_from(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over the state of a run of the same network, on any number of ranks.
 
         Raises:
@@ -234,10 +234,10 @@ class Fit:
         # Copied in place, so the parameters stay views of the optimiser's vector.
         self._training.network.load_state_dict(self._weights() | state["weights"])
         remembered = {name: value.to(device) for name, value in state["optimiser"].items() if name != "steps"}
-        self._optimiser.go_on_from(state["optimiser"]["steps"], remembered)
+        self._optimiser.load_state_dict(state["optimiser"]["steps"], remembered)
         if self._scale.can_shrink():
             self._scale.factor = max(state["loss_scale"], 1.0)
-        best, best_rows = state["best"], self._owned.go_on_from(state["optimiser"]["steps"], learnt)
+        best, best_rows = state["best"], self._owned.load_state_dict(state["optimiser"]["steps"], learnt)
         self._best = _Best(
             value=best["value"],
             epoch=best["epoch"],
@@ -284,7 +284,7 @@ class Fit:
         if self._checkpoints is not None and self._checkpoints.newest_epoch != self._epoch:
             self._checkpoints.save(self.state())
 
-    def _save(self, wishes: _Wishes) -> None:
+    def _save(self, wishes: _ControlFlags) -> None:
         checkpoints = self._checkpoints
         if checkpoints is None:
             return
@@ -309,7 +309,7 @@ class Fit:
         if self._objective.is_better(val, self._best.value) or self._best.value is None:
             self._best = _Best(value=val, epoch=epoch, weights=self._weights())
 
-    def _step(self, request: StopRequest, *, judges: bool) -> tuple[float, float | None, _Wishes]:
+    def _step(self, request: StopRequest, *, judges: bool) -> tuple[float, float | None, _ControlFlags]:
         """One gradient step.
 
         Args:
@@ -324,7 +324,7 @@ class Fit:
         # Kept gradients are those of a larger scale once it has been halved, so all are sent then.
         may_skip = self._options.warmup < epoch <= self._last_epoch - self._options.settle and not self._has_shrunk
         self._has_shrunk = False
-        scores_nC = self._training.scores(Pass(epoch=epoch, training=True, may_skip=may_skip))
+        scores_nC = self._training.scores(PassContext(epoch=epoch, training=True, may_skip=may_skip))
         val = None
         if judges:
             [val] = measure(self._objective, [(scores_nC.detach()[labels.val], labels.y[labels.val])], self._ranks)
@@ -333,10 +333,10 @@ class Fit:
         (loss * self._scale.factor).backward()  # type: ignore[no-untyped-call]
         is_due = self._checkpoints is not None and self._checkpoints.is_due(epoch)
         more = [loss.detach().reshape(1), loss.new_tensor([float(request.asked), float(is_due)])]
-        own_gradient_V = self._owned.take_gradients()
+        own_gradient_V = self._owned.flatten_gradients()
         if own_gradient_V is not None:
             more.insert(0, own_gradient_V.square().sum().reshape(1))
-        sums = self._added_up(self._optimiser.take_gradients(), torch.cat(more))
+        sums = self._added_up(self._optimiser.flatten_gradients(), torch.cat(more))
         # With the square of all embeddings' gradient at its end, which is finite where they are.
         gradient_W, (total, stop, checkpoint) = sums[:-3], sums[-3:].tolist()
         if not math.isfinite(total):
@@ -350,7 +350,7 @@ class Fit:
             self._has_shrunk = True
         else:
             raise self._no_number("the gradient is not finite")
-        return total, val, _Wishes(stop=bool(stop), checkpoint=bool(checkpoint))
+        return total, val, _ControlFlags(stop=bool(stop), checkpoint=bool(checkpoint))
 
     def _no_number(self, what: str) -> TrainingError:
         """The error of a run that cannot go on, the same on every rank."""
@@ -395,7 +395,7 @@ class Fit:
         whole = self._whole
         if whole is not self._training:
             whole.network.load_state_dict(self._training.network.state_dict())
-        scores_nC = whole.scores(Pass.evaluation(self._epoch))
+        scores_nC = whole.scores(PassContext.evaluation(self._epoch))
         values = measure(self._objective, [(scores_nC[rows], whole.labels.y[rows]) for rows in groups], self._ranks)
         return values, scores_nC
 

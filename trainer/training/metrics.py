@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from trainer.data.objective import Objective
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 
 Group = tuple[Tensor, Tensor]
 """Scores float32 [k, C], and labels: int64 [k], or float32 [k, C] with NaN where unknown"""
@@ -35,7 +35,7 @@ _GATHERED = 1 << 22
 """Scores that are gathered at a time: 16 MB, and as much for their labels."""
 
 
-def measure(objective: Objective, groups: Sequence[Group], ranks: Ranks) -> list[float | None]:
+def measure(objective: Objective, groups: Sequence[Group], ranks: Communicator) -> list[float | None]:
     """The metric of each group of rows, the same on every rank; every rank has to call it.
 
     Returns:
@@ -88,7 +88,7 @@ def _of_tally(tally: Tensor, objective: Objective) -> float | None:
     return float((2 * right_C / both_C.clamp(min=1))[counted].mean())
 
 
-def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, ranks: Ranks) -> float | None:
+def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, ranks: Communicator) -> float | None:
     columns = _columns(scores_kC, y, objective)
     counts_P = torch.zeros(ranks.world, dtype=torch.int64, device=scores_kC.device)
     counts_P[ranks.rank] = len(scores_kC)

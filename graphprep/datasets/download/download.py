@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphprep.datasets.download.http_client import Cancel, Cancelled, Patience, new_client
+from graphprep.datasets.download.http_client import Cancel, Cancelled, RetryPolicy, new_client
 from graphprep.datasets.download.http_deadline import Deadline
 from graphprep.datasets.download.http_errors import cannot_write, shown
 from graphprep.datasets.download.mirror import origin
@@ -50,7 +50,7 @@ def download(
     *,
     mirror: str | Path | None = None,
     title: str | None = None,
-    patience: Patience | None = None,
+    patience: RetryPolicy | None = None,
     at_once: int = FILES_AT_ONCE,
 ) -> tuple[Fetched, ...]:
     """Make sure that `folder` holds all of `files`, fetching those that are not there or not whole.
@@ -70,7 +70,7 @@ def download(
         DownloadError: a file cannot be had, or what came is not that file.
         UsageError: `mirror` is neither a folder nor an http(s) or file URL.
     """
-    patience = patience or Patience()
+    patience = patience or RetryPolicy()
     origins = {file.name: origin(file.url, mirror) for file in files}
     if len(origins) != len(files):
         raise UsageError("two files to download have the same name")
@@ -158,7 +158,7 @@ class _Run:
     """The threads of one call, and what they share."""
 
     def __init__(
-        self, files: Sequence[RemoteFile], origins: dict[str, str | Path], folder: Path, patience: Patience
+        self, files: Sequence[RemoteFile], origins: dict[str, str | Path], folder: Path, patience: RetryPolicy
     ) -> None:
         self.files, self.origins, self.folder, self.patience = files, origins, folder, patience
         self.cancel = Cancel()

@@ -22,7 +22,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """How long to wait for what. Times in seconds."""
 
     attempts: int = 6
@@ -79,7 +79,7 @@ class Cancel:
             self.check()
 
 
-def new_client(patience: Patience) -> httpx.Client:
+def new_client(patience: RetryPolicy) -> httpx.Client:
     """An HTTP client for one thread that heeds the proxy variables of the environment. It follows no redirects.
 
     A loopback address is never sent to a proxy: it would be the proxy's own loopback.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
 
-from graphprep.datasets.download.http_client import LOOPBACK, Patience
+from graphprep.datasets.download.http_client import LOOPBACK, RetryPolicy
 from graphprep.errors import DownloadError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class TryAgain(Exception):
         self.reason, self.delay, self.connected = reason, delay, connected
 
 
-def of_status(url: str, response: httpx.Response, patience: Patience) -> DownloadError | TryAgain:
+def of_status(url: str, response: httpx.Response, patience: RetryPolicy) -> DownloadError | TryAgain:
     """The error for a status that is no success."""
     url, status = shown(url), response.status_code
     if status in RETRIED_STATUSES or status >= 500:
@@ -61,7 +61,7 @@ def of_status(url: str, response: httpx.Response, patience: Patience) -> Downloa
             return DownloadError(f"{url} answered with status {status}, which is not a file; try --mirror")
 
 
-def of_connection(url: str, problem: httpx.TransportError, patience: Patience) -> DownloadError | TryAgain:
+def of_connection(url: str, problem: httpx.TransportError, patience: RetryPolicy) -> DownloadError | TryAgain:
     """Whether a connection's failure is worth another try, and its name in plain words."""
     import httpx
 

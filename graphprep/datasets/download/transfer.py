@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from graphprep.datasets.download import google_drive
-from graphprep.datasets.download.http_client import Cancel, Patience
+from graphprep.datasets.download.http_client import Cancel, RetryPolicy
 from graphprep.datasets.download.http_deadline import Deadline
 from graphprep.datasets.download.http_errors import TryAgain, cannot_write, of_connection, of_status, shown
 from graphprep.errors import DownloadError
@@ -82,7 +82,7 @@ class Transfer:
         url: str,
         partial: Path,
         *,
-        patience: Patience,
+        patience: RetryPolicy,
         cancel: Cancel,
         deadline: Deadline,
         advance: Callable[[float], None],

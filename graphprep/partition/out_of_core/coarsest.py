@@ -23,7 +23,7 @@ from graphprep.partition.methods.baselines import ldg
 from graphprep.partition.methods.metis import METIS_METHODS
 from graphprep.partition.out_of_core import link_loads
 from graphprep.partition.out_of_core.refinement import ByWeight
-from graphprep.partition.refine.hypergraph import Nets
+from graphprep.partition.refine.hypergraph import Hypergraph
 from graphprep.partition.refine.mapping import best_mapping
 from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement
 from graphprep.partition.refine.refine_kernels import Links
@@ -84,13 +84,13 @@ def divide(problem: PartitionProblem, weight_XC: NDArray[np.integer], division: 
     return small_components.fill_empty_parts(best, problem.num_parts, np.diff(graph.indptr))
 
 
-def edge_pairs(graph: Csr) -> Nets:
+def edge_pairs(graph: Csr) -> Hypergraph:
     """Every directed edge of a symmetric graph as a net of one pin, as heavy as the edge."""
     num_edges, offsets = graph.num_edges, index_dtype(graph.num_edges)
     pin_ptr: Ids = np.arange(num_edges + 1, dtype=offsets)
     pins = np.asarray(graph.indices).astype(np.int32, copy=False)
     weight_M = np.ones(num_edges, np.int32) if graph.data is None else np.minimum(graph.data, 2**30).astype(np.int32)
-    return Nets(first_X=np.asarray(graph.indptr).astype(offsets), weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
+    return Hypergraph(first_X=np.asarray(graph.indptr).astype(offsets), weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
 
 
 def _tried(method: object, problem: PartitionProblem) -> NDArray[np.int32] | None:
@@ -124,7 +124,7 @@ def _laid(part_X: NDArray[np.int32], problem: PartitionProblem, division: Divisi
 
 
 def _refined(
-    nets: Nets,
+    nets: Hypergraph,
     part_X: NDArray[np.int32],
     weight_XC: NDArray[np.integer],
     problem: PartitionProblem,

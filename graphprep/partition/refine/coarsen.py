@@ -16,14 +16,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.partition.refine.hypergraph import Nets
+from graphprep.partition.refine.hypergraph import Hypergraph
 
 HUB_PINS = 2048
 """the net of a hub says little about who belongs together and takes long to walk"""
 
 
 def cluster(
-    nets: Nets,
+    nets: Hypergraph,
     part_X: NDArray[np.int32],
     weight_XC: NDArray[np.float64],
     *,

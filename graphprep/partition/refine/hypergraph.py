@@ -35,7 +35,7 @@ class Incidence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Nets:
+class Hypergraph:
     """The nets of one level, in the order of their roots.
 
     Offsets are int32 where there are few enough pins, else int64.
@@ -71,7 +71,7 @@ class Nets:
         return Incidence(*kernels.transpose(self.pin_ptr, self.pins, self.num_nodes))
 
 
-def row_nets(matrix: Csr, clean: Csr | None = None) -> Nets:
+def row_nets(matrix: Csr, clean: Csr | None = None) -> Hypergraph:
     """One net a node, whose pins are the nodes that it has an edge to.
 
     Args:
@@ -86,16 +86,16 @@ def row_nets(matrix: Csr, clean: Csr | None = None) -> Nets:
     inc_ptr, inc = kernels.simple_rows(matrix.indptr, matrix.indices, _no_offsets(matrix.num_edges))
     pin_ptr, pins = kernels.transpose(inc_ptr, inc, num_nodes)
     first_X = np.arange(num_nodes + 1, dtype=pin_ptr.dtype)
-    return Nets(first_X=first_X, weight_M=np.ones(num_nodes, np.int32), pin_ptr=pin_ptr, pins=pins)
+    return Hypergraph(first_X=first_X, weight_M=np.ones(num_nodes, np.int32), pin_ptr=pin_ptr, pins=pins)
 
 
-def edge_nets(matrix: Csr) -> Nets:
+def edge_nets(matrix: Csr) -> Hypergraph:
     """One net for every pair of nodes that has edges, as heavy as they are many."""
     pin_ptr, pins, weight_M, first_X = kernels.pairs(matrix.indptr, matrix.indices, _no_offsets(matrix.num_edges))
-    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
+    return Hypergraph(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
 
 
-def renumbered(nets: Nets, order_X: NDArray[np.signedinteger[Any]]) -> Nets:
+def renumbered(nets: Hypergraph, order_X: NDArray[np.signedinteger[Any]]) -> Hypergraph:
     """The nets after nodes have got new numbers.
 
     Args:
@@ -109,10 +109,10 @@ def renumbered(nets: Nets, order_X: NDArray[np.signedinteger[Any]]) -> Nets:
     first_X, weight_M, pin_ptr, pins = kernels.renumber(
         nets.first_X, nets.weight_M, nets.pin_ptr, nets.pins, order_X, place_X
     )
-    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
+    return Hypergraph(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
 
 
-def contract(nets: Nets, coarse_X: NDArray[np.int32], num_coarse: int) -> Nets:
+def contract(nets: Hypergraph, coarse_X: NDArray[np.int32], num_coarse: int) -> Hypergraph:
     """The nets after nodes have been drawn together.
 
     Args:
@@ -123,13 +123,15 @@ def contract(nets: Nets, coarse_X: NDArray[np.int32], num_coarse: int) -> Nets:
     first_X, weight_M, pin_ptr, pins = kernels.draw_together(
         nets.first_X, nets.weight_M, nets.pin_ptr, nets.pins, coarse_X, num_coarse
     )
-    return Nets(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
+    return Hypergraph(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
 
 
-def _mirrored(pin_ptr: NDArray[np.signedinteger[Any]], pins: NDArray[np.int32]) -> Nets:
+def _mirrored(pin_ptr: NDArray[np.signedinteger[Any]], pins: NDArray[np.int32]) -> Hypergraph:
     num_nodes = len(pin_ptr) - 1
     first_X = np.arange(num_nodes + 1, dtype=pin_ptr.dtype)
-    return Nets(first_X=first_X, weight_M=np.ones(num_nodes, np.int32), pin_ptr=pin_ptr, pins=pins, is_mirrored=True)
+    return Hypergraph(
+        first_X=first_X, weight_M=np.ones(num_nodes, np.int32), pin_ptr=pin_ptr, pins=pins, is_mirrored=True
+    )
 
 
 def _no_offsets(num_edges: int) -> NDArray[np.signedinteger[Any]]:

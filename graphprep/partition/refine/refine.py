@@ -29,7 +29,7 @@ from graphprep.core.csr import index_dtype
 from graphprep.partition.methods.base import NodeLoad
 from graphprep.partition.refine import refine_kernels as kernels
 from graphprep.partition.refine.coarsen import cluster
-from graphprep.partition.refine.hypergraph import Nets, contract, renumbered
+from graphprep.partition.refine.hypergraph import Hypergraph, contract, renumbered
 from graphprep.partition.refine.refine_kernels import Limits, Links, Pins, Scratch
 from graphprep.traffic import LinkModel
 
@@ -127,7 +127,7 @@ EFFORTS = {
 class Level:
     """The nets of a coarse level, what its nodes weigh, and where the nodes of the next finer level have gone."""
 
-    nets: Nets
+    nets: Hypergraph
     weight_XC: NDArray[np.float64]
     coarse_X: NDArray[np.int32]
     """int32 [X of the finer level]"""
@@ -172,7 +172,7 @@ class Refinement:
 
     def run(
         self,
-        nets: Nets,
+        nets: Hypergraph,
         part_N: NDArray[np.int32],
         weight_NC: NDArray[np.float64],
         *,
@@ -209,7 +209,7 @@ class Refinement:
         refined_N[order_N] = part_X
         return refined_N
 
-    def _laid_together(self, nets: Nets, part_N: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _laid_together(self, nets: Hypergraph, part_N: NDArray[np.int32]) -> NDArray[np.int64]:
         """int64 [N]: the nodes by part, and within it by cluster."""
         cluster_N, _ = cluster(
             nets,
@@ -223,7 +223,7 @@ class Refinement:
 
     def _coarse_levels(
         self,
-        nets: Nets,
+        nets: Hypergraph,
         part_X: NDArray[np.int32],
         weight_XC: NDArray[np.float64],
         other_X: NDArray[np.int32] | None,
@@ -253,7 +253,9 @@ class Refinement:
             levels.append(Level(nets=nets, weight_XC=weight_XC, coarse_X=coarse_X))
         return levels, group_X if other_X is None else group_X // np.int32(num_parts)
 
-    def _improve(self, nets: Nets, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64], heat: float) -> None:
+    def _improve(
+        self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64], heat: float
+    ) -> None:
         """Anneal a small level, then make the moves that help; `part_X` is changed."""
         pins, limits = self._laid(nets, part_X, weight_XC)
         boundary_X = np.zeros(nets.num_nodes, np.bool_)
@@ -308,7 +310,7 @@ class Refinement:
         self.advance(visits)
         return int(moves)
 
-    def _relieve(self, nets: Nets, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> None:
+    def _relieve(self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> None:
         """Move nodes out of parts that hold more than they may, as far as others have room; `part_X` is changed."""
         pins, limits = None, None
         for _ in range(RELIEF_ROUNDS):
@@ -328,7 +330,7 @@ class Refinement:
             if not kernels.relieve(order, pins, part_X, self.links, limits, self.scratch):
                 return
 
-    def _laid(self, nets: Nets, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> tuple[Pins, Limits]:
+    def _laid(self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> tuple[Pins, Limits]:
         """Slots and limits of a level; the links carry what it costs."""
         num_parts = len(self.most_PC)
         num_slots = int(np.minimum(np.diff(nets.pin_ptr), num_parts).sum())

@@ -18,7 +18,7 @@ from graphprep.errors import GraphprepError
 from graphprep.system import progress
 from graphprep.system.child_process import end_with_parent
 from graphprep.topology.probe.options import parse
-from graphprep.topology.probe.rank_info import Seat
+from graphprep.topology.probe.rank_info import RankInfo
 from graphprep.topology.probe.rendezvous import LostRankError
 
 GRACE_S = 30.0
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     try:
         options = parse(words)
-        seat = Seat.from_environment(os.environ)
+        seat = RankInfo.from_environment(os.environ)
         progress.configure(quiet=options.quiet)
         from graphprep.topology.probe.run import run
 

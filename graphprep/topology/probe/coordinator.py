@@ -30,7 +30,7 @@ MOST_ROUNDS = 5
 """Of trials that are few; medians count."""
 
 
-class Conductor:
+class Coordinator:
     """The instrument that the ranks of a run are; made on rank 0."""
 
     def __init__(self, meeting: Meeting, *, seconds: float, sizes: Sequence[int]) -> None:

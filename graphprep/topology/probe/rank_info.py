@@ -13,7 +13,7 @@ START = "start the ranks with torchrun, or all of this machine's with `graphprep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class RankInfo:
     """One process's place among all."""
 
     rank: int
@@ -23,7 +23,7 @@ class Seat:
     """0 .. on its machine."""
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Seat:
+    def from_environment(cls, environment: Mapping[str, str]) -> RankInfo:
         """The seat that torchrun's variables name.
 
         Raises:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from graphprep.errors import TopologyError
-from graphprep.topology.probe.rank_info import Seat
+from graphprep.topology.probe.rank_info import RankInfo
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,7 @@ class LostRankError(TopologyError):
 class Meeting:
     """The ranks of a probe, seen from one of them."""
 
-    def __init__(self, seat: Seat, device: str, *, timeout: float) -> None:
+    def __init__(self, seat: RankInfo, device: str, *, timeout: float) -> None:
         """Meet the other ranks' store; torchrun's variables say where it is.
 
         Args:

@@ -12,9 +12,9 @@ from graphprep.errors import TopologyError, UsageError
 from graphprep.system import progress
 from graphprep.topology.network import Rank
 from graphprep.topology.probe.build import build
-from graphprep.topology.probe.coordinator import Conductor, follow
+from graphprep.topology.probe.coordinator import Coordinator, follow
 from graphprep.topology.probe.options import ProbeOptions
-from graphprep.topology.probe.rank_info import Place, Seat, ranks_of
+from graphprep.topology.probe.rank_info import Place, RankInfo, ranks_of
 from graphprep.topology.probe.rendezvous import Meeting
 from graphprep.topology.probe.survey import Survey, survey
 from graphprep.topology.probe.trial import SHARED
@@ -24,7 +24,7 @@ LISTED_UP_TO = 8
 """Ranks whose pairs are all listed in the file's comment."""
 
 
-def run(options: ProbeOptions, seat: Seat) -> None:
+def run(options: ProbeOptions, seat: RankInfo) -> None:
     """Meet, measure, and on rank 0 write the file.
 
     Raises:
@@ -45,7 +45,7 @@ def run(options: ProbeOptions, seat: Seat) -> None:
     hosts = {rank: place.host for rank, place in enumerate(places)}
     progress.say(f"{seat.world} ranks on {len(set(hosts.values()))} host(s), about {options.seconds:g} s")
     started = time.monotonic()
-    conductor = Conductor(meeting, seconds=options.seconds, sizes=options.sizes)
+    conductor = Coordinator(meeting, seconds=options.seconds, sizes=options.sizes)
     surveyed = survey(hosts, conductor)
     seconds = time.monotonic() - started
     conductor.dismiss()
@@ -59,7 +59,7 @@ def run(options: ProbeOptions, seat: Seat) -> None:
     save(topology, [head, *comments(surveyed, ranks, places)], out)
 
 
-def place_here(backend: str | None, seat: Seat) -> Place:
+def place_here(backend: str | None, seat: RankInfo) -> Place:
     """Where this rank is, and on which device.
 
     Args:

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import pytest
 
 from graphprep.datasets.download.download import download
-from graphprep.datasets.download.http_client import Patience
+from graphprep.datasets.download.http_client import RetryPolicy
 from graphprep.errors import DatasetError, DownloadError, UsageError
 from graphprep.system.verify import RemoteFile
 from tests.fault_server import Fault, FaultServer
 
-QUICK = Patience(first_delay=0.01, max_delay=0.02, read_timeout=0.5, connect_timeout=2, attempts=3)
+QUICK = RetryPolicy(first_delay=0.01, max_delay=0.02, read_timeout=0.5, connect_timeout=2, attempts=3)
 HTML = b"\xef\xbb\xbf\n<!DOCTYPE html>\n<html><body>Sign in</body></html>"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 5033515\n"
 
@@ -134,7 +134,7 @@ def test_first_error_stops_the_others(server: FaultServer, tmp_path: Path) -> No
     missing = RemoteFile(url=server.url("/gone"), name="gone")
     started = time.monotonic()
     with pytest.raises(DownloadError, match="does not exist"):
-        download([*slow, missing], tmp_path, patience=Patience(read_timeout=60))
+        download([*slow, missing], tmp_path, patience=RetryPolicy(read_timeout=60))
     assert time.monotonic() - started < 30, "it waited for a silent server"
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("download-")]
 
@@ -145,7 +145,7 @@ def test_server_that_never_answers_can_be_left(server: FaultServer, tmp_path: Pa
         mute = RemoteFile(url=f"http://127.0.0.1:{silent.getsockname()[1]}/a", name="a")
         server.add("/gone", b"", Fault(status=500, headers={"Retry-After": "1"}), Fault(status=404))
         with pytest.raises(DownloadError, match="does not exist"):
-            download([mute, RemoteFile(url=server.url("/gone"), name="gone")], tmp_path, patience=Patience())
+            download([mute, RemoteFile(url=server.url("/gone"), name="gone")], tmp_path, patience=RetryPolicy())
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("download-")]
 
 

@@ -19,17 +19,17 @@ from typing import Any
 import pytest
 
 from graphprep.datasets.download.download import download
-from graphprep.datasets.download.http_client import Patience
+from graphprep.datasets.download.http_client import RetryPolicy
 from graphprep.errors import DatasetError, DownloadError
 from graphprep.system.verify import RemoteFile
 from tests.fault_server import Fault, FaultServer, _Handler, etag_of
 from tests.soak import soak_count
 
 SEED = 20261203
-ROUGH = Patience(
+ROUGH = RetryPolicy(
     attempts=4, first_delay=0.001, max_delay=0.004, max_retry_after=1.0, connect_timeout=5, read_timeout=0.15
 )
-CALM = Patience(first_delay=0.01, max_delay=0.1)
+CALM = RetryPolicy(first_delay=0.01, max_delay=0.1)
 LONGEST = 60.0
 """seconds; a trial that takes longer hangs, or tries for ever"""
 HTML = b"<!DOCTYPE html>\n<html><body>" + b"Sign in. " * 60 + b"</body></html>"
@@ -237,7 +237,7 @@ class Plan:
         return self.stopped(fault, "close") if self.rng.random() < 0.5 else fault
 
 
-def fetch(server: FaultServer, plans: Sequence[Plan], folder: Path, patience: Patience) -> DownloadError | None:
+def fetch(server: FaultServer, plans: Sequence[Plan], folder: Path, patience: RetryPolicy) -> DownloadError | None:
     """Download all of them, and make sure that what has a final name is right, however that ended."""
     started, ended, found = time.monotonic(), None, ()
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from graphprep.datasets.download.download import download
 from graphprep.datasets.download.google_drive import LONGEST_PAGE, confirmed
-from graphprep.datasets.download.http_client import Patience
+from graphprep.datasets.download.http_client import RetryPolicy
 from graphprep.errors import DownloadError
 from graphprep.system.verify import RemoteFile
 from tests.fault_server import Fault, FaultServer
@@ -17,7 +17,7 @@ HOST = "drive.usercontent.google.com"
 URL = f"https://{HOST}/download?id=1crm&confirm=t"
 BODY = b"\x93NUMPY" + bytes(200_000)
 PAGE = {"Content-Type": "text/html; charset=utf-8"}
-QUICK = Patience(first_delay=0.01, max_delay=0.02)
+QUICK = RetryPolicy(first_delay=0.01, max_delay=0.02)
 
 
 def form(action: str = f"https://{HOST}/download", **fields: str) -> str:

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphprep.datasets.download.download import download
-from graphprep.datasets.download.http_client import Patience
+from graphprep.datasets.download.http_client import RetryPolicy
 from graphprep.datasets.download.http_errors import retry_after, shown
 from graphprep.datasets.download.transfer import Transfer
 from graphprep.errors import DownloadError
@@ -29,7 +29,7 @@ from tests.conftest import heed_interrupts
 from tests.fault_server import LAST_MODIFIED, Fault, FaultServer, etag_of
 
 BODY = random.Random(1).randbytes(300_000)
-QUICK = Patience(first_delay=0.01, max_delay=0.02, read_timeout=0.5, connect_timeout=2, attempts=4)
+QUICK = RetryPolicy(first_delay=0.01, max_delay=0.02, read_timeout=0.5, connect_timeout=2, attempts=4)
 HTML = b"<!DOCTYPE html>\n<html><body>Sign in</body></html>"
 
 
@@ -39,7 +39,7 @@ def server() -> Iterator[FaultServer]:
         yield running
 
 
-def fetch(url: str, folder: Path, patience: Patience = QUICK, **known: object) -> bytes:
+def fetch(url: str, folder: Path, patience: RetryPolicy = QUICK, **known: object) -> bytes:
     """Download one file called `f` and return what it holds."""
     (found,) = download([RemoteFile(url=url, name="f", **known)], folder, patience=patience)  # type: ignore[arg-type]
     assert [path.name for path in folder.iterdir() if path.name not in ("f", ".download.lock")] == []
@@ -64,7 +64,7 @@ def test_next_run_resumes(server: FaultServer, tmp_path: Path) -> None:
     """A run that gave up must leave what the next one can go on from, and say so."""
     url = server.add("/f", BODY, Fault(cut_at=100_000))
     with pytest.raises(DownloadError, match="run the same again to go on"):
-        fetch(url, tmp_path, Patience(attempts=1))
+        fetch(url, tmp_path, RetryPolicy(attempts=1))
     assert left_over(tmp_path) == {".partial-f", ".partial-f.resume"}
     assert fetch(url, tmp_path) == BODY
     assert server.asked("/f")[1]["Range"] == "bytes=100000-"
@@ -238,7 +238,7 @@ def test_progress_resets_the_count_of_tries(server: FaultServer, tmp_path: Path)
     """A poor line that carries some of the file each time must get there, however often it breaks."""
     body = BODY * 4
     url = server.add("/f", body, *[Fault(cut_at=100_000)] * 11)
-    assert fetch(url, tmp_path, Patience(attempts=2, first_delay=0.01)) == body
+    assert fetch(url, tmp_path, RetryPolicy(attempts=2, first_delay=0.01)) == body
 
 
 def test_stalled_server_ends(server: FaultServer, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_stalled_server_ends(server: FaultServer, tmp_path: Path) -> None:
     server.always = Fault(stall_at=1000)
     started = time.monotonic()
     with pytest.raises(DownloadError, match=r"sent nothing for 0\.2 s"):
-        fetch(url, tmp_path, Patience(attempts=2, first_delay=0.01, read_timeout=0.2))
+        fetch(url, tmp_path, RetryPolicy(attempts=2, first_delay=0.01, read_timeout=0.2))
     assert time.monotonic() - started < 5
 
 
@@ -261,7 +261,7 @@ def test_stall_is_resumed(server: FaultServer, tmp_path: Path) -> None:
 def test_trickle_counts_as_stalled(server: FaultServer, tmp_path: Path) -> None:
     """A server that sends a byte now and then never times out, and would take for ever."""
     url = server.add("/f", BODY)
-    slow = Patience(attempts=1, slow_window=0.0, slow_rate=1e12)
+    slow = RetryPolicy(attempts=1, slow_window=0.0, slow_rate=1e12)
     with pytest.raises(DownloadError, match="bytes came in"):
         fetch(url, tmp_path, slow)
 
@@ -440,7 +440,7 @@ def test_any_run_of_faults_gives_the_file(
     folder = tmp_path_factory.mktemp("any")
     server.faults.clear()
     url = server.add("/f", BODY[:size], *faults)
-    many = Patience(attempts=20, first_delay=0.0, read_timeout=2)
+    many = RetryPolicy(attempts=20, first_delay=0.0, read_timeout=2)
     before = threading.active_count()
     assert fetch(url, folder, many) == BODY[:size]
     assert threading.active_count() <= before + 2  # the server's own threads

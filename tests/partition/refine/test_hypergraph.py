@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from graphprep.core import csr
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
-from graphprep.partition.refine.hypergraph import Nets, contract, edge_nets, renumbered, row_nets
+from graphprep.partition.refine.hypergraph import Hypergraph, contract, edge_nets, renumbered, row_nets
 from graphprep.traffic import count_traffic
 from tests.graphs import csr_of, random_edges
 
 
-def cost_PP(nets: Nets, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
+def cost_PP(nets: Hypergraph, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
     """What a net costs, net by net."""
     found = np.zeros((num_parts, num_parts), np.int64)
     root_M = nets.root_M()

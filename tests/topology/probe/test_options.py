@@ -9,7 +9,7 @@ import pytest
 
 from graphprep.errors import UsageError
 from graphprep.topology.probe.options import ProbeOptions, parse, sizes_from
-from graphprep.topology.probe.rank_info import Place, Seat, ranks_of
+from graphprep.topology.probe.rank_info import Place, RankInfo, ranks_of
 from graphprep.topology.probe.run import check_together
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
@@ -61,14 +61,14 @@ def test_sizes() -> None:
 
 def test_a_seat_is_what_torchrun_says() -> None:
     """Guards against ranks that take themselves for others."""
-    assert Seat.from_environment(TORCHRUN) == Seat(rank=3, world=4, local_rank=1)
+    assert RankInfo.from_environment(TORCHRUN) == RankInfo(rank=3, world=4, local_rank=1)
 
 
 @pytest.mark.parametrize("changes", [{"RANK": ""}, {"RANK": "x"}, {"WORLD_SIZE": "1"}, {"WORLD_SIZE": "100000"}])
 def test_a_seat_without_torchrun(changes: dict[str, str]) -> None:
     """Guards against a module started by itself that waits for others, or dies of a KeyError."""
     with pytest.raises(UsageError, match="start the ranks with torchrun"):
-        Seat.from_environment(TORCHRUN | changes)
+        RankInfo.from_environment(TORCHRUN | changes)
 
 
 def place(host: str, device: int, model: str | None = "H100") -> Place:

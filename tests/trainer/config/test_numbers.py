@@ -90,7 +90,7 @@ def test_weights_that_are_no_numbers_after_the_last_step_end_the_run(
 
 def test_a_gradient_that_is_no_number_ends_the_run(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finite loss may have a gradient that is not; the weights it would make are saved as if they were some."""
-    taken = Adam.take_gradients
+    taken = Adam.flatten_gradients
     monkeypatch.setattr(Adam, "take_gradients", lambda self: taken(self) * torch.inf)
     with pytest.raises(TrainingError, match="gradient is not finite in epoch 1"):
         among_ranks(1, [partial(train_once, cache=str(cache), epochs=1)])
@@ -159,9 +159,9 @@ def test_a_saturated_wire_is_in_the_result(tmp_path: Path) -> None:
 def test_kept_gradients_are_sent_anew_after_the_scale_was_halved(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kept partial sum is of the scale of its epoch: twice as large as the others when the scale has been halved."""
     passes = []
-    scores = fit.Sight.scores
-    monkeypatch.setattr(fit.Sight, "scores", lambda self, step: passes.append(step) or scores(self, step))
-    taken, calls = Adam.take_gradients, []
+    scores = fit.ModelView.scores
+    monkeypatch.setattr(fit.ModelView, "scores", lambda self, step: passes.append(step) or scores(self, step))
+    taken, calls = Adam.flatten_gradients, []
 
     def overflowing(self: Adam) -> torch.Tensor:
         calls.append(1)

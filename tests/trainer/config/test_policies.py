@@ -7,11 +7,11 @@ import math
 import pytest
 
 from trainer.base.errors import OptionError
-from trainer.config.policies import Adaptive, Fixed, Policy, Question, Variation, policy
+from trainer.config.policies import Adaptive, Fixed, Policy, StalenessQuery, Variation, policy
 
 
 def ask(chosen: Policy, *, epoch: int = 1, age: int = 1, source: int = 0, world: int = 4, change: float = 1.0) -> bool:
-    return chosen.is_due(Question(epoch=epoch, age=age, source=source, world=world, change=change))
+    return chosen.is_due(StalenessQuery(epoch=epoch, age=age, source=source, world=world, change=change))
 
 
 def sends(chosen: Policy, *, source: int, world: int = 4, epochs: int = 60) -> list[int]:

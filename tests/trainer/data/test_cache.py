@@ -18,8 +18,8 @@ from trainer.__main__ import main
 from trainer.base.traffic_log import Clock
 from trainer.data.cache import open_cache
 from trainer.data.part import load_part
-from trainer.dist.communicator import Ranks
-from trainer.dist.rank_info import Seat
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
 from trainer.sparse.feature_rows import SparseRows, count_entries
 
 NODES = "parts/0/nodes/node"
@@ -322,7 +322,7 @@ def test_training_needs_no_validation_node(tmp_path: Path) -> None:
     graph.masks["val_mask"][:] = False
     cache = make_cache(tmp_path / "cache", graph, np.zeros(60, int), 1)
     cpu = torch.device("cpu")
-    with Ranks(Seat(), cpu, timeout=1.0, clock=Clock(cpu)) as ranks:
+    with Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)) as ranks:
         run = train_once(ranks, cache=str(cache), epochs=5, patience=2)
     assert (run.result["epochs"], run.result["best_epoch"], run.result["val_accuracy"]) == (5, 5, None)
     assert run.result["test_accuracy"] is not None

@@ -8,7 +8,7 @@ import torch
 from trainer.base.errors import OptionError, TrainingError
 from trainer.config.options import Options
 from trainer.dist.device_placement import Place, check_devices, check_hosts, choose_device
-from trainer.dist.rank_info import Seat
+from trainer.dist.rank_info import RankInfo
 
 
 def place(name: str, machine: str, host: str | None = None) -> Place:
@@ -48,19 +48,19 @@ def test_a_named_host_has_to_be_the_host() -> None:
 def test_cuda_without_a_gpu_is_a_wrong_option(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU, auto is the CPU, and cuda says so before it fails inside torch."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert choose_device(Options(cache="c"), Seat(), None) == torch.device("cpu")
+    assert choose_device(Options(cache="c"), RankInfo(), None) == torch.device("cpu")
     with pytest.raises(OptionError, match="--device cpu"):
-        choose_device(Options(cache="c", device="cuda"), Seat(), None)
+        choose_device(Options(cache="c", device="cuda"), RankInfo(), None)
 
 
 def test_each_rank_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """NCCL cannot run two ranks on one GPU; auto then takes the CPU on every rank of the machine."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    second = Seat(rank=3, world=4, local_rank=1, local_world=2)
+    second = RankInfo(rank=3, world=4, local_rank=1, local_world=2)
     assert choose_device(Options(cache="c"), second, None) == torch.device("cuda", 1)
     assert choose_device(Options(cache="c"), second, 0) == torch.device("cuda", 0)
-    crowded = Seat(rank=0, world=4, local_rank=0, local_world=4)
+    crowded = RankInfo(rank=0, world=4, local_rank=0, local_world=4)
     assert choose_device(Options(cache="c"), crowded, None) == torch.device("cpu")
     with pytest.raises(TrainingError, match="4 ranks have 2 GPU"):
         choose_device(Options(cache="c", device="cuda"), crowded, None)

@@ -15,7 +15,7 @@ import torch
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import Run, among_ranks, train_once
 
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 
 TCP_INFO, BYTES_ACKED = 11, 120
 """Linux: the option, and where in its answer the 64 bits are that count what the other end has got."""
@@ -51,7 +51,7 @@ def acknowledged() -> int:
     return total
 
 
-def watched_run(ranks: Ranks, *, cache: str, **changes: Any) -> tuple[Run, int]:
+def watched_run(ranks: Communicator, *, cache: str, **changes: Any) -> tuple[Run, int]:
     """A run, and what the sockets of all ranks carried in it."""
     ranks.connect()
     ranks.add_up(torch.zeros(1))

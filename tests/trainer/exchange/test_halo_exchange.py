@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from tests.trainer.rank_group import among_ranks, fetch_halo, give_back_halo, run_options
-from trainer.base.pass_context import Pass
-from trainer.base.traffic_log import Account
+from trainer.base.pass_context import PassContext
+from trainer.base.traffic_log import TrafficLog
 from trainer.data.cache import open_cache
 from trainer.data.part import load_part
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
 from trainer.exchange.halo_exchange import relative_change
 
@@ -28,7 +28,7 @@ Seen = list[list[float]]
 
 
 def seen_by_rank_0(
-    ranks: Ranks, *, cache: str, direction: str, warmup: int = 0, still: int = -1, **options: Any
+    ranks: Communicator, *, cache: str, direction: str, warmup: int = 0, still: int = -1, **options: Any
 ) -> Seen:
     """What rank 0 gets in each epoch, when all rows of rank r hold 100 (r + 1) + epoch; rank `still`'s never change."""
     ranks.connect()
@@ -36,7 +36,7 @@ def seen_by_rank_0(
     found = []
     for epoch in range(1, EPOCHS + 1):
         value = 100.0 * (ranks.rank + 1) + (1 if ranks.rank == still else epoch)
-        step = Pass(epoch=epoch, training=True, may_skip=epoch > warmup)
+        step = PassContext(epoch=epoch, training=True, may_skip=epoch > warmup)
         if direction == "forward":
             halo = fetch_halo(exchange, torch.full((part.num_rows, WIDTH), value), 2, step)
             pieces = torch.split(halo, [part.halo_rows(peer) for peer in ranks.peers])
@@ -51,9 +51,9 @@ def seen_by_rank_0(
     return found
 
 
-def opened(ranks: Ranks, cache: str, **options: Any) -> tuple[Exchange, Any, Account]:
+def opened(ranks: Communicator, cache: str, **options: Any) -> tuple[Exchange, Any, TrafficLog]:
     part = load_part(open_cache(cache), ranks.rank, split=0)
-    account = Account(num_rows=part.num_rows, num_sent=0, num_halo=0, rank=ranks.rank, world=ranks.world)
+    account = TrafficLog(num_rows=part.num_rows, num_sent=0, num_halo=0, rank=ranks.rank, world=ranks.world)
     return Exchange(run_options(cache, **options), part, ranks, account), part, account
 
 
@@ -63,28 +63,28 @@ def only_value(rows: Tensor) -> float:
     return float(values[0])
 
 
-def evaluation_between(ranks: Ranks, *, cache: str, exchange: str) -> Seen:
+def evaluation_between(ranks: Communicator, *, cache: str, exchange: str) -> Seen:
     """What rank 0 gets in a training epoch, an evaluation with other rows, and a training epoch that skips."""
     ranks.connect()
     there, part, _ = opened(ranks, cache, exchange=exchange, staleness="fixed:9", wire="int8")
     found = []
     for value, step in (
-        (1.0, Pass(epoch=1, training=True)),
-        (2.0, Pass.evaluation(1)),
-        (3.0, Pass(epoch=2, training=True, may_skip=True)),
+        (1.0, PassContext(epoch=1, training=True)),
+        (2.0, PassContext.evaluation(1)),
+        (3.0, PassContext(epoch=2, training=True, may_skip=True)),
     ):
         halo = fetch_halo(there, torch.full((part.num_rows, WIDTH), value), 2, step)
         found.append(halo.flatten().unique().tolist())
     return found
 
 
-def errors_of_int8(ranks: Ranks, *, cache: str, error_feedback: bool) -> float:
+def errors_of_int8(ranks: Communicator, *, cache: str, error_feedback: bool) -> float:
     """How far the mean of 64 deliveries of the same rows is from them, on rank 0."""
     ranks.connect()
     there, part, _ = opened(ranks, cache, wire="int8", error_feedback=error_feedback)
     ids = part.ids_n.float().unsqueeze(1)
     rows = torch.cat([ids.cos(), ids.sin() / 7, torch.ones_like(ids)], dim=1)
-    deliveries = [fetch_halo(there, rows, 2, Pass(epoch=epoch, training=True)).clone() for epoch in range(1, 65)]
+    deliveries = [fetch_halo(there, rows, 2, PassContext(epoch=epoch, training=True)).clone() for epoch in range(1, 65)]
     halo = torch.cat([part.halo_ids[peer] for peer in ranks.peers]).float().unsqueeze(1)
     wanted = torch.cat([halo.cos(), halo.sin() / 7, torch.ones_like(halo)], dim=1)
     return float((torch.stack(deliveries).mean(0) - wanted).abs().max())

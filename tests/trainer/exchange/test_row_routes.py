@@ -11,19 +11,19 @@ import torch
 
 from tests.trainer.parity_cases import graphs
 from tests.trainer.rank_group import among_ranks, empty_account, fetch_halo, give_back_halo, run_options
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.config.options import EXCHANGES
 from trainer.data.cache import open_cache
 from trainer.data.part import halo_ids, load_part
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
 from trainer.exchange.row_routes import boundary, broadcast
 
 NAMES = ("directed, weighted, uneven", "an empty part", "a part without halo")
-FIRST = Pass(epoch=1, training=True)
+FIRST = PassContext(epoch=1, training=True)
 
 
-def looked_at(ranks: Ranks, *, cache: str, exchange: str) -> dict[str, Any]:
+def looked_at(ranks: Communicator, *, cache: str, exchange: str) -> dict[str, Any]:
     """Whether each rank got its own halo's rows, and both sides of <forward x, y> = <x, backward y> over all ranks."""
     ranks.connect()
     part = load_part(open_cache(cache), ranks.rank, split=0)
@@ -39,7 +39,7 @@ def looked_at(ranks: Ranks, *, cache: str, exchange: str) -> dict[str, Any]:
     return {"right": sums[0], "forward": sums[1], "backward": sums[2]}
 
 
-def rows_that_travel(ranks: Ranks, *, cache: str) -> dict[str, Any]:
+def rows_that_travel(ranks: Communicator, *, cache: str) -> dict[str, Any]:
     """The rows that rank 0 sends and gets in each direction of each exchange."""
     ranks.connect()
     part = load_part(open_cache(cache), ranks.rank, split=0)

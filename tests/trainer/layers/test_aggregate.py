@@ -15,11 +15,11 @@ from torch import Tensor
 from tests.trainer.dense_reference import dense_adjacency
 from tests.trainer.parity_cases import graphs
 from tests.trainer.rank_group import among_ranks, empty_account, run_options
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.config.options import EXCHANGES
 from trainer.data.cache import open_cache
 from trainer.data.part import Csr, load_part
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
 from trainer.layers.aggregate import Aggregation, in_turn
 from trainer.sparse.adjacency import Block, beside, transposed
@@ -29,7 +29,7 @@ SUMS = {"gcn": "gcn", "sage": "mean", "gin": "sum"}
 
 
 def whole_sum_and_gradient(
-    ranks: Ranks, *, cache: str, model: str, kind: str
+    ranks: Communicator, *, cache: str, model: str, kind: str
 ) -> tuple[list[list[float]], list[list[float]]]:
     """A H and A^T G of the whole graph in its own node order, computed among the ranks, for H and G from `inputs`."""
     ranks.connect()
@@ -41,7 +41,7 @@ def whole_sum_and_gradient(
     ids = torch.from_numpy(np.fromfile(file, np.int64) if file.exists() else np.empty(0, np.int64))
     rows, directions = inputs(opened.num_nodes)
     own = rows[ids].requires_grad_()
-    sums = aggregation(own, 2, Pass(epoch=1, training=True))
+    sums = aggregation(own, 2, PassContext(epoch=1, training=True))
     sums.backward(directions[ids])
     assert own.grad is not None
     together = torch.zeros(2, opened.num_nodes, rows.shape[1])

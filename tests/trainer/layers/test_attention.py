@@ -17,7 +17,7 @@ from tests.trainer.dense_reference import dense_adjacency, dense_scores
 from tests.trainer.handmade_cache import HandmadeGraph, make_cache, random_graph
 from tests.trainer.test_parity import load_global_ids, network_on_one_rank
 from trainer.base.hash_rng import happens, of_pairs
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.precision import TYPES
 from trainer.layers import attention
 from trainer.sparse import attention_scores
@@ -55,7 +55,7 @@ def test_no_tensor_has_edges_x_heads_x_features_entries(tmp_path: Path, model: s
     network.train()
     everything = len(graph.src) * heads * width
     with Sizes() as sizes:
-        network(features, Pass(epoch=1, training=True)).square().sum().backward()
+        network(features, PassContext(epoch=1, training=True)).square().sum().backward()
     assert "aten.sparse_sampled_addmm.default" in sizes.operations
     assert sizes.largest < everything / 3
     with Sizes() as sizes:
@@ -80,7 +80,7 @@ def both_gradients(
     change(network)
     weights = {name: value.detach().double().requires_grad_() for name, value in network.state_dict().items()}
     network.train()
-    found = network(features, Pass(epoch=1, training=True))
+    found = network(features, PassContext(epoch=1, training=True))
     wanted_options = network._options
     matrix, x = dense_adjacency(graph, wanted_options.model), torch.from_numpy(graph.x.astype(np.float64))
     wanted = dense_scores(wanted_options, weights, matrix, x)[load_global_ids(cache)]
@@ -133,7 +133,7 @@ def test_dropped_coefficients_are_those_of_the_masks(odd: tuple[HandmadeGraph, P
     graph, cache = odd
     network, features = network_on_one_rank(cache, **GAT, layers=1, dropout=0.0, attention_dropout=0.6)
     network.train()
-    step, heads, ids = Pass(epoch=3, training=True), 2, load_global_ids(cache)
+    step, heads, ids = PassContext(epoch=3, training=True), 2, load_global_ids(cache)
     found = network(features, step)
     mask = Dropout(ids, ids[:0], num_nodes=60, seed=0).of_edges(0.6, 1, step)
     assert mask is not None
@@ -179,6 +179,6 @@ def test_half_precision_stays_near_fp32(
     for name in ("fp32", precision):
         network, features = network_on_one_rank(cache, **options, precision=name)
         features._rows = DenseRows(features._rows.dense().to(TYPES[name]))
-        found.append(network(features, Pass.evaluation(1)))
+        found.append(network(features, PassContext.evaluation(1)))
     assert found[1].dtype == torch.float32
     torch.testing.assert_close(found[1], found[0], rtol=0.1, atol=0.05)

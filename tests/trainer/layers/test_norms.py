@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 
 from trainer.base.traffic_log import Clock
-from trainer.dist.communicator import Ranks
-from trainer.dist.rank_info import Seat
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
 from trainer.layers.norms import BatchNorm
 
 
 def test_one_rank_is_torch_s_own_batch_norm() -> None:
     """A gradient that takes mean and variance for constants is plausible and wrong; so is a biased running variance."""
     cpu = torch.device("cpu")
-    ours = BatchNorm(5, num_nodes=40, ranks=Ranks(Seat(), cpu, timeout=1.0, clock=Clock(cpu)))
+    ours = BatchNorm(5, num_nodes=40, ranks=Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)))
     theirs = torch.nn.BatchNorm1d(5)
     for module in (ours.scale_F, theirs.weight):
         module.data.copy_(torch.linspace(0.5, 2.0, 5))

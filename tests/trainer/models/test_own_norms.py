@@ -12,10 +12,10 @@ import torch
 
 from tests.trainer.rank_group import Run, among_ranks, train_once
 from trainer.base.errors import TrainingError
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
-from trainer.dist.communicator import Ranks
-from trainer.dist.rank_info import Seat
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
 from trainer.models.own_norms import RanksBatchNorm, over_all_ranks, seeded
 
 NAME = "directed, weighted, uneven"
@@ -109,7 +109,7 @@ def test_dropout_of_torch_is_said_and_drawn_by_rank_and_epoch(
     assert "draws masks by rank" in caplog.text
     draws = []
     for epoch, rank in ((1, 0), (1, 1), (2, 0), (1, 0)):
-        with seeded(Pass(epoch=epoch, training=True), seed=0, rank=rank):
+        with seeded(PassContext(epoch=epoch, training=True), seed=0, rank=rank):
             draws.append(torch.rand(4).tolist())
     assert draws[0] == draws[3]
     assert len({tuple(draw) for draw in draws}) == 3
@@ -121,7 +121,7 @@ def test_on_one_rank_it_is_torch_s(changes: dict[str, Any]) -> None:
     cpu = torch.device("cpu")
     torch.manual_seed(0)
     theirs, copy = torch.nn.BatchNorm1d(5, eps=1e-3, **changes), torch.nn.BatchNorm1d(5, eps=1e-3, **changes)
-    ours, _ = over_all_ranks(copy, Ranks(Seat(), cpu, timeout=1.0, clock=Clock(cpu)))
+    ours, _ = over_all_ranks(copy, Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)))
     assert isinstance(ours, RanksBatchNorm)
     for _ in range(3):
         rows = 3.0 + 2.0 * torch.randn(40, 5)

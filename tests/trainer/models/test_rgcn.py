@@ -26,13 +26,13 @@ from tests.trainer.typed_cache import (
 )
 from trainer.__main__ import main
 from trainer.base.errors import CacheError, OptionError, TrainerError, TrainingError
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
 from trainer.data.cache import open_cache
 from trainer.data.part import halo_ids
 from trainer.data.typed_part import load_typed_part
-from trainer.dist.communicator import Ranks
-from trainer.dist.rank_info import Seat
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange
 from trainer.exchange.node_rows import collected
 from trainer.layers.aggregate import Aggregation
@@ -48,8 +48,8 @@ TOLERANCE = 1e-4
 CPU = torch.device("cpu")
 
 
-def alone() -> Ranks:
-    return Ranks(Seat(), CPU, timeout=1.0, clock=Clock(CPU))
+def alone() -> Communicator:
+    return Communicator(RankInfo(), CPU, timeout=1.0, clock=Clock(CPU))
 
 
 def spread(graph: TypedGraph, parts: int) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def found(caches: dict[tuple[str, int], Path], tmp_path_factory: pytest.TempPath
     return outcomes
 
 
-def built(ranks: Ranks, *, cache: str, **changes: Any) -> tuple[Network, FirstInput, Any]:
+def built(ranks: Communicator, *, cache: str, **changes: Any) -> tuple[Network, FirstInput, Any]:
     """The network, features and part that a run would begin with."""
     options, opened = run_options(cache, model="rgcn", **changes), open_cache(cache)
     part = load_typed_part(opened, ranks.rank, split=0)
@@ -175,7 +175,7 @@ def built(ranks: Ranks, *, cache: str, **changes: Any) -> tuple[Network, FirstIn
     return network, features, part
 
 
-def gathered(network: Network, ranks: Ranks, *, of_gradients: bool = False) -> dict[str, Tensor]:
+def gathered(network: Network, ranks: Communicator, *, of_gradients: bool = False) -> dict[str, Tensor]:
     """All weights by name, or their gradients over all ranks, learnt rows in the order of the graph."""
     learnt, everything = network.embeddings_by_name, {}
     for name, parameter in network.named_parameters():
@@ -189,10 +189,10 @@ def gathered(network: Network, ranks: Ranks, *, of_gradients: bool = False) -> d
     return everything
 
 
-def gradients(ranks: Ranks, *, cache: str, **changes: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def gradients(ranks: Communicator, *, cache: str, **changes: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The first weights, and the gradients of the first loss."""
     network, features, part = built(ranks, cache=cache, **changes)
-    scores_nC = network(features, Pass(epoch=1, training=True))
+    scores_nC = network(features, PassContext(epoch=1, training=True))
     [count] = ranks.add_up(part.train_n.sum().reshape(1)).tolist()
     loss = functional.cross_entropy(scores_nC[part.train_n], part.y[part.train_n], reduction="sum") / count
     loss.backward()
@@ -297,7 +297,7 @@ def test_an_evaluation_is_the_dense_one(caches: dict[Any, Path]) -> None:
     cache = str(caches["three types", 1])
     with alone() as ranks, torch.no_grad():
         network, features, part = built(ranks, cache=cache)
-        scores_nC = network.eval()(features, Pass.evaluation(1))
+        scores_nC = network.eval()(features, PassContext.evaluation(1))
         expected = dense_rgcn_scores(
             run_options(cache, model="rgcn"),
             {name: value.double() for name, value in gathered(network, ranks).items()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.sparse.dropout import Dropout, Mask
 
 IDS = torch.arange(400)
@@ -15,7 +15,7 @@ def mask(
     share: float = 0.5, *, layer: int = 1, width: int = 500, epoch: int = 1, seed: int = 0, ids: torch.Tensor = IDS
 ) -> Mask:
     dropout = Dropout(ids, ids[:10], num_nodes=400, seed=seed)
-    found = dropout.mask(share, layer, width, Pass(epoch=epoch, training=True))
+    found = dropout.mask(share, layer, width, PassContext(epoch=epoch, training=True))
     assert found is not None
     return found
 
@@ -64,5 +64,5 @@ def test_rows_and_columns_are_independent() -> None:
 def test_evaluation_drops_nothing() -> None:
     """A mask in evaluation makes accuracies that nobody can repeat."""
     dropout = Dropout(IDS, IDS, num_nodes=400, seed=0)
-    assert dropout.mask(0.5, 1, 8, Pass.evaluation(1)) is None
-    assert dropout.mask(0.0, 1, 8, Pass(epoch=1, training=True)) is None
+    assert dropout.mask(0.5, 1, 8, PassContext.evaluation(1)) is None
+    assert dropout.mask(0.0, 1, 8, PassContext(epoch=1, training=True)) is None

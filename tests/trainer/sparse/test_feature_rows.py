@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainer.base.pass_context import Pass
+from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
 from trainer.sparse import feature_rows
 from trainer.sparse.dropout import Dropout
@@ -55,7 +55,7 @@ def test_products_and_gradients_are_those_of_the_matrix(stored: torch.dtype, sha
     dropout = Dropout(torch.arange(50) * 3, torch.arange(0), num_nodes=150, seed=4)
     found = {}
     for form, own in rows.items():
-        mask = dropout.mask(share, 1, 300, Pass(training=True, epoch=2, may_skip=False))
+        mask = dropout.mask(share, 1, 300, PassContext(training=True, epoch=2, may_skip=False))
         if mask is not None:
             own = own.dropped(mask.table, mask.starts_n)
             assert bool((own.dense() != x_nF).any())

@@ -18,7 +18,7 @@ from trainer.data.cache import open_cache
 from trainer.data.objective import Objective
 from trainer.data.part import load_part
 from trainer.data.typed_part import load_typed_part
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.startup.handshake import sizes_of
 from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory, expected_bytes
 
@@ -48,7 +48,7 @@ def status(name: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def peak_of(ranks: Ranks, *, cache: str, **changes: Any) -> tuple[dict[str, int], int]:
+def peak_of(ranks: Communicator, *, cache: str, **changes: Any) -> tuple[dict[str, int], int]:
     """What rank 0 was expected to take, by what for, and what it took at its fullest."""
     options, opened = run_options(cache, **changes), open_cache(cache)
     load = load_typed_part if opened.is_typed_for(options.model) else load_part

@@ -19,8 +19,8 @@ from tests.trainer.rank_group import Run, among_ranks, run_options, train_once
 from trainer.base.errors import OptionError, StoppedError, TrainerError, TrainingError
 from trainer.base.traffic_log import Clock
 from trainer.data.cache import open_cache
-from trainer.dist.communicator import Ranks
-from trainer.dist.rank_info import Seat
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
 from trainer.reporting.report import EpochLine, Report
 from trainer.run import train
 from trainer.training import checkpoint
@@ -39,7 +39,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fitted(cache: Path, *, restarts: int = 0, **changes: Any) -> Run:
-    with Ranks(Seat(restarts=restarts), CPU, timeout=1.0, clock=Clock(CPU)) as ranks:
+    with Communicator(RankInfo(restarts=restarts), CPU, timeout=1.0, clock=Clock(CPU)) as ranks:
         return train_once(ranks, cache=str(cache), **changes)
 
 
@@ -242,7 +242,7 @@ def test_sigterm_saves_and_ends_the_run(cache: Path, tmp_path: Path) -> None:
     whole = fitted(cache, epochs=9)
     options = run_options(cache, epochs=9, checkpoint=str(tmp_path))
     before = signal.getsignal(signal.SIGTERM)
-    with Ranks(Seat(), CPU, timeout=1.0, clock=Clock(CPU)) as ranks, pytest.raises(StoppedError) as caught:
+    with Communicator(RankInfo(), CPU, timeout=1.0, clock=Clock(CPU)) as ranks, pytest.raises(StoppedError) as caught:
         train(options, open_cache(str(cache)), ranks, Interrupting(speaks=True, as_json=True, output=io.StringIO()))
     assert (caught.value.exit_status, caught.value.shared) == (8, True)
     assert "after epoch 4" in str(caught.value)
@@ -265,7 +265,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(
     assert "No space left on device; training goes on" in caplog.text
     options = run_options(cache, epochs=9, checkpoint=str(tmp_path))
     with (
-        Ranks(Seat(), CPU, timeout=1.0, clock=Clock(CPU)) as ranks,
+        Communicator(RankInfo(), CPU, timeout=1.0, clock=Clock(CPU)) as ranks,
         pytest.raises(TrainingError, match="No space left"),
     ):
         train(options, open_cache(str(cache)), ranks, Interrupting(speaks=True, as_json=True, output=io.StringIO()))

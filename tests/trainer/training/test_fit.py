@@ -15,8 +15,8 @@ from tests.trainer.rank_group import Run, train_once
 from trainer.__main__ import main
 from trainer.base.precision import LossScale
 from trainer.base.traffic_log import Clock
-from trainer.dist.communicator import Ranks
-from trainer.dist.rank_info import Seat
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
 from trainer.training import fit
 
 
@@ -27,7 +27,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fitted(cache: Path, **changes: Any) -> Run:
     cpu = torch.device("cpu")
-    with Ranks(Seat(), cpu, timeout=1.0, clock=Clock(cpu)) as ranks:
+    with Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)) as ranks:
         return train_once(ranks, cache=str(cache), **changes)
 
 

@@ -13,8 +13,8 @@ from trainer.base.errors import OptionError
 from trainer.base.traffic_log import Clock
 from trainer.data.labels import LabelCounts
 from trainer.data.objective import Objective
-from trainer.dist.communicator import Ranks
-from trainer.dist.rank_info import Seat
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
 from trainer.training.losses import Loss
 from trainer.training.metrics import area_under_curve, measure
 
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 
 def value_of(metric: str, task: str, scores: torch.Tensor, y: torch.Tensor) -> float | None:
-    with Ranks(Seat(), CPU, timeout=1.0, clock=Clock(CPU)) as ranks:
+    with Communicator(RankInfo(), CPU, timeout=1.0, clock=Clock(CPU)) as ranks:
         [value] = measure(Objective(task=task, metric=metric, num_outputs=scores.shape[1]), [(scores, y)], ranks)
     return value
 
