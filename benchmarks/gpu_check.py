@@ -230,8 +230,8 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
     )
     options = Options(cache="-", model=model, heads=4, hidden=16, dropout=0.0, precision=precision)
     ranks = Communicator(RankInfo(), place, timeout=10.0, clock=Clock(place))
-    account = TrafficLog(num_rows=n, num_sent=0, num_halo=0, rank=0, world=1)
-    aggregation = Aggregation(part, Exchange(options, part, ranks, account), ranks, sums=None)
+    traffic_log = TrafficLog(num_rows=n, num_sent=0, num_halo=0, rank=0, world=1)
+    aggregation = Aggregation(part, Exchange(options, part, ranks, traffic_log), ranks, sums=None)
     dropout = Dropout(part.ids_n.to(place), halo_ids(part).to(place), num_nodes=n, seed=0)
     assert part.x_nF is not None
     # Rounded once, and then the same for the reference.

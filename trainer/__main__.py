@@ -34,49 +34,49 @@ _TURN = 2.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one rank; returns the exit status."""
-    seat, debug = RankInfo(), False
+    rank_info, debug = RankInfo(), False
     try:
         with found_by_every_rank():
-            seat = RankInfo.from_environment(os.environ)
-            _log_to_standard_error(seat, logging.INFO)
+            rank_info = RankInfo.from_environment(os.environ)
+            _log_to_standard_error(rank_info, logging.INFO)
             options = parse(arguments)
             debug = options.debug
             log.setLevel(logging.DEBUG if debug else logging.WARNING if options.quiet else logging.INFO)
             cache = open_cache(options.cache, options.target)
-            check_world(cache, seat)
+            check_world(cache, rank_info)
             check_task(cache, options)
         before_torch()
         from trainer.run import run
 
-        run(options, cache, seat)
+        run(options, cache, rank_info)
     except TrainerError as error:
-        _say(error, seat, debug=debug)
+        _say(error, rank_info, debug=debug)
         return error.exit_status
     return 0
 
 
-def _log_to_standard_error(seat: RankInfo, level: int) -> None:
+def _log_to_standard_error(rank_info: RankInfo, level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter(f"rank {seat.rank}: %(message)s"))
+    handler.setFormatter(PrintableFormatter(f"rank {rank_info.rank}: %(message)s"))
     log.handlers[:] = [handler]
     log.propagate = False
     log.setLevel(level)
 
 
-def _say(error: TrainerError, seat: RankInfo, *, debug: bool) -> None:
+def _say(error: TrainerError, rank_info: RankInfo, *, debug: bool) -> None:
     """Say what went wrong, if it is this rank's to say."""
-    is_mine = not error.shared or seat.local_rank == 0
-    if seat.is_supervised:
-        time.sleep(_pause(error, seat, is_mine=is_mine))
+    is_mine = not error.shared or rank_info.local_rank == 0
+    if rank_info.is_supervised:
+        time.sleep(_pause(error, rank_info, is_mine=is_mine))
     if is_mine:
         log.error("%s", error, exc_info=error if debug else None)
 
 
-def _pause(error: TrainerError, seat: RankInfo, *, is_mine: bool) -> float:
+def _pause(error: TrainerError, rank_info: RankInfo, *, is_mine: bool) -> float:
     """Seconds in which the supervisor may end this rank before it says or does anything."""
     if isinstance(error, LostPeerError) and error.timed_out:
         # All ranks of the machine find that out at about the same time, and no other machine's supervisor ends them.
-        return _TURN * seat.local_rank
+        return _TURN * rank_info.local_rank
     waits = not is_mine or isinstance(error, LostPeerError)
     return _GRACE if waits and not isinstance(error, StoppedError) else 0.0
 

@@ -51,20 +51,20 @@ _NO_ROOM = ("not enough memory", "can't allocate memory", "Storage size calculat
 """What torch says of more bytes than there are, by platform, or than can be counted."""
 
 
-def run(options: Options, cache: Cache, seat: RankInfo) -> None:
+def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
     """Meet the other ranks, train, and report.
 
     Raises:
         TrainerError: in one sentence what is wrong.
     """
     with found_by_every_rank():
-        place = places(cache)[seat.rank]
-    device = choose_device(options, seat, place.gpu)
+        place = places(cache)[rank_info.rank]
+    device = choose_device(options, rank_info, place.gpu)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     with (
-        _memory_in_words(cache, seat),
-        Communicator(seat, device, timeout=options.timeout, clock=Clock(device)) as ranks,
+        _memory_in_words(cache, rank_info),
+        Communicator(rank_info, device, timeout=options.timeout, clock=Clock(device)) as ranks,
         folders_locked(options) if ranks.speaks else nullcontext(),
     ):
         train(options, cache, ranks, Report(speaks=ranks.speaks, as_json=options.json))
@@ -85,7 +85,7 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
     objective = Objective.of(cache, options)
     report.judged_by(objective.name)
     labels = Labels.of(part, objective, ranks.device)
-    facts = ranks.compare(facts_of(options, cache, part, labels, ranks, objective=objective))
+    facts = ranks.all_gather_object(facts_of(options, cache, part, labels, ranks, objective=objective))
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
     if ranks.speaks:
@@ -106,28 +106,28 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
     if ranks.speaks:
         prepare_outputs(options)
 
-    account = TrafficLog(**exchanged(part), rank=ranks.rank, world=ranks.world)
+    traffic_log = TrafficLog(**exchanged(part), rank=ranks.rank, world=ranks.world)
     saturation = Saturation(rank=ranks.rank, world=ranks.world, device=ranks.device)
     model = model_type(options, ranks)
-    sight = partial(
-        _sight,
+    view = partial(
+        _view,
         options,
         cache,
         model=model,
         objective=objective,
         ranks=ranks,
-        account=account,
+        traffic_log=traffic_log,
         by_entries=agreement.by_entries,
         saturation=saturation,
     )
-    whole = training = sight(part, labels=labels, num_nodes=cache.num_nodes)
+    whole = training = view(part, labels=labels, num_nodes=cache.num_nodes)
     if ranks.speaks:
         for remark in whole.network.remarks:
             log.info("%s", remark)
     if options.inductive:
         seen = induced(part, ranks)
-        num_seen = sum(rank["rows"] for rank in ranks.compare({"rows": seen.num_rows}))
-        training = sight(seen, labels=Labels.of(seen, objective, ranks.device), num_nodes=num_seen)
+        num_seen = sum(rank["rows"] for rank in ranks.all_gather_object({"rows": seen.num_rows}))
+        training = view(seen, labels=Labels.of(seen, objective, ranks.device), num_nodes=num_seen)
     fit = Fit(
         training,
         whole,
@@ -135,7 +135,7 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
         objective=objective,
         agreement=agreement,
         ranks=ranks,
-        account=account,
+        traffic_log=traffic_log,
         report=report,
         checkpoints=checkpoints,
         saturation=saturation,
@@ -155,12 +155,12 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
             cache.num_nodes,
         )
     _save_rows(options, cache, ranks, whole, part, outcome.scores_nC)
-    layers, pairs = account.tables(ranks.add_up, ranks.device, cache.slowest_links)
-    seconds_by_rank = [facts["seconds"] for facts in ranks.compare({"seconds": clock.seconds})]
+    layers, pairs = traffic_log.tables(ranks.all_reduce, ranks.device, cache.slowest_links)
+    seconds_by_rank = [facts["seconds"] for facts in ranks.all_gather_object({"seconds": clock.seconds})]
     if options.trace is not None:
         write_trace(options.trace, ranks.rank, clock.spans, ranks.sent.points, start=connected)
     totals = fit.totals()
-    calls_and_bytes = ranks.add_up(torch.tensor(ranks.sent.amounts(), device=ranks.device)).tolist()
+    calls_and_bytes = ranks.all_reduce(torch.tensor(ranks.sent.amounts(), device=ranks.device)).tolist()
     result = {
         f"test_{objective.name}": outcome.test,
         f"val_{objective.name}": outcome.val,
@@ -219,7 +219,7 @@ def _save_rows(
 
 
 @contextmanager
-def _memory_in_words(cache: Cache, seat: RankInfo) -> Iterator[None]:
+def _memory_in_words(cache: Cache, rank_info: RankInfo) -> Iterator[None]:
     """Turn running out of memory into a sentence."""
     try:
         yield
@@ -227,7 +227,7 @@ def _memory_in_words(cache: Cache, seat: RankInfo) -> Iterator[None]:
         if not isinstance(error, torch.OutOfMemoryError) and not any(words in str(error) for words in _NO_ROOM):
             raise
         raise TrainingError(
-            f"part {seat.rank} does not fit into its device's memory; partition {cache.dataset} into more parts, "
+            f"part {rank_info.rank} does not fit into its device's memory; partition {cache.dataset} into more parts, "
             "or use a smaller --hidden"
         ) from error
 
@@ -265,7 +265,7 @@ def _introduce(options: Options, cache: Cache, ranks: Communicator, agreement: A
     )
 
 
-def _sight(
+def _view(
     options: Options,
     cache: Cache,
     part: Part,
@@ -273,14 +273,14 @@ def _sight(
     model: type[torch.nn.Module],
     objective: Objective,
     ranks: Communicator,
-    account: TrafficLog,
+    traffic_log: TrafficLog,
     labels: Labels,
     num_nodes: int,
     by_entries: bool,
     saturation: Saturation,
 ) -> ModelView:
     """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
-    exchange = Exchange(options, part, ranks, account.of_part(**exchanged(part)), saturation)
+    exchange = Exchange(options, part, ranks, traffic_log.of_part(**exchanged(part)), saturation)
     aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
     dropout = Dropout(
         part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=num_nodes, seed=options.seed

@@ -74,7 +74,7 @@ def probe(truth: Topology, seconds: float, out: Path) -> Topology:
     with laboratory(truth) as lab:
         ranks = []
         for rank, (node, machine) in enumerate(lab.machines):
-            seat = {
+            rank_info = {
                 "RANK": rank,
                 "WORLD_SIZE": len(hosts),
                 "LOCAL_RANK": hosts[:rank].count(machine.host),
@@ -83,7 +83,7 @@ def probe(truth: Topology, seconds: float, out: Path) -> Topology:
                 "MASTER_PORT": 29511,
             }
             command = [sys.executable, *words.split()]
-            ranks.append(lab.start(node, command, {name: str(value) for name, value in seat.items()}))
+            ranks.append(lab.start(node, command, {name: str(value) for name, value in rank_info.items()}))
         ends = [(process.communicate(timeout=seconds * 5 + 120)[1], process.returncode) for process in ranks]
     if any(status for _, status in ends):
         raise SystemExit(f"the ranks ended with {[status for _, status in ends]}: {ends[0][0]}")

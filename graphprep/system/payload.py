@@ -1,8 +1,8 @@
 """Arrays in files with names: other processes map the files, in place of being sent what lies in them.
 
 Pickling copies all that a mapped array holds. A `SharedPayload` pickles such an array as the place of its file,
-wherever in a value it is, and everything else as usual. Nobody writes to what arrives. It is mapped writable all the same, because
-numba's loops would otherwise be compiled once more, for arrays that cannot be written to.
+wherever in a value it is, and everything else as usual. Nobody writes to what arrives. It is mapped writable all the
+same, because numba's loops would otherwise be compiled once more, for arrays that cannot be written to.
 """
 
 from __future__ import annotations

@@ -101,10 +101,10 @@ def _rank(rank: int, world: int, tasks: list[Task], path: Path) -> None:
     os._exit(0)  # as the trainer does, without the farewells of the communication libraries
 
 
-def _do_all(seat: RankInfo, tasks: list[Task]) -> list[Any]:
+def _do_all(rank_info: RankInfo, tasks: list[Task]) -> list[Any]:
     torch.set_num_threads(1)
     cpu = torch.device("cpu")
-    with Communicator(seat, cpu, timeout=60.0, clock=Clock(cpu)) as ranks:
+    with Communicator(rank_info, cpu, timeout=60.0, clock=Clock(cpu)) as ranks:
         return [task(ranks) for task in tasks]
 
 

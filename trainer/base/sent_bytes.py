@@ -58,21 +58,21 @@ class Sent:
         self._bytes: dict[Purpose, int] = dict.fromkeys(KIND_OF, 0)
         self._points: list[tuple[float, tuple[int, ...]]] | None = None
 
-    def book(self, purpose: Purpose, number: int) -> None:
+    def record(self, purpose: Purpose, number: int) -> None:
         """Book that `number` bytes leave this rank; 0 where others send."""
         self._calls[purpose] += 1
         self._bytes[purpose] += number
         if self._points is not None:
             self._points.append((time.perf_counter(), self.by_kind))
 
-    def book_sum(self, purpose: Purpose, size: int) -> None:
+    def record_all_reduce(self, purpose: Purpose, size: int) -> None:
         """Book a sum over all ranks of `size` bytes on each."""
         everybody = 2 * (self._world - 1) * size
-        self.book(purpose, everybody // self._world + (self._rank < everybody % self._world))
+        self.record(purpose, everybody // self._world + (self._rank < everybody % self._world))
 
-    def book_spread(self, purpose: Purpose, size: int, *, source: int) -> None:
+    def record_broadcast(self, purpose: Purpose, size: int, *, source: int) -> None:
         """Book `size` bytes that rank `source` gives to all."""
-        self.book(purpose, size * (self._world - 1) if self._rank == source else 0)
+        self.record(purpose, size * (self._world - 1) if self._rank == source else 0)
 
     @property
     def by_kind(self) -> tuple[int, ...]:

@@ -97,7 +97,7 @@ class TrafficLog:
         books._num_sent, books._num_halo, books._block_rows = num_sent, num_halo, num_rows * (self._world - 1)
         return books
 
-    def book(
+    def record(
         self,
         layer: int,
         direction: Direction,
@@ -130,7 +130,7 @@ class TrafficLog:
         entry.exact += (self._num_halo if direction == "backward" else self._num_sent) * width * _FULL
         entry.broadcast += self._block_rows * width * _FULL
 
-    def book_seconds(self, layer: int, direction: Direction, seconds: float) -> None:
+    def record_seconds(self, layer: int, direction: Direction, seconds: float) -> None:
         """Book what an exchange took that is booked already."""
         self._entries[layer, direction].seconds += seconds
 
@@ -145,7 +145,7 @@ class TrafficLog:
         ]
 
     def tables(
-        self, add_up: Callable[[Tensor], Tensor], device: torch.device, link_types: Sequence[Sequence[str]]
+        self, all_reduce: Callable[[Tensor], Tensor], device: torch.device, link_types: Sequence[Sequence[str]]
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """The books of all ranks together; every rank has to call it.
 
@@ -164,7 +164,7 @@ class TrafficLog:
             nanoseconds = round(entry.seconds * 1e9)
             mine = [entry.sends, entry.exact, entry.broadcast, nanoseconds, *entry.sent_P, *entry.skipped_P]
             everybody[row, self._rank] = torch.tensor(mine)
-        everybody = add_up(everybody.to(device)).cpu()
+        everybody = all_reduce(everybody.to(device)).cpu()
         layers, pairs = [], []
         for (layer, direction), ranks in zip(keys, everybody, strict=True):
             entry = self._entries[layer, direction]

@@ -2,8 +2,8 @@
 
 Everything that depends on a rank's number is in this one object. Ranks meet at a store (torchrun's, a small key-value
 server) and compare notes there before the process group starts, so that what does not fit is said rather than waited
-for. After that there are four ways to talk: `swap`, rows from rank to rank; `add_up`, a sum over all; `gather_flag`, a
-yes or no of each to all; `spread`, rank 0's values to all. A run of one rank needs neither store nor group.
+for. After that there are four ways to talk: `exchange`, rows from rank to rank; `all_reduce`, a sum over all; `all_gather_flag`, a
+yes or no of each to all; `broadcast`, rank 0's values to all. A run of one rank needs neither store nor group.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PendingExchange:
 
     def wait(self) -> None:
         """Return when all rows that were asked for are here and all others have left."""
-        with self._ranks.talking("exchange rows"), self._ranks.clock("waiting"):
+        with self._ranks.translate_remote_errors("exchange rows"), self._ranks.clock("waiting"):
             for work in self._works:
                 work.wait()
         for place, arrived in self._unpacked:
@@ -69,7 +69,7 @@ class Communicator:
     """All ranks, seen from one of them."""
 
     def __init__(
-        self, seat: RankInfo, device: torch.device, *, timeout: float, clock: Clock, through_host: bool = False
+        self, rank_info: RankInfo, device: torch.device, *, timeout: float, clock: Clock, through_host: bool = False
     ) -> None:
         """Meet the other ranks' store.
 
@@ -85,8 +85,8 @@ class Communicator:
             LostPeerError: the store does not answer.
             TrainingError: the network interface that the environment names cannot be used.
         """
-        self.rank, self.world, self.device, self.clock = seat.rank, seat.world, device, clock
-        self.restarts, self.through_host = seat.restarts, through_host
+        self.rank, self.world, self.device, self.clock = rank_info.rank, rank_info.world, device, clock
+        self.restarts, self.through_host = rank_info.restarts, through_host
         self.sent = Sent(rank=self.rank, world=self.world)
         """What has left this rank."""
         self._timeout = datetime.timedelta(seconds=timeout)
@@ -95,7 +95,7 @@ class Communicator:
         if self.world > 1:
             with found_by_every_rank():  # of this machine
                 check_interfaces(os.environ, on_gpu=device.type == "cuda" and not through_host)
-            with self.talking("meet"):
+            with self.translate_remote_errors("meet"):
                 store, _, _ = next(rendezvous("env://", rank=self.rank, world_size=self.world, timeout=self._timeout))
                 store.set_timeout(self._timeout)
                 self._store = meet(store, rank=self.rank, world=self.world, timeout=timeout)
@@ -110,7 +110,7 @@ class Communicator:
         """True on the one rank that speaks for the run."""
         return self.rank == 0
 
-    def compare(self, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def all_gather_object(self, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Tell the others `facts` (as JSON) and learn theirs, in rank order.
 
         Raises:
@@ -121,8 +121,8 @@ class Communicator:
             return [json.loads(text)]
         page = f"facts/{self._comparisons}"
         self._comparisons += 1
-        self.sent.book("notes and counts", len(text.encode()) * (1 + self.world))
-        with self.talking("compare notes"):
+        self.sent.record("notes and counts", len(text.encode()) * (1 + self.world))
+        with self.translate_remote_errors("compare notes"):
             self._store.set(f"{page}/{self.rank}", text)
             return [json.loads(self._store.get(f"{page}/{rank}")) for rank in range(self.world)]
 
@@ -136,7 +136,7 @@ class Communicator:
         if self._store is None or dist.is_initialized():
             return
         on_gpu = self.device.type == "cuda" and not self.through_host
-        with self.talking("connect"), found_by_every_rank():
+        with self.translate_remote_errors("connect"), found_by_every_rank():
             remark = check_reachable(
                 self._store,
                 rank=self.rank,
@@ -147,7 +147,7 @@ class Communicator:
             )
         if remark is not None and self.speaks:
             log.info("%s", remark)
-        with self.talking("connect"):
+        with self.translate_remote_errors("connect"):
             dist.init_process_group(
                 "nccl" if on_gpu else "gloo",
                 store=PrefixStore("group", self._store),
@@ -159,7 +159,7 @@ class Communicator:
             # NCCL wants a step of all ranks before the first one of pairs.
             dist.all_reduce(torch.zeros(1, device=self.device if on_gpu else "cpu"))
 
-    def swap(
+    def exchange(
         self, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor], *, purpose: Purpose = "rows"
     ) -> PendingExchange:
         """Start to send to and receive from peers; both ends have to name the same rows.
@@ -169,7 +169,7 @@ class Communicator:
             incoming: contiguous tensors to fill, by source.
             purpose: what the bytes are booked as.
         """
-        self.sent.book(purpose, sum(rows.numel() * rows.element_size() for rows in outgoing.values()))
+        self.sent.record(purpose, sum(rows.numel() * rows.element_size() for rows in outgoing.values()))
         unpacked: list[tuple[Tensor, Tensor]] = []
         if self.through_host:
             outgoing = {peer: _host_memory(rows).copy_(rows) for peer, rows in outgoing.items()}
@@ -184,11 +184,11 @@ class Communicator:
                 operations.append(dist.P2POp(dist.irecv, incoming[source], source))
             if destination in outgoing and outgoing[destination].numel():
                 operations.append(dist.P2POp(dist.isend, outgoing[destination], destination))
-        with self.talking("exchange rows"):
+        with self.translate_remote_errors("exchange rows"):
             works = dist.batch_isend_irecv(operations) if operations else []
         return PendingExchange(self, works, list(outgoing.values()), unpacked, started=started)
 
-    def add_up(self, values: Tensor, purpose: Purpose = "notes and counts") -> Tensor:
+    def all_reduce(self, values: Tensor, purpose: Purpose = "notes and counts") -> Tensor:
         """Sum `values` over all ranks, in place, the same to the last bit everywhere.
 
         Args:
@@ -196,41 +196,41 @@ class Communicator:
             purpose: what the bytes are booked as.
         """
         if self.world > 1:
-            self.sent.book_sum(purpose, values.numel() * values.element_size())
-            with self.talking("add up"), self.clock("all-reduce"):
+            self.sent.record_all_reduce(purpose, values.numel() * values.element_size())
+            with self.translate_remote_errors("add up"), self.clock("all-reduce"):
                 self._for_all(values, dist.all_reduce)
         return values
 
-    def gather_flag(self, flag: bool) -> list[bool]:
+    def all_gather_flag(self, flag: bool) -> list[bool]:
         """Tell all ranks `flag`, and learn theirs, in rank order: a sum of one byte a rank."""
         flags = torch.zeros(self.world, dtype=torch.uint8, device=self.device)
         flags[self.rank] = flag
         if self.world > 1:
-            self.sent.book_sum("who sends", self.world)
-            with self.talking("agree on what to send"), self.clock("agreeing"):
+            self.sent.record_all_reduce("who sends", self.world)
+            with self.translate_remote_errors("agree on what to send"), self.clock("agreeing"):
                 self._for_all(flags, dist.all_reduce)
         return [bool(flag) for flag in flags.tolist()]
 
-    def spread(self, values: Tensor) -> Tensor:
+    def broadcast(self, values: Tensor) -> Tensor:
         """Replace `values` by rank 0's, in place."""
         if self.world > 1:
-            self.sent.book_spread("first weights", values.numel() * values.element_size(), source=0)
-            with self.talking("share the first weights"):
+            self.sent.record_broadcast("first weights", values.numel() * values.element_size(), source=0)
+            with self.translate_remote_errors("share the first weights"):
                 self._for_all(values, partial(dist.broadcast, src=0))
         return values
 
-    def spread_bytes(self, content: bytes, *, source: int) -> bytes:
+    def broadcast_bytes(self, content: bytes, *, source: int) -> bytes:
         """The bytes that rank `source` gives, to all; what the others give is ignored."""
         if self.world == 1:
             return content
-        size, spread = torch.tensor([len(content)], device=self.device), partial(dist.broadcast, src=source)
-        self.sent.book_spread("checkpoints", len(content) + size.element_size(), source=source)
-        with self.talking("share a checkpoint"):
-            self._for_all(size, spread)
+        size, share = torch.tensor([len(content)], device=self.device), partial(dist.broadcast, src=source)
+        self.sent.record_broadcast("checkpoints", len(content) + size.element_size(), source=source)
+        with self.translate_remote_errors("share a checkpoint"):
+            self._for_all(size, share)
             mine = bytearray(content) if self.rank == source else bytearray(int(size))
             values = torch.frombuffer(mine, dtype=torch.uint8)
             travelling = values.to(self.device)
-            self._for_all(travelling, spread)
+            self._for_all(travelling, share)
             values.copy_(travelling)
         return bytes(mine)
 
@@ -251,11 +251,11 @@ class Communicator:
     ) -> None:
         """Leave together after a run that went well; after an error a rank just goes, since the others may be gone."""
         if kind is None and dist.is_initialized():
-            self.add_up(torch.zeros(1, device=self.device))
+            self.all_reduce(torch.zeros(1, device=self.device))
             dist.destroy_process_group()
 
     @contextmanager
-    def talking(self, purpose: str) -> Iterator[None]:
+    def translate_remote_errors(self, purpose: str) -> Iterator[None]:
         """Turn what the backend raises when a peer is gone or silent into the trainer's error."""
         try:
             yield

@@ -92,7 +92,7 @@ def check_hosts(places: Sequence[Place], hosts: Sequence[str]) -> str | None:
     return None
 
 
-def choose_device(options: Options, seat: RankInfo, gpu: int | None) -> torch.device:
+def choose_device(options: Options, rank_info: RankInfo, gpu: int | None) -> torch.device:
     """The device of this rank: its GPU if there is one for every rank here, unless the options say otherwise.
 
     Args:
@@ -106,25 +106,25 @@ def choose_device(options: Options, seat: RankInfo, gpu: int | None) -> torch.de
     """
     if options.device == "cpu":
         return torch.device("cpu")
-    number = seat.local_rank if gpu is None else gpu
+    number = rank_info.local_rank if gpu is None else gpu
     available = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    enough = available >= seat.local_world
+    enough = available >= rank_info.local_world
     if options.device == "cuda":
         with found_by_every_rank():
             if not available:
                 raise OptionError(f"--device cuda, but torch {torch.__version__} sees no GPU here; use --device cpu")
             if not enough:
                 raise TrainingError(
-                    f"{seat.local_world} ranks have {available} GPU(s) here; use --device cpu, "
+                    f"{rank_info.local_world} ranks have {available} GPU(s) here; use --device cpu, "
                     "or a cache with fewer parts a machine"
                 )
     if enough and number >= available:
         raise TrainingError(
-            f"the topology gives rank {seat.rank} GPU {number} and there are {available} GPU(s) here, counted from 0; "
+            f"the topology gives rank {rank_info.rank} GPU {number} and there are {available} GPU(s) here, counted from 0; "
             "correct `device` in the topology, or use --device cpu"
         )
-    if available and not enough and seat.local_rank == 0:
-        log.info("training on the CPU, since %d ranks have %d GPU(s) here", seat.local_world, available)
+    if available and not enough and rank_info.local_rank == 0:
+        log.info("training on the CPU, since %d ranks have %d GPU(s) here", rank_info.local_world, available)
     return torch.device("cuda", number) if enough else torch.device("cpu")
 
 
@@ -147,8 +147,8 @@ def check_devices(devices: Sequence[str], hosts: Sequence[str], *, may_share: bo
                 f"{_KIND[kind]}; give --device cpu, or GPUs to all"
             )
     seen: dict[tuple[str, str], int] = {}
-    for rank, (kind, seat) in enumerate(zip(kinds, zip(hosts, devices, strict=True), strict=True)):
-        other = seen.setdefault(seat, rank)
+    for rank, (kind, rank_info) in enumerate(zip(kinds, zip(hosts, devices, strict=True), strict=True)):
+        other = seen.setdefault(rank_info, rank)
         if kind == "cuda" and other != rank and not may_share:
             raise TrainingError(
                 f"rank {other} and rank {rank} share GPU {devices[rank]} of host {hosts[rank]}; "

@@ -35,7 +35,7 @@ class Round:
 
     def __init__(
         self,
-        lanes: RowRoutes,
+        routes: RowRoutes,
         forward: HaloExchange,
         backward: HaloExchange,
         *,
@@ -43,7 +43,7 @@ class Round:
         columns: slice,
         is_first: bool,
     ) -> None:
-        self._lanes, self._forward, self._backward = lanes, forward, backward
+        self._routes, self._forward, self._backward = routes, forward, backward
         self._sampling, self._is_first = sampling, is_first
         self.columns = columns
         """Which rows of the halo come in this round; halo rows are counted peer after peer."""
@@ -71,14 +71,14 @@ class Round:
             layer,
             step,
             before_dropout_RF,
-            lane=self._sampled(layer, step).forward,
+            route=self._sampled(layer, step).forward,
             begins=self._is_first and not again,
         )
 
     def give_back(self, partial_HF: Tensor, layer: int, step: PassContext) -> PendingRows:
         """Return partial sums for the rows of this round, and get the sums [n, F] of those for this rank's own rows."""
-        lane = self._sampled(layer, step).backward
-        return self._backward.send(partial_HF, layer, step, lane=lane, begins=self._is_first)
+        route = self._sampled(layer, step).backward
+        return self._backward.send(partial_HF, layer, step, route=route, begins=self._is_first)
 
     def fetch_all(self, rows_nF: Tensor, layer: int) -> PendingRows:
         """The rows of this round's peers as they are stored, and in full."""
@@ -90,7 +90,7 @@ class Round:
 
     def skip(self, width: int, layer: int) -> None:
         """Book a pass in which no row [`width`] was sent, since the receivers hold what never changes."""
-        self._forward.book_skipped(width, layer, begins=self._is_first)
+        self._forward.record_skipped(width, layer, begins=self._is_first)
 
     def sample(self, layer: int, step: PassContext) -> Sample | None:
         """Which rows `layer` keeps in the pass `step`; None for all of them."""
@@ -98,7 +98,7 @@ class Round:
 
     def _sampled(self, layer: int, step: PassContext) -> RowRoutes:
         sample = self.sample(layer, step)
-        return self._lanes if sample is None else thinned(self._lanes, sample.sent_R, sample.halo_H)
+        return self._routes if sample is None else thinned(self._routes, sample.sent_R, sample.halo_H)
 
 
 class Exchange:
@@ -109,7 +109,7 @@ class Exchange:
         options: Options,
         part: Part,
         ranks: Communicator,
-        account: TrafficLog,
+        traffic_log: TrafficLog,
         saturation: Saturation | None = None,
     ) -> None:
         """Lay the lanes; every rank has to call it, when the ranks are connected."""
@@ -132,15 +132,15 @@ class Exchange:
             first_of[peer] = first
             first += part.halo_rows(peer)
 
-        def courier(lanes: RowRoutes, direction: Direction, policy_text: str) -> HaloExchange:
+        def halo_exchange(routes: RowRoutes, direction: Direction, policy_text: str) -> HaloExchange:
             return HaloExchange(
-                lanes.forward if direction == "forward" else lanes.backward,
+                routes.forward if direction == "forward" else routes.backward,
                 direction,
                 policy=policy(policy_text),
                 wire=form if direction == "forward" else of_gradients,
                 error_feedback=options.error_feedback,
                 ranks=ranks,
-                account=account,
+                traffic_log=traffic_log,
                 saturation=saturation,
             )
 
@@ -153,12 +153,12 @@ class Exchange:
                 ),
                 seed=options.seed,
             )
-            lanes = broadcast(part, ranks) if options.exchange == "broadcast" else boundary(part, ranks, to=to, of=of)
+            routes = broadcast(part, ranks) if options.exchange == "broadcast" else boundary(part, ranks, to=to, of=of)
             begin = min((first_of[peer] for peer in of), default=0)
             return Round(
-                lanes,
-                courier(lanes, "forward", options.staleness),
-                courier(lanes, "backward", options.staleness_grad),
+                routes,
+                halo_exchange(routes, "forward", options.staleness),
+                halo_exchange(routes, "backward", options.staleness_grad),
                 sampling=sampling,
                 columns=slice(begin, begin + sum(part.halo_rows(peer) for peer in of)),
                 is_first=is_first,

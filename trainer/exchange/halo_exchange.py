@@ -59,17 +59,17 @@ class PendingRows:
     """Rows that may still be on their way."""
 
     def __init__(
-        self, swap: PendingExchange, finish: Callable[[], Tensor], lane: RowRoute, book: Callable[[float], None]
+        self, swap: PendingExchange, finish: Callable[[], Tensor], route: RowRoute, book: Callable[[float], None]
     ) -> None:
-        self._swap, self._finish, self._lane, self._book = swap, finish, lane, book
+        self._swap, self._finish, self._route, self._book = swap, finish, route, book
 
     def wait(self) -> Tensor:
         """All rows, unpacked, when the fresh ones are here; this or `add_to` is to be called, once."""
-        return self._lane.unpack(self._arrived())
+        return self._route.unpack(self._arrived())
 
     def add_to(self, sums_nF: Tensor) -> None:
         """Add all rows, unpacked, to `sums_nF`."""
-        self._lane.add_to(self._arrived(), sums_nF)
+        self._route.add_to(self._arrived(), sums_nF)
 
     def _arrived(self) -> Tensor:
         self._swap.wait()
@@ -82,19 +82,19 @@ class HaloExchange:
 
     def __init__(
         self,
-        lane: RowRoute,
+        route: RowRoute,
         direction: Direction,
         *,
         policy: Policy,
         wire: Wire,
         error_feedback: bool,
         ranks: Communicator,
-        account: TrafficLog,
+        traffic_log: TrafficLog,
         saturation: Saturation | None = None,
     ) -> None:
-        self._lane, self._direction, self._saturation = lane, direction, saturation
+        self._route, self._direction, self._saturation = route, direction, saturation
         self._policy, self._wire, self._error_feedback = policy, wire, error_feedback
-        self._ranks, self._account = ranks, account
+        self._ranks, self._traffic_log = ranks, traffic_log
         self._copies: dict[int, _Copies] = {}
 
     def send(
@@ -104,7 +104,7 @@ class HaloExchange:
         step: PassContext,
         watched: Watched | None = None,
         *,
-        lane: RowRoute | None = None,
+        route: RowRoute | None = None,
         begins: bool = True,
     ) -> PendingRows:
         """Send `rows` [., F] where they are due, and get the peers'.
@@ -119,75 +119,75 @@ class HaloExchange:
         """
         if not step.training:
             return self.send_all(rows, layer, self._direction, begins=begins)
-        lane = lane or self._lane
+        route = route or self._route
         copies = self._copies.setdefault(layer, _Copies())
         due = self._who_is_due(copies, step, watched or (lambda: rows))
         is_mine_due = due[self._ranks.rank]
-        message = self._message(lane, rows, layer, copies) if is_mine_due else None
+        message = self._message(route, rows, layer, copies) if is_mine_due else None
         row_bytes = self._wire.row_bytes(rows.shape[1]) if is_mine_due else None
-        self._book(lane, layer, rows.shape[1], row_bytes, self._direction, begins=begins)
+        self._book(route, layer, rows.shape[1], row_bytes, self._direction, begins=begins)
         arrived = copies.arrived
         if arrived is None:
-            arrived = rows.new_empty(sum(lane.arriving), rows.shape[1])
+            arrived = rows.new_empty(sum(route.arriving), rows.shape[1])
         if self._policy.keeps:
             copies.arrived = arrived
             copies.delivered = [
                 step.epoch if is_due else last for is_due, last in zip(due, copies.delivered, strict=True)
             ]
         is_fresh = [due[peer] for peer in self._ranks.peers]
-        return self._swap(lane, message, arrived, self._wire, is_fresh, layer, self._direction)
+        return self._swap(route, message, arrived, self._wire, is_fresh, layer, self._direction)
 
     def send_all(self, rows: Tensor, layer: int, direction: Direction, *, begins: bool = True) -> PendingRows:
         """Send all rows as they are stored, and get all of the peers'; nothing is kept."""
         wire = AsStored(rows.dtype)
-        self._book(self._lane, layer, rows.shape[1], wire.row_bytes(rows.shape[1]), direction, begins=begins)
-        arrived = rows.new_empty(sum(self._lane.arriving), rows.shape[1])
-        message = wire.encode(self._lane.pack(rows))
+        self._book(self._route, layer, rows.shape[1], wire.row_bytes(rows.shape[1]), direction, begins=begins)
+        arrived = rows.new_empty(sum(self._route.arriving), rows.shape[1])
+        message = wire.encode(self._route.pack(rows))
         is_fresh = [True] * len(self._ranks.peers)
-        return self._swap(self._lane, message, arrived, wire, is_fresh, layer, direction)
+        return self._swap(self._route, message, arrived, wire, is_fresh, layer, direction)
 
     def send_entries(self, rows: SparseRows, layer: int, direction: Direction, *, begins: bool = True) -> SparseRows:
         """Send all rows as they are stored, by their entries, and get all of the peers', unpacked; nothing is kept.
 
         First it is told how many entries each row has, then their columns follow, and their values.
         """
-        lane, peers = self._lane, self._ranks.peers
-        leaving = rows.chosen(_numbers_through(lane.pack, len(rows), rows.device))
-        by_peer = [int(counts.sum()) for counts in lane.pieces(leaving.counts)]
+        route, peers = self._route, self._ranks.peers
+        leaving = rows.chosen(_numbers_through(route.pack, len(rows), rows.device))
+        by_peer = [int(counts.sum()) for counts in route.pieces(leaving.counts)]
         value_bytes = rows.stored_type.itemsize
         sent = [
             _COUNT_BYTES * number + (_COLUMN_BYTES + value_bytes) * entries
-            for number, entries in zip(lane.departing, by_peer, strict=True)
+            for number, entries in zip(route.departing, by_peer, strict=True)
         ]
-        self._account.book(
+        self._traffic_log.record(
             layer,
             direction,
-            rows=dict(zip(peers, lane.departing, strict=True)),
+            rows=dict(zip(peers, route.departing, strict=True)),
             width=rows.width,
             sent=dict(zip(peers, sent, strict=True)),
             begins=begins,
         )
 
-        def swapped(values: Tensor, lane: RowRoute) -> Tensor:
-            arrived = values.new_empty(sum(lane.arriving), values.shape[1])
-            outgoing = dict(zip(peers, lane.pieces(values), strict=True))
-            swap = self._ranks.swap(outgoing, dict(zip(peers, lane.places(arrived), strict=True)))
+        def swapped(values: Tensor, route: RowRoute) -> Tensor:
+            arrived = values.new_empty(sum(route.arriving), values.shape[1])
+            outgoing = dict(zip(peers, route.pieces(values), strict=True))
+            swap = self._ranks.exchange(outgoing, dict(zip(peers, route.places(arrived), strict=True)))
             swap.wait()
-            self._account.book_seconds(layer, direction, swap.seconds)
+            self._traffic_log.record_seconds(layer, direction, swap.seconds)
             return arrived
 
-        counts_I = swapped(leaving.counts.unsqueeze(1), lane).squeeze(1)
-        coming = [int(counts.sum()) for counts in lane.places(counts_I)]
-        of_entries = replace(lane, departing=by_peer, arriving=coming)
+        counts_I = swapped(leaving.counts.unsqueeze(1), route).squeeze(1)
+        coming = [int(counts.sum()) for counts in route.places(counts_I)]
+        of_entries = replace(route, departing=by_peer, arriving=coming)
         columns_E = swapped(leaving.columns.unsqueeze(1), of_entries).squeeze(1)
         values = leaving.values_E.to(rows.stored_type).unsqueeze(1).view(torch.uint8)
         values_E = swapped(values, of_entries).view(rows.stored_type).squeeze(1)
         arrived = SparseRows.of_entries(counts_I, columns_E, values_E, width=rows.width)
-        return arrived.chosen(_numbers_through(lane.unpack, len(arrived), rows.device))
+        return arrived.chosen(_numbers_through(route.unpack, len(arrived), rows.device))
 
-    def book_skipped(self, width: int, layer: int, *, begins: bool = True) -> None:
+    def record_skipped(self, width: int, layer: int, *, begins: bool = True) -> None:
         """Book an exchange of rows [., `width`] that was not made, since the receivers hold what never changes."""
-        self._book(self._lane, layer, width, None, self._direction, begins=begins)
+        self._book(self._route, layer, width, None, self._direction, begins=begins)
 
     def _who_is_due(self, copies: _Copies, step: PassContext, watched: Watched) -> list[bool]:
         """Whether each rank sends, the same list on all ranks."""
@@ -211,14 +211,14 @@ class HaloExchange:
         mine = is_due(ranks.rank, relative_change(now, copies.watched))
         if mine:
             copies.watched = now.clone()
-        return ranks.gather_flag(mine)
+        return ranks.all_gather_flag(mine)
 
     def _watch(self, copies: _Copies, watched: Watched) -> None:
         if self._policy.watches:
             copies.watched = watched().detach().float().clone()
 
-    def _message(self, lane: RowRoute, rows: Tensor, layer: int, copies: _Copies) -> Tensor:
-        leaving = lane.pack(rows)
+    def _message(self, route: RowRoute, rows: Tensor, layer: int, copies: _Copies) -> Tensor:
+        leaving = route.pack(rows)
         wanted = leaving
         if self._error_feedback and copies.error is not None:
             wanted = (leaving.float() + copies.error).to(leaving.dtype)
@@ -233,7 +233,7 @@ class HaloExchange:
 
     def _swap(
         self,
-        lane: RowRoute,
+        route: RowRoute,
         message: Tensor | None,
         arrived: Tensor,
         wire: Wire,
@@ -242,10 +242,10 @@ class HaloExchange:
         direction: Direction,
     ) -> PendingRows:
         ranks = self._ranks
-        outgoing = {} if message is None else dict(zip(ranks.peers, lane.pieces(message), strict=True))
+        outgoing = {} if message is None else dict(zip(ranks.peers, route.pieces(message), strict=True))
         places = [
             (peer, place)
-            for peer, place, fresh in zip(ranks.peers, lane.places(arrived), is_fresh, strict=True)
+            for peer, place, fresh in zip(ranks.peers, route.places(arrived), is_fresh, strict=True)
             if fresh
         ]
         row_bytes = wire.row_bytes(arrived.shape[1])
@@ -254,7 +254,7 @@ class HaloExchange:
             incoming = {peer: place.view(torch.uint8) for peer, place in places}
         else:
             incoming = {peer: place.new_empty(len(place), row_bytes, dtype=torch.uint8) for peer, place in places}
-        swap = ranks.swap(outgoing, incoming)
+        swap = ranks.exchange(outgoing, incoming)
 
         def finish() -> Tensor:
             if not isinstance(wire, AsStored):
@@ -262,15 +262,15 @@ class HaloExchange:
                     place.copy_(wire.decode(incoming[peer]))
             return arrived
 
-        return PendingRows(swap, finish, lane, partial(self._account.book_seconds, layer, direction))
+        return PendingRows(swap, finish, route, partial(self._traffic_log.record_seconds, layer, direction))
 
     def _book(
-        self, lane: RowRoute, layer: int, width: int, row_bytes: int | None, direction: Direction, *, begins: bool
+        self, route: RowRoute, layer: int, width: int, row_bytes: int | None, direction: Direction, *, begins: bool
     ) -> None:
         """Book an exchange in which a row takes `row_bytes`, or that was not made."""
-        rows = dict(zip(self._ranks.peers, lane.departing, strict=True))
+        rows = dict(zip(self._ranks.peers, route.departing, strict=True))
         sent = None if row_bytes is None else {peer: number * row_bytes for peer, number in rows.items()}
-        self._account.book(layer, direction, rows=rows, width=width, sent=sent, begins=begins)
+        self._traffic_log.record(layer, direction, rows=rows, width=width, sent=sent, begins=begins)
 
 
 def _numbers_through(layout: Callable[[Tensor], Tensor], number: int, device: torch.device) -> Tensor:

@@ -61,7 +61,7 @@ def _widths(part: Part) -> dict[int, int]:
 def _told(ranks: Communicator, mine: dict[int, Tensor], expected: dict[int, int]) -> dict[int, Tensor]:
     """Tell each peer a bool mask, and learn theirs, of the lengths that are expected."""
     theirs = {peer: torch.empty(length, dtype=torch.uint8, device=ranks.device) for peer, length in expected.items()}
-    ranks.swap(
+    ranks.exchange(
         {peer: mask.to(ranks.device, torch.uint8) for peer, mask in mine.items()}, theirs, purpose="preparation"
     ).wait()
     return {peer: mask.cpu().bool() for peer, mask in theirs.items()}

@@ -68,17 +68,17 @@ def collected(rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Communic
 def _collect(all_rows_NF: Tensor | None, rows_nF: Tensor, ids_n: Tensor, ranks: Communicator, purpose: Purpose) -> None:
     """Put the rows of all ranks into their places, one rank after the other; rank 0 alone has places."""
     rows_nF, ids_n = rows_nF.detach().float().contiguous(), ids_n.to(ranks.device).contiguous()
-    counts = [rank["rows"] for rank in ranks.compare({"rows": len(ids_n)})]
+    counts = [rank["rows"] for rank in ranks.all_gather_object({"rows": len(ids_n)})]
     if all_rows_NF is None:
-        ranks.swap({0: ids_n}, {}, purpose=purpose).wait()
-        ranks.swap({0: rows_nF}, {}, purpose=purpose).wait()
+        ranks.exchange({0: ids_n}, {}, purpose=purpose).wait()
+        ranks.exchange({0: rows_nF}, {}, purpose=purpose).wait()
         return
     all_rows_NF.index_copy_(0, ids_n.cpu(), rows_nF.cpu())
     for peer in ranks.peers:
         ids = torch.empty(counts[peer], dtype=torch.int64, device=ranks.device)
         rows = torch.empty(counts[peer], rows_nF.shape[1], device=ranks.device)
-        ranks.swap({}, {peer: ids}, purpose=purpose).wait()
-        ranks.swap({}, {peer: rows}, purpose=purpose).wait()
+        ranks.exchange({}, {peer: ids}, purpose=purpose).wait()
+        ranks.exchange({}, {peer: rows}, purpose=purpose).wait()
         all_rows_NF.index_copy_(0, ids.cpu(), rows.cpu())
 
 

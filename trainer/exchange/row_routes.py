@@ -104,7 +104,7 @@ def boundary(part: Part, ranks: Communicator, *, to: Collection[int], of: Collec
     )
 
 
-def thinned(lanes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRoutes:
+def thinned(routes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRoutes:
     """Boundary lanes on which only some rows travel: the others arrive as zeros.
 
     Args:
@@ -113,15 +113,15 @@ def thinned(lanes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRoutes:
         kept_H: bool, which of the rows that should arrive are sent.
     """
     going_K, coming_M = kept_R.nonzero().squeeze(1), kept_H.nonzero().squeeze(1)
-    sent = [int(piece.sum()) for piece in _split(kept_R, lanes.forward.departing)]
-    received = [int(piece.sum()) for piece in _split(kept_H, lanes.forward.arriving)]
+    sent = [int(piece.sum()) for piece in _split(kept_R, routes.forward.departing)]
+    received = [int(piece.sum()) for piece in _split(kept_H, routes.forward.arriving)]
 
     def spread(rows_KF: Tensor, places_K: Tensor, number: int) -> Tensor:
         return rows_KF.new_zeros(number, rows_KF.shape[1]).index_copy_(0, places_K, rows_KF)
 
     return RowRoutes(
         forward=RowRoute(
-            pack=lambda rows_nF: lanes.forward.pack(rows_nF).index_select(0, going_K),
+            pack=lambda rows_nF: routes.forward.pack(rows_nF).index_select(0, going_K),
             departing=sent,
             to_all=False,
             arriving=received,
@@ -132,19 +132,19 @@ def thinned(lanes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRoutes:
             departing=received,
             to_all=False,
             arriving=sent,
-            unpack=lambda rows_KF: lanes.backward.unpack(spread(rows_KF, going_K, len(kept_R))),
-            rows_R=None if lanes.backward.rows_R is None else lanes.backward.rows_R[going_K],
+            unpack=lambda rows_KF: routes.backward.unpack(spread(rows_KF, going_K, len(kept_R))),
+            rows_R=None if routes.backward.rows_R is None else routes.backward.rows_R[going_K],
         ),
     )
 
 
 def broadcast(part: Part, ranks: Communicator) -> RowRoutes:
     """The lanes of whole blocks. The ranks tell each other which rows of a block are a halo's; all have to call it."""
-    blocks = [facts["rows"] for facts in ranks.compare({"rows": part.num_rows})]
+    blocks = [facts["rows"] for facts in ranks.all_gather_object({"rows": part.num_rows})]
     theirs = [blocks[peer] for peer in ranks.peers]
     rows_H = torch.empty(sum(part.halo_rows(peer) for peer in ranks.peers), dtype=torch.int64, device=ranks.device)
     places = _split(rows_H, [part.halo_rows(peer) for peer in ranks.peers])
-    ranks.swap(
+    ranks.exchange(
         {peer: part.send_rows[peer].to(ranks.device, torch.int64) for peer in ranks.peers},
         dict(zip(ranks.peers, places, strict=True)),
         purpose="preparation",

@@ -41,14 +41,14 @@ class Saturation:
         """Of this rank, in all layers."""
         return int(sum(float(found[0]) for found in self._found.values()))
 
-    def table(self, add_up: Callable[[Tensor], Tensor]) -> list[dict[str, Any]]:
+    def table(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, Any]]:
         """One row a layer and direction with such values on any rank; every rank has to call it."""
         keys = sorted(self._found)
         everybody = torch.zeros(len(keys), self._world, 2, dtype=torch.float64, device=self._device)
         for row, key in enumerate(keys):
             # An infinity times nothing would be no number in a sum.
             everybody[row, self._rank] = self._found[key].clamp(max=torch.finfo(torch.float64).max)
-        everybody = add_up(everybody).cpu()
+        everybody = all_reduce(everybody).cpu()
         rows = []
         for (layer, direction), ranks in zip(keys, everybody, strict=True):
             count, largest = int(ranks[:, 0].sum()), float(ranks[:, 1].max())

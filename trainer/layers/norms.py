@@ -56,8 +56,8 @@ def standardised(rows_nF: Tensor, num_rows: int, epsilon: float, ranks: Communic
         the rows [n, F], and the mean and the biased variance [F] of all ranks' rows, without gradients.
     """
     with torch.no_grad():
-        mean_F = ranks.add_up(rows_nF.sum(0), "batch norm") / num_rows
-        variance_F = ranks.add_up((rows_nF - mean_F).square().sum(0), "batch norm") / num_rows
+        mean_F = ranks.all_reduce(rows_nF.sum(0), "batch norm") / num_rows
+        variance_F = ranks.all_reduce((rows_nF - mean_F).square().sum(0), "batch norm") / num_rows
     arguments = (rows_nF, mean_F, variance_F, num_rows, epsilon, ranks)
     return cast(Tensor, _Standardised.apply(*arguments)), mean_F, variance_F  # type: ignore[no-untyped-call]
 
@@ -85,7 +85,7 @@ class _Standardised(torch.autograd.Function):
     def backward(ctx: Any, grad_nF: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         standard_nF, inverse_F = ctx.saved_tensors
         sums_2F = torch.stack([grad_nF.sum(0), (grad_nF * standard_nF).sum(0)])
-        mean_grad_F, mean_projection_F = ctx.ranks.add_up(sums_2F, "batch norm") / ctx.num_rows
+        mean_grad_F, mean_projection_F = ctx.ranks.all_reduce(sums_2F, "batch norm") / ctx.num_rows
         return (grad_nF - mean_grad_F - standard_nF * mean_projection_F) * inverse_F, None, None, None, None, None
 
 

@@ -37,7 +37,7 @@ def load(text: str, ranks: Communicator) -> type[nn.Module]:
         content = regular_file(Path(file)).read_bytes()
     except OSError as error:
         raise OptionError(f"--model {text}: cannot read {file} ({error.strerror})") from error
-    digests = [facts["model"] for facts in ranks.compare({"model": hashlib.sha256(content).hexdigest()})]
+    digests = [facts["model"] for facts in ranks.all_gather_object({"model": hashlib.sha256(content).hexdigest()})]
     with found_by_every_rank():
         for rank, digest in enumerate(digests):
             if digest != digests[0]:

@@ -67,7 +67,7 @@ class RanksBatchNorm(nn.BatchNorm1d):
             rows_nF = (input - self.running_mean) * (self.running_var + self.eps).rsqrt()
         else:
             mine = torch.tensor([len(input)], device=input.device)
-            number = max(int(self.ranks.add_up(mine, "batch norm")), 1)
+            number = max(int(self.ranks.all_reduce(mine, "batch norm")), 1)
             rows_nF, mean_F, variance_F = standardised(input, number, self.eps, self.ranks)
             if self.training and self.running_mean is not None and self.running_var is not None:
                 self._remember(mean_F, variance_F * (number / max(number - 1, 1)))
@@ -165,7 +165,7 @@ def check_buffers(model: nn.Module, before: Mapping[str, tuple[int, int]], ranks
         TrainingError: a buffer was changed, and differs between ranks now.
     """
     buffers, now = dict(model.named_buffers()), versions(model)
-    facts = ranks.compare({name: _digest(buffers[name]) for name in now if now[name] != before.get(name)})
+    facts = ranks.all_gather_object({name: _digest(buffers[name]) for name in now if now[name] != before.get(name)})
     with found_by_every_rank():
         for rank, of_rank in enumerate(facts):
             for name in sorted(facts[0].keys() | of_rank.keys()):

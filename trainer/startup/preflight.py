@@ -13,16 +13,17 @@ from trainer.dist.rank_info import RankInfo
 from trainer.layers.sums import check_sums
 
 
-def check_world(cache: Cache, seat: RankInfo) -> None:
+def check_world(cache: Cache, rank_info: RankInfo) -> None:
     """Refuse a number of ranks that is not the number of parts.
 
     Raises:
         TrainingError: they differ.
     """
-    if seat.world != cache.num_parts:
+    if rank_info.world != cache.num_parts:
         raise TrainingError(
-            f"{cache.folder} has {_count(cache.num_parts, 'part')} and this run {_count(seat.world, 'rank')}; start it "
-            f"with torchrun --nproc-per-node {cache.num_parts} -m trainer {cache.folder}, or partition for {seat.world}"
+            f"{cache.folder} has {_count(cache.num_parts, 'part')} and this run {_count(rank_info.world, 'rank')}; start "
+            f"it with torchrun --nproc-per-node {cache.num_parts} -m trainer {cache.folder}, "
+            f"or partition for {rank_info.world}"
         )
 
 

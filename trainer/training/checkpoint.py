@@ -136,7 +136,7 @@ def to_go_on_from(options: Options, cache: Cache, ranks: Communicator) -> Conten
     assert options.checkpoint is not None
     folder = Path(options.checkpoint)
     found = [{"restarts": ranks.restarts, "any": bool(_listed(folder))}]
-    found = ranks.compare(found[0])
+    found = ranks.all_gather_object(found[0])
     if not any(rank["any"] for rank in found):
         if options.resume and ranks.speaks:
             log.info("there is no checkpoint in %s yet, so training starts at epoch 1", folder)
@@ -145,12 +145,12 @@ def to_go_on_from(options: Options, cache: Cache, ranks: Communicator) -> Conten
         with found_by_every_rank():
             raise OptionError(f"{folder} has checkpoints of a run; give --resume to go on, or another --checkpoint")
     path, content = _newest_whole(folder)
-    epochs = [rank["epoch"] for rank in ranks.compare({"epoch": 0 if path is None else _epoch_of(path)})]
+    epochs = [rank["epoch"] for rank in ranks.all_gather_object({"epoch": 0 if path is None else _epoch_of(path)})]
     newest = max(epochs)
     if not newest:
         with found_by_every_rank():
             raise TrainingError(f"no checkpoint in {folder} is whole; give another --checkpoint to start anew")
-    loaded = _load(ranks.spread_bytes(content, source=epochs.index(newest)))
+    loaded = _load(ranks.broadcast_bytes(content, source=epochs.index(newest)))
     with found_by_every_rank():
         _check(loaded, options, cache, folder)
     if ranks.speaks:

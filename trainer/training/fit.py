@@ -128,7 +128,7 @@ class Fit:
         objective: Objective,
         agreement: Agreement,
         ranks: Communicator,
-        account: TrafficLog,
+        traffic_log: TrafficLog,
         report: Report,
         checkpoints: Checkpoints | None = None,
         saturation: Saturation | None = None,
@@ -152,7 +152,7 @@ class Fit:
         self._saturation, self._has_shrunk = saturation, False
         self.saturated: list[dict[str, Any]] = []
         """What was too large for the wire, by layer and direction, when it was last looked at."""
-        self._ranks, self._account, self._report, self._checkpoints = ranks, account, report, checkpoints
+        self._ranks, self._traffic_log, self._report, self._checkpoints = ranks, traffic_log, report, checkpoints
         self._loss = Loss(objective, options.class_weights, agreement.label_counts, ranks.device)
         network = training.network
         embeddings, decays = network.embeddings_by_name, network.decays(options.weight_decay)
@@ -167,7 +167,7 @@ class Fit:
         self._factor = schedule(options.schedule, warmup=options.lr_warmup, epochs=options.epochs)
         self._scale = LossScale(num_train=agreement.num_train, is_needed="fp16" in (options.precision, options.wire))
         self._epoch, self._last_epoch = 0, options.epochs
-        ranks.spread(self._optimiser.weights_W)
+        ranks.broadcast(self._optimiser.weights_W)
         self._best = _Best(value=None, epoch=0, weights=self._weights())
 
     def run(self) -> Outcome:
@@ -187,7 +187,7 @@ class Fit:
         self._training.network.load_state_dict(self._best.weights)
         (val, test), scores_nC = self._validate(self._whole.labels.val, self._whole.labels.test)
         odd = (~scores_nC.isfinite().all(1)).sum()
-        num_odd = int(self._ranks.add_up(odd))
+        num_odd = int(self._ranks.all_reduce(odd))
         return Outcome(
             epochs=self._epoch,
             best_epoch=self._best.epoch,
@@ -369,7 +369,7 @@ class Fit:
             TrainingError: some are not finite.
         """
         if self._owned.names and int(
-            self._ranks.add_up(torch.tensor([self._owned.num_odd], device=self._ranks.device))
+            self._ranks.all_reduce(torch.tensor([self._owned.num_odd], device=self._ranks.device))
         ):
             raise self._no_number("learnt rows are not finite")
 
@@ -377,8 +377,8 @@ class Fit:
         """The sums over all ranks of the weights' gradient, in the type of its wire, and of what is to be exact."""
         ranks, wire = self._ranks, TYPES[self._options.weights_wire]
         if wire == gradient_W.dtype or ranks.world == 1:
-            return ranks.add_up(torch.cat([gradient_W, more]), "weights' gradients")
-        return torch.cat([ranks.add_up(gradient_W.to(wire), "weights' gradients").float(), ranks.add_up(more)])
+            return ranks.all_reduce(torch.cat([gradient_W, more]), "weights' gradients")
+        return torch.cat([ranks.all_reduce(gradient_W.to(wire), "weights' gradients").float(), ranks.all_reduce(more)])
 
     def _take_step(self, gradient_W: Tensor, own_gradient_V: Tensor | None, lr: float) -> None:
         limit, length = self._options.clip_norm, None
@@ -403,11 +403,11 @@ class Fit:
         """The bytes of all ranks so far, but for this sum of them; every rank has to call it."""
         _, weights, other = self._ranks.sent.by_kind
         saturated = 0 if self._saturation is None else self._saturation.count()
-        amounts = torch.tensor([*self._account.amounts(), weights, other, saturated], device=self._ranks.device)
-        sent, skipped, exact, broadcast, weights, other, saturated = self._ranks.add_up(amounts).tolist()
+        amounts = torch.tensor([*self._traffic_log.amounts(), weights, other, saturated], device=self._ranks.device)
+        sent, skipped, exact, broadcast, weights, other, saturated = self._ranks.all_reduce(amounts).tolist()
         if saturated and self._saturation is not None:
             is_new = not self.saturated
-            self.saturated = self._saturation.table(self._ranks.add_up)
+            self.saturated = self._saturation.table(self._ranks.all_reduce)
             if is_new and self._ranks.speaks:
                 log.warning("%s", in_words(self.saturated))
         return Totals(rows=sent, skipped=skipped, exact=exact, broadcast=broadcast, weights=weights, other=other)

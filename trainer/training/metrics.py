@@ -45,7 +45,7 @@ def measure(objective: Objective, groups: Sequence[Group], ranks: Communicator) 
     if objective.metric == "roc-auc":
         return [_roc_auc(*group, objective, ranks) for group in groups]
     tallies = torch.stack([_tally(*group, objective) for group in groups])
-    return [_of_tally(tally, objective) for tally in ranks.add_up(tallies, "metrics").cpu()]
+    return [_of_tally(tally, objective) for tally in ranks.all_reduce(tallies, "metrics").cpu()]
 
 
 def _tally(scores_kC: Tensor, y: Tensor, objective: Objective) -> Tensor:
@@ -92,7 +92,7 @@ def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, ranks: Communic
     columns = _columns(scores_kC, y, objective)
     counts_P = torch.zeros(ranks.world, dtype=torch.int64, device=scores_kC.device)
     counts_P[ranks.rank] = len(scores_kC)
-    counts = ranks.add_up(counts_P, "metrics").tolist()
+    counts = ranks.all_reduce(counts_P, "metrics").tolist()
     first, total = sum(counts[: ranks.rank]), sum(counts)
     width = 1 if objective.num_outputs <= 2 and objective.task == "classes" else objective.num_outputs
     at_a_time = max(_GATHERED // max(total, 1), 1)
@@ -103,7 +103,7 @@ def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, ranks: Communic
         everybody = torch.zeros(2, total, scores.shape[1], device=scores.device)
         everybody[0, first : first + len(scores)] = scores
         everybody[1, first : first + len(scores)] = labels
-        all_scores, all_labels = ranks.add_up(everybody, "metrics")
+        all_scores, all_labels = ranks.all_reduce(everybody, "metrics")
         areas += [
             area_under_curve(score_K[label_K >= 0], label_K[label_K >= 0] == 1)
             for score_K, label_K in zip(all_scores.T, all_labels.T, strict=True)

@@ -54,11 +54,11 @@ def acknowledged() -> int:
 def watched_run(ranks: Communicator, *, cache: str, **changes: Any) -> tuple[Run, int]:
     """A run, and what the sockets of all ranks carried in it."""
     ranks.connect()
-    ranks.add_up(torch.zeros(1))
+    ranks.all_reduce(torch.zeros(1))
     before = acknowledged()
     run = train_once(ranks, cache=cache, **changes)
-    ranks.add_up(torch.zeros(1))
-    return run, int(ranks.add_up(torch.tensor(acknowledged() - before)))
+    ranks.all_reduce(torch.zeros(1))
+    return run, int(ranks.all_reduce(torch.tensor(acknowledged() - before)))
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the kernel's counters are Linux's")

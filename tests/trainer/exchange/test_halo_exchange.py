@@ -53,8 +53,8 @@ def seen_by_rank_0(
 
 def opened(ranks: Communicator, cache: str, **options: Any) -> tuple[Exchange, Any, TrafficLog]:
     part = load_part(open_cache(cache), ranks.rank, split=0)
-    account = TrafficLog(num_rows=part.num_rows, num_sent=0, num_halo=0, rank=ranks.rank, world=ranks.world)
-    return Exchange(run_options(cache, **options), part, ranks, account), part, account
+    traffic_log = TrafficLog(num_rows=part.num_rows, num_sent=0, num_halo=0, rank=ranks.rank, world=ranks.world)
+    return Exchange(run_options(cache, **options), part, ranks, traffic_log), part, traffic_log
 
 
 def only_value(rows: Tensor) -> float:

@@ -35,7 +35,7 @@ def looked_at(ranks: Communicator, *, cache: str, exchange: str) -> dict[str, An
     partial_HF = torch.randint(-9, 9, (there.num_halo, 3), generator=generator).float()
     forward = (fetch_halo(there, own, 3, FIRST) * partial_HF).sum()
     backward = (own * give_back_halo(there, partial_HF, 3, FIRST)).sum()
-    sums = ranks.add_up(torch.stack([is_right, forward, backward])).tolist()
+    sums = ranks.all_reduce(torch.stack([is_right, forward, backward])).tolist()
     return {"right": sums[0], "forward": sums[1], "backward": sums[2]}
 
 
@@ -45,12 +45,12 @@ def rows_that_travel(ranks: Communicator, *, cache: str) -> dict[str, Any]:
     part = load_part(open_cache(cache), ranks.rank, split=0)
     both = {"boundary": boundary(part, ranks, to=ranks.peers, of=ranks.peers), "broadcast": broadcast(part, ranks)}
     return {
-        name: [list(lane.departing) + list(lane.arriving) for lane in (lanes.forward, lanes.backward)]
-        for name, lanes in both.items()
+        name: [list(route.departing) + list(route.arriving) for route in (routes.forward, routes.backward)]
+        for name, routes in both.items()
     } | {
         "needed": [len(part.send_rows[peer]) for peer in ranks.peers],
         "halo": [part.halo_rows(peer) for peer in ranks.peers],
-        "rows": [facts["rows"] for facts in ranks.compare({"rows": part.num_rows})],
+        "rows": [facts["rows"] for facts in ranks.all_gather_object({"rows": part.num_rows})],
     }
 
 

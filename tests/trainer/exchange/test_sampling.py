@@ -51,7 +51,7 @@ def draws(ranks: Communicator, *, cache: str, sums: str, exchange: str) -> tuple
         both = torch.stack([found.detach(), own.grad]).double()
         total[0, :, part.ids_n] += both
         total[1, :, part.ids_n] += both.square()
-    mean, square = ranks.add_up(total) / DRAWS
+    mean, square = ranks.all_reduce(total) / DRAWS
     return mean.tolist(), (square - mean.square()).clamp_(min=0).tolist()
 
 

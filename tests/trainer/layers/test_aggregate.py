@@ -46,7 +46,7 @@ def whole_sum_and_gradient(
     assert own.grad is not None
     together = torch.zeros(2, opened.num_nodes, rows.shape[1])
     together[0, ids], together[1, ids] = sums.detach(), own.grad
-    ranks.add_up(together)
+    ranks.all_reduce(together)
     return together[0].tolist(), together[1].tolist()
 
 

@@ -185,7 +185,7 @@ def gathered(network: Network, ranks: Communicator, *, of_gradients: bool = Fals
         if name in learnt:
             everything[name] = collected(value, learnt[name].ids_k, num_nodes=learnt[name].num_nodes, ranks=ranks)
         else:
-            everything[name] = ranks.add_up(value) if of_gradients else value
+            everything[name] = ranks.all_reduce(value) if of_gradients else value
     return everything
 
 
@@ -193,7 +193,7 @@ def gradients(ranks: Communicator, *, cache: str, **changes: Any) -> tuple[dict[
     """The first weights, and the gradients of the first loss."""
     network, features, part = built(ranks, cache=cache, **changes)
     scores_nC = network(features, PassContext(epoch=1, training=True))
-    [count] = ranks.add_up(part.train_n.sum().reshape(1)).tolist()
+    [count] = ranks.all_reduce(part.train_n.sum().reshape(1)).tolist()
     loss = functional.cross_entropy(scores_nC[part.train_n], part.y[part.train_n], reduction="sum") / count
     loss.backward()
     return gathered(network, ranks), gathered(network, ranks, of_gradients=True)
