@@ -21,8 +21,8 @@ def check_world(cache: Cache, rank_info: RankInfo) -> None:
     """
     if rank_info.world != cache.num_parts:
         raise TrainingError(
-            f"{cache.folder} has {_count(cache.num_parts, 'part')} and this run {_count(rank_info.world, 'rank')}; start "
-            f"it with torchrun --nproc-per-node {cache.num_parts} -m trainer {cache.folder}, "
+            f"{cache.folder} has {_count(cache.num_parts, 'part')} and this run {_count(rank_info.world, 'rank')}; "
+            f"start it with torchrun --nproc-per-node {cache.num_parts} -m trainer {cache.folder}, "
             f"or partition for {rank_info.world}"
         )
 
