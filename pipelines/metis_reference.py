@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from graphprep.cache.as_source import WholeCache
+from graphprep.cache.as_source import CacheSource
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import PartitionError
 from graphprep.partition.request import PartitionRequest
@@ -42,7 +42,7 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
     )
     topology = Topology.from_long_form(cache.attributes["topology"])
     with tempfile.TemporaryDirectory() as scratch:
-        result, _ = partition(whole_graph(WholeCache(cache)), topology, request, scratch=Path(scratch))
+        result, _ = partition(whole_graph(CacheSource(cache)), topology, request, scratch=Path(scratch))
     tried = {row["method"]: row for row in result.tried}
     if result.method not in ("metis", "one-part"):
         raise PartitionError(f"METIS did not come through: {tried.get('metis', {}).get('failure', 'it gave no parts')}")

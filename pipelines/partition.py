@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.cache.blocks import Layout
+from graphprep.cache.blocks import NodeLayout
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED
 from graphprep.cache.read import OF_THE_CACHE, PartitionCache
@@ -500,11 +500,13 @@ def whole_graph(store: PartitionSource) -> WholeGraph:
     )
 
 
-def _layouts(graph: WholeGraph, assignment_N: NDArray[np.int32], nodes_P: list[NDArray[np.int64]]) -> dict[str, Layout]:
+def _layouts(
+    graph: WholeGraph, assignment_N: NDArray[np.int32], nodes_P: list[NDArray[np.int64]]
+) -> dict[str, NodeLayout]:
     """Where the nodes of each type lie."""
     orders = graph.orders(nodes_P)
     return {
-        node_type: Layout.from_order(part_N, orders[node_type])
+        node_type: NodeLayout.from_order(part_N, orders[node_type])
         for node_type, part_N in graph.assignments(assignment_N).items()
     }
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from graphprep.cache.as_source import WholeCache
+from graphprep.cache.as_source import CacheSource
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache
 from graphprep.partition.external_assignment import GivenAssignment
@@ -44,7 +44,7 @@ def plan_regroup(
     """
     cache.check_sizes()
     chosen = chosen_topology(parts, topology)
-    source = WholeCache(cache)
+    source = CacheSource(cache)
     assignment_N = np.array(cache.array("assignment"))
     before = Topology.from_long_form(cache.attributes["topology"])
     if way == "merge":

@@ -1,4 +1,4 @@
-"""Sums over neighbours, made when the cache is written: what the first layer of a model begins with.
+"""Sums of neighbours' features (A' X), computed when the cache is written: the input of a model's first layer.
 
     gcn     A'[i, j] = w[i, j] / sqrt(d[i] d[j]) over the edges and a self-loop of weight 1 at each node that has none;
             d is the weighted in-degree with these loops, in the whole graph. 1/sqrt(d) is 0 where d is not above 0
@@ -6,10 +6,10 @@
     mean    A'[i, j] = w[i, j] / sum of w[i, :]; 0 where that sum is 0
             (Hamilton et al., Inductive representation learning on large graphs, 2017)
 
-A' X has a row a node, whatever the parts are. It is made part by part from the files of the finished parts: the rows of
-X are mapped where they lie, in the part or with the owners of its halo, and gathered some edges at a time, so that
-memory holds a piece of them, a piece of the sums, and 9 bytes a node for factors and loops. Sums are in float64, so
-that their order does not matter.
+A' X has a row a node, independent of the parts. It is computed part by part from the files of the finished parts: the
+rows of X are mapped, in the part or with the owners of its halo, and gathered some edges at a time, so that memory
+holds a piece of them, a piece of the sums, and 9 bytes a node for factors and loops. Sums are in float64, so that their
+order does not matter.
 
 Letters: n nodes of a part, E edges of a block, F features, P parts.
 """
@@ -30,15 +30,15 @@ from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.features import as_type
 from graphprep.cache.format import X_AGGREGATED, part_path
 from graphprep.cache.read import block_path, map_array
-from graphprep.cache.resume import Steps
+from graphprep.cache.resume import ResumableSteps
 from graphprep.core import bfloat16
 from graphprep.core.types import EdgeType
 from graphprep.system import progress
 from graphprep.system.threads import cores, side_by_side
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 64_000_000, 1_000_000
-"""Gathered rows of X, and sums, are in memory in pieces of about this size, an eighth of a thread's room if that is
-less."""
+"""Gathered rows of X, and sums, are in memory in pieces of about this size, an eighth of a thread's memory budget
+if that is less."""
 
 
 def aggregation_steps(num_parts: int) -> list[str]:
@@ -47,7 +47,14 @@ def aggregation_steps(num_parts: int) -> list[str]:
 
 
 def aggregate(
-    steps: Steps, kind: EdgeType, how: str, *, x_folder: Path, dtype: np.dtype[Any], num_parts: int, room: int
+    steps: ResumableSteps,
+    kind: EdgeType,
+    how: str,
+    *,
+    x_folder: Path,
+    dtype: np.dtype[Any],
+    num_parts: int,
+    budget: int,
 ) -> None:
     """Write `x_aggregated` of all parts.
 
@@ -58,7 +65,7 @@ def aggregate(
         x_folder: where each part's x lies by its path in a cache; the cache's own folder, or another.
         dtype: of what is written.
         num_parts: P.
-        room: bytes that may be held.
+        budget: bytes that may be in memory.
 
     Raises:
         OSError: the disk is full.
@@ -77,7 +84,7 @@ def aggregate(
             kind=kind,
             factors_P=factors,
             dtype=dtype,
-            piece_bytes=max(LEAST_PIECE_BYTES, min(MOST_PIECE_BYTES, room // workers // 8)),
+            piece_bytes=max(LEAST_PIECE_BYTES, min(MOST_PIECE_BYTES, budget // workers // 8)),
         )
 
         def step(part: int) -> None:
@@ -88,7 +95,7 @@ def aggregate(
 
 
 class _Factors(NamedTuple):
-    """What the edges of a part are weighted by, beside their own weights."""
+    """Factors of the edges of a part, in addition to their own weights."""
 
     as_row_n: NDArray[np.float64]
     as_column_n: NDArray[np.float64] | None
@@ -136,7 +143,7 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Neighbours:
-    """What all parts share."""
+    """Writes the sums of one part after another."""
 
     folder: Path
     x_folder: Path

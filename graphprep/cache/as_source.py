@@ -1,7 +1,7 @@
-"""A cache as a source: the whole graph in the dataset's own order again, from which another cache can be written.
+"""A cache as a `GraphSource`: the whole graph in the dataset's own order, from which another cache can be written.
 
-Node arrays are gathered from the parts a range of rows at a time. The edges of a type are put together in memory when
-they are first asked for, and kept.
+Node arrays are gathered from the parts a range of rows at a time. The edges of a type are rebuilt in memory at
+first use, and kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphprep.core.original_ids import OriginalIds
 from graphprep.core.types import Csr, EdgeType
 
 
-class WholeCache:
+class CacheSource:
     """The graph of a cache; a `GraphSource`."""
 
     def __init__(self, cache: PartitionCache) -> None:
@@ -38,7 +38,7 @@ class WholeCache:
 
     @property
     def key(self) -> str:
-        """Over all that determined the cache."""
+        """The key of the cache: over everything that determines its content."""
         return self.cache.key
 
     def require_unchanged(self, prefix: str = "") -> None:  # noqa: ARG002 - all files of a cache go into each array
@@ -70,14 +70,14 @@ class WholeCache:
         names = self.cache.node_arrays(0, node_type)
         return names if self.cache.aggregated(node_type) == "none" else (*names, X_AGGREGATED)
 
-    def node_array(self, node_type: str, name: str) -> _Gathered | None:
-        return _Gathered(self, node_type, name) if name in self.node_arrays(node_type) else None
+    def node_array(self, node_type: str, name: str) -> _NodeArray | None:
+        return _NodeArray(self, node_type, name) if name in self.node_arrays(node_type) else None
 
     def original_ids(self, node_type: str) -> OriginalIds | None:
         return self.cache.original_ids(node_type)
 
     def rows(self, node_type: str, name: str, rows_at_a_time: int) -> Iterator[tuple[int, NDArray[Any]]]:
-        array = _Gathered(self, node_type, name)
+        array = _NodeArray(self, node_type, name)
         for start in range(0, self.num_nodes[node_type], rows_at_a_time):
             yield start, array[start : start + rows_at_a_time]
 
@@ -120,10 +120,10 @@ class WholeCache:
         return self._row_N[node_type]
 
 
-class _Gathered:
+class _NodeArray:
     """One node array, in the dataset's own order."""
 
-    def __init__(self, whole: WholeCache, node_type: str, name: str) -> None:
+    def __init__(self, whole: CacheSource, node_type: str, name: str) -> None:
         self._whole, self._node_type = whole, node_type
         cache = whole.cache
         self._pieces = [cache.node_array(part, node_type, name) for part in range(cache.num_parts)]
@@ -137,8 +137,8 @@ class _Gathered:
     def __getitem__(self, rows: slice, /) -> NDArray[Any]:
         part_n = self._whole.cache.assignment(self._node_type)[rows]
         row_n = self._whole.rows_in_parts(self._node_type)[rows]
-        found = np.empty((len(part_n), *self.shape[1:]), self.dtype)
+        gathered = np.empty((len(part_n), *self.shape[1:]), self.dtype)
         for part, piece in enumerate(self._pieces):
             chosen = np.flatnonzero(part_n == part)
-            found[chosen] = piece[row_n[chosen]]
-        return found
+            gathered[chosen] = piece[row_n[chosen]]
+        return gathered

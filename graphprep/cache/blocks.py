@@ -18,7 +18,7 @@ from graphprep.core.types import Csr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class NodeLayout:
     """Where every node of one type lies. Letters: N nodes of the type, P parts."""
 
     part_N: NDArray[np.int32]
@@ -29,7 +29,7 @@ class Layout:
     """the global ids of each part, in local order"""
 
     @classmethod
-    def from_order(cls, assignment_N: NDArray[np.int32], nodes_P: list[NDArray[np.int64]]) -> Layout:
+    def from_order(cls, assignment_N: NDArray[np.int32], nodes_P: list[NDArray[np.int64]]) -> NodeLayout:
         row_N = np.empty(len(assignment_N), np.int64)
         for nodes in nodes_P:
             row_N[nodes] = np.arange(len(nodes))
@@ -50,7 +50,7 @@ class Block:
 
 
 def halo(
-    matrices: list[Csr], rows: list[NDArray[np.int64] | None], sources: Layout, part: int
+    matrices: list[Csr], rows: list[NDArray[np.int64] | None], sources: NodeLayout, part: int
 ) -> list[NDArray[np.int64]]:
     """The distinct remote sources of a part's in-edges, by owner.
 
@@ -82,7 +82,7 @@ def _all_if_none(matrix: Csr, rows: NDArray[np.int64] | None) -> NDArray[np.int6
 def split_edges(
     matrix: Csr,
     own_rows: NDArray[np.int64],
-    sources: Layout,
+    sources: NodeLayout,
     halo_P: list[NDArray[np.int64]],
     part: int,
     *,

@@ -1,9 +1,9 @@
-"""The edges of a store, brought together by part: one pass over the store, one region of a file a part.
+"""The edges of a store grouped by part: one pass over the store, one bucket of a file a part.
 
-A part's rows lie all over the store, and to read the store once a part would take P passes. So rows are read in order,
-in pieces of bounded size, and each goes to the end of its part's region. A region holds the part's rows ascending, so
-that it is a CSR matrix of the part's own, which is mapped and not read. What lies in memory is a piece, the layout, and
-a float32 a node for the degrees that are summed on the way; the regions take as much disk as the edges do, until the
+A part's rows are scattered over the store, and reading the store once for each part would take P passes. So rows are
+read in order, in pieces of bounded size, and each is appended to the bucket of its part. A bucket holds the part's rows
+ascending, so that it is a CSR matrix of the part, which is mapped and not read. Memory holds one piece, the layout, and
+a float32 a node for the degrees that are summed in the same pass; the buckets take as much disk as the edges, until the
 parts are written.
 
 Letters: N destination nodes, E edges, P parts.
@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.cache.blocks import Layout
+from graphprep.cache.blocks import NodeLayout
 from graphprep.core import csr
 from graphprep.core.row_ranges import row_ranges
 from graphprep.core.source import EdgeSource
@@ -32,8 +32,8 @@ ARRAY_PREFIX = "array-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Regions:
-    """The edges of one type, by part. The large arrays are mapped from files with names (`mapped_files`)."""
+class EdgeBuckets:
+    """The edges of one type, by part. The large arrays are mapped from named files, which worker processes map too."""
 
     first_row_P: NDArray[np.int64]
     """[P + 1]: where each part's rows begin"""
@@ -72,15 +72,17 @@ class Regions:
         return slice(int(self.first_edge_P[part]), int(self.first_edge_P[part + 1]))
 
 
-def by_part(source: EdgeSource, kind: EdgeType, layout: Layout, folder: Path, *, piece_bytes: int) -> Regions:
-    """Read the edges of one type once and bring them together by part.
+def bucket_by_part(
+    source: EdgeSource, kind: EdgeType, layout: NodeLayout, folder: Path, *, piece_bytes: int
+) -> EdgeBuckets:
+    """Read the edges of one type once and group them by part.
 
     Args:
         source: of the whole graph.
         kind: the edge type.
         layout: of its destination nodes.
-        folder: an existing one, for the files of the regions.
-        piece_bytes: what a piece of the source's edges may take in memory.
+        folder: an existing one, for the files of the buckets.
+        piece_bytes: the most memory of a piece of the source's edges.
 
     Raises:
         OSError: the disk is full.
@@ -95,7 +97,7 @@ def by_part(source: EdgeSource, kind: EdgeType, layout: Layout, folder: Path, *,
     _count(part_N, indptr, first_row_P[:-1].copy(), length_N, edges_P)
     first_edge_P = np.concatenate([[0], np.cumsum(edges_P)])
 
-    def region_file(name: str, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Array:
+    def bucket_file(name: str, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Array:
         if num_edges == 0 or 0 in shape:
             return np.empty((num_edges, *shape), dtype)
         path = folder / f"{kind.key}.{name}"
@@ -105,13 +107,13 @@ def by_part(source: EdgeSource, kind: EdgeType, layout: Layout, folder: Path, *,
 
     extra = {name: source.edge_array(kind, name) for name in source.edge_arrays(kind)}
     sources = source.num_nodes[kind.source]
-    indices_E = region_file("indices", np.dtype(csr.index_dtype(sources)))
-    weight_E = region_file("weights", np.dtype(np.float32)) if source.is_weighted(kind) else None
-    arrays = {name: region_file(f"{ARRAY_PREFIX}{name}", array.dtype, array.shape[1:]) for name, array in extra.items()}
+    indices_E = bucket_file("indices", np.dtype(csr.index_dtype(sources)))
+    weight_E = bucket_file("weights", np.dtype(np.float32)) if source.is_weighted(kind) else None
+    arrays = {name: bucket_file(f"{ARRAY_PREFIX}{name}", array.dtype, array.shape[1:]) for name, array in extra.items()}
     edge_bytes = 16 + 8 + sum(map(row_bytes, extra.values()))
     degree_N = np.zeros(num_nodes, np.float32)
     num_self_loops, place_P = 0, first_edge_P[:-1].copy()
-    with progress.task(f"bringing {kind.relation} edges together by part", total=num_edges, unit="edges") as task:
+    with progress.task(f"grouping {kind.relation} edges by part", total=num_edges, unit="edges") as task:
         for start, stop in row_ranges(indptr, max(1, piece_bytes // edge_bytes)):
             piece = source.csr_rows(kind, start, stop)
             place_E = np.empty(piece.num_edges, np.int64)
@@ -126,7 +128,7 @@ def by_part(source: EdgeSource, kind: EdgeType, layout: Layout, folder: Path, *,
             if kind.source == kind.destination:
                 num_self_loops += csr.self_loops_of_rows(piece, first_row=start)
             task.advance(piece.num_edges)
-    return Regions(
+    return EdgeBuckets(
         first_row_P=first_row_P,
         first_edge_P=first_edge_P,
         length_N=length_N,
@@ -152,7 +154,7 @@ def _count(part_N, indptr, row_P, length_N, edges_P):  # type: ignore[no-untyped
 
 @njit(cache=True, nogil=True)
 def _place(part_n, indptr, place_P, place_E):  # type: ignore[no-untyped-def]
-    """Where each edge of a piece goes; `place_P` is where each part's region has got to."""
+    """Where each edge of a piece goes; `place_P` is the end of each part's bucket."""
     for row in range(len(part_n)):
         part = part_n[row]
         place = place_P[part]

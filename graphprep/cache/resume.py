@@ -1,9 +1,9 @@
-"""The steps in which a cache is written: what a killed run has finished is kept by the next one.
+"""Resume the writing of a cache: steps that a killed run has finished are kept by the next one.
 
-When all files of a step are written, their sizes and sums go to a file beside the cache, as they will stand in the
-manifest. A later run of the same content reads the files again and compares them; only if all are as they were is the
-step kept. (After a power cut a file may be shorter than it was, and the note of it whole.) Notes of other content, such
-as an assignment that was lost and made anew, are thrown away with all that they stand for.
+When all files of a step are written, their sizes and SHA-256 go to a record beside the cache, in the manifest's form. A
+later run of the same content reads the files again and compares them; the step is kept only if all are unchanged.
+(After a power cut a file may be truncated although its record is whole.) Records of other content, such as another
+assignment, are deleted with their files.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from graphprep.cache.manifest import FileEntry, file_sha256
 from graphprep.system.atomic import published_file
 
 
-class Steps:
-    """Runs steps and gathers the manifest's entries. Steps may run in threads."""
+class ResumableSteps:
+    """Runs steps and collects the manifest's entries. Steps may run in threads."""
 
     def __init__(self, folder: Path, notes: Path, *, content: str) -> None:
-        """Take up what is there.
+        """Read the records of an earlier run.
 
         Args:
-            folder: of the cache; made if need be.
-            notes: folder of what is known of finished steps; made if need be.
+            folder: of the cache; created if it is missing.
+            notes: folder of the records of finished steps; created if it is missing.
             content: a digest of what the cache is written from.
         """
         self.folder, self._notes = folder, notes
@@ -46,7 +46,7 @@ class Steps:
             file.write(content.encode())
 
     def run(self, name: str, write: Callable[[FolderWriter], None]) -> None:
-        """Do a step, unless it is done."""
+        """Run a step, unless an earlier run has finished it."""
         if self.has(name):
             self.keep(name)
             return
@@ -55,7 +55,7 @@ class Steps:
         self.done(name, writer.files)
 
     def done(self, name: str, files: Mapping[str, FileEntry]) -> None:
-        """Note that a step has been done, whoever did it."""
+        """Record that a step is finished, by this process or a worker."""
         self._note(name, {path: asdict(entry) for path, entry in files.items()})
         self.files |= files
 
@@ -66,16 +66,16 @@ class Steps:
         return self._found[name] is not None
 
     def keep(self, name: str) -> None:
-        """Take a step that `has` was true of as it is."""
+        """Keep a step for which `has` is true."""
         self.files |= self._found[name] or {}
         self.kept += 1
 
     def remember(self, name: str, numbers: Mapping[str, int]) -> None:
-        """Keep numbers that were found on the way, for a run that finds the steps done."""
+        """Record numbers for a later run that keeps the steps."""
         self._note(name, dict(numbers))
 
     def remembered(self, name: str) -> dict[str, int] | None:
-        """What an earlier run has kept, None if it has not."""
+        """The numbers that an earlier run recorded, None if it did not."""
         try:
             found = json.loads((self._notes / f"{name}.json").read_bytes())
             return {str(key): int(value) for key, value in found.items()}

@@ -1,12 +1,12 @@
 """Write a cache in steps, in bounded memory; the caller renames the folder into place.
 
-    regions       the source's edges, brought together by part in files beside the cache (`regions`)
-    structure     of each part: what it receives and sends, and its edges in blocks (`cut`)
+    buckets       the source's edges, grouped by part in files beside the cache (`edge_buckets`)
+    structure     of each part: what it receives and sends, and its edges in blocks (`write_parts`)
     nodes         each node array, streamed from the source by row range into all parts' files
-    sums          over neighbours, where they were asked for (`aggregate`)
+    sums          over neighbours, if they are requested (`aggregate`)
     root          assignment, traffic, quality; then the manifest
 
-A step that an earlier run has finished is kept (`steps`), and regions are made only for parts that are still to be cut.
+A step that an earlier run has finished is kept (`resume`), and buckets are made only for parts that are not written.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from graphprep.cache.aggregate import aggregate, aggregation_steps
 from graphprep.cache.array_writer import FolderWriter
-from graphprep.cache.blocks import Layout
-from graphprep.cache.edge_buckets import by_part
+from graphprep.cache.blocks import NodeLayout
+from graphprep.cache.edge_buckets import bucket_by_part
 from graphprep.cache.features import FeatureOptions, Treat
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED, part_path
 from graphprep.cache.manifest import Manifest
-from graphprep.cache.resume import Steps
-from graphprep.cache.write_parts import cut, cutting_steps
+from graphprep.cache.resume import ResumableSteps
+from graphprep.cache.write_parts import part_steps, write_parts
 from graphprep.core.source import GraphSource
 from graphprep.core.types import row_bytes
 from graphprep.system import memory, progress
@@ -41,16 +41,16 @@ from graphprep.traffic import Quality, Traffic
 from graphprep.version import __version__
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 16_000_000, 1_000_000
-"""Rows of the source pass through memory in pieces of about this size, an eighth of the room if that is less."""
+"""Rows of the source are read in pieces of about this size, an eighth of the memory budget if that is less."""
 SELF_LOOPS = "self-loops"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheContent:
-    """All that a cache holds beside the source's own arrays."""
+    """What a cache holds in addition to the source's own arrays."""
 
     key: str
-    layouts: Mapping[str, Layout]
+    layouts: Mapping[str, NodeLayout]
     """by node type"""
     traffic: Traffic
     quality: Quality
@@ -58,7 +58,7 @@ class CacheContent:
     options: Mapping[str, Any]
     features: FeatureOptions = field(default_factory=FeatureOptions)
     fallback: Mapping[str, Any] | None = None
-    """what was wanted, what was used, and why, where no method that was asked for gave the parts"""
+    """the requested methods, the method that was used, and why, where none of the requested ones gave the parts"""
 
 
 def write_cache(
@@ -75,7 +75,7 @@ def write_cache(
     Args:
         folder: of the cache; what an earlier run of the same content and scratch has finished there is kept.
         source: the graph.
-        content: where its nodes go and how good that is.
+        content: the assignment with its quality, and the options.
         scratch: a folder for what is not part of the cache; the caller removes it afterwards.
         memory_limit: bytes that this process may hold; None for half of what is free.
         executor: of the parts; None for threads. Its workers reach both folders under the same paths.
@@ -83,16 +83,16 @@ def write_cache(
     Raises:
         OSError: the disk is full.
     """
-    room = memory.room(memory_limit)
-    steps = Steps(folder, scratch / "steps", content=_digest(content))
-    piece_bytes = max(LEAST_PIECE_BYTES, min(MOST_PIECE_BYTES, room // 8))
+    budget = memory.room(memory_limit)
+    steps = ResumableSteps(folder, scratch / "steps", content=_digest(content))
+    piece_bytes = max(LEAST_PIECE_BYTES, min(MOST_PIECE_BYTES, budget // 8))
     executor = executor or Threads(memory_limit=memory_limit)
     self_loops = _structure(steps, source, content, scratch / "regions", executor=executor, piece_bytes=piece_bytes)
-    writing = Writing(source=source, content=content, steps=steps, piece_bytes=piece_bytes)
+    writing = CacheWriter(source=source, content=content, steps=steps, piece_bytes=piece_bytes)
     for node_type in content.layouts:
         for name in writing.node_arrays(node_type):
             steps.run(f"nodes-{node_type}-{name}", partial(writing.node_array, node_type, name))
-    writing.sums(scratch / "features", room=room)
+    writing.sums(scratch / "features", budget=budget)
     root = FolderWriter(folder)
     writing.root(root, self_loops)
     if steps.kept:
@@ -101,14 +101,20 @@ def write_cache(
 
 
 def _structure(
-    steps: Steps, source: GraphSource, content: CacheContent, scratch: Path, *, executor: Executor, piece_bytes: int
+    steps: ResumableSteps,
+    source: GraphSource,
+    content: CacheContent,
+    scratch: Path,
+    *,
+    executor: Executor,
+    piece_bytes: int,
 ) -> dict[str, int]:
     """Write what parts receive, send and own of the edges; returns the self-loops by edge type's key.
 
     Args:
-        scratch: a folder for the regions; made and removed here.
+        scratch: a folder for the buckets; created and removed here.
     """
-    names = cutting_steps(content.topology.num_ranks)
+    names = part_steps(content.topology.num_ranks)
     known = steps.remembered(SELF_LOOPS)
     shutil.rmtree(scratch, ignore_errors=True)
     if known is not None and all(map(steps.has, names)):
@@ -116,24 +122,24 @@ def _structure(
             steps.keep(name)
         return known
     scratch.mkdir(parents=True)
-    regions = {
-        kind: by_part(source, kind, content.layouts[kind.destination], scratch, piece_bytes=piece_bytes)
+    buckets = {
+        kind: bucket_by_part(source, kind, content.layouts[kind.destination], scratch, piece_bytes=piece_bytes)
         for kind in source.num_edges
     }
-    self_loops = {kind.key: found.num_self_loops for kind, found in regions.items()}
+    self_loops = {kind.key: found.num_self_loops for kind, found in buckets.items()}
     steps.remember(SELF_LOOPS, self_loops)
-    cut(steps, content.layouts, regions, executor=executor)
+    write_parts(steps, content.layouts, buckets, executor=executor)
     shutil.rmtree(scratch)
     return self_loops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Writing:
-    """What the steps on nodes, and the root, share."""
+class CacheWriter:
+    """Writes the node arrays and the root."""
 
     source: GraphSource
     content: CacheContent
-    steps: Steps
+    steps: ResumableSteps
     piece_bytes: int
 
     @property
@@ -141,7 +147,7 @@ class Writing:
         return self.content.topology.num_ranks
 
     def node_arrays(self, node_type: str) -> tuple[str, ...]:
-        """The names of the arrays that the cache is to have."""
+        """The names of the arrays that the cache gets."""
         names = self.source.node_arrays(node_type)
         return tuple(name for name in names if name != "x" or self.content.features.features != "none")
 
@@ -169,12 +175,12 @@ class Writing:
         sealing = [partial(writer.seal, path, target) for path, target in zip(paths, targets, strict=True)]
         side_by_side(sealing, workers=cores())
 
-    def sums(self, scratch: Path, *, room: int) -> None:
-        """Make the sums over neighbours that were asked for, unless the source had them.
+    def sums(self, scratch: Path, *, budget: int) -> None:
+        """Write the requested sums over neighbours, unless the source had them.
 
         Args:
-            scratch: a folder for features that the cache does not get; made and removed here.
-            room: bytes that may be held.
+            scratch: a folder for features that the cache does not get; created and removed here.
+            budget: bytes that may be in memory.
         """
         features, num_parts, folder = self.content.features, self.num_parts, self.steps.folder
         if features.aggregate_features == "none":
@@ -193,12 +199,12 @@ class Writing:
             x_folder=folder,
             dtype=features.dtype_of_sums,
             num_parts=num_parts,
-            room=room,
+            budget=budget,
         )
         shutil.rmtree(scratch, ignore_errors=True)
 
     def root(self, writer: FolderWriter, self_loops: Mapping[str, int]) -> None:
-        """What all parts share."""
+        """Write what all parts share: assignment, traffic, quality and the root attributes."""
         source, content = self.source, self.content
         how = content.features.aggregate_features
         writer.group("parts")
@@ -243,7 +249,7 @@ class Writing:
         )
 
     def _words(self, writer: FolderWriter) -> None:
-        """The ids that are words, as the store has them; numbers lie in the parts, a row a node."""
+        """Write original ids that are strings as the store has them; integer ids are node arrays of the parts."""
         found = {kind: ids for kind in self.source.num_nodes if (ids := self.source.original_ids(kind)) is not None}
         words = {kind: ids for kind, ids in found.items() if ids.offsets is not None}
         if words:
@@ -256,7 +262,7 @@ class Writing:
             writer.array(f"words/{node_type}/bytes", ids.text)
 
     def _num_features(self, node_type: str) -> int:
-        """Columns of the features, or of their sums if those lie there alone."""
+        """Columns of the features, or of their sums if the cache has only those."""
         is_summed = self.content.features.aggregate_features != "none"
         if "x" not in self.node_arrays(node_type) and not is_summed:
             return 0
@@ -264,7 +270,7 @@ class Writing:
 
 
 def _digest(content: CacheContent) -> str:
-    """Of the key and of where every node lies."""
+    """SHA-256 of the key and of the assignment."""
     digest = hashlib.sha256(content.key.encode())
     for node_type, layout in content.layouts.items():
         digest.update(node_type.encode())
@@ -278,8 +284,8 @@ def _as_stored(rows: NDArray[Any]) -> NDArray[Any]:
     return rows
 
 
-def _scatter(rows: NDArray[Any], start: int, layout: Layout, targets: list[NDArray[Any]]) -> None:
-    """Put a range of the source's rows where they belong in each part."""
+def _scatter(rows: NDArray[Any], start: int, layout: NodeLayout, targets: list[NDArray[Any]]) -> None:
+    """Copy a range of the source's rows to their rows in each part."""
     owner = layout.part_N[start : start + len(rows)]
     by_owner = np.argsort(owner, kind="stable")
     bounds = np.searchsorted(owner[by_owner], np.arange(len(targets) + 1))

@@ -1,10 +1,10 @@
-"""The graph's structure in a cache: what each part receives and sends, and its edges in one block a source part.
+"""Write the structure of all parts: the halo, the rows to send, and the edges in one block a source part.
 
-    halos         of each part: what it receives from whom
-    parts         of each part: what it sends, and its edges in blocks
+    halo          of each part: the rows that it receives, by peer
+    part          of each part: the rows that it sends, and its edges in blocks
 
-Both are cut from the regions (`regions`), in which the source's edges have been brought together by part. Parts are
-independent and are cut by an executor; threads are as many as the memory allows.
+Both are made from the buckets (`edge_buckets`), in which the source's edges are grouped by part. Parts are independent
+and are written by an executor; the number of threads is limited by memory.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.cache.array_writer import FolderWriter
-from graphprep.cache.blocks import Block, Layout, halo, split_edges
-from graphprep.cache.edge_buckets import Regions
+from graphprep.cache.blocks import Block, NodeLayout, halo, split_edges
+from graphprep.cache.edge_buckets import EdgeBuckets
 from graphprep.cache.format import part_path
 from graphprep.cache.manifest import FileEntry
 from graphprep.cache.read import block_path, map_array
-from graphprep.cache.resume import Steps
+from graphprep.cache.resume import ResumableSteps
 from graphprep.core import csr
 from graphprep.core.types import EdgeType, row_bytes
 from graphprep.store.store import ANNDATA_CSR
@@ -34,59 +34,63 @@ PIECE_BYTES = 8_000_000
 """Rows of an edge array are gathered in pieces of about this size."""
 
 
-def cutting_steps(num_parts: int) -> list[str]:
+def part_steps(num_parts: int) -> list[str]:
     """The names of all steps."""
     return [f"{what}-{part}" for what in ("halo", "part") for part in range(num_parts)]
 
 
-def cut(
-    steps: Steps, layouts: Mapping[str, Layout], regions: Mapping[EdgeType, Regions], *, executor: Executor
+def write_parts(
+    steps: ResumableSteps,
+    layouts: Mapping[str, NodeLayout],
+    buckets: Mapping[EdgeType, EdgeBuckets],
+    *,
+    executor: Executor,
 ) -> None:
     """Write the halos, nodes and edges of all parts.
 
     Args:
-        steps: of the cache; what an earlier run has finished is kept.
-        layouts: where the nodes of each type lie.
+        steps: of the cache; steps that an earlier run has finished are kept.
+        layouts: part and row of every node, by node type.
         regions: the edges of each type.
-        executor: of the parts. Its workers write into the cache's folder, and read the files of the regions.
+        executor: of the parts. Its workers write into the cache's folder and read the files of the buckets.
     """
-    cutting = Cutting(
+    part_writer = PartWriter(
         folder=steps.folder,
         layouts=layouts,
-        regions=regions,
-        degrees={node_type: _degree(node_type, layout, regions) for node_type, layout in layouts.items()},
+        buckets=buckets,
+        degrees={node_type: _degree(node_type, layout, buckets) for node_type, layout in layouts.items()},
     )
     for what in ("halo", "part"):
-        with progress.task(f"writing {what}s", total=cutting.num_parts, unit="parts") as task:
+        with progress.task(f"writing {what}s", total=part_writer.num_parts, unit="parts") as task:
             missing = []
-            for part in range(cutting.num_parts):
+            for part in range(part_writer.num_parts):
                 if steps.has(f"{what}-{part}"):
                     steps.keep(f"{what}-{part}")
                     task.advance()
                 else:
                     missing.append((what, part))
-            for part, files in executor.map(_cut_one, missing, cutting, needed=cutting.bytes_of_a_part()):
+            for part, files in executor.map(_write_one, missing, part_writer, needed=part_writer.bytes_of_a_part()):
                 steps.done(f"{what}-{part}", files)
                 task.advance()
 
 
-def _cut_one(piece: tuple[str, int], cutting: Cutting) -> tuple[int, dict[str, FileEntry]]:
-    """Write what a part receives, or the rest of it; which part, and the manifest's entries."""
+def _write_one(piece: tuple[str, int], part_writer: PartWriter) -> tuple[int, dict[str, FileEntry]]:
+    """Write the halo of a part, or the rest of it; returns the part and the manifest's entries."""
     what, part = piece
-    writer = FolderWriter(cutting.folder)
-    (cutting.write_halo if what == "halo" else cutting.write_part)(part, writer)
+    writer = FolderWriter(part_writer.folder)
+    (part_writer.write_halo if what == "halo" else part_writer.write_part)(part, writer)
     return part, writer.files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cutting:
-    """What all steps share."""
+class PartWriter:
+    """Writes halos and parts. It is pickled for worker processes."""
 
     folder: Path
     """of the cache"""
-    layouts: Mapping[str, Layout]
+    layouts: Mapping[str, NodeLayout]
     """by node type"""
-    regions: Mapping[EdgeType, Regions]
+    buckets: Mapping[EdgeType, EdgeBuckets]
     degrees: Mapping[str, NDArray[np.float32]]
     """weighted in-degree over all edge types into a node type, [N]"""
 
@@ -95,20 +99,20 @@ class Cutting:
         return next(iter(self.layouts.values())).num_parts
 
     def bytes_of_a_part(self) -> int:
-        """What it takes to cut the largest part: columns, places, offsets, and a column number a node of the graph."""
+        """Memory to write the largest part: columns, places, offsets, and a column number a node of the graph."""
         edges = max(
-            (int(np.diff(regions.first_edge_P).max()) for regions in self.regions.values()),
+            (int(np.diff(buckets.first_edge_P).max()) for buckets in self.buckets.values()),
             default=0,
         )
-        rows = max(int(np.diff(regions.first_row_P).max()) for regions in self.regions.values()) if self.regions else 0
+        rows = max(int(np.diff(buckets.first_row_P).max()) for buckets in self.buckets.values()) if self.buckets else 0
         nodes = max(len(layout.part_N) for layout in self.layouts.values())
-        has_places = any(regions.weight_E is not None or regions.arrays for regions in self.regions.values())
+        has_places = any(buckets.weight_E is not None or buckets.arrays for buckets in self.buckets.values())
         return edges * (16 if has_places else 5) + rows * 12 * self.num_parts + nodes * 6
 
     def write_halo(self, part: int, writer: FolderWriter) -> None:
-        """What a part receives."""
+        """Write the rows that a part receives."""
         for node_type, layout in self.layouts.items():
-            matrices = [regions.matrix(part) for kind, regions in self.regions.items() if kind.source == node_type]
+            matrices = [buckets.matrix(part) for kind, buckets in self.buckets.items() if kind.source == node_type]
             degree_N = self.degrees[node_type]
             folder = f"{part_path(part)}/nodes/{node_type}"
             for peer, received in enumerate(halo(matrices, [None] * len(matrices), layout, part)):
@@ -117,9 +121,9 @@ class Cutting:
                     writer.array(f"{folder}/halo_degree_{peer}", degree_N[received])
 
     def write_part(self, part: int, writer: FolderWriter) -> None:
-        """What a part owns and sends, and its edges."""
+        """Write the nodes that a part owns, the rows that it sends, and its edges."""
         layouts, num_parts = self.layouts, self.num_parts
-        blocks = {kind: self._blocks(kind, part) for kind in self.regions}
+        blocks = {kind: self._blocks(kind, part) for kind in self.buckets}
         largest = max(
             (max(block.csr.num_edges, block.csr.num_sources) for group in blocks.values() for block in group), default=0
         )
@@ -144,12 +148,12 @@ class Cutting:
             for peer, block in enumerate(group):
                 path = block_path(part, kind, peer)
                 _write_block(writer, path, block, dtype)
-                for name in self.regions[kind].arrays:
+                for name in self.buckets[kind].arrays:
                     assert block.place_E is not None
-                    _gather(writer, f"{path}/{name}", self.regions[kind].array(part, name), block.place_E)
+                    _gather(writer, f"{path}/{name}", self.buckets[kind].array(part, name), block.place_E)
 
     def _blocks(self, kind: EdgeType, part: int) -> list[Block]:
-        regions, nodes = self.regions[kind], self.layouts[kind.destination].nodes_P[part]
+        buckets, nodes = self.buckets[kind], self.layouts[kind.destination].nodes_P[part]
         place_n = np.empty(len(nodes), np.int64)
         place_n[np.argsort(nodes, kind="stable")] = np.arange(len(nodes))
         halo_P = [
@@ -157,22 +161,22 @@ class Cutting:
             for peer in range(self.num_parts)
         ]
         return split_edges(
-            regions.matrix(part),
+            buckets.matrix(part),
             place_n,
             self.layouts[kind.source],
             halo_P,
             part,
-            with_places=bool(regions.arrays),
+            with_places=bool(buckets.arrays),
         )
 
     def _received(self, part: int, node_type: str, peer: int) -> NDArray[np.int64]:
-        """What the halo step of a part has written: the rows that it gets from a peer; mapped."""
+        """The rows that a part receives from a peer, mapped from what the halo step wrote."""
         return map_array(self.folder, f"{part_path(part)}/nodes/{node_type}/recv_{peer}")
 
 
-def _degree(node_type: str, layout: Layout, regions: Mapping[EdgeType, Regions]) -> NDArray[np.float32]:
+def _degree(node_type: str, layout: NodeLayout, buckets: Mapping[EdgeType, EdgeBuckets]) -> NDArray[np.float32]:
     """Weighted in-degree over all edge types into a node type; float32 [N]."""
-    into = [found.degree_N for kind, found in regions.items() if kind.destination == node_type]
+    into = [found.degree_N for kind, found in buckets.items() if kind.destination == node_type]
     return into[0] if len(into) == 1 else sum(into, start=np.zeros(len(layout.part_N), np.float32))
 
 

@@ -74,7 +74,7 @@ class EdgeCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
+class EdgeRecords:
     """Edges scattered by bucket or range. Letters: R records (edges, and their reverses if those are wanted)."""
 
     starts: NDArray[np.int64]
@@ -89,7 +89,7 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class TreatmentRules:
     """A treatment in the kernels' own words."""
 
     undirected: bool
@@ -103,7 +103,7 @@ class Rules:
     """whether sources and destinations are the same nodes, without which there are no self-loops"""
 
     @classmethod
-    def of(cls, treatment: Treatment, *, square: bool, name: str) -> Rules:
+    def of(cls, treatment: Treatment, *, square: bool, name: str) -> TreatmentRules:
         """Raises:
         DatasetError: reverses or added self-loops are wanted between nodes of different types.
         """
@@ -159,7 +159,7 @@ def from_edges(
             two weights of which the treatment says no one.
     """
     edges = list(chunks)
-    rules = Rules.of(treatment, square=num_rows == num_sources if square is None else square, name=name)
+    rules = TreatmentRules.of(treatment, square=num_rows == num_sources if square is None else square, name=name)
     for chunk in edges:
         require_same_weights(edges[0].weight is not None, chunk, name)
     if rules.sums_both_ways:
@@ -213,7 +213,7 @@ def scatter(
     undirected: bool,
     with_payload: bool,
     name: str,
-) -> Records:
+) -> EdgeRecords:
     """Edges by bucket of 2^row_bits destination rows, in their order within a bucket; payloads count all chunks.
 
     The list is empty in the end: each chunk's memory is free as soon as its edges are records.
@@ -255,7 +255,7 @@ def scatter(
         )
         payload = np.empty(len(record) if with_payload else 0, index_dtype(num_edges))
         list(pool.map(put, range(threads)))
-    return Records(starts=starts, record=record, payload=payload, row_bits=row_bits, key_bits=bits)
+    return EdgeRecords(starts=starts, record=record, payload=payload, row_bits=row_bits, key_bits=bits)
 
 
 class _Run(NamedTuple):
@@ -303,13 +303,13 @@ def bucket_count(num_rows: int, row_bits: int) -> int:
 
 
 def sort_records(
-    records: Records,
+    records: EdgeRecords,
     *,
     weight: NDArray[np.float32] | None,
     num_rows: int,
     num_sources: int,
     first_row: int,
-    rules: Rules,
+    rules: TreatmentRules,
     numbered: bool,
     name: str,
 ) -> tuple[Csr, EdgeCounts]:
@@ -401,7 +401,7 @@ def sort_records(
 
 
 def _two_weights(
-    name: str, src: int, dst: int, keys: NDArray[np.integer], weights: NDArray[np.float32], rules: Rules
+    name: str, src: int, dst: int, keys: NDArray[np.integer], weights: NDArray[np.float32], rules: TreatmentRules
 ) -> DatasetError:
     """What to raise where an edge has no one weight that float32 holds.
 

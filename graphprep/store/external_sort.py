@@ -1,13 +1,13 @@
-"""CSR conversion of edges that do not fit in memory: by ranges of destination rows, through files.
+"""External sort: CSR conversion of edges that do not fit in memory, by ranges of destination rows.
 
-Going in, edges are scattered by range (the radix scatter of `csr`, with few and large buckets) and written as runs
-(`edge_runs`). Then one range after another is read from all runs, sorted and treated as if it were a whole graph: a run
-that is killed goes on with the ranges that are left. An edge is written and read twice; memory is one range.
+Edges are scattered by range (the radix scatter of `csr`, with few and large buckets) and written as runs (`sort_runs`).
+Then one range after another is read from all runs, sorted and treated like a whole graph. After a kill the next command
+continues with the ranges that are missing. An edge is written and read twice; memory holds one range.
 
-    sections.json        what is being read, while sections go in: what a later run may go on with
-    ranges.json          written when all edges are in, and what that run may rely on
+    sections.json        the input, while sections are written: a later run continues only with the same input
+    ranges.json          the counts, written when all runs are finished
     <section>.*          the runs, until all ranges are sorted
-    <range>.npz          the range's result, under its name only when it is whole
+    <range>.npz          the sorted range, renamed into place when it is complete
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from graphprep.core import csr
 from graphprep.core import csr_kernels as kernels
-from graphprep.core.csr import EdgeCounts, Records, Rules, mixed_weights
+from graphprep.core.csr import EdgeCounts, EdgeRecords, TreatmentRules, mixed_weights
 from graphprep.core.types import Csr, EdgeChunk, EdgeSections, unchecked
 from graphprep.errors import DatasetError
 from graphprep.store.sort_runs import EdgeRuns, Section, write_section
@@ -46,8 +46,8 @@ BEGUN, MARK = "sections.json", "ranges.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpillSummary:
-    """What came of all ranges."""
+class SortSummary:
+    """The counts of all ranges."""
 
     counts: EdgeCounts
     edges_by_range: tuple[int, ...]
@@ -56,8 +56,8 @@ class SpillSummary:
     """of direction; 0 if every edge has its reverse of equal weight"""
 
 
-class Spill:
-    """The edges of one type on their way through the disk."""
+class ExternalSort:
+    """The external sort of one edge type."""
 
     def __init__(
         self,
@@ -65,22 +65,22 @@ class Spill:
         *,
         num_rows: int,
         num_sources: int,
-        rules: Rules,
+        rules: TreatmentRules,
         numbered: bool,
-        room: int,
+        budget: int,
         name: str,
     ) -> None:
-        """Look at what an earlier run left in `folder`.
+        """Read the state that an earlier run left in `folder`.
 
         Args:
-            folder: belongs to these edges and these rules alone; made when the first edges come.
+            folder: of these edges and these rules alone; created with the first edges.
             num_rows, num_sources: nodes of the destination and source types.
-            rules: what to do about reverses, duplicates and self-loops.
-            numbered: whether edge numbers are wanted.
-            room: bytes that may be used.
+            rules: the treatment of reverses, duplicates and self-loops.
+            numbered: whether edge numbers are kept.
+            budget: bytes that may be used.
             name: of the edge type, for messages.
         """
-        self.rules, self.room = rules, room
+        self.rules, self.budget = rules, budget
         self.runs = EdgeRuns(
             folder=folder,
             name=name,
@@ -90,7 +90,7 @@ class Spill:
             undirected=rules.undirected,
             fingerprinted=rules.sums_both_ways,
             numbered=numbered,
-            room=room,
+            budget=budget,
         )
         self._given = 0
         self._weighted = False
@@ -99,15 +99,15 @@ class Spill:
         mark = folder / MARK
         self._records: list[int] = [0] * self.runs.num_ranges
         self.holds_all_edges = mark.exists()
-        """whether a run, this or an earlier one, has put all edges in"""
+        """whether this or an earlier run has written all edges"""
         if self.holds_all_edges:
             found = json.loads(mark.read_text())
             self._given, self._weighted = found["given"], found["weighted"]
             self._records, self._runs = found["records"], found["runs"]
-            self._take_fingerprint(found["fingerprint"])
+            self._set_both_ways(found["fingerprint"])
 
     def add(self, chunks: Iterable[EdgeChunk]) -> None:
-        """Put all edges in, from a stream that is read from front to back.
+        """Write all edges from a stream that is read from front to back.
 
         Raises:
             DatasetError: an id is out of range, or some edges have weights and some have none.
@@ -116,7 +116,7 @@ class Spill:
         self._finish([self.runs.write(0, 0, chunks)])
 
     def add_sections(self, sections: EdgeSections, executor: Executor) -> None:
-        """Put all edges in, by sections; those that an earlier run has put in are not read again.
+        """Write all edges by sections; those that an earlier run has written are not read again.
 
         Args:
             sections: of the stream.
@@ -126,17 +126,17 @@ class Spill:
             DatasetError: as `add`, or a section has not as many edges as it should, or its file has changed.
         """
         bits, numbered = self.runs.range_bits, self.runs.numbered
-        self._go_on_with({"edges": list(sections.counts), "range_bits": bits, "numbered": numbered})
+        self._resume_with({"edges": list(sections.counts), "range_bits": bits, "numbered": numbered})
         shared = SharedPayload(sections.shared, folder=self.runs.folder, stage=CONVERSION)
         # Other processes have memory of their own. A worker that is still busy for a command that was killed may put
         # runs in the place of these, so they are the same in every attempt.
-        runs = replace(self.runs, room=None) if executor.is_elsewhere else self.runs
+        runs = replace(self.runs, budget=None) if executor.is_elsewhere else self.runs
         total = sum(sections.counts) if sections.exact else None
         found: list[Section] = []
         with progress.task(f"reading edges {self.runs.name}", total=total, unit="edges") as task:
-            # A run takes all the room that there may be; threads make one after another, each with all cores.
+            # A run uses the whole memory budget; threads make one after another, each with all cores.
             arguments = (runs, replace(sections, shared=(), check=unchecked), shared)
-            written = executor.map(write_section, range(len(sections.counts)), *arguments, needed=self.room)
+            written = executor.map(write_section, range(len(sections.counts)), *arguments, needed=self.budget)
             try:
                 for section in written:
                     found.append(section)
@@ -144,12 +144,12 @@ class Spill:
                 sections.check()
             except NoRoomError:
                 raise
-            except DatasetError:  # some sections may be of files that have changed, and none is to be gone on with
+            except DatasetError:  # some sections may be of files that have changed, and none may be resumed
                 shutil.rmtree(self.runs.folder, ignore_errors=True)
                 raise
         self._finish(found)
 
-    def _go_on_with(self, sections: dict[str, object]) -> None:
+    def _resume_with(self, sections: dict[str, object]) -> None:
         """Empty the folder unless an earlier run was reading the same sections into it."""
         begun = self.runs.folder / BEGUN
         if not (begun.exists() and json.loads(begun.read_text()) == sections):
@@ -158,12 +158,12 @@ class Spill:
                 file.write(json.dumps(sections).encode())
 
     def _empty(self) -> None:
-        """Make the folder, without what an earlier run has left in it."""
+        """Create the folder, without files of an earlier run."""
         shutil.rmtree(self.runs.folder, ignore_errors=True)
         self.runs.folder.mkdir(parents=True)
 
     def _finish(self, sections: Sequence[Section]) -> None:
-        """All edges are in.
+        """Record that all edges are written.
 
         Raises:
             DatasetError: some have weights and some have none.
@@ -176,7 +176,7 @@ class Spill:
         self._records = [sum(counts) for counts in zip(*(section.records for section in sections), strict=True)]
         self._runs = [section.runs for section in sections]
         fingerprint = sum(section.fingerprint for section in sections) % 2**64
-        self._take_fingerprint(fingerprint)
+        self._set_both_ways(fingerprint)
         mark = {
             "given": self._given,
             "weighted": self._weighted,
@@ -188,11 +188,11 @@ class Spill:
             file.write(json.dumps(mark).encode())
         self.holds_all_edges = True
 
-    def _take_fingerprint(self, fingerprint: int) -> None:
-        """Learn whether every edge is listed in both directions, as far as the rules depend on it."""
+    def _set_both_ways(self, fingerprint: int) -> None:
+        """Set whether every edge is listed in both directions, where the rules depend on it."""
         self.rules = replace(self.rules, both_ways=self.rules.sums_both_ways and fingerprint == 0)
 
-    def sort_ranges(self, executor: Executor) -> SpillSummary:
+    def sort_ranges(self, executor: Executor) -> SortSummary:
         """Sort every range that is not sorted yet.
 
         Args:
@@ -201,8 +201,8 @@ class Spill:
         counts, weighted, fingerprint = EdgeCounts(), self._weighted, 0
         edges_by_range: list[int] = []
         with progress.task(f"sorting edges {self.runs.name}", total=sum(self._records), unit="records") as task:
-            # A range takes all the room that there may be, so that threads sort one after another, each with all cores.
-            sorted_ranges = executor.map(_sorted, range(self.runs.num_ranges), self, needed=self.room)
+            # A range uses the whole memory budget, so that threads sort one after another, each with all cores.
+            sorted_ranges = executor.map(_sorted, range(self.runs.num_ranges), self, needed=self.budget)
             for number, facts in enumerate(sorted_ranges):
                 found = EdgeCounts(**facts["counts"])
                 counts += found
@@ -211,7 +211,7 @@ class Spill:
                 fingerprint += facts["fingerprint"]
                 task.advance(self._records[number])
         self.runs.remove(self._runs)
-        return SpillSummary(
+        return SortSummary(
             counts=counts,
             edges_by_range=tuple(edges_by_range),
             weighted=weighted,
@@ -219,7 +219,7 @@ class Spill:
         )
 
     def facts(self, number: int) -> dict[str, Any]:
-        """What is known of a range, which is sorted unless it is already."""
+        """The counts of a range, which is sorted first if it is not yet."""
         if not self._result(number).exists():
             self._sort_range(number)
         with np.load(self._result(number), allow_pickle=False) as result:
@@ -259,7 +259,7 @@ class Spill:
         runs, count = self.runs, self._records[number]
         with_payload = self._weighted or runs.numbered
         expected = count * (BYTES_PER_RECORD + (BYTES_PER_PAYLOAD if with_payload else 0))
-        if expected > self.room:
+        if expected > self.budget:
             progress.warn(
                 f"edges {runs.name}: rows {first_row} to {first_row + num_rows - 1} alone have {count:,} edges, which "
                 f"take about {progress.format_bytes(expected)}, more than --memory allows"
@@ -274,7 +274,7 @@ class Spill:
             read.pop("record"), row_bits, key_bits, num_buckets, get_num_threads(), record, payload
         )
         matrix, counts = csr.sort_records(
-            Records(starts=starts, record=record, payload=payload, row_bits=row_bits, key_bits=key_bits),
+            EdgeRecords(starts=starts, record=record, payload=payload, row_bits=row_bits, key_bits=key_bits),
             weight=read.get("weight"),
             num_rows=num_rows,
             num_sources=runs.num_sources,
@@ -299,5 +299,5 @@ class Spill:
             np.savez(file, **arrays)
 
 
-def _sorted(number: int, spill: Spill) -> dict[str, Any]:
-    return spill.facts(number)
+def _sorted(number: int, external: ExternalSort) -> dict[str, Any]:
+    return external.facts(number)

@@ -1,8 +1,8 @@
-"""Where a store may be written, on a local disk or at an fsspec URL, and what lies there already.
+"""The location of a store: a local path or an fsspec URL, what exists there, and its files.
 
-At a URL there is no renaming: a store is whole once its root attributes are there, which are written last. To write one
-removes what has the URL as its prefix. So nothing is written unless nothing lies there, or a store, or what is left of
-one: a group without any attributes.
+Object stores cannot rename: a store is complete once its root attributes exist, which are written last. Writing one
+removes everything with the URL as its prefix. So a store is written only where nothing exists, or a store, or an
+incomplete store: a group without attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphprep.system import home
 from graphprep.system.output_path import ZARR_JSON, checked_target, kind_of
 from graphprep.system.regular_file import regular_file
 
-Standing = Literal["nothing", "store", "other"]
+ExistingKind = Literal["nothing", "store", "other"]
 KIND = "store"
 
 
@@ -27,7 +27,7 @@ def store_place(out: Path | str | None, name: str) -> Path | str:
     """The path or URL of a store that is to be written.
 
     Args:
-        out: as it was given; None for stores/NAME.zarr in GRAPHPREP_HOME.
+        out: the path or URL of --out; None for stores/NAME.zarr in GRAPHPREP_HOME.
         name: of the dataset.
 
     Raises:
@@ -44,8 +44,8 @@ def store_place(out: Path | str | None, name: str) -> Path | str:
     return url
 
 
-def existing_kind(place: Path | str) -> Standing:
-    """What lies at the place of a store; "nothing" also for an empty folder and for what is left of a store at a URL.
+def existing_kind(place: Path | str) -> ExistingKind:
+    """What exists at the location of a store; "nothing" also for an empty folder and an incomplete store at a URL.
 
     Raises:
         DatasetError: a URL cannot be reached.
@@ -69,17 +69,17 @@ def existing_kind(place: Path | str) -> Standing:
 
 
 def work_beside(place: Path | str, name: str) -> Path:
-    """The local path beside which work on a store lies, and whose lock is that of the store."""
+    """The local path next to which temporary files of a store are created, and whose lock is that of the store."""
     return place if isinstance(place, Path) else home.store_path(name)
 
 
 @contextmanager
 def reached(place: Path | str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Whatever a file system elsewhere raises becomes one sentence; local errors stay what they are.
+    """Translate the errors of a remote file system into one sentence; local errors are not changed.
 
     Args:
         place: a path or URL.
-        but: what the caller has better words for.
+        but: exceptions that the caller handles itself.
 
     Raises:
         DatasetError: a URL cannot be read or written.
@@ -105,7 +105,7 @@ def read_file(place: Path | str, name: str) -> bytes:
 
     Args:
         place: path or URL of the store.
-        name: of the file, from there on, with / between folders.
+        name: of the file, relative to the store, with / between folders.
 
     Raises:
         OSError: there is no such file.
@@ -133,7 +133,7 @@ def write_file(place: Path | str, name: str, content: bytes) -> None:
 
 
 def can_list(place: Path | str) -> bool:
-    """Whether it can be asked which files there are; a web server does not say."""
+    """Whether the files there can be listed; a web server does not list them."""
     return not str(place).startswith(("http://", "https://"))
 
 

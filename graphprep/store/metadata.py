@@ -1,9 +1,9 @@
-"""Checksums over the metadata of a store, which its arrays' own checksums do not cover; and which files it consists of.
+"""Checksums of a store's metadata (zarr.json files), which the checksums of its arrays do not cover.
 
     zarr_json           {path of a group or array: SHA-256 of its zarr.json}
     zarr_json_sha256    SHA-256 of the root's own zarr.json, in which 64 zeros stand for this value
 
-Both are root attributes. A store that was written before they were known has neither.
+Both are root attributes. Stores of older versions have neither.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOT_YET = "0" * 64
 
 
 def write_root(place: Path | str, attributes: Mapping[str, Any]) -> None:
-    """Write the root's zarr.json, in one go, when all else is there.
+    """Write the root's zarr.json in one piece, after everything else.
 
     Args:
         place: path or URL of the store.

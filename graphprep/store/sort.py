@@ -1,7 +1,7 @@
-"""The edges of one type, sorted: in memory where they fit, else by way of the disk; the store cannot tell which.
+"""Sort the edges of one type into CSR: in memory where they fit, else by an external sort with the same result.
 
-Memory is counted in records (an edge, or the reverse that it gets). What a person allows is for the whole process, so
-what it already holds is taken off first.
+Memory is counted in records (an edge, or the reverse edge that is added). `--memory` limits the whole process, so its
+resident memory is subtracted first.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core import csr
-from graphprep.core.csr import EdgeCounts, Rules
+from graphprep.core.csr import EdgeCounts, TreatmentRules
 from graphprep.core.csr_pieces import EdgePieces
 from graphprep.core.types import Csr, EdgeChunk, EdgeTable, EdgeType, Treatment
 from graphprep.errors import DatasetError
-from graphprep.store.external_sort import Spill
+from graphprep.store.external_sort import ExternalSort
 from graphprep.system import memory, progress
 from graphprep.system.executor import Executor, Threads
 
@@ -64,9 +64,9 @@ def sort_table(
         num_rows: destination nodes.
         num_sources: source nodes.
         treatment: what to do about reverses, duplicates and self-loops.
-        limit: bytes that the process may use; None for half of what is free.
-        work: folder for spilled edges, which belongs to this table and this treatment alone; what an earlier run
-            finished there is used, and it has to stay until the pieces have been read.
+        limit: bytes that the process may use; None for half of the free memory.
+        work: folder for spilled edges, of this table and this treatment alone; finished files of an earlier run are
+            reused, and it has to exist until the pieces have been read.
         executor: reads what has sections and does not fit in memory, and sorts it; None for threads. Its workers reach
             `work`, and what they read, under the same path.
 
@@ -75,19 +75,19 @@ def sort_table(
             weights an edge has.
     """
     name = table.type.key
-    rules = Rules.of(treatment, square=table.type.source == table.type.destination, name=name)
+    rules = TreatmentRules.of(treatment, square=table.type.source == table.type.destination, name=name)
     numbered = bool(table.attributes)
-    room = memory.room(limit)
+    budget = memory.room(limit)
     executor = executor or Threads(memory_limit=limit)
-    spill = Spill(
-        work, num_rows=num_rows, num_sources=num_sources, rules=rules, numbered=numbered, room=room, name=name
+    external = ExternalSort(
+        work, num_rows=num_rows, num_sources=num_sources, rules=rules, numbered=numbered, budget=budget, name=name
     )
-    if not spill.holds_all_edges:
-        kept = _kept_in_memory(table, spill, room, 2 if rules.undirected else 1, executor)
+    if not external.holds_all_edges:
+        kept = _read_into_memory(table, external, budget, 2 if rules.undirected else 1, executor)
         if kept is not None:
             with progress.task(f"sorting edges {name}"):
                 matrix, counts = csr.from_edges(
-                    _taken(kept),
+                    _consumed(kept),
                     num_rows=num_rows,
                     num_sources=num_sources,
                     treatment=treatment,
@@ -108,7 +108,7 @@ def sort_table(
                 arrays=EdgePieces.of(lambda _: matrix, [num_rows], [matrix.num_edges], in_files=False),
                 attributes=dict(table.attributes),
             )
-    summary = spill.sort_ranges(executor)
+    summary = external.sort_ranges(executor)
     _check_attributes(table, summary.counts.given)
     _say_how_summed(name, rules, summary.counts)
     return SortedEdges(
@@ -118,10 +118,10 @@ def sort_table(
         counts=summary.counts,
         weighted=summary.weighted,
         symmetric=rules.square and summary.fingerprint == 0,
-        pieces=spill.pieces,
+        pieces=external.pieces,
         arrays=EdgePieces.of(
-            spill.piece,
-            [spill.rows_of(number)[1] for number in range(spill.runs.num_ranges)],
+            external.piece,
+            [external.rows_of(number)[1] for number in range(external.runs.num_ranges)],
             summary.edges_by_range,
             in_files=True,
         ),
@@ -129,46 +129,46 @@ def sort_table(
     )
 
 
-def _kept_in_memory(
-    table: EdgeTable, spill: Spill, room: int, records_per_edge: int, executor: Executor
+def _read_into_memory(
+    table: EdgeTable, external: ExternalSort, budget: int, records_per_edge: int, executor: Executor
 ) -> list[EdgeChunk] | None:
-    """The chunks, if they can be sorted in memory; None once they have gone to the disk."""
-    fits = room // (BYTES_PER_EDGE * records_per_edge)
+    """The chunks, if they can be sorted in memory; None if they were written to the disk."""
+    fits = budget // (BYTES_PER_EDGE * records_per_edge)
     if table.sections is not None and sum(table.sections.counts) > fits:
-        spill.add_sections(table.sections, executor)
+        external.add_sections(table.sections, executor)
         table.release()
         return None
     if table.num_edges is not None and table.num_edges > fits:
         fits = 0
     kept: list[EdgeChunk] = []
     with progress.task(f"reading edges {table.type.key}", total=table.num_edges, unit="edges") as task:
-        chunks = _told(table.chunks(), task)
+        chunks = _with_progress(table.chunks(), task)
         count = 0
         for chunk in chunks:
             kept.append(chunk)
             count += len(chunk.src)
             if count > fits:
-                spill.add(chain(_taken(kept), chunks))
+                external.add(chain(_consumed(kept), chunks))
                 break
     table.release()
-    return None if spill.holds_all_edges else kept
+    return None if external.holds_all_edges else kept
 
 
-def _told(chunks: Iterator[EdgeChunk], task: progress.Task) -> Iterator[EdgeChunk]:
-    """The chunks, while somebody watches."""
+def _with_progress(chunks: Iterator[EdgeChunk], task: progress.Task) -> Iterator[EdgeChunk]:
+    """The chunks, with progress."""
     for chunk in chunks:
         task.advance(len(chunk.src))
         yield chunk
 
 
-def _taken(chunks: list[EdgeChunk]) -> Iterator[EdgeChunk]:
-    """The chunks in order, of which the list keeps none."""
+def _consumed(chunks: list[EdgeChunk]) -> Iterator[EdgeChunk]:
+    """The chunks in order; the list is emptied."""
     chunks.reverse()
     while chunks:
         yield chunks.pop()
 
 
-def _say_how_summed(name: str, rules: Rules, counts: EdgeCounts) -> None:
+def _say_how_summed(name: str, rules: TreatmentRules, counts: EdgeCounts) -> None:
     """Say what a sum of weights was taken over, where that may surprise."""
     if rules.sums_both_ways and counts.listed_both_ways:
         progress.say(

@@ -1,15 +1,15 @@
-"""Edges on their way to ranges of destination rows: in runs, each a file of records that are grouped by range.
+"""Sorted runs of the external sort: files of edge records, grouped by ranges of destination rows.
 
-A stream is read section by section (a stream that has none is one section), by this process or by others, and a section
-becomes one run or a few. Nothing is appended to, so a section can be read again, by whoever it is, and one that is done
-stays done: a run that is killed goes on with the sections that are left. (Runs: Knuth, The Art of Computer Programming,
-volume 3, external sorting.)
+A stream is read section by section (a stream without sections is one section), by this process or by workers, and a
+section becomes one run or a few. Nothing is appended to, so any process can read a section again, and a finished one is
+kept: after a kill the next command continues with the sections that are missing. (Runs: Knuth, The Art of Computer
+Programming, volume 3, external sorting.)
 
     <section>.<i>.run    .npz, uncompressed: starts int64 [ranges + 1], record int64 [R], weight float32 [R] and number
                          int64 [R] where there are any; records keep their order within a range
-    <section>.json       what the section was, when its runs are on the disk
+    <section>.json       its `Section`, written when its runs are on the disk
 
-Letters: R records of a run: edges, and their reverses if those are wanted.
+Letters: R records of a run: edges, and their reverses if the graph becomes undirected.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COLUMNS: dict[str, np.dtype[Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What a section was."""
+    """The counts of a finished section."""
 
     edges: int
     weighted: bool
@@ -54,12 +54,12 @@ class Section:
     records: list[int]
     """by range"""
     fingerprint: int
-    """modulo 2^64; those of all sections add up to 0 if every edge is listed in both directions; 0 if nobody asked"""
+    """modulo 2^64; the sum over all sections is 0 if every edge is listed in both directions; 0 if it is not computed"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeRuns:
-    """The runs of one edge type, of whatever section; can be sent to other processes."""
+    """The runs of one edge type; can be pickled for worker processes."""
 
     folder: Path
     """an existing one, which belongs to these edges and this treatment alone"""
@@ -70,13 +70,13 @@ class EdgeRuns:
     range_bits: int
     """a range has 2^range_bits rows"""
     undirected: bool
-    """whether reverses are wanted"""
+    """whether reverse edges are added"""
     fingerprinted: bool
-    """whether it matters that every edge may be listed in both directions"""
+    """whether to compute the fingerprint, by which a list of every edge in both directions is recognised"""
     numbered: bool
-    """whether edge numbers are wanted"""
-    room: int | None
-    """bytes that this process may use; None for as many as it takes"""
+    """whether edge numbers are kept"""
+    budget: int | None
+    """bytes that this process may use; None for no limit"""
 
     @property
     def num_ranges(self) -> int:
@@ -84,22 +84,22 @@ class EdgeRuns:
 
     @property
     def edges_a_run(self) -> int:
-        """So many edges fit in a quarter of the room, within limits."""
-        if self.room is None:
+        """The edges that fit in a quarter of the memory budget, within limits."""
+        if self.budget is None:
             return MOST_EDGES
-        fits = self.room // (4 * BYTES_PER_EDGE * (2 if self.undirected else 1))
+        fits = self.budget // (4 * BYTES_PER_EDGE * (2 if self.undirected else 1))
         return min(MOST_EDGES, max(LEAST_EDGES, fits))
 
     def write(
         self, number: int, first_edge: int, chunks: Iterable[EdgeChunk], *, expected: int | None = None
     ) -> Section:
-        """Make the runs of a section.
+        """Write the runs of a section.
 
         Args:
             number: of the section.
             first_edge: the number of its first edge in the whole stream.
             chunks: its edges, read once.
-            expected: how many there are; None where nobody knows.
+            expected: their number; None if it is not known.
 
         Raises:
             DatasetError: an id is out of range, some edges have weights and some have none, or they are not as many.
@@ -134,7 +134,7 @@ class EdgeRuns:
         return section
 
     def found(self, number: int) -> Section | None:
-        """What a section was, if it has been done."""
+        """The counts of a section, None if it is not finished."""
         mark = self._mark(number)
         return Section(**json.loads(mark.read_text())) if mark.exists() else None
 
@@ -204,13 +204,13 @@ class EdgeRuns:
 
 
 def write_section(number: int, runs: EdgeRuns, sections: EdgeSections, shared: SharedPayload) -> Section:
-    """Make the runs of a section unless an earlier run of the command has; see `EdgeRuns.write`.
+    """Write the runs of a section unless an earlier command has; see `EdgeRuns.write`.
 
     Args:
         number: of the section.
         runs: where they go.
-        sections: of the stream, but for what they share.
-        shared: that.
+        sections: of the stream, without their shared content.
+        shared: the shared content.
     """
     first, expected = sum(sections.counts[:number]), sections.counts[number] if sections.exact else None
     return runs.found(number) or runs.write(number, first, sections.read(number, *shared.content), expected=expected)

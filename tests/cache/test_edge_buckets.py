@@ -1,4 +1,4 @@
-"""Edges brought together by part, through pieces of any size."""
+"""Edges grouped by part, from pieces of any size."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep.cache.blocks import Layout
-from graphprep.cache.edge_buckets import by_part
+from graphprep.cache.blocks import NodeLayout
+from graphprep.cache.edge_buckets import bucket_by_part
 from graphprep.core.csr import weighted_in_degree
 from graphprep.core.types import HOMOGENEOUS_EDGE
 from tests.conftest import BoundsChecked
@@ -25,22 +25,22 @@ def test_every_edge_lies_in_the_region_of_its_destination(tmp_path: Path, piece_
     store = make_store(with_edge_arrays(rng, raw))
     matrix = store.csr(HOMOGENEOUS_EDGE)
     part_N = rng.integers(0, 3, 40).astype(np.int32)
-    layout = Layout.from_order(part_N, [rng.permutation(np.flatnonzero(part_N == part)) for part in range(3)])
-    regions = by_part(store, HOMOGENEOUS_EDGE, layout, tmp_path, piece_bytes=piece_bytes)
-    np.testing.assert_array_equal(regions.degree_N, weighted_in_degree(matrix))
+    layout = NodeLayout.from_order(part_N, [rng.permutation(np.flatnonzero(part_N == part)) for part in range(3)])
+    buckets = bucket_by_part(store, HOMOGENEOUS_EDGE, layout, tmp_path, piece_bytes=piece_bytes)
+    np.testing.assert_array_equal(buckets.degree_N, weighted_in_degree(matrix))
     rows_E = np.repeat(np.arange(40), np.diff(matrix.indptr))
-    assert regions.num_self_loops == int((rows_E == matrix.indices).sum())
+    assert buckets.num_self_loops == int((rows_E == matrix.indices).sum())
     for part in range(3):
         rows = np.flatnonzero(part_N == part)
         edges = np.flatnonzero(part_N[rows_E] == part)
-        found = regions.matrix(part)
+        found = buckets.matrix(part)
         np.testing.assert_array_equal(np.diff(found.indptr), np.diff(matrix.indptr)[rows])
         np.testing.assert_array_equal(found.indices, matrix.indices[edges])
         assert found.data is not None
         assert matrix.data is not None
         np.testing.assert_array_equal(found.data, matrix.data[edges])
         for name in store.edge_arrays(HOMOGENEOUS_EDGE):
-            np.testing.assert_array_equal(regions.array(part, name), store.edge_array(HOMOGENEOUS_EDGE, name)[:][edges])
+            np.testing.assert_array_equal(buckets.array(part, name), store.edge_array(HOMOGENEOUS_EDGE, name)[:][edges])
 
 
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:

@@ -10,9 +10,9 @@ import pytest
 from graphprep.cache import write as cache_writing
 from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.manifest import Manifest
-from graphprep.cache.resume import Steps
+from graphprep.cache.resume import ResumableSteps
 from graphprep.cache.verify import verify_cache
-from graphprep.cache.write_parts import Cutting
+from graphprep.cache.write_parts import PartWriter
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, run_partition
@@ -30,9 +30,9 @@ def never(writer: FolderWriter) -> None:
 
 def test_a_finished_step_is_kept(tmp_path: Path) -> None:
     """Guards against hours of writing that are done again after a kill."""
-    first = Steps(tmp_path / "cache", tmp_path / "notes", content="one")
+    first = ResumableSteps(tmp_path / "cache", tmp_path / "notes", content="one")
     first.run("one", write)
-    again = Steps(tmp_path / "cache", tmp_path / "notes", content="one")
+    again = ResumableSteps(tmp_path / "cache", tmp_path / "notes", content="one")
     again.run("one", never)
     assert again.files == first.files
     assert (first.kept, again.kept) == (0, 1)
@@ -40,8 +40,8 @@ def test_a_finished_step_is_kept(tmp_path: Path) -> None:
 
 def test_steps_of_other_content_are_thrown_away(tmp_path: Path) -> None:
     """Guards against parts of one assignment under the root of another, and against files that nobody lists."""
-    Steps(tmp_path / "cache", tmp_path / "notes", content="one").run("one", write)
-    other = Steps(tmp_path / "cache", tmp_path / "notes", content="two")
+    ResumableSteps(tmp_path / "cache", tmp_path / "notes", content="one").run("one", write)
+    other = ResumableSteps(tmp_path / "cache", tmp_path / "notes", content="two")
     assert list((tmp_path / "cache").iterdir()) == []
     other.run("one", write)
     assert other.kept == 0
@@ -49,7 +49,7 @@ def test_steps_of_other_content_are_thrown_away(tmp_path: Path) -> None:
 
 def test_a_note_of_nothing_is_no_note(tmp_path: Path) -> None:
     """Guards against an empty note that passes for a finished step."""
-    steps = Steps(tmp_path / "cache", tmp_path / "notes", content="one")
+    steps = ResumableSteps(tmp_path / "cache", tmp_path / "notes", content="one")
     (tmp_path / "notes" / "one.json").write_text("{}")
     steps.run("one", write)
     assert steps.kept == 0
@@ -59,7 +59,7 @@ def test_a_note_of_nothing_is_no_note(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["shorter", "changed", "gone", "note"])
 def test_a_step_that_is_not_as_it_was_is_done_again(tmp_path: Path, damage: str) -> None:
     """Guards against trust in a note whose files a power cut has taken."""
-    steps = Steps(tmp_path / "cache", tmp_path / "notes", content="one")
+    steps = ResumableSteps(tmp_path / "cache", tmp_path / "notes", content="one")
     steps.run("one", write)
     payload = tmp_path / "cache" / "a" / "c" / "0"
     match damage:
@@ -71,7 +71,7 @@ def test_a_step_that_is_not_as_it_was_is_done_again(tmp_path: Path, damage: str)
             payload.unlink()
         case "note":
             (tmp_path / "notes" / "one.json").write_text("{")
-    again = Steps(tmp_path / "cache", tmp_path / "notes", content="one")
+    again = ResumableSteps(tmp_path / "cache", tmp_path / "notes", content="one")
     again.run("one", write)
     assert again.kept == 0
     assert again.files == steps.files
@@ -86,15 +86,15 @@ def test_a_run_goes_on_part_by_part(
     topology = Topology.flat(4)
     whole = run_partition(PartitionPlan(store=store, topology=topology, request=request, target=tmp_path / "whole"))
     plan = PartitionPlan(store=store, topology=topology, request=request, target=tmp_path / "cut")
-    blocks = Cutting._blocks
+    blocks = PartWriter._blocks
 
-    def fails(self: Cutting, kind: object, part: int) -> object:
+    def fails(self: PartWriter, kind: object, part: int) -> object:
         if part == 2:
             raise KeyboardInterrupt
         return blocks(self, kind, part)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Cutting, "_blocks", fails)
+        patch.setattr(PartWriter, "_blocks", fails)
         patch.setattr("graphprep.system.executor.workers_for", lambda *_: 1)
         with pytest.raises(KeyboardInterrupt):
             run_partition(plan)
@@ -122,7 +122,7 @@ def test_regions_are_not_made_for_parts_that_are_kept(tmp_path: Path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(cache_writing.Writing, "node_array", fails)
+        patch.setattr(cache_writing.CacheWriter, "node_array", fails)
         with pytest.raises(KeyboardInterrupt):
             run_partition(plan)
     with monkeypatch.context() as patch:

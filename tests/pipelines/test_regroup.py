@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
-from graphprep.cache.as_source import WholeCache
+from graphprep.cache.as_source import CacheSource
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_csr, rebuild_edge_arrays, rebuild_rows
 from graphprep.cache.verify import verify_cache
@@ -77,7 +77,7 @@ def test_a_damaged_cache_is_not_regrouped(eight: PartitionCache, tmp_path: Path)
 
 def test_rows_are_gathered_in_the_datasets_order(eight: PartitionCache) -> None:
     """Guards against ranges of rows that come from the wrong part."""
-    whole = WholeCache(eight)
+    whole = CacheSource(eight)
     expected = rebuild_rows(eight, "paper", "x")
     array = whole.node_array("paper", "x")
     assert array is not None

@@ -140,28 +140,28 @@ def test_a_run_goes_on_with_the_ranges_that_are_left(tmp_path: Path, monkeypatch
     """Guards against a killed conversion that begins again, and against one that trusts half a range."""
     edges = random_edges(np.random.default_rng(0), 50, 400)
     arguments = {"num_rows": 50, "num_sources": 50, "treatment": Treatment(), "limit": None, "work": tmp_path / "e"}
-    sort_range = external_sort.Spill._sort_range
+    sort_range = external_sort.ExternalSort._sort_range
     done: list[int] = []
 
-    def stop_at_the_third(self: external_sort.Spill, number: int) -> None:
+    def stop_at_the_third(self: external_sort.ExternalSort, number: int) -> None:
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(number)
         sort_range(self, number)
 
-    monkeypatch.setattr(external_sort.Spill, "_sort_range", stop_at_the_third)
+    monkeypatch.setattr(external_sort.ExternalSort, "_sort_range", stop_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         sort_table(table_of(edges), **arguments)  # type: ignore[arg-type]
     again: list[int] = []
 
-    def count(self: external_sort.Spill, number: int) -> None:
+    def count(self: external_sort.ExternalSort, number: int) -> None:
         again.append(number)
         sort_range(self, number)
 
     def unread() -> Iterator[EdgeChunk]:
         raise AssertionError("the edges are on disk already and need not be read again")
 
-    monkeypatch.setattr(external_sort.Spill, "_sort_range", count)
+    monkeypatch.setattr(external_sort.ExternalSort, "_sort_range", count)
     table = EdgeTable(type=HOMOGENEOUS_EDGE, chunks=unread)
     found = joined(sort_table(table, **arguments))  # type: ignore[arg-type]
     assert not set(again) & set(done)

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.cache.blocks import Layout
-from graphprep.cache.edge_buckets import Regions, by_part
+from graphprep.cache.blocks import NodeLayout
+from graphprep.cache.edge_buckets import EdgeBuckets, bucket_by_part
 from graphprep.core.fallback import Fallback
 from graphprep.core.row_ranges import even_ranges
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, Rows
@@ -159,10 +159,10 @@ def order_past_memory(
     room = memory.room(memory_limit)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    regions = by_part(
+    regions = bucket_by_part(
         _Edges(clean),
         HOMOGENEOUS_EDGE,
-        Layout.from_order(assignment_N, nodes_P),
+        NodeLayout.from_order(assignment_N, nodes_P),
         folder,
         piece_bytes=min(MOST_PIECE_BYTES, room // 16),
     )
@@ -178,7 +178,7 @@ def order_past_memory(
     return order_P
 
 
-def _ordered(part: int, regions: Regions, assignment_N: NDArray[np.int32]) -> NDArray[np.int64]:
+def _ordered(part: int, regions: EdgeBuckets, assignment_N: NDArray[np.int32]) -> NDArray[np.int64]:
     """The nodes of a part in order."""
     nodes_n = np.flatnonzero(assignment_N == part)
     local_N = np.empty(len(assignment_N), regions.indices_E.dtype)
