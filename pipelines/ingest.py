@@ -20,7 +20,8 @@ from graphprep.core.validate import check_dtypes, check_nodes
 from graphprep.errors import DatasetError
 from graphprep.store.location import existing_kind, store_place, work_beside
 from graphprep.store.sort import BYTES_PER_EDGE, SortedEdges, sort_table
-from graphprep.store.store import STORE_FORMAT, STORE_KIND, GraphStore, write_store
+from graphprep.store.store import STORE_FORMAT, STORE_KIND, GraphStore
+from graphprep.store.write import write_store
 from graphprep.system import home, progress
 from graphprep.system.atomic import PARTIAL_PREFIX, locked, sweep
 from graphprep.system.executor import Executor

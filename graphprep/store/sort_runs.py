@@ -54,7 +54,7 @@ class Section:
     records: list[int]
     """by range"""
     fingerprint: int
-    """modulo 2^64; the sum over all sections is 0 if every edge is listed in both directions; 0 if it is not computed"""
+    """modulo 2^64; 0 summed over all sections if every edge is listed in both directions; 0 if not computed"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

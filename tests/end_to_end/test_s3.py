@@ -174,7 +174,7 @@ def test_workers_open_the_store_by_its_url(bucket: Any) -> None:
 def test_workers_write_a_store_at_its_url(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against workers that write where only they find it, and against listings older than their files."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")
-    monkeypatch.setattr("graphprep.store.store.CHUNK_BYTES", 800)
+    monkeypatch.setattr("graphprep.store.write.CHUNK_BYTES", 800)
     monkeypatch.setattr("graphprep.store.sort.BYTES_PER_EDGE", 1 << 60)
     options: dict[str, Any] = {"name": "blocks", "replace": False, "memory_limit": None}
     with open_executor("local:1") as executor:

@@ -173,7 +173,7 @@ def noted_work(kind: type[Executor], monkeypatch: pytest.MonkeyPatch) -> list[st
 
 def many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores of small graphs have many files, and edges on their way to them lie in many."""
-    monkeypatch.setattr("graphprep.store.store.CHUNK_BYTES", 80)
+    monkeypatch.setattr("graphprep.store.write.CHUNK_BYTES", 80)
     monkeypatch.setattr(external_sort, "LEAST_RANGE_BITS", 2)
     monkeypatch.setattr(external_sort, "MOST_RANGES", 40)
 
