@@ -27,8 +27,8 @@ OURS = """
 import json, pickle, sys, time
 from pathlib import Path
 import numpy as np
-from graphprep import memory, progress
-from graphprep.cache.blocks import Layout
+from graphprep.system import memory, progress
+from graphprep.cache.blocks import NodeLayout
 from graphprep.cache.write import CacheContent, write_cache
 from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
@@ -36,11 +36,11 @@ progress.configure(quiet=True)
 folder, parts, limit = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 store = GraphStore(folder / "stores/graph.zarr")
 assignment = np.load(folder / "assignment.npy")
-layout = Layout.from_order(assignment, [np.flatnonzero(assignment == part) for part in range(parts)])
+layout = NodeLayout.from_order(assignment, [np.flatnonzero(assignment == part) for part in range(parts)])
 traffic, quality = pickle.loads((folder / "quality.pkl").read_bytes())
 content = CacheContent(key="0" * 64, layouts={"node": layout}, traffic=traffic, quality=quality,
                        topology=Topology.flat(parts), options={})
-warm = Layout.from_order(np.zeros(64, np.int32), [np.arange(64)])
+warm = NodeLayout.from_order(np.zeros(64, np.int32), [np.arange(64)])
 write_cache(folder / "warm", GraphStore(folder / "stores/warm.zarr"), CacheContent(
     key="0" * 64, layouts={"node": warm}, traffic=traffic, quality=quality, topology=Topology.flat(1), options={}),
     scratch=folder / "warm-scratch")
@@ -67,7 +67,7 @@ PYG = """
 import json, logging, sys, time
 from pathlib import Path
 import numpy as np, torch
-from graphprep import memory
+from graphprep.system import memory
 from graphprep.store.store import GraphStore
 from torch_geometric.distributed import Partitioner
 from torch_geometric.loader import ClusterData

@@ -359,14 +359,14 @@ import io, sys, time
 from trainer.base.traffic_log import Clock
 from trainer.data.cache import open_cache
 from trainer.config.options import Options
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.reporting.report import Report
 from trainer.run import train
-from trainer.dist.rank_info import Seat
+from trainer.dist.rank_info import RankInfo
 
 cache, device, epochs, precision = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 place, seconds = torch.device(device), []
-with Ranks(Seat(), place, timeout=60.0, clock=Clock(place)) as ranks:
+with Communicator(RankInfo(), place, timeout=60.0, clock=Clock(place)) as ranks:
     for number in (2, 2 + epochs):
         options = Options(cache=cache, hidden=256, patience=0, eval_every=1000, epochs=number, precision=precision)
         result = train(options, open_cache(cache), ranks, Report(speaks=False, as_json=True, output=io.StringIO()))

@@ -30,7 +30,7 @@ GRAPHS = ("ego-twitter", "hierarchical-sbm", "rmat")
 TOPOLOGY, RANKS = "dgx-1-v100", 8
 METIS = f"""
 import numpy as np, pymetis
-from graphprep import memory
+from graphprep.system import memory
 before = memory.held()
 with np.load(FILE) as arrays:
     adjacency = pymetis.CSRAdjacency(arrays["indptr"], arrays["indices"].astype(np.int64))
@@ -41,7 +41,8 @@ OURS = f"""
 import os, tempfile
 from pathlib import Path
 import numpy as np
-from graphprep import csr, memory, progress
+from graphprep.core import csr
+from graphprep.system import memory, progress
 from graphprep.core.types import Csr, EdgeChunk, Treatment
 from graphprep.partition.search import partition
 from graphprep.partition.request import PartitionRequest

@@ -47,7 +47,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against edges that are placed behind the end of a region."""
     bounds_checked(
         "import numpy as np\n"
-        "from graphprep import csr_kernels as kernels\n"
+        "from graphprep.core import csr_kernels as kernels\n"
         "from graphprep.cache.edge_buckets import _count, _place\n"
         "rng = np.random.default_rng(0)\n"
         "for n, e, parts in ((1, 0, 1), (30, 200, 4)):\n"

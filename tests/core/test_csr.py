@@ -224,7 +224,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     bounds_checked(
         "import numpy as np\n"
         "from tests.graphs import csr_of, random_edges\n"
-        "from graphprep import csr\n"
+        "from graphprep.core import csr\n"
         "from graphprep.core.types import Treatment\n"
         f"csr.SMALL_RECORD_BITS = {csr.SMALL_RECORD_BITS}\n"
         "rng = np.random.default_rng(0)\n"

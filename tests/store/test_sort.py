@@ -299,10 +299,10 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     bounds_checked(
         "import numpy as np, tempfile\n"
         "from pathlib import Path\n"
-        "from graphprep import sorted_edges, spill\n"
+        "from graphprep.store import sort, external_sort\n"
         "from graphprep.core.types import HOMOGENEOUS_EDGE, EdgeTable, Treatment\n"
         "from tests.graphs import random_edges\n"
-        "sorted_edges.BYTES_PER_EDGE = 1 << 60\n"
+        "sort.BYTES_PER_EDGE = 1 << 60\n"
         "rng = np.random.default_rng(0)\n"
         "for n, e in ((1, 3), (40_000, 9000)):\n"
         "    for weighted in (False, True):\n"
@@ -311,7 +311,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "        for undirected, duplicates in ((False, 'sum'), (True, 'sum'), (True, 'mean')):\n"
         "            with tempfile.TemporaryDirectory() as folder:\n"
         "                treatment = Treatment(undirected=undirected, duplicates=duplicates)\n"
-        "                found = sorted_edges.sort_table(table, num_rows=n, num_sources=n, limit=None,\n"
+        "                found = sort.sort_table(table, num_rows=n, num_sources=n, limit=None,\n"
         "                    treatment=treatment, work=Path(folder) / 'e')\n"
         "                assert sum(piece.num_edges for piece in found.pieces()) == found.counts.edges\n"
     )

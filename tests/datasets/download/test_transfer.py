@@ -397,7 +397,7 @@ def test_interrupt_ends_at_once_and_keeps_what_came(server: FaultServer, tmp_pat
     script = (
         "import sys; from pathlib import Path; from graphprep.datasets.download.download import *\n"
         "from graphprep.datasets.download.http_client import *\n"
-        f"download([RemoteFile(url={url!r}, name='f')], Path({str(tmp_path)!r}), patience=Patience(read_timeout=60))"
+        f"download([RemoteFile(url={url!r}, name='f')], Path({str(tmp_path)!r}), patience=RetryPolicy(read_timeout=60))"
     )
     running = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, preexec_fn=heed_interrupts)
     try:

@@ -366,7 +366,7 @@ def test_edges_stay_out_of_memory(tmp_path: Path) -> None:
 import resource
 from pathlib import Path
 import numpy as np
-from graphprep import memory
+from graphprep.system import memory
 from graphprep.core.types import Csr
 from graphprep.partition.out_of_core import levels, mapped_graph
 from graphprep.topology import Topology

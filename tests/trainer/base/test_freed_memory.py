@@ -12,7 +12,7 @@ ROUNDS, MEGABYTES = 20, 80
 PAGES = MEGABYTES * 2**20 // 4096
 PROGRAM = """
 import resource, sys, torch
-from trainer import freed_memory
+from trainer.base import freed_memory
 
 rounds, megabytes, choice = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 if choice:
