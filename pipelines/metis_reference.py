@@ -45,7 +45,7 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
         result, _ = partition(whole_graph(CacheSource(cache)), topology, request, scratch=Path(scratch))
     tried = {row["method"]: row for row in result.tried}
     if result.method not in ("metis", "one-part"):
-        raise PartitionError(f"METIS did not come through: {tried.get('metis', {}).get('failure', 'it gave no parts')}")
+        raise PartitionError(f"METIS failed: {tried.get('metis', {}).get('failure', 'it gave no parts')}")
     quality = result.quality
     mine = cache.attributes["quality"]["bottleneck_seconds"]
     return {

@@ -46,7 +46,7 @@ class Block:
 
     csr: Csr
     place_E: NDArray[np.int64] | None
-    """int64 [E]: which edge of the part's matrix each one is; None where nobody needs it"""
+    """int64 [E]: which edge of the part's matrix each one is; None if it is not needed"""
 
 
 def halo(

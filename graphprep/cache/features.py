@@ -4,7 +4,7 @@
     scale       none; rows: each row is divided by the sum of its absolute values, as bag-of-words sets are used;
                 columns: each column gets mean 0 and deviation 1 over all nodes of the type (a constant one becomes 0)
     aggregate   none; gcn, mean: the sums over neighbours that the first layer of GCN or GraphSAGE begins with are made
-                here (`aggregate`) and lie beside the features. With `as` none GCN's sums lie there alone
+                here (`aggregate`) and are stored with the features. With `as` none the cache has GCN's sums alone
 
 Scaling happens in float64 and comes before the change of type, and sums are those of what came out. Columns take one
 more pass over the store; sums and squares are shifted by the first row, so that a large mean costs no digits.
@@ -93,7 +93,7 @@ class FeatureOptions:
 
     @property
     def dtype_of_sums(self) -> np.dtype[Any]:
-        """Of sums over neighbours: what was asked for by name, else float32."""
+        """The dtype of sums over neighbours: the requested one, else float32."""
         return NAMED.get(self.features, NAMED["float32"])
 
     def treatment(self, source: GraphSource, node_type: str, rows_at_a_time: int) -> Treat:

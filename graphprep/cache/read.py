@@ -1,4 +1,4 @@
-"""Open a cache: metadata at once, arrays as read-only memory maps when they are asked for.
+"""Open a cache: metadata at once, arrays as read-only memory maps at first access.
 
 What is small is compared with its checksum in the manifest whenever it is read: all JSON, and the arrays that all parts
 share. Of what is large and maps, whatever points into something else (columns, row offsets, lists of nodes) is looked
@@ -134,7 +134,7 @@ class PartitionCache:
 
     @property
     def fallback(self) -> Fallback | None:
-        """What took the place of the methods that were asked for, None where one of these made the parts."""
+        """The fallback of the requested methods, None where one of these made the parts."""
         from graphprep.core.fallback import Fallback
 
         return Fallback.from_json(self.attributes.get("fallback"))
@@ -149,7 +149,7 @@ class PartitionCache:
         return self.manifest
 
     def require_unchanged(self, prefix: str = "") -> None:
-        """Read the files below `prefix` and compare them with their checksums, each once: for whoever copies them.
+        """Read the files below `prefix` and compare them with their checksums, each once, before they are copied.
 
         Raises:
             CacheError: a file is missing or has changed.
@@ -271,7 +271,7 @@ class PartitionCache:
         return OriginalIds.of_words(offsets, text, str(self.folder), CacheError)
 
     def edge_arrays(self, edge_type: EdgeType) -> tuple[str, ...]:
-        """The names of what edges of a type have beside indices and weights."""
+        """The names of the further arrays of edges of a type: features, times."""
         return tuple(self.attributes.get("edge_arrays", {}).get(edge_type.key, ()))
 
     def edge_array(self, part: int, edge_type: EdgeType, owner: int, name: str) -> NDArray[Any]:

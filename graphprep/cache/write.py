@@ -1,6 +1,6 @@
 """Write a cache in steps, in bounded memory; the caller renames the folder into place.
 
-    buckets       the source's edges, grouped by part in files beside the cache (`edge_buckets`)
+    buckets       the source's edges, grouped by part in temporary files (`edge_buckets`)
     structure     of each part: what it receives and sends, and its edges in blocks (`write_parts`)
     nodes         each node array, streamed from the source by row range into all parts' files
     sums          over neighbours, if they are requested (`aggregate`)

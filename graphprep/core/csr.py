@@ -75,14 +75,14 @@ class EdgeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeRecords:
-    """Edges scattered by bucket or range. Letters: R records (edges, and their reverses if those are wanted)."""
+    """Edges scattered by bucket or range. Letters: R records: edges, and reverses if the graph becomes undirected."""
 
     starts: NDArray[np.int64]
     """[B + 1]: where each bucket's records begin"""
     record: NDArray[np.integer]
     """[R]: row within the bucket << key_bits | key; uint32 where they fit, else int64"""
     payload: NDArray[np.integer]
-    """[R]: position of the edge in its input; empty where nobody needs it"""
+    """[R]: position of the edge in its input; empty if it is not needed"""
     row_bits: int
     """a bucket has 2^row_bits rows"""
     key_bits: int
@@ -105,7 +105,7 @@ class TreatmentRules:
     @classmethod
     def of(cls, treatment: Treatment, *, square: bool, name: str) -> TreatmentRules:
         """Raises:
-        DatasetError: reverses or added self-loops are wanted between nodes of different types.
+        DatasetError: reverses or added self-loops are requested between nodes of different types.
         """
         if not square and (treatment.undirected or treatment.self_loops == "add"):
             raise DatasetError(
@@ -140,7 +140,7 @@ def from_edges(
     square: bool | None = None,
     numbered: bool = False,
 ) -> tuple[Csr, EdgeCounts]:
-    """Sort edges in memory into CSR and treat reversals, self-loops and duplicates as asked.
+    """Sort edges in memory into CSR and treat reversals, self-loops and duplicates as the treatment says.
 
     Args:
         chunks: runs of (src, dst, weight float32 or None); all weighted or none. They are read twice and not changed.
@@ -283,7 +283,7 @@ def _shared_out(chunks: Sequence[EdgeChunk], num_edges: int, threads: int) -> li
 
 
 def key_bits(num_sources: int, *, undirected: bool) -> int:
-    """Bits of a key: of a column, and one more where reverses are told from edges."""
+    """Bits of a key: of a column, and one more to distinguish reverses from edges."""
     return max(1, (num_sources - 1).bit_length()) + int(undirected)
 
 
@@ -321,7 +321,7 @@ def sort_records(
         num_rows, num_sources: of the result.
         first_row: global number of row 0.
         rules: what to do about reverses, duplicates and self-loops.
-        numbered: whether payloads are wanted as edge numbers.
+        numbered: whether payloads are kept as edge numbers.
         name: of the edge type, for error messages.
 
     Raises:
@@ -510,7 +510,7 @@ def are_below(numbers: NDArray[np.integer], end: int) -> bool:
 
 
 def range_fault(csr: Csr) -> str | None:
-    """What would lead whoever walks this CSR out of bounds, in words, or None: row offsets and column range."""
+    """What would be read out of bounds in this CSR, as a sentence, or None: row offsets and column range."""
     if not len(csr.indptr):
         return "there are no row offsets"
     if csr.indptr[0] != 0 or csr.indptr[-1] != csr.num_edges:

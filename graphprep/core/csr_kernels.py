@@ -3,7 +3,7 @@
 A record is an edge on its way, one uint32 or int64: its row within a bucket or range, shifted left by `key_bits`, and
 its key. The key is the column, or, where reverses are made too, column << 1 with the lowest bit set for a reverse, so
 that a row sorted by key has each column's own edges before their reverses. A payload is the record's position in its
-input, by which weights and edge numbers are found again; an empty payload array means that nobody needs them.
+input, by which weights and edge numbers are found again; an empty payload array means that they are not needed.
 
 Letters: E edges, R records, B buckets, T threads.
 """
@@ -95,22 +95,22 @@ def scatter_records(given_R, shift, key_bits, num_buckets, threads, record_R, pa
 
 
 @njit(cache=True)
-def _digit_pass(taken, put, taken_payload, put_payload, low, count):  # type: ignore[no-untyped-def]
+def _digit_pass(records_in, records_out, payload_in, payload_out, low, count):  # type: ignore[no-untyped-def]
     """One stable counting pass of a radix sort, over DIGIT_BITS bits from `low` on."""
     mask = (1 << DIGIT_BITS) - 1
     place = np.zeros((1 << DIGIT_BITS) + 1, np.int64)
     for r in range(count):
-        place[(taken[r] >> low & mask) + 1] += 1
+        place[(records_in[r] >> low & mask) + 1] += 1
     for digit in range(1 << DIGIT_BITS):
         place[digit + 1] += place[digit]
-    has_payload = len(put_payload) > 0
+    has_payload = len(payload_out) > 0
     for r in range(count):
-        digit = taken[r] >> low & mask
+        digit = records_in[r] >> low & mask
         at = place[digit]
         place[digit] = at + 1
-        put[at] = taken[r]
+        records_out[at] = records_in[r]
         if has_payload:
-            put_payload[at] = taken_payload[r]
+            payload_out[at] = payload_in[r]
 
 
 @njit(cache=True, parallel=True)
@@ -128,33 +128,33 @@ def sort_buckets(starts, record_R, payload_R, shift, key_bits, indptr, keys, pay
         count = end - begin
         first = bucket << shift
         last = min(first + (1 << shift), num_rows)
-        taken, taken_payload = record_R[begin:end], payload_R[begin:end] if has_payload else payload_R
+        records_in, payload_in = record_R[begin:end], payload_R[begin:end] if has_payload else payload_R
         if count <= SMALL_BUCKET:
             if has_payload:
-                order = np.argsort(taken, kind="mergesort")
-                taken, taken_payload = taken[order], taken_payload[order]
+                order = np.argsort(records_in, kind="mergesort")
+                records_in, payload_in = records_in[order], payload_in[order]
             else:
-                taken = np.sort(taken)
+                records_in = np.sort(records_in)
         else:
-            put, put_payload = np.empty_like(taken), np.empty_like(taken_payload)
+            records_out, payload_out = np.empty_like(records_in), np.empty_like(payload_in)
             for low in range(0, key_bits, DIGIT_BITS):
-                _digit_pass(taken, put, taken_payload, put_payload, low, count)
-                taken, put = put, taken
-                taken_payload, put_payload = put_payload, taken_payload
+                _digit_pass(records_in, records_out, payload_in, payload_out, low, count)
+                records_in, records_out = records_out, records_in
+                payload_in, payload_out = payload_out, payload_in
         place = np.zeros(last - first + 1, np.int64)
         for r in range(count):
-            place[(taken[r] >> key_bits) + 1] += 1
+            place[(records_in[r] >> key_bits) + 1] += 1
         place[0] = begin
         for row in range(last - first):
             place[row + 1] += place[row]
             indptr[first + row + 1] = place[row + 1]
         for r in range(count):
-            row = taken[r] >> key_bits
+            row = records_in[r] >> key_bits
             at = place[row]
             place[row] = at + 1
-            keys[at] = taken[r] & key_mask
+            keys[at] = records_in[r] & key_mask
             if has_payload:
-                payloads[at] = taken_payload[r]
+                payloads[at] = payload_in[r]
 
 
 @njit(cache=True, parallel=True)

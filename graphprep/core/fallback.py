@@ -1,4 +1,4 @@
-"""The note that a cache keeps where another partitioning method took the place of those that were asked for."""
+"""The fallback that a cache records: another partitioning method was used than the requested ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fallback:
-    """That none of the methods which were asked for gave parts, and another one did."""
+    """None of the requested methods gave parts, and another one was used."""
 
     wanted: tuple[str, ...]
     used: str
@@ -28,7 +28,7 @@ class Fallback:
     @property
     def sentence(self) -> str:
         """For people."""
-        return f"{' and '.join(self.wanted)} did not come through ({self.reason}); {self.used} took their place"
+        return f"{' and '.join(self.wanted)} failed ({self.reason}); {self.used} was used instead"
 
     def to_json(self) -> dict[str, Any]:
         """As a cache's root attributes have it."""

@@ -66,18 +66,18 @@ class OriginalIds:
         found[:] = [text[start:stop].decode() for start, stop in itertools.pairwise(self.offsets.tolist())]
         return found
 
-    def row_of(self, wanted: int | str) -> int | None:
+    def row_of(self, original_id: int | str) -> int | None:
         """The row of the node with this id, None if there is none. Digits in a string are a number where ids are."""
         if self.numbers is not None:
             try:
-                number = int(wanted)
+                number = int(original_id)
             except ValueError:
                 return None
             same = np.flatnonzero(self.numbers == number) if abs(number) < 2**63 else np.zeros(0, np.int64)
             return int(same[0]) if len(same) else None
         assert self.offsets is not None
         assert self.text is not None
-        word = np.frombuffer(str(wanted).encode(), np.uint8)
+        word = np.frombuffer(str(original_id).encode(), np.uint8)
         rows = np.flatnonzero(np.diff(self.offsets) == len(word))
         at_once = max(1, BYTES_AT_A_TIME // max(1, len(word)))
         for start in range(0, len(rows), at_once):

@@ -33,7 +33,7 @@ class EdgeSource(Protocol):
         """The in-edges of destinations start .. stop-1."""
 
     def edge_arrays(self, edge_type: EdgeType) -> tuple[str, ...]:
-        """The names of what edges of a type have beside indices and weights."""
+        """The names of the further arrays of edges of a type: features, times."""
 
     def edge_array(self, edge_type: EdgeType, name: str) -> Rows:
         """One of these arrays, in CSR order."""

@@ -4,8 +4,8 @@ Every node draws a 64-bit number from PCG64's raw stream, and of each class the 
 next ones validate, the rest test. The raw stream is fixed by the algorithm; `Generator.permutation` and `choice` may
 change with a NumPy release, and a split that changes under people's feet makes their accuracies incomparable.
 
-A class too small for what is asked gives a third to each: its nodes are then scarce in training, where a fixed count
-would leave none to test on.
+A class that is smaller than the requested counts gives a third to each: its nodes are then scarce in training, where a
+fixed count would leave none to test on.
 
 Nodes with several labels or with numbers to predict are of no single class; there shares of all labelled nodes train,
 validate and test, by the same lots.
@@ -50,7 +50,7 @@ class Split(NamedTuple):
 
 
 class SplitRule(BaseModel):
-    """Which splits are drawn where there are labels and no masks, in the words of a YAML file."""
+    """The splits that are drawn where there are labels and no masks, as a YAML file has them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

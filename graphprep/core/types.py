@@ -175,7 +175,7 @@ class Csr:
     """float32 [E]; None where every edge weighs 1"""
     edge_number: NDArray[np.int64] | None = None
     """int64 [E]: which edge of the source's stream each one is (for a reverse: its edge; for one made of several: the
-    first of them), -1 for an added self-loop; None where nobody needs it"""
+    first of them), -1 for an added self-loop; None if it is not needed"""
 
     @property
     def num_rows(self) -> int:
@@ -222,19 +222,19 @@ def row_bytes(rows: Rows) -> int:
     return max(1, rows.dtype.itemsize * math.prod(rows.shape[1:]))
 
 
-def chosen_edge_type(known: Iterable[EdgeType], wanted: Sequence[str] | str | None) -> EdgeType:
+def chosen_edge_type(known: Iterable[EdgeType], requested: Sequence[str] | str | None) -> EdgeType:
     """The edge type that a person means by its key, by (source, relation, destination), or by nothing if there is one.
 
     Raises:
         UsageError: there is none of that name, or several and none was named.
     """
     known = list(known)
-    if wanted is None and len(known) == 1:
+    if requested is None and len(known) == 1:
         return known[0]
     for edge_type in known:
-        if wanted == edge_type.key or (
-            wanted is not None and not isinstance(wanted, str) and tuple(wanted) == edge_type
+        if requested == edge_type.key or (
+            requested is not None and not isinstance(requested, str) and tuple(requested) == edge_type
         ):
             return edge_type
-    asked = "there are several edge types" if wanted is None else f"there is no edge type {wanted!r}"
-    raise UsageError(f"{asked}; give edge_type, one of {', '.join(edge_type.key for edge_type in known)}")
+    problem = "there are several edge types" if requested is None else f"there is no edge type {requested!r}"
+    raise UsageError(f"{problem}; give edge_type, one of {', '.join(edge_type.key for edge_type in known)}")

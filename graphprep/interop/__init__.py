@@ -1,1 +1,1 @@
-"""A graph in memory in the words of other libraries: SciPy, PyTorch Geometric, NetworkX."""
+"""A graph in memory as objects of other libraries: SciPy, PyTorch Geometric, NetworkX."""

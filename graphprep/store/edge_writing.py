@@ -57,7 +57,7 @@ def write_by_ranges(
         arrays: indptr, indices and, of weighted edges, data: empty ones, by their names in a CSR.
         edges: what they are to hold.
         executor: of the ranges; its workers reach the place, and the files of `edges`, under the same path.
-        task: told of the bytes that are written.
+        task: its progress is advanced by the bytes written.
 
     Raises:
         DatasetError: a URL cannot be written to, or what the workers wrote is not there.

@@ -169,7 +169,7 @@ def _consumed(chunks: list[EdgeChunk]) -> Iterator[EdgeChunk]:
 
 
 def _say_how_summed(name: str, rules: TreatmentRules, counts: EdgeCounts) -> None:
-    """Say what a sum of weights was taken over, where that may surprise."""
+    """Say which parallel edges a sum of weights includes, where that may surprise."""
     if rules.sums_both_ways and counts.listed_both_ways:
         progress.say(
             f"edges {name}: all {counts.listed_both_ways:,} edges are listed in both directions with equal weights, so "

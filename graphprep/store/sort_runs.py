@@ -62,7 +62,7 @@ class EdgeRuns:
     """The runs of one edge type; can be pickled for worker processes."""
 
     folder: Path
-    """an existing one, which belongs to these edges and this treatment alone"""
+    """an existing one, of these edges and this treatment alone"""
     name: str
     """of the edge type, for messages"""
     num_rows: int
@@ -161,7 +161,7 @@ class EdgeRuns:
         return found
 
     def remove(self, runs: Sequence[int]) -> None:
-        """Remove all runs, which nobody needs any more."""
+        """Remove all runs."""
         for number, count in enumerate(runs):
             self._mark(number).unlink(missing_ok=True)
             for run in range(count):
@@ -216,8 +216,8 @@ def write_section(number: int, runs: EdgeRuns, sections: EdgeSections, shared: S
     return runs.found(number) or runs.write(number, first, sections.read(number, *shared.content), expected=expected)
 
 
-def _gathered(chunks: Iterable[EdgeChunk], wanted: int) -> Iterator[list[EdgeChunk]]:
-    """Chunks with at least `wanted` edges together, but for the last ones; none without edges."""
+def _gathered(chunks: Iterable[EdgeChunk], least: int) -> Iterator[list[EdgeChunk]]:
+    """Chunks with at least `least` edges together, but for the last ones; none without edges."""
     gathered: list[EdgeChunk] = []
     count = 0
     for chunk in chunks:
@@ -225,7 +225,7 @@ def _gathered(chunks: Iterable[EdgeChunk], wanted: int) -> Iterator[list[EdgeChu
             continue
         gathered.append(chunk)
         count += len(chunk.src)
-        if count >= wanted:
+        if count >= least:
             yield gathered
             gathered, count = [], 0
     if gathered:

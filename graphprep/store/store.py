@@ -111,7 +111,7 @@ class StoredArray:
 
 
 class GraphStore:
-    """A finished store, opened for reading; nothing is read before it is asked for."""
+    """A finished store, opened for reading; arrays are read at access."""
 
     def __init__(self, location: str | Path) -> None:
         """Open the store at a path or fsspec URL.
@@ -212,7 +212,7 @@ class GraphStore:
         return StoredArray(self, path, np.dtype(found.dtype), tuple(found.shape))
 
     def edge_arrays(self, edge_type: EdgeType) -> tuple[str, ...]:
-        """The names of the arrays that edges of this type have beside the CSR's own."""
+        """The names of the arrays that edges of this type have in addition to the CSR's own."""
         names = self._names(f"edges/{edge_type.key}/")
         return tuple(name for name in names if name not in ("indptr", "indices", "data"))
 
@@ -354,7 +354,7 @@ class GraphStore:
         return store_html(self)
 
     def require_unchanged(self, prefix: str = "") -> None:
-        """Read all arrays below a path and compare them with their checksums, for whoever copies them piece by piece.
+        """Read all arrays below a path and compare them with their checksums, before they are copied piece by piece.
 
         Raises:
             DatasetError: one of them has changed or is damaged.
@@ -407,7 +407,7 @@ class GraphStore:
         return unchecked
 
     def _check_metadata(self) -> tuple[str, ...]:
-        """Every zarr.json, and that there are those files that belong to the store and no others.
+        """Check every zarr.json, and that the store has exactly the files that it should have.
 
         Returns, Raises: as `check`.
         """
@@ -424,21 +424,21 @@ class GraphStore:
             unchecked.append("zarr.json of the root, groups and arrays: this store was written without checksums of it")
             for path, kind in edge_groups.items():
                 shape = [self.num_nodes[kind.destination], self.num_nodes[kind.source]]
-                wanted = {**ANNDATA_CSR, "shape": shape, "weighted": self.is_weighted(kind)}
-                if dict(self._group(path).attrs) != wanted:
-                    raise DatasetError(f"{self.location}: the attributes of {path} are not {wanted}; {AGAIN}")
+                expected = {**ANNDATA_CSR, "shape": shape, "weighted": self.is_weighted(kind)}
+                if dict(self._group(path).attrs) != expected:
+                    raise DatasetError(f"{self.location}: the attributes of {path} are not {expected}; {AGAIN}")
         elif strange := (groups | arrays) ^ sums.keys():
             raise DatasetError(f"{self.location}: {sorted(strange)[0]} is no array or group of this store; {AGAIN}")
         if not can_list(self.location):
             unchecked.append("which files there are: a web server does not say it")
             return tuple(unchecked)
-        wanted_files = {ZARR_JSON, *(f"{path}/{ZARR_JSON}" for path in groups | arrays)}
+        expected_files = {ZARR_JSON, *(f"{path}/{ZARR_JSON}" for path in groups | arrays)}
         for path in self.attributes["arrays"]:
-            wanted_files |= _chunk_files(self._array(path))
+            expected_files |= _chunk_files(self._array(path))
         found = files_below(self.location)
-        if missing := wanted_files - found:
+        if missing := expected_files - found:
             raise DatasetError(f"{self.location}: {sorted(missing)[0]} is missing; {AGAIN}")
-        if extra := found - wanted_files:
+        if extra := found - expected_files:
             raise DatasetError(
                 f"{self.location}: {sorted(extra)[0]} does not belong to the store; remove it or {AGAIN}"
             )

@@ -1,4 +1,4 @@
-"""PyTorch Geometric's partition folder, and one Data object a part beside it.
+"""PyTorch Geometric's partition folder, and one Data object for each part.
 
     META.json  node_map.pt  edge_map.pt                 what torch_geometric.distributed reads of the whole graph
     part_<p>/graph.pt  node_feats.pt  edge_feats.pt     LocalGraphStore.from_partition, LocalFeatureStore.from_partition
