@@ -229,9 +229,9 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
         send_rows={},
     )
     options = Options(cache="-", model=model, heads=4, hidden=16, dropout=0.0, precision=precision)
-    ranks = Communicator(RankInfo(), place, timeout=10.0, clock=Clock(place))
+    communicator = Communicator(RankInfo(), place, timeout=10.0, clock=Clock(place))
     traffic_log = TrafficLog(num_rows=n, num_sent=0, num_halo=0, rank=0, world=1)
-    aggregation = Aggregation(part, Exchange(options, part, ranks, traffic_log), ranks, sums=None)
+    aggregation = Aggregation(part, Exchange(options, part, communicator, traffic_log), communicator, sums=None)
     dropout = Dropout(part.ids_n.to(place), halo_ids(part).to(place), num_nodes=n, seed=0)
     assert part.x_nF is not None
     # Rounded once, and then the same for the reference.
@@ -239,14 +239,14 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
     assert rounded.x_nF is not None
     features = Features(DenseRows(rounded.x_nF.to(place)), aggregation, dropout, share=0.0)
     network = Network(
-        model_type(options, ranks),
+        model_type(options, communicator),
         options,
         aggregation,
         dropout,
         num_features=24,
         num_classes=5,
         num_nodes=n,
-        ranks=ranks,
+        communicator=communicator,
     ).to(place)
     scores = network(features, PassContext(epoch=1, training=True))
     (scores * _direction(scores)).sum().backward()
@@ -359,17 +359,18 @@ import io, sys, time
 from trainer.base.traffic_log import Clock
 from trainer.data.cache import open_cache
 from trainer.config.options import Options
-from trainer.dist.communicator import Ranks
+from trainer.dist.communicator import Communicator
 from trainer.reporting.report import Report
 from trainer.run import train
-from trainer.dist.rank_info import Seat
+from trainer.dist.rank_info import RankInfo
 
 cache, device, epochs, precision = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 place, seconds = torch.device(device), []
-with Ranks(Seat(), place, timeout=60.0, clock=Clock(place)) as ranks:
+with Communicator(RankInfo(), place, timeout=60.0, clock=Clock(place)) as communicator:
     for number in (2, 2 + epochs):
         options = Options(cache=cache, hidden=256, patience=0, eval_every=1000, epochs=number, precision=precision)
-        result = train(options, open_cache(cache), ranks, Report(speaks=False, as_json=True, output=io.StringIO()))
+        report = Report(speaks=False, as_json=True, output=io.StringIO())
+        result = train(options, open_cache(cache), communicator, report)
         wait(device)
         seconds.append(result["seconds"])
 print(json.dumps({"seconds": (seconds[1] - seconds[0]) / epochs, "peak_bytes": peak(device)}))

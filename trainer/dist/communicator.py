@@ -42,21 +42,21 @@ class PendingExchange:
 
     def __init__(
         self,
-        ranks: Communicator,
+        communicator: Communicator,
         works: list[dist.Work],
         outgoing: list[Tensor],
         unpacked: Sequence[tuple[Tensor, Tensor]],
         *,
         started: float,
     ) -> None:
-        self._ranks, self._works, self._unpacked, self._started = ranks, works, unpacked, started
+        self._communicator, self._works, self._unpacked, self._started = communicator, works, unpacked, started
         self._outgoing = outgoing  # kept alive until they have left
         self.seconds = 0.0
         """Between CPUs, from the start until all was here and was asked for; known after `wait`."""
 
     def wait(self) -> None:
         """Return when all rows that were asked for are here and all others have left."""
-        with self._ranks.translate_remote_errors("exchange rows"), self._ranks.clock("waiting"):
+        with self._communicator.translate_remote_errors("exchange rows"), self._communicator.clock("waiting"):
             for work in self._works:
                 work.wait()
         for place, arrived in self._unpacked:
@@ -106,8 +106,8 @@ class Communicator:
         return [rank for rank in range(self.world) if rank != self.rank]
 
     @property
-    def speaks(self) -> bool:
-        """True on the one rank that speaks for the run."""
+    def is_main(self) -> bool:
+        """True on rank 0, which logs, reports and writes files for the whole run."""
         return self.rank == 0
 
     def all_gather_object(self, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ class Communicator:
                 on_gpu=on_gpu,
                 timeout=self._timeout.total_seconds(),
             )
-        if remark is not None and self.speaks:
+        if remark is not None and self.is_main:
             log.info("%s", remark)
         with self.translate_remote_errors("connect"):
             dist.init_process_group(

@@ -108,19 +108,19 @@ class Exchange:
         self,
         options: Options,
         part: Part,
-        ranks: Communicator,
+        communicator: Communicator,
         traffic_log: TrafficLog,
         saturation: Saturation | None = None,
     ) -> None:
         """Lay the lanes; every rank has to call it, when the ranks are connected."""
-        self.num_halo = sum(part.halo_rows(peer) for peer in ranks.peers)
+        self.num_halo = sum(part.halo_rows(peer) for peer in communicator.peers)
         self.is_sequential = options.exchange == "sequential"
         form, of_gradients = (
             wire(
                 options.wire,
                 TYPES[options.precision],
-                ranks.device,
-                seed=options.seed * 100_003 + ranks.rank,
+                communicator.device,
+                seed=options.seed * 100_003 + communicator.rank,
                 clamps=clamps,
             )
             for clamps in (True, False)
@@ -128,7 +128,7 @@ class Exchange:
         if isinstance(form, Int8):
             of_gradients = form  # one stream of draws
         first_of, first = {}, 0
-        for peer in ranks.peers:
+        for peer in communicator.peers:
             first_of[peer] = first
             first += part.halo_rows(peer)
 
@@ -139,7 +139,7 @@ class Exchange:
                 policy=policy(policy_text),
                 wire=form if direction == "forward" else of_gradients,
                 error_feedback=options.error_feedback,
-                ranks=ranks,
+                communicator=communicator,
                 traffic_log=traffic_log,
                 saturation=saturation,
             )
@@ -147,13 +147,17 @@ class Exchange:
         def whole_round(to: Collection[int], of: Collection[int], *, is_first: bool) -> Round:
             sampling = Sampling(
                 options.boundary_sampling,
-                part.ids_n[sent_rows(part, ranks, to).long()].to(ranks.device),
-                torch.cat([part.ids_n[:0], *(part.halo_ids[peer] for peer in ranks.peers if peer in of)]).to(
-                    ranks.device
+                part.ids_n[sent_rows(part, communicator, to).long()].to(communicator.device),
+                torch.cat([part.ids_n[:0], *(part.halo_ids[peer] for peer in communicator.peers if peer in of)]).to(
+                    communicator.device
                 ),
                 seed=options.seed,
             )
-            routes = broadcast(part, ranks) if options.exchange == "broadcast" else boundary(part, ranks, to=to, of=of)
+            routes = (
+                broadcast(part, communicator)
+                if options.exchange == "broadcast"
+                else boundary(part, communicator, to=to, of=of)
+            )
             begin = min((first_of[peer] for peer in of), default=0)
             return Round(
                 routes,
@@ -166,19 +170,19 @@ class Exchange:
 
         self.sources: list[list[int]]
         """The peers whose rows come, by round."""
-        if self.is_sequential and ranks.peers:
-            steps = range(1, ranks.world)
-            self.sources = [[(ranks.rank - step) % ranks.world] for step in steps]
-            destinations = [[(ranks.rank + step) % ranks.world] for step in steps]
+        if self.is_sequential and communicator.peers:
+            steps = range(1, communicator.world)
+            self.sources = [[(communicator.rank - step) % communicator.world] for step in steps]
+            destinations = [[(communicator.rank + step) % communicator.world] for step in steps]
         else:
-            self.sources, destinations = [ranks.peers], [ranks.peers]
+            self.sources, destinations = [communicator.peers], [communicator.peers]
         self.rounds = [
             whole_round(to, of, is_first=not number)
             for number, (to, of) in enumerate(zip(destinations, self.sources, strict=True))
         ]
         self._watches = policy(options.staleness).watches
         # torch's own annotations do not cover `unique`.
-        self._needed_rows = sent_rows(part, ranks, ranks.peers).unique().to(ranks.device)  # type: ignore[no-untyped-call]
+        self._needed_rows = sent_rows(part, communicator, communicator.peers).unique().to(communicator.device)  # type: ignore[no-untyped-call]
 
     def watches(self, step: PassContext) -> bool:
         """Whether the pass asks how much the rows of the forward direction have changed."""

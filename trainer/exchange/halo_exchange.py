@@ -88,13 +88,13 @@ class HaloExchange:
         policy: Policy,
         wire: Wire,
         error_feedback: bool,
-        ranks: Communicator,
+        communicator: Communicator,
         traffic_log: TrafficLog,
         saturation: Saturation | None = None,
     ) -> None:
         self._route, self._direction, self._saturation = route, direction, saturation
         self._policy, self._wire, self._error_feedback = policy, wire, error_feedback
-        self._ranks, self._traffic_log = ranks, traffic_log
+        self._communicator, self._traffic_log = communicator, traffic_log
         self._copies: dict[int, _Copies] = {}
 
     def send(
@@ -122,7 +122,7 @@ class HaloExchange:
         route = route or self._route
         copies = self._copies.setdefault(layer, _Copies())
         due = self._who_is_due(copies, step, watched or (lambda: rows))
-        is_mine_due = due[self._ranks.rank]
+        is_mine_due = due[self._communicator.rank]
         message = self._message(route, rows, layer, copies) if is_mine_due else None
         row_bytes = self._wire.row_bytes(rows.shape[1]) if is_mine_due else None
         self._book(route, layer, rows.shape[1], row_bytes, self._direction, begins=begins)
@@ -134,7 +134,7 @@ class HaloExchange:
             copies.delivered = [
                 step.epoch if is_due else last for is_due, last in zip(due, copies.delivered, strict=True)
             ]
-        is_fresh = [due[peer] for peer in self._ranks.peers]
+        is_fresh = [due[peer] for peer in self._communicator.peers]
         return self._swap(route, message, arrived, self._wire, is_fresh, layer, self._direction)
 
     def send_all(self, rows: Tensor, layer: int, direction: Direction, *, begins: bool = True) -> PendingRows:
@@ -143,7 +143,7 @@ class HaloExchange:
         self._book(self._route, layer, rows.shape[1], wire.row_bytes(rows.shape[1]), direction, begins=begins)
         arrived = rows.new_empty(sum(self._route.arriving), rows.shape[1])
         message = wire.encode(self._route.pack(rows))
-        is_fresh = [True] * len(self._ranks.peers)
+        is_fresh = [True] * len(self._communicator.peers)
         return self._swap(self._route, message, arrived, wire, is_fresh, layer, direction)
 
     def send_entries(self, rows: SparseRows, layer: int, direction: Direction, *, begins: bool = True) -> SparseRows:
@@ -151,7 +151,7 @@ class HaloExchange:
 
         First it is told how many entries each row has, then their columns follow, and their values.
         """
-        route, peers = self._route, self._ranks.peers
+        route, peers = self._route, self._communicator.peers
         leaving = rows.chosen(_numbers_through(route.pack, len(rows), rows.device))
         by_peer = [int(counts.sum()) for counts in route.pieces(leaving.counts)]
         value_bytes = rows.stored_type.itemsize
@@ -171,7 +171,7 @@ class HaloExchange:
         def swapped(values: Tensor, route: RowRoute) -> Tensor:
             arrived = values.new_empty(sum(route.arriving), values.shape[1])
             outgoing = dict(zip(peers, route.pieces(values), strict=True))
-            swap = self._ranks.exchange(outgoing, dict(zip(peers, route.places(arrived), strict=True)))
+            swap = self._communicator.exchange(outgoing, dict(zip(peers, route.places(arrived), strict=True)))
             swap.wait()
             self._traffic_log.record_seconds(layer, direction, swap.seconds)
             return arrived
@@ -191,27 +191,27 @@ class HaloExchange:
 
     def _who_is_due(self, copies: _Copies, step: PassContext, watched: Watched) -> list[bool]:
         """Whether each rank sends, the same list on all ranks."""
-        ranks = self._ranks
+        communicator = self._communicator
         if not copies.delivered:
-            copies.delivered = [step.epoch] * ranks.world
+            copies.delivered = [step.epoch] * communicator.world
             self._watch(copies, watched)
-            return [True] * ranks.world
+            return [True] * communicator.world
         if not step.may_skip or not self._policy.keeps:
             self._watch(copies, watched)
-            return [True] * ranks.world
+            return [True] * communicator.world
 
         def is_due(source: int, change: float) -> bool:
             age = step.epoch - copies.delivered[source]
-            question = StalenessQuery(epoch=step.epoch, age=age, source=source, world=ranks.world, change=change)
+            question = StalenessQuery(epoch=step.epoch, age=age, source=source, world=communicator.world, change=change)
             return self._policy.is_due(question)
 
         if not self._policy.watches:
-            return [is_due(source, float("nan")) for source in range(ranks.world)]
+            return [is_due(source, float("nan")) for source in range(communicator.world)]
         now = watched().detach().float()
-        mine = is_due(ranks.rank, relative_change(now, copies.watched))
+        mine = is_due(communicator.rank, relative_change(now, copies.watched))
         if mine:
             copies.watched = now.clone()
-        return ranks.all_gather_flag(mine)
+        return communicator.all_gather_flag(mine)
 
     def _watch(self, copies: _Copies, watched: Watched) -> None:
         if self._policy.watches:
@@ -241,11 +241,11 @@ class HaloExchange:
         layer: int,
         direction: Direction,
     ) -> PendingRows:
-        ranks = self._ranks
-        outgoing = {} if message is None else dict(zip(ranks.peers, route.pieces(message), strict=True))
+        communicator = self._communicator
+        outgoing = {} if message is None else dict(zip(communicator.peers, route.pieces(message), strict=True))
         places = [
             (peer, place)
-            for peer, place, fresh in zip(ranks.peers, route.places(arrived), is_fresh, strict=True)
+            for peer, place, fresh in zip(communicator.peers, route.places(arrived), is_fresh, strict=True)
             if fresh
         ]
         row_bytes = wire.row_bytes(arrived.shape[1])
@@ -254,7 +254,7 @@ class HaloExchange:
             incoming = {peer: place.view(torch.uint8) for peer, place in places}
         else:
             incoming = {peer: place.new_empty(len(place), row_bytes, dtype=torch.uint8) for peer, place in places}
-        swap = ranks.exchange(outgoing, incoming)
+        swap = communicator.exchange(outgoing, incoming)
 
         def finish() -> Tensor:
             if not isinstance(wire, AsStored):
@@ -268,7 +268,7 @@ class HaloExchange:
         self, route: RowRoute, layer: int, width: int, row_bytes: int | None, direction: Direction, *, begins: bool
     ) -> None:
         """Book an exchange in which a row takes `row_bytes`, or that was not made."""
-        rows = dict(zip(self._ranks.peers, route.departing, strict=True))
+        rows = dict(zip(self._communicator.peers, route.departing, strict=True))
         sent = None if row_bytes is None else {peer: number * row_bytes for peer, number in rows.items()}
         self._traffic_log.record(layer, direction, rows=rows, width=width, sent=sent, begins=begins)
 

@@ -18,13 +18,13 @@ from trainer.data.part import Csr, Part
 from trainer.dist.communicator import Communicator
 
 
-def induced(part: Part, ranks: Communicator) -> Part:
+def induced(part: Part, communicator: Communicator) -> Part:
     """The part of the training graph that this rank owns, with as many rows as it has training nodes.
 
     Every rank has to call it, when the ranks are connected.
     """
     keep_n = part.train_n
-    keep_H = _told(ranks, {peer: keep_n[rows.long()] for peer, rows in part.send_rows.items()}, _widths(part))
+    keep_H = _told(communicator, {peer: keep_n[rows.long()] for peer, rows in part.send_rows.items()}, _widths(part))
     remote, needed = {}, {}
     for peer, block in part.remote.items():
         kept = _kept(block, keep_n, keep_H[peer])
@@ -34,7 +34,7 @@ def induced(part: Part, ranks: Communicator) -> Part:
     asked = {peer: keep_H[peer].clone() for peer in keep_H}
     for peer, mask in asked.items():
         mask[mask.clone()] = needed[peer]
-    wanted = _told(ranks, asked, {peer: len(rows) for peer, rows in part.send_rows.items()})
+    wanted = _told(communicator, asked, {peer: len(rows) for peer, rows in part.send_rows.items()})
     place_n = keep_n.cumsum(0) - 1
     local = _kept(part.local, keep_n, keep_n)
     return replace(
@@ -58,11 +58,13 @@ def _widths(part: Part) -> dict[int, int]:
     return {peer: block.num_columns for peer, block in part.remote.items()}
 
 
-def _told(ranks: Communicator, mine: dict[int, Tensor], expected: dict[int, int]) -> dict[int, Tensor]:
+def _told(communicator: Communicator, mine: dict[int, Tensor], expected: dict[int, int]) -> dict[int, Tensor]:
     """Tell each peer a bool mask, and learn theirs, of the lengths that are expected."""
-    theirs = {peer: torch.empty(length, dtype=torch.uint8, device=ranks.device) for peer, length in expected.items()}
-    ranks.exchange(
-        {peer: mask.to(ranks.device, torch.uint8) for peer, mask in mine.items()}, theirs, purpose="preparation"
+    theirs = {
+        peer: torch.empty(length, dtype=torch.uint8, device=communicator.device) for peer, length in expected.items()
+    }
+    communicator.exchange(
+        {peer: mask.to(communicator.device, torch.uint8) for peer, mask in mine.items()}, theirs, purpose="preparation"
     ).wait()
     return {peer: mask.cpu().bool() for peer, mask in theirs.items()}
 

@@ -66,25 +66,25 @@ class RowRoutes:
     backward: RowRoute
 
 
-def boundary(part: Part, ranks: Communicator, *, to: Collection[int], of: Collection[int]) -> RowRoutes:
+def boundary(part: Part, communicator: Communicator, *, to: Collection[int], of: Collection[int]) -> RowRoutes:
     """The lanes of the rows that a peer needs.
 
     Args:
         part: this rank's.
-        ranks: all of them.
+        communicator: the ranks of the run.
         to: the peers that get rows, and return gradients; the others get none.
         of: the peers whose rows come.
     """
-    sent = [len(part.send_rows[peer]) if peer in to else 0 for peer in ranks.peers]
-    received = [part.halo_rows(peer) if peer in of else 0 for peer in ranks.peers]
-    rows_R = sent_rows(part, ranks, to)
+    sent = [len(part.send_rows[peer]) if peer in to else 0 for peer in communicator.peers]
+    received = [part.halo_rows(peer) if peer in of else 0 for peer in communicator.peers]
+    rows_R = sent_rows(part, communicator, to)
     picks = Csr(
         indptr=torch.arange(len(rows_R) + 1, dtype=rows_R.dtype),
         indices=rows_R,
         weights=None,
         num_columns=part.num_rows,
     )
-    place, rows_R = Matrix(transposed(picks), ranks.device), rows_R.to(ranks.device)
+    place, rows_R = Matrix(transposed(picks), communicator.device), rows_R.to(communicator.device)
     return RowRoutes(
         forward=RowRoute(
             pack=lambda rows_nF: rows_nF.index_select(0, rows_R),
@@ -138,15 +138,17 @@ def thinned(routes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRoutes:
     )
 
 
-def broadcast(part: Part, ranks: Communicator) -> RowRoutes:
+def broadcast(part: Part, communicator: Communicator) -> RowRoutes:
     """The lanes of whole blocks. The ranks tell each other which rows of a block are a halo's; all have to call it."""
-    blocks = [facts["rows"] for facts in ranks.all_gather_object({"rows": part.num_rows})]
-    theirs = [blocks[peer] for peer in ranks.peers]
-    rows_H = torch.empty(sum(part.halo_rows(peer) for peer in ranks.peers), dtype=torch.int64, device=ranks.device)
-    places = _split(rows_H, [part.halo_rows(peer) for peer in ranks.peers])
-    ranks.exchange(
-        {peer: part.send_rows[peer].to(ranks.device, torch.int64) for peer in ranks.peers},
-        dict(zip(ranks.peers, places, strict=True)),
+    blocks = [facts["rows"] for facts in communicator.all_gather_object({"rows": part.num_rows})]
+    theirs = [blocks[peer] for peer in communicator.peers]
+    rows_H = torch.empty(
+        sum(part.halo_rows(peer) for peer in communicator.peers), dtype=torch.int64, device=communicator.device
+    )
+    places = _split(rows_H, [part.halo_rows(peer) for peer in communicator.peers])
+    communicator.exchange(
+        {peer: part.send_rows[peer].to(communicator.device, torch.int64) for peer in communicator.peers},
+        dict(zip(communicator.peers, places, strict=True)),
         purpose="preparation",
     ).wait()
     first = 0
@@ -157,7 +159,7 @@ def broadcast(part: Part, ranks: Communicator) -> RowRoutes:
     def blocks_of(partial_HF: Tensor) -> Tensor:
         return partial_HF.new_zeros(first, partial_HF.shape[1]).index_copy_(0, rows_H, partial_HF)
 
-    own = [part.num_rows] * len(ranks.peers)
+    own = [part.num_rows] * len(communicator.peers)
     return RowRoutes(
         forward=RowRoute(
             pack=lambda rows_nF: rows_nF.contiguous(),
@@ -178,10 +180,10 @@ def broadcast(part: Part, ranks: Communicator) -> RowRoutes:
     )
 
 
-def sent_rows(part: Part, ranks: Communicator, to: Collection[int]) -> Tensor:
+def sent_rows(part: Part, communicator: Communicator, to: Collection[int]) -> Tensor:
     """The local rows that each of the peers `to` needs, peer after peer: [R]."""
     return torch.cat(
-        [torch.empty(0, dtype=part.local.indices.dtype), *(part.send_rows[p] for p in ranks.peers if p in to)]
+        [torch.empty(0, dtype=part.local.indices.dtype), *(part.send_rows[p] for p in communicator.peers if p in to)]
     )
 
 

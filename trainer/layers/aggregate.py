@@ -41,32 +41,32 @@ Watched = Callable[[], Tensor]
 class Aggregation:
     """The in-edges of one part, in the forms that models use them in."""
 
-    def __init__(self, part: Part, exchange: Exchange, ranks: Communicator, *, sums: str | None) -> None:
+    def __init__(self, part: Part, exchange: Exchange, communicator: Communicator, *, sums: str | None) -> None:
         """Weigh the edges; every rank has to call it.
 
         Args:
             part: whose edges.
             exchange: brings the halo's rows.
-            ranks: all of them.
+            communicator: the ranks of the run.
             sums: what edges count in a sum, `gcn`, `mean` or `sum`; None where the model sums nothing.
         """
-        self.exchange, self.clock, self.num_rows = exchange, ranks.clock, part.num_rows
+        self.exchange, self.clock, self.num_rows = exchange, communicator.clock, part.num_rows
         self.sums = sums
-        self._part, self._device = part, ranks.device
+        self._part, self._device = part, communicator.device
         self.relations: Sequence[RelationSums] | None = None
         """What each sum is of, where relations are told apart."""
         if part.typed is not None:
             self.relations = [
-                replace(relation, rows_m=relation.rows_m.to(ranks.device)) for relation in part.typed.relations
+                replace(relation, rows_m=relation.rows_m.to(communicator.device)) for relation in part.typed.relations
             ]
         self._edges: dict[bool, Edges] = {}
         if sums is not None:
 
             def halo_column(column_n: Tensor) -> Tensor:
-                return exchange.fetch_constant(column_n.to(ranks.device).unsqueeze(1), layer=0).squeeze(1).cpu()
+                return exchange.fetch_constant(column_n.to(communicator.device).unsqueeze(1), layer=0).squeeze(1).cpu()
 
             blocks = weighted(sums, part, halo_column)
-            self.adjacency = Adjacency.of(*blocks, exchange.sources, ranks.device)
+            self.adjacency = Adjacency.of(*blocks, exchange.sources, communicator.device)
 
     def edges(self, *, with_loops: bool) -> Edges:
         """The edges as patterns, made when first asked for."""

@@ -53,7 +53,7 @@ class OwnedRows:
     """The embeddings of this rank in training."""
 
     def __init__(
-        self, embeddings: Mapping[str, tuple[Embedding, float]], options: Options, ranks: Communicator
+        self, embeddings: Mapping[str, tuple[Embedding, float]], options: Options, communicator: Communicator
     ) -> None:
         """Make them views of an optimiser's vector.
 
@@ -61,10 +61,10 @@ class OwnedRows:
             embeddings: by the name of their rows in the network's state, each with its L2 coefficient; the same names
                 on every rank.
             options: of the run.
-            ranks: all of them.
+            communicator: the ranks of the run.
         """
         self._embeddings = {name: embedding for name, (embedding, _) in embeddings.items()}
-        self._ranks = ranks
+        self._communicator = communicator
         self._optimiser: Optimiser | None = None
         if embeddings:
             decays = [(embedding.rows_kF, decay) for embedding, decay in embeddings.values()]
@@ -105,7 +105,9 @@ class OwnedRows:
             mine = {"rows": embedding.rows_kF.detach(), "best": best[name]}
             mine |= {what: of[name] for what, of in remembered.items()}
             found[name] = {
-                what: collected(rows_kF, embedding.ids_k, num_nodes=embedding.num_nodes, ranks=self._ranks)
+                what: collected(
+                    rows_kF, embedding.ids_k, num_nodes=embedding.num_nodes, communicator=self._communicator
+                )
                 for what, rows_kF in mine.items()
             }
         return found
@@ -121,7 +123,7 @@ class OwnedRows:
         if self._optimiser is None:
             return {}
         mine = {
-            name: {what: rows_KF[one.ids_k].to(self._ranks.device) for what, rows_KF in state[name].items()}
+            name: {what: rows_KF[one.ids_k].to(self._communicator.device) for what, rows_KF in state[name].items()}
             for name, one in self._embeddings.items()
         }
         for name, embedding in self._embeddings.items():

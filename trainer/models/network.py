@@ -21,13 +21,13 @@ from trainer.models.stacked import Stacked, layer_type
 from trainer.sparse.dropout import Dropout
 
 
-def model_type(options: Options, ranks: Communicator) -> type[nn.Module]:
+def model_type(options: Options, communicator: Communicator) -> type[nn.Module]:
     """The class of the model that the options name; every rank has to call it.
 
     Raises:
         OptionError: it is the user's own, and not to be had.
     """
-    return own.load(options.model, ranks) if is_own_model(options.model) else Stacked
+    return own.load(options.model, communicator) if is_own_model(options.model) else Stacked
 
 
 def sums_of(options: Options, model: type[nn.Module]) -> str | None:
@@ -48,7 +48,7 @@ class Network(nn.Module):
         num_features: int,
         num_classes: int,
         num_nodes: int,
-        ranks: Communicator,
+        communicator: Communicator,
         types: Types | None = None,
     ) -> None:
         """Draw the first weights.
@@ -61,7 +61,7 @@ class Network(nn.Module):
             num_features: of a node.
             num_classes: scores a node.
             num_nodes: N, of all ranks.
-            ranks: all of them.
+            communicator: the ranks of the run.
             types: node types and relations, where the model tells them apart.
         """
         super().__init__()
@@ -70,11 +70,11 @@ class Network(nn.Module):
             num_classes=num_classes,
             options=options,
             generator=torch.Generator().manual_seed(options.seed),
-            norm=lambda width: norm(options.norm, width, num_nodes=num_nodes, ranks=ranks),
+            norm=lambda width: norm(options.norm, width, num_nodes=num_nodes, communicator=communicator),
             types=types,
         )
         self._is_own, self._num_classes = model is not Stacked, num_classes
-        self._ranks, self._is_checked = ranks, False
+        self._communicator, self._is_checked = communicator, False
         self.remarks: list[str] = []
         """Sentences for the log about what a user's model is made of."""
         self._aggregation, self._dropout, self._options = aggregation, dropout, options
@@ -88,7 +88,7 @@ class Network(nn.Module):
                 self.model = model(plan)
                 if not any(True for _ in self.model.parameters()):
                     raise TrainingError(f"--model {options.model} has no parameters to train")
-                self.model, self.remarks = own_norms.over_all_ranks(self.model, ranks)
+                self.model, self.remarks = own_norms.over_all_ranks(self.model, communicator)
 
     def forward(self, features: FirstInput, step: PassContext) -> Tensor:
         """The scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
@@ -122,7 +122,7 @@ class Network(nn.Module):
             return scores_nC, graph
         with (
             own.in_words(self._options.model, TrainingError),
-            own_norms.seeded(step, seed=self._options.seed, rank=self._ranks.rank),
+            own_norms.seeded(step, seed=self._options.seed, rank=self._communicator.rank),
         ):
             scores = self._first_scores(graph) if step.training and not self._is_checked else self.model(graph)
         return own.check_scores(self._options.model, scores, self._aggregation.num_rows, self._num_classes), graph
@@ -132,7 +132,7 @@ class Network(nn.Module):
         before = own_norms.versions(self.model)
         with own_norms.no_local_norms():
             scores: object = self.model(graph)
-        own_norms.check_buffers(self.model, before, self._ranks)
+        own_norms.check_buffers(self.model, before, self._communicator)
         self._is_checked = True
         return scores
 

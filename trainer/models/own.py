@@ -25,7 +25,7 @@ from trainer.dist.communicator import Communicator
 _SUMS = ("gcn", "mean", "sum", None)
 
 
-def load(text: str, ranks: Communicator) -> type[nn.Module]:
+def load(text: str, communicator: Communicator) -> type[nn.Module]:
     """The class that `FILE.py:Class` names; every rank has to call it.
 
     Raises:
@@ -37,7 +37,9 @@ def load(text: str, ranks: Communicator) -> type[nn.Module]:
         content = regular_file(Path(file)).read_bytes()
     except OSError as error:
         raise OptionError(f"--model {text}: cannot read {file} ({error.strerror})") from error
-    digests = [facts["model"] for facts in ranks.all_gather_object({"model": hashlib.sha256(content).hexdigest()})]
+    digests = [
+        facts["model"] for facts in communicator.all_gather_object({"model": hashlib.sha256(content).hexdigest()})
+    ]
     with found_by_every_rank():
         for rank, digest in enumerate(digests):
             if digest != digests[0]:

@@ -49,14 +49,14 @@ class RanksBatchNorm(nn.BatchNorm1d):
     On one rank it gives what torch's gives, and its parameters and buffers have the same names.
     """
 
-    ranks: Communicator
+    communicator: Communicator
 
     @classmethod
-    def of(cls, found: nn.BatchNorm1d, ranks: Communicator) -> RanksBatchNorm:
+    def of(cls, found: nn.BatchNorm1d, communicator: Communicator) -> RanksBatchNorm:
         """The same norm with the same parameters and buffers, over the rows of all ranks."""
         made = cls(found.num_features, found.eps, found.momentum, found.affine, found.track_running_stats)
         made._parameters, made._buffers = found._parameters, found._buffers
-        made.training, made.ranks = found.training, ranks
+        made.training, made.communicator = found.training, communicator
         return made
 
     def forward(self, input: Tensor) -> Tensor:  # the name is torch's
@@ -67,8 +67,8 @@ class RanksBatchNorm(nn.BatchNorm1d):
             rows_nF = (input - self.running_mean) * (self.running_var + self.eps).rsqrt()
         else:
             mine = torch.tensor([len(input)], device=input.device)
-            number = max(int(self.ranks.all_reduce(mine, "batch norm")), 1)
-            rows_nF, mean_F, variance_F = standardised(input, number, self.eps, self.ranks)
+            number = max(int(self.communicator.all_reduce(mine, "batch norm")), 1)
+            rows_nF, mean_F, variance_F = standardised(input, number, self.eps, self.communicator)
             if self.training and self.running_mean is not None and self.running_var is not None:
                 self._remember(mean_F, variance_F * (number / max(number - 1, 1)))
         return rows_nF if self.weight is None else rows_nF * self.weight + self.bias
@@ -86,7 +86,7 @@ class RanksBatchNorm(nn.BatchNorm1d):
         self.running_var.lerp_(variance_F, share or 0.0)
 
 
-def over_all_ranks(model: nn.Module, ranks: Communicator) -> tuple[nn.Module, list[str]]:
+def over_all_ranks(model: nn.Module, communicator: Communicator) -> tuple[nn.Module, list[str]]:
     """A user's model with every norm over nodes over those of all ranks.
 
     Returns:
@@ -99,7 +99,7 @@ def over_all_ranks(model: nn.Module, ranks: Communicator) -> tuple[nn.Module, li
     remarks = []
     for name, module in model.named_modules():
         if type(module) is nn.BatchNorm1d:
-            made[module] = RanksBatchNorm.of(module, ranks)
+            made[module] = RanksBatchNorm.of(module, communicator)
             continue
         names = {kind.__name__ for kind in type(module).__mro__}
         over_graph = "LayerNorm" in names and getattr(module, "mode", None) == "graph"
@@ -153,19 +153,21 @@ def versions(model: nn.Module) -> dict[str, tuple[int, int]]:
     return {name: (id(value), value._version) for name, value in model.named_buffers()}
 
 
-def check_buffers(model: nn.Module, before: Mapping[str, tuple[int, int]], ranks: Communicator) -> None:
+def check_buffers(model: nn.Module, before: Mapping[str, tuple[int, int]], communicator: Communicator) -> None:
     """Refuse what a model remembers differently on each rank; every rank has to call it, after a training pass.
 
     Args:
         model: of the user's.
         before: its `versions` before the pass.
-        ranks: all of them.
+        communicator: the ranks of the run.
 
     Raises:
         TrainingError: a buffer was changed, and differs between ranks now.
     """
     buffers, now = dict(model.named_buffers()), versions(model)
-    facts = ranks.all_gather_object({name: _digest(buffers[name]) for name in now if now[name] != before.get(name)})
+    facts = communicator.all_gather_object(
+        {name: _digest(buffers[name]) for name in now if now[name] != before.get(name)}
+    )
     with found_by_every_rank():
         for rank, of_rank in enumerate(facts):
             for name in sorted(facts[0].keys() | of_rank.keys()):

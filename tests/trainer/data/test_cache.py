@@ -322,7 +322,7 @@ def test_training_needs_no_validation_node(tmp_path: Path) -> None:
     graph.masks["val_mask"][:] = False
     cache = make_cache(tmp_path / "cache", graph, np.zeros(60, int), 1)
     cpu = torch.device("cpu")
-    with Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)) as ranks:
-        run = train_once(ranks, cache=str(cache), epochs=5, patience=2)
+    with Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)) as communicator:
+        run = train_once(communicator, cache=str(cache), epochs=5, patience=2)
     assert (run.result["epochs"], run.result["best_epoch"], run.result["val_accuracy"]) == (5, 5, None)
     assert run.result["test_accuracy"] is not None

@@ -23,34 +23,37 @@ NAMES = ("directed, weighted, uneven", "an empty part", "a part without halo")
 FIRST = PassContext(epoch=1, training=True)
 
 
-def looked_at(ranks: Communicator, *, cache: str, exchange: str) -> dict[str, Any]:
+def looked_at(communicator: Communicator, *, cache: str, exchange: str) -> dict[str, Any]:
     """Whether each rank got its own halo's rows, and both sides of <forward x, y> = <x, backward y> over all ranks."""
-    ranks.connect()
-    part = load_part(open_cache(cache), ranks.rank, split=0)
-    there = Exchange(run_options(cache, exchange=exchange), part, ranks, empty_account(ranks))
+    communicator.connect()
+    part = load_part(open_cache(cache), communicator.rank, split=0)
+    there = Exchange(run_options(cache, exchange=exchange), part, communicator, empty_account(communicator))
     halo = fetch_halo(there, part.ids_n.float().unsqueeze(1), 2, FIRST).squeeze(1)
     is_right = torch.tensor(float(torch.equal(halo.long(), halo_ids(part))))
-    generator = torch.Generator().manual_seed(ranks.rank)
+    generator = torch.Generator().manual_seed(communicator.rank)
     own = torch.randint(-9, 9, (part.num_rows, 3), generator=generator).float()
     partial_HF = torch.randint(-9, 9, (there.num_halo, 3), generator=generator).float()
     forward = (fetch_halo(there, own, 3, FIRST) * partial_HF).sum()
     backward = (own * give_back_halo(there, partial_HF, 3, FIRST)).sum()
-    sums = ranks.all_reduce(torch.stack([is_right, forward, backward])).tolist()
+    sums = communicator.all_reduce(torch.stack([is_right, forward, backward])).tolist()
     return {"right": sums[0], "forward": sums[1], "backward": sums[2]}
 
 
-def rows_that_travel(ranks: Communicator, *, cache: str) -> dict[str, Any]:
+def rows_that_travel(communicator: Communicator, *, cache: str) -> dict[str, Any]:
     """The rows that rank 0 sends and gets in each direction of each exchange."""
-    ranks.connect()
-    part = load_part(open_cache(cache), ranks.rank, split=0)
-    both = {"boundary": boundary(part, ranks, to=ranks.peers, of=ranks.peers), "broadcast": broadcast(part, ranks)}
+    communicator.connect()
+    part = load_part(open_cache(cache), communicator.rank, split=0)
+    both = {
+        "boundary": boundary(part, communicator, to=communicator.peers, of=communicator.peers),
+        "broadcast": broadcast(part, communicator),
+    }
     return {
         name: [list(route.departing) + list(route.arriving) for route in (routes.forward, routes.backward)]
         for name, routes in both.items()
     } | {
-        "needed": [len(part.send_rows[peer]) for peer in ranks.peers],
-        "halo": [part.halo_rows(peer) for peer in ranks.peers],
-        "rows": [facts["rows"] for facts in ranks.all_gather_object({"rows": part.num_rows})],
+        "needed": [len(part.send_rows[peer]) for peer in communicator.peers],
+        "halo": [part.halo_rows(peer) for peer in communicator.peers],
+        "rows": [facts["rows"] for facts in communicator.all_gather_object({"rows": part.num_rows})],
     }
 
 

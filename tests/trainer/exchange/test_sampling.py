@@ -34,12 +34,14 @@ def inputs() -> tuple[Tensor, Tensor]:
     return torch.randn(60, WIDTH, generator=generator), torch.randn(60, WIDTH, generator=generator)
 
 
-def draws(ranks: Communicator, *, cache: str, sums: str, exchange: str) -> tuple[list[Any], list[Any]]:
+def draws(communicator: Communicator, *, cache: str, sums: str, exchange: str) -> tuple[list[Any], list[Any]]:
     """Mean and variance, over 2,000 epochs, of A H and of A^T G of the whole graph: [2, N, F] each."""
-    ranks.connect()
-    part = load_part(open_cache(cache), ranks.rank, split=0)
+    communicator.connect()
+    part = load_part(open_cache(cache), communicator.rank, split=0)
     options = run_options(cache, exchange=exchange, boundary_sampling=CHANCE)
-    aggregation = Aggregation(part, Exchange(options, part, ranks, empty_account(ranks)), ranks, sums=sums)
+    aggregation = Aggregation(
+        part, Exchange(options, part, communicator, empty_account(communicator)), communicator, sums=sums
+    )
     rows, directions = inputs()
     own, direction = rows[part.ids_n].requires_grad_(), directions[part.ids_n]
     total = torch.zeros(2, 2, 60, WIDTH, dtype=torch.float64)
@@ -51,7 +53,7 @@ def draws(ranks: Communicator, *, cache: str, sums: str, exchange: str) -> tuple
         both = torch.stack([found.detach(), own.grad]).double()
         total[0, :, part.ids_n] += both
         total[1, :, part.ids_n] += both.square()
-    mean, square = ranks.all_reduce(total) / DRAWS
+    mean, square = communicator.all_reduce(total) / DRAWS
     return mean.tolist(), (square - mean.square()).clamp_(min=0).tolist()
 
 

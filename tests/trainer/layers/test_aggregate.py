@@ -29,15 +29,15 @@ SUMS = {"gcn": "gcn", "sage": "mean", "gin": "sum"}
 
 
 def whole_sum_and_gradient(
-    ranks: Communicator, *, cache: str, model: str, kind: str
+    communicator: Communicator, *, cache: str, model: str, kind: str
 ) -> tuple[list[list[float]], list[list[float]]]:
     """A H and A^T G of the whole graph in its own node order, computed among the ranks, for H and G from `inputs`."""
-    ranks.connect()
+    communicator.connect()
     opened = open_cache(cache)
-    part = load_part(opened, ranks.rank, split=0)
-    exchange = Exchange(run_options(cache, exchange=kind), part, ranks, empty_account(ranks))
-    aggregation = Aggregation(part, exchange, ranks, sums=SUMS[model])
-    file = Path(cache, f"parts/{ranks.rank}/nodes/node/global_ids/c/0")
+    part = load_part(opened, communicator.rank, split=0)
+    exchange = Exchange(run_options(cache, exchange=kind), part, communicator, empty_account(communicator))
+    aggregation = Aggregation(part, exchange, communicator, sums=SUMS[model])
+    file = Path(cache, f"parts/{communicator.rank}/nodes/node/global_ids/c/0")
     ids = torch.from_numpy(np.fromfile(file, np.int64) if file.exists() else np.empty(0, np.int64))
     rows, directions = inputs(opened.num_nodes)
     own = rows[ids].requires_grad_()
@@ -46,7 +46,7 @@ def whole_sum_and_gradient(
     assert own.grad is not None
     together = torch.zeros(2, opened.num_nodes, rows.shape[1])
     together[0, ids], together[1, ids] = sums.detach(), own.grad
-    ranks.all_reduce(together)
+    communicator.all_reduce(together)
     return together[0].tolist(), together[1].tolist()
 
 
