@@ -84,8 +84,8 @@ def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
     import torch
 
     from trainer.base.precision import TYPES
-    from trainer.data.part import Csr
-    from trainer.sparse.adjacency import Block
+    from trainer.data.csr import Csr
+    from trainer.sparse.adjacency import Matrix, TwoWay
 
     sizes, place, random = SIZES[device], torch.device(device), torch.Generator().manual_seed(0)
     counts = torch.randint(0, 30, (sizes["hub"],), generator=random)
@@ -95,7 +95,8 @@ def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
     indices = torch.randint(0, sizes["hub"], (num_edges,), generator=random).int()
     row_E = torch.arange(len(counts)).repeat_interleave(counts)
     mean_E = (1 / counts.clamp(min=1))[row_E].float()
-    block = Block.of(Csr(indptr=indptr, indices=indices, weights=mean_E, num_columns=len(counts)), place)
+    csr = Csr(indptr=indptr, indices=indices, weights=mean_E, num_columns=len(counts))
+    both = TwoWay.of(csr, lambda csr: Matrix(csr, place))
     rows = []
     for width in (sizes["width"], 7):
         exact = torch.randn(len(counts), width, generator=random)
@@ -103,18 +104,18 @@ def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
             stored = exact.to(TYPES[name])
             wide = stored.double()
             for way, matrix, to, source in (
-                ("A", block.forward, row_E, indices),
-                ("A^T", block.backward, indices.long(), row_E),
+                ("A", both.forward, row_E, indices),
+                ("A^T", both.backward, indices.long(), row_E),
             ):
                 expected = torch.zeros_like(wide).index_add_(0, to, mean_E.double().unsqueeze(1) * wide[source.long()])
                 mine = (matrix @ stored.to(place)).double().cpu()
                 # What is summed is exact in fp32, so all precisions have the limit of fp32.
                 rows.append(row(f"{way} x, {name}, {width} wide", _error(mine, expected), "of the greatest", 1e-4))
     ones = torch.ones(len(counts), 4, dtype=torch.float16, device=place)
-    hub = float((block.forward @ ones)[7].float().cpu()[0])
+    hub = float((both.forward @ ones)[7].float().cpu()[0])
     rows.append(row(f"a mean of {sizes['hub']:,} fp16 ones, less 1", abs(hub - 1), "", 1e-3))
     x = torch.randn(len(counts), sizes["width"], device=place)
-    seconds = [_timed(lambda: block.forward @ x, place) for _ in range(7)]
+    seconds = [_timed(lambda: both.forward @ x, place) for _ in range(7)]
     rows.append(row(f"A x, fp32, {num_edges:,} edges", 1e3 * statistics.median(seconds), "ms"))
     return rows
 
@@ -192,8 +193,8 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
     from trainer.base.precision import TYPES
     from trainer.base.traffic_log import Clock, TrafficLog
     from trainer.config.options import Options
-    from trainer.data.csr import indptr_of
-    from trainer.data.part import Csr, Part, halo_ids
+    from trainer.data.csr import Csr, indptr_of
+    from trainer.data.part import Part, halo_ids
     from trainer.dist.communicator import Communicator
     from trainer.dist.rank_info import RankInfo
     from trainer.exchange.exchange import Exchange

@@ -25,8 +25,8 @@ from trainer.data.typed_part import load_typed_part
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
-from trainer.exchange.exchange import Exchange, exchanged
-from trainer.exchange.inductive import induced
+from trainer.exchange.exchange import Exchange, row_counts
+from trainer.exchange.inductive import training_subgraph
 from trainer.exchange.node_rows import save_node_rows
 from trainer.exchange.saturation import Saturation
 from trainer.layers.aggregate import Aggregation
@@ -106,7 +106,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     if communicator.is_main:
         prepare_outputs(options)
 
-    traffic_log = TrafficLog(**exchanged(part), rank=communicator.rank, world=communicator.world)
+    traffic_log = TrafficLog(**row_counts(part), rank=communicator.rank, world=communicator.world)
     saturation = Saturation(rank=communicator.rank, world=communicator.world, device=communicator.device)
     model = model_type(options, communicator)
     view = partial(
@@ -125,7 +125,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         for remark in whole.network.remarks:
             log.info("%s", remark)
     if options.inductive:
-        seen = induced(part, communicator)
+        seen = training_subgraph(part, communicator)
         num_seen = sum(rank["rows"] for rank in communicator.all_gather_object({"rows": seen.num_rows}))
         training = view(seen, labels=Labels.of(seen, objective, communicator.device), num_nodes=num_seen)
     fit = Fit(
@@ -282,7 +282,7 @@ def _view(
     saturation: Saturation,
 ) -> ModelView:
     """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
-    exchange = Exchange(options, part, communicator, traffic_log.of_part(**exchanged(part)), saturation)
+    exchange = Exchange(options, part, communicator, traffic_log.of_part(**row_counts(part)), saturation)
     aggregation = Aggregation(part, exchange, communicator, sums=sums_of(options, model))
     dropout = Dropout(
         part.ids_n.to(communicator.device),
@@ -290,7 +290,7 @@ def _view(
         num_nodes=num_nodes,
         seed=options.seed,
     )
-    features = features_of(options, cache, part, aggregation, dropout, communicator.device, by_entries=by_entries)
+    features = features_of(options, cache, part, aggregation, dropout, communicator.device, sparse=by_entries)
     network = Network(
         model,
         options,

@@ -64,7 +64,7 @@ def train_once(communicator: Communicator, *, cache: str, **changes: Any) -> Run
     return Run(epochs=lines[:-1], result=result)
 
 
-def empty_account(communicator: Communicator) -> TrafficLog:
+def empty_traffic_log(communicator: Communicator) -> TrafficLog:
     """Books of which nobody wants the sums."""
     return TrafficLog(num_rows=0, num_sent=0, num_halo=0, rank=communicator.rank, world=communicator.world)
 
@@ -77,9 +77,9 @@ def fetch_halo(exchange: Exchange, rows_nF: Tensor, layer: int, step: PassContex
     return halo_HF
 
 
-def give_back_halo(exchange: Exchange, partial_HF: Tensor, layer: int, step: PassContext) -> Tensor:
+def send_back_halo(exchange: Exchange, partial_HF: Tensor, layer: int, step: PassContext) -> Tensor:
     """The sums for this rank's own rows of what all rounds give back: [n, F]."""
-    returned = [one.give_back(partial_HF[one.columns], layer, step).wait() for one in exchange.rounds]
+    returned = [one.send_back(partial_HF[one.columns], layer, step).wait() for one in exchange.rounds]
     return torch.stack(list(returned)).sum(0)
 
 

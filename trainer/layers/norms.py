@@ -1,7 +1,7 @@
-"""Normalisation between layers, right on any number of ranks.
+"""Layer norm and batch norm between layers, the same on any number of ranks.
 
-Layer norm looks at one row at a time and needs no peer. Batch norm's mean and variance are over all N nodes: the sums
-are added up over the ranks, forward and backward, so that k ranks compute what one rank computes. The variance is that
+Layer norm is of one row at a time and needs no peer. Batch norm's mean and variance are over all N nodes: the sums are
+all-reduced, forward and backward, so that k ranks compute what one rank computes. The variance is that
 of the deviations from the mean (two sums, one after the other), since the difference of squares cancels in fp32.
 """
 
@@ -36,7 +36,7 @@ class BatchNorm(nn.Module):
             standard, mean_F, variance_F = standardised(rows_nF, self._num_nodes, _EPSILON, self._communicator)
             with torch.no_grad():
                 self.mean_F.lerp_(mean_F, _MOMENTUM)
-                # What is kept for evaluation is the unbiased estimate, as usual.
+                # Evaluation uses the unbiased estimate, as usual.
                 self.variance_F.lerp_(variance_F * (self._num_nodes / max(self._num_nodes - 1, 1)), _MOMENTUM)
         else:
             standard = (rows_nF - self.mean_F) * (self.variance_F + _EPSILON).rsqrt()

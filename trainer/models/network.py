@@ -1,4 +1,4 @@
-"""The model of a run, with what it is called with."""
+"""The model of a run: built from the options, called with the graph, and checked if it is the user's own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def model_type(options: Options, communicator: Communicator) -> type[nn.Module]:
     """The class of the model that the options name; every rank has to call it.
 
     Raises:
-        OptionError: it is the user's own, and not to be had.
+        OptionError: it is the user's own, and cannot be loaded.
     """
     return own.load(options.model, communicator) if is_own_model(options.model) else Stacked
 
@@ -90,29 +90,29 @@ class Network(nn.Module):
                     raise TrainingError(f"--model {options.model} has no parameters to train")
                 self.model, self.remarks = own_norms.over_all_ranks(self.model, communicator)
 
-    def forward(self, features: FirstInput, step: PassContext) -> Tensor:
+    def forward(self, features: FirstInput, context: PassContext) -> Tensor:
         """The scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
-        return self._passed(features, step)[0]
+        return self._run(features, context)[0]
 
-    def embeddings(self, features: FirstInput, step: PassContext) -> Tensor:
+    def embeddings(self, features: FirstInput, context: PassContext) -> Tensor:
         """What the last layer reads of this rank's own rows in one pass, [n, F].
 
         Raises:
             TrainingError: it reads the features.
         """
-        rows_nF = self._passed(features, step)[1].last_rows_nF
+        rows_nF = self._run(features, context)[1].last_rows_nF
         if rows_nF is None:
             with found_by_every_rank():
                 raise TrainingError("--save-embeddings: the model has no layer that reads another one's rows")
         return rows_nF
 
-    def _passed(self, features: FirstInput, step: PassContext) -> tuple[Tensor, Graph]:
-        """The scores, and the graph as the model has seen it."""
+    def _run(self, features: FirstInput, context: PassContext) -> tuple[Tensor, Graph]:
+        """The scores, and the graph that the model was called with."""
         graph = Graph(
             features,
             self._aggregation,
             self._dropout,
-            step,
+            context,
             first_share=self._options.first_dropout,
             share=self._options.dropout,
             stored_type=TYPES[self._options.precision],
@@ -122,13 +122,13 @@ class Network(nn.Module):
             return scores_nC, graph
         with (
             own.in_words(self._options.model, TrainingError),
-            own_norms.seeded(step, seed=self._options.seed, rank=self._communicator.rank),
+            own_norms.seeded(context, seed=self._options.seed, rank=self._communicator.rank),
         ):
-            scores = self._first_scores(graph) if step.training and not self._is_checked else self.model(graph)
+            scores = self._first_scores(graph) if context.training and not self._is_checked else self.model(graph)
         return own.check_scores(self._options.model, scores, self._aggregation.num_rows, self._num_classes), graph
 
     def _first_scores(self, graph: Graph) -> object:
-        """What a user's model gives in its first training pass, in which it is watched."""
+        """The scores of a user's model in its first training pass, in which it is checked."""
         before = own_norms.versions(self.model)
         with own_norms.no_local_norms():
             scores: object = self.model(graph)
@@ -138,12 +138,8 @@ class Network(nn.Module):
 
     @property
     def embeddings_by_name(self) -> dict[str, Embedding]:
-        """What belongs to this rank's nodes alone, by the name of its rows in the network's state."""
-        found = {}
-        for name, module in self.named_modules():
-            if isinstance(module, Embedding):
-                found[f"{name}.rows_kF"] = module
-        return found
+        """The learnt rows of this rank's nodes, by their name in the network's state."""
+        return {f"{name}.rows_kF": module for name, module in self.named_modules() if isinstance(module, Embedding)}
 
     def decays(self, weight_decay: float) -> list[tuple[str, nn.Parameter, float]]:
         """Every parameter with its name and L2 coefficient: `weight_decay` or 0, as the model's `decayed` says; without

@@ -23,8 +23,8 @@ from trainer.data.objective import Objective
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
-from trainer.exchange.exchange import boundary_counts, check_boundaries, exchanged
-from trainer.layers.first_layer import may_be_by_entries
+from trainer.exchange.exchange import boundary_counts, check_boundaries, row_counts
+from trainer.layers.first_layer import allows_sparse_features
 from trainer.sparse.feature_rows import are_sparse, count_entries
 from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory
 
@@ -55,7 +55,7 @@ def facts_of(
     """What this rank tells the others, as JSON."""
     counts = labels.counts(objective)
     sizes = sizes_of(part, cache, objective, communicator, may_be_sparse=not options.dense_features)
-    if part.x_nF is not None and may_be_by_entries(options, cache):
+    if part.x_nF is not None and allows_sparse_features(options, cache):
         sizes = replace(sizes, entries=count_entries(part.x_nF))
     choices = json.dumps(options.in_common(), sort_keys=True)
     return {
@@ -77,7 +77,7 @@ def sizes_of(
     part: Part, cache: Cache, objective: Objective, communicator: Communicator, *, may_be_sparse: bool = True
 ) -> Sizes:
     """What this rank's memory depends on; `may_be_sparse` features are held by their entries where few are not 0."""
-    counted = exchanged(part)
+    counted = row_counts(part)
     blocks = [part.local, *part.remote.values()]
     return Sizes(
         rows=part.num_rows,

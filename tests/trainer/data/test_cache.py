@@ -130,7 +130,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "class outside": (overwrite(f"{NODES}/y/c/0", np.full(60, 3)), "names class 3 of 3"),
     "JSON that nests without end": (
         lambda cache: (cache / "zarr.json").write_bytes(b"[" * 100_000),
-        "zarr.json holds JSON that is nested too deeply",
+        "zarr.json has JSON that is nested too deeply",
     ),
     "a number of 10,000 digits": (
         lambda cache: (cache / "zarr.json").write_bytes(b"[" + b"9" * 10_000 + b"]"),

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainer.rank_group import among_ranks, fetch_halo, give_back_halo, run_options
+from tests.trainer.rank_group import among_ranks, fetch_halo, run_options, send_back_halo
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import TrafficLog
 from trainer.data.cache import open_cache
@@ -44,7 +44,7 @@ def seen_by_rank_0(
         else:
             # Rank 2 counts in thousands, so that the sum of both tells what each has sent.
             partial_HF = torch.full((exchange.num_halo, WIDTH), value * (1000 if communicator.rank == 2 else 1))
-            sums = give_back_halo(exchange, partial_HF, 2, step)
+            sums = send_back_halo(exchange, partial_HF, 2, step)
             if communicator.rank == 0:
                 from_1, from_2 = (sums[part.send_rows[peer].long()] for peer in communicator.peers)
                 found.append([only_value(from_1 % 1000), only_value(from_2 // 1000)])

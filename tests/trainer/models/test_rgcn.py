@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.trainer.handmade_cache import edit_json, make_cache, random_graph, seal
-from tests.trainer.rank_group import Run, among_ranks, empty_account, run_options, train_once
+from tests.trainer.rank_group import Run, among_ranks, empty_traffic_log, run_options, train_once
 from tests.trainer.typed_cache import (
     TypedGraph,
     dense_rgcn_loss,
@@ -34,7 +34,7 @@ from trainer.data.typed_part import load_typed_part
 from trainer.dist.communicator import Communicator
 from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange
-from trainer.exchange.node_rows import collected
+from trainer.exchange.node_rows import gather_rows
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.first_layer import features_of
 from trainer.layers.typed_features import FirstInput
@@ -167,12 +167,12 @@ def built(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[Ne
     part = load_typed_part(opened, communicator.rank, split=0)
     communicator.connect()
     exchange, model = (
-        Exchange(options, part, communicator, empty_account(communicator)),
+        Exchange(options, part, communicator, empty_traffic_log(communicator)),
         model_type(options, communicator),
     )
     aggregation = Aggregation(part, exchange, communicator, sums=sums_of(options, model))
     dropout = Dropout(part.ids_n, halo_ids(part), num_nodes=opened.num_nodes, seed=options.seed)
-    features = features_of(options, opened, part, aggregation, dropout, CPU, by_entries=False)
+    features = features_of(options, opened, part, aggregation, dropout, CPU, sparse=False)
     sizes = {"num_features": 0, "num_classes": opened.num_classes, "num_nodes": opened.num_nodes}
     network = Network(
         model, options, aggregation, dropout, **sizes, communicator=communicator, types=types_of(options, opened, part)
@@ -188,7 +188,7 @@ def gathered(network: Network, communicator: Communicator, *, of_gradients: bool
         if of_gradients:
             value = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         if name in learnt:
-            everything[name] = collected(
+            everything[name] = gather_rows(
                 value, learnt[name].ids_k, num_nodes=learnt[name].num_nodes, communicator=communicator
             )
         else:
