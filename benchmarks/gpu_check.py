@@ -84,8 +84,8 @@ def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
     import torch
 
     from trainer.base.precision import TYPES
-    from trainer.data.part import Csr
-    from trainer.sparse.adjacency import Block
+    from trainer.data.csr import Csr
+    from trainer.sparse.adjacency import Matrix, TwoWay
 
     sizes, place, random = SIZES[device], torch.device(device), torch.Generator().manual_seed(0)
     counts = torch.randint(0, 30, (sizes["hub"],), generator=random)
@@ -95,7 +95,8 @@ def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
     indices = torch.randint(0, sizes["hub"], (num_edges,), generator=random).int()
     row_E = torch.arange(len(counts)).repeat_interleave(counts)
     mean_E = (1 / counts.clamp(min=1))[row_E].float()
-    block = Block.of(Csr(indptr=indptr, indices=indices, weights=mean_E, num_columns=len(counts)), place)
+    csr = Csr(indptr=indptr, indices=indices, weights=mean_E, num_columns=len(counts))
+    both = TwoWay.of(csr, lambda csr: Matrix(csr, place))
     rows = []
     for width in (sizes["width"], 7):
         exact = torch.randn(len(counts), width, generator=random)
@@ -103,18 +104,18 @@ def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
             stored = exact.to(TYPES[name])
             wide = stored.double()
             for way, matrix, to, source in (
-                ("A", block.forward, row_E, indices),
-                ("A^T", block.backward, indices.long(), row_E),
+                ("A", both.forward, row_E, indices),
+                ("A^T", both.backward, indices.long(), row_E),
             ):
                 expected = torch.zeros_like(wide).index_add_(0, to, mean_E.double().unsqueeze(1) * wide[source.long()])
                 mine = (matrix @ stored.to(place)).double().cpu()
                 # What is summed is exact in fp32, so all precisions have the limit of fp32.
                 rows.append(row(f"{way} x, {name}, {width} wide", _error(mine, expected), "of the greatest", 1e-4))
     ones = torch.ones(len(counts), 4, dtype=torch.float16, device=place)
-    hub = float((block.forward @ ones)[7].float().cpu()[0])
+    hub = float((both.forward @ ones)[7].float().cpu()[0])
     rows.append(row(f"a mean of {sizes['hub']:,} fp16 ones, less 1", abs(hub - 1), "", 1e-3))
     x = torch.randn(len(counts), sizes["width"], device=place)
-    seconds = [_timed(lambda: block.forward @ x, place) for _ in range(7)]
+    seconds = [_timed(lambda: both.forward @ x, place) for _ in range(7)]
     rows.append(row(f"A x, fp32, {num_edges:,} edges", 1e3 * statistics.median(seconds), "ms"))
     return rows
 
@@ -192,8 +193,8 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
     from trainer.base.precision import TYPES
     from trainer.base.traffic_log import Clock, TrafficLog
     from trainer.config.options import Options
-    from trainer.data.csr import indptr_of
-    from trainer.data.part import Csr, Part, halo_ids
+    from trainer.data.csr import Csr, indptr_of
+    from trainer.data.part import Part, halo_ids
     from trainer.dist.communicator import Communicator
     from trainer.dist.rank_info import RankInfo
     from trainer.exchange.exchange import Exchange
@@ -229,9 +230,9 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
         send_rows={},
     )
     options = Options(cache="-", model=model, heads=4, hidden=16, dropout=0.0, precision=precision)
-    ranks = Communicator(RankInfo(), place, timeout=10.0, clock=Clock(place))
+    communicator = Communicator(RankInfo(), place, timeout=10.0, clock=Clock(place))
     traffic_log = TrafficLog(num_rows=n, num_sent=0, num_halo=0, rank=0, world=1)
-    aggregation = Aggregation(part, Exchange(options, part, ranks, traffic_log), ranks, sums=None)
+    aggregation = Aggregation(part, Exchange(options, part, communicator, traffic_log), communicator, sums=None)
     dropout = Dropout(part.ids_n.to(place), halo_ids(part).to(place), num_nodes=n, seed=0)
     assert part.x_nF is not None
     # Rounded once, and then the same for the reference.
@@ -239,14 +240,14 @@ def _attended(model: str, precision: str, place: Any) -> tuple[Any, dict[str, An
     assert rounded.x_nF is not None
     features = Features(DenseRows(rounded.x_nF.to(place)), aggregation, dropout, share=0.0)
     network = Network(
-        model_type(options, ranks),
+        model_type(options, communicator),
         options,
         aggregation,
         dropout,
         num_features=24,
         num_classes=5,
         num_nodes=n,
-        ranks=ranks,
+        communicator=communicator,
     ).to(place)
     scores = network(features, PassContext(epoch=1, training=True))
     (scores * _direction(scores)).sum().backward()
@@ -366,10 +367,11 @@ from trainer.dist.rank_info import RankInfo
 
 cache, device, epochs, precision = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 place, seconds = torch.device(device), []
-with Communicator(RankInfo(), place, timeout=60.0, clock=Clock(place)) as ranks:
+with Communicator(RankInfo(), place, timeout=60.0, clock=Clock(place)) as communicator:
     for number in (2, 2 + epochs):
         options = Options(cache=cache, hidden=256, patience=0, eval_every=1000, epochs=number, precision=precision)
-        result = train(options, open_cache(cache), ranks, Report(speaks=False, as_json=True, output=io.StringIO()))
+        report = Report(speaks=False, as_json=True, output=io.StringIO())
+        result = train(options, open_cache(cache), communicator, report)
         wait(device)
         seconds.append(result["seconds"])
 print(json.dumps({"seconds": (seconds[1] - seconds[0]) / epochs, "peak_bytes": peak(device)}))

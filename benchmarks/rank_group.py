@@ -82,14 +82,14 @@ def train_in_turn(
     from trainer.run import train
 
     where, found = torch.device(device), []
-    with Communicator(seat, where, timeout=600.0, clock=Clock(where), through_host=through_host) as ranks:
+    with Communicator(seat, where, timeout=600.0, clock=Clock(where), through_host=through_host) as communicator:
         for options in runs:
-            ranks.clock, said = Clock(where), io.StringIO()
-            report = Report(speaks=ranks.speaks, as_json=True, output=said)
-            result = train(Options(**options), open_cache(options["cache"]), ranks, report)
+            communicator.clock, said = Clock(where), io.StringIO()
+            report = Report(speaks=communicator.is_main, as_json=True, output=said)
+            result = train(Options(**options), open_cache(options["cache"]), communicator, report)
             *lines, _ = map(json.loads, said.getvalue().splitlines() or ["{}"])
             found.append(result | {"lines": lines})
-            if ranks.speaks:
+            if communicator.is_main:
                 print(f"  {len(found)} of {len(runs)}", end="\r", flush=True)
-    if ranks.speaks:
+    if communicator.is_main:
         results.write_text(json.dumps(found))

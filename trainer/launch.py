@@ -43,8 +43,8 @@ def _launch(cache: Cache, arguments: Sequence[str], *, debug: bool, restarts: in
     before_torch()
     processes = RankProcesses(["-m", "trainer", *arguments], cache.num_parts, restarts=restarts)
     failed = processes.run()
-    if processes.asked is not None:
-        return 128 + processes.asked
+    if processes.stop_signal is not None:
+        return 128 + processes.stop_signal
     return _status_of(failed) if failed else 0
 
 

@@ -25,8 +25,8 @@ from trainer.data.typed_part import load_typed_part
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
-from trainer.exchange.exchange import Exchange, exchanged
-from trainer.exchange.inductive import induced
+from trainer.exchange.exchange import Exchange, row_counts
+from trainer.exchange.inductive import training_subgraph
 from trainer.exchange.node_rows import save_node_rows
 from trainer.exchange.saturation import Saturation
 from trainer.layers.aggregate import Aggregation
@@ -64,14 +64,14 @@ def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
         torch.cuda.set_device(device)
     with (
         _memory_in_words(cache, rank_info),
-        Communicator(rank_info, device, timeout=options.timeout, clock=Clock(device)) as ranks,
-        folders_locked(options) if ranks.speaks else nullcontext(),
+        Communicator(rank_info, device, timeout=options.timeout, clock=Clock(device)) as communicator,
+        folders_locked(options) if communicator.is_main else nullcontext(),
     ):
-        train(options, cache, ranks, Report(speaks=ranks.speaks, as_json=options.json))
+        train(options, cache, communicator, Report(speaks=communicator.is_main, as_json=options.json))
 
 
-def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -> dict[str, Any]:
-    """Train on this rank's part among `ranks`; every rank has to call it.
+def train(options: Options, cache: Cache, communicator: Communicator, report: Report) -> dict[str, Any]:
+    """Train on this rank's part among `communicator`; every rank has to call it.
 
     Returns:
         the result, the same on every rank but for what it says of time.
@@ -80,61 +80,61 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
         TrainerError: in one sentence what is wrong.
     """
     started = time.perf_counter()
-    ranks.sent.begin()
-    part = _load(options, cache, ranks)
+    communicator.sent.begin()
+    part = _load(options, cache, communicator)
     objective = Objective.of(cache, options)
     report.judged_by(objective.name)
-    labels = Labels.of(part, objective, ranks.device)
-    facts = ranks.all_gather_object(facts_of(options, cache, part, labels, ranks, objective=objective))
+    labels = Labels.of(part, objective, communicator.device)
+    facts = communicator.all_gather_object(facts_of(options, cache, part, labels, communicator, objective=objective))
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
-    if ranks.speaks:
+    if communicator.is_main:
         if options.tensorboard is not None:
             report.draw(Curves(options.tensorboard))
-        _introduce(options, cache, ranks, agreement)
-    ranks.connect()
+        _introduce(options, cache, communicator, agreement)
+    communicator.connect()
 
-    clock, connected = ranks.clock, time.perf_counter()
+    clock, connected = communicator.clock, time.perf_counter()
     if options.trace is not None:
         prepare_traces(options.trace)
         clock.keep_spans()
-        ranks.sent.keep_points()
+        communicator.sent.keep_points()
     checkpoints = found = None
     if options.checkpoint is not None:
-        checkpoints = Checkpoints(options, cache, ranks)
-        found = to_go_on_from(options, cache, ranks)
-    if ranks.speaks:
+        checkpoints = Checkpoints(options, cache, communicator)
+        found = to_go_on_from(options, cache, communicator)
+    if communicator.is_main:
         prepare_outputs(options)
 
-    traffic_log = TrafficLog(**exchanged(part), rank=ranks.rank, world=ranks.world)
-    saturation = Saturation(rank=ranks.rank, world=ranks.world, device=ranks.device)
-    model = model_type(options, ranks)
+    traffic_log = TrafficLog(**row_counts(part), rank=communicator.rank, world=communicator.world)
+    saturation = Saturation(rank=communicator.rank, world=communicator.world, device=communicator.device)
+    model = model_type(options, communicator)
     view = partial(
         _view,
         options,
         cache,
         model=model,
         objective=objective,
-        ranks=ranks,
+        communicator=communicator,
         traffic_log=traffic_log,
         by_entries=agreement.by_entries,
         saturation=saturation,
     )
     whole = training = view(part, labels=labels, num_nodes=cache.num_nodes)
-    if ranks.speaks:
+    if communicator.is_main:
         for remark in whole.network.remarks:
             log.info("%s", remark)
     if options.inductive:
-        seen = induced(part, ranks)
-        num_seen = sum(rank["rows"] for rank in ranks.all_gather_object({"rows": seen.num_rows}))
-        training = view(seen, labels=Labels.of(seen, objective, ranks.device), num_nodes=num_seen)
+        seen = training_subgraph(part, communicator)
+        num_seen = sum(rank["rows"] for rank in communicator.all_gather_object({"rows": seen.num_rows}))
+        training = view(seen, labels=Labels.of(seen, objective, communicator.device), num_nodes=num_seen)
     fit = Fit(
         training,
         whole,
         options,
         objective=objective,
         agreement=agreement,
-        ranks=ranks,
+        communicator=communicator,
         traffic_log=traffic_log,
         report=report,
         checkpoints=checkpoints,
@@ -143,24 +143,26 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
     if found is not None:
         fit.load_state_dict(found)
     setup_seconds = time.perf_counter() - started
-    if ranks.device.type == "cpu":
+    if communicator.device.type == "cpu":
         (give_back_large_blocks if options.exchange == "sequential" else keep_freed_memory)()
     outcome = fit.run()
 
-    if outcome.num_odd and ranks.speaks:
+    if outcome.num_odd and communicator.is_main:
         log.warning(
             "the scores of %d of %d nodes are no finite numbers; look for NaN and infinities in their features and in "
             "those around them",
             outcome.num_odd,
             cache.num_nodes,
         )
-    _save_rows(options, cache, ranks, whole, part, outcome.scores_nC)
-    layers, pairs = traffic_log.tables(ranks.all_reduce, ranks.device, cache.slowest_links)
-    seconds_by_rank = [facts["seconds"] for facts in ranks.all_gather_object({"seconds": clock.seconds})]
+    _save_rows(options, cache, communicator, whole, part, outcome.scores_nC)
+    layers, pairs = traffic_log.tables(communicator.all_reduce, communicator.device, cache.slowest_links)
+    seconds_by_rank = [facts["seconds"] for facts in communicator.all_gather_object({"seconds": clock.seconds})]
     if options.trace is not None:
-        write_trace(options.trace, ranks.rank, clock.spans, ranks.sent.points, start=connected)
+        write_trace(options.trace, communicator.rank, clock.spans, communicator.sent.points, start=connected)
     totals = fit.totals()
-    calls_and_bytes = ranks.all_reduce(torch.tensor(ranks.sent.amounts(), device=ranks.device)).tolist()
+    calls_and_bytes = communicator.all_reduce(
+        torch.tensor(communicator.sent.amounts(), device=communicator.device)
+    ).tolist()
     result = {
         f"test_{objective.name}": outcome.test,
         f"val_{objective.name}": outcome.val,
@@ -179,7 +181,7 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
         "bytes_exact_boundary": totals.exact,
         "bytes_whole_block_broadcast": totals.broadcast,
         "sent_for": [
-            {"purpose": purpose, "kind": kind, "calls": calls // ranks.world, "bytes_sent": number}
+            {"purpose": purpose, "kind": kind, "calls": calls // communicator.world, "bytes_sent": number}
             for (purpose, kind), (calls, number) in zip(KIND_OF.items(), calls_and_bytes, strict=True)
             if number
         ],
@@ -189,8 +191,8 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
         "link_types": by_link_type(pairs),
         "seconds_by_rank": seconds_by_rank,
         "dataset": cache.dataset,
-        "ranks": ranks.world,
-        "device": ranks.device.type,
+        "ranks": communicator.world,
+        "device": communicator.device.type,
         "model": options.model,
         "exchange": options.exchange,
         "boundary_sampling": options.boundary_sampling,
@@ -201,17 +203,17 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
         "parameters": fit.num_parameters,
         "seed": options.seed,
     }
-    if ranks.speaks:
+    if communicator.is_main:
         write_result(options, result)
     report.result(result)
     return result
 
 
 def _save_rows(
-    options: Options, cache: Cache, ranks: Communicator, whole: ModelView, part: Part, scores_nC: torch.Tensor
+    options: Options, cache: Cache, communicator: Communicator, whole: ModelView, part: Part, scores_nC: torch.Tensor
 ) -> None:
     """Write what was asked for of the nodes that are learnt; every rank has to call it, with the best weights."""
-    save = partial(save_node_rows, ids_n=part.target_ids, num_nodes=cache.target.num_nodes, ranks=ranks)
+    save = partial(save_node_rows, ids_n=part.target_ids, num_nodes=cache.target.num_nodes, communicator=communicator)
     if options.save_predictions is not None:
         save(options.save_predictions, scores_nC[part.target])
     if options.save_embeddings is not None:
@@ -232,17 +234,17 @@ def _memory_in_words(cache: Cache, rank_info: RankInfo) -> Iterator[None]:
         ) from error
 
 
-def _load(options: Options, cache: Cache, ranks: Communicator) -> Part:
+def _load(options: Options, cache: Cache, communicator: Communicator) -> Part:
     if options.verify:
-        size = cache.manifest.verify(f"parts/{ranks.rank}/")
-        log.debug("%d bytes of part %d are what the manifest says", size, ranks.rank)
+        size = cache.manifest.verify(f"parts/{communicator.rank}/")
+        log.debug("%d bytes of part %d are what the manifest says", size, communicator.rank)
     load = load_typed_part if cache.is_typed_for(options.model) else load_part
-    part = load(cache, ranks.rank, split=options.split)
+    part = load(cache, communicator.rank, split=options.split)
     log.debug("part %d: %d rows, %d local edges", part.number, part.num_rows, part.local.num_edges)
     return part
 
 
-def _introduce(options: Options, cache: Cache, ranks: Communicator, agreement: Agreement) -> None:
+def _introduce(options: Options, cache: Cache, communicator: Communicator, agreement: Agreement) -> None:
     if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
     remarks = (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache))
@@ -257,8 +259,8 @@ def _introduce(options: Options, cache: Cache, ranks: Communicator, agreement: A
         cache.num_nodes,
         cache.num_edges,
         cache.num_classes,
-        ranks.world,
-        ranks.device.type,
+        communicator.world,
+        communicator.device.type,
         agreement.num_train,
         agreement.num_val,
         agreement.num_test,
@@ -272,7 +274,7 @@ def _view(
     *,
     model: type[torch.nn.Module],
     objective: Objective,
-    ranks: Communicator,
+    communicator: Communicator,
     traffic_log: TrafficLog,
     labels: Labels,
     num_nodes: int,
@@ -280,12 +282,15 @@ def _view(
     saturation: Saturation,
 ) -> ModelView:
     """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
-    exchange = Exchange(options, part, ranks, traffic_log.of_part(**exchanged(part)), saturation)
-    aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
+    exchange = Exchange(options, part, communicator, traffic_log.of_part(**row_counts(part)), saturation)
+    aggregation = Aggregation(part, exchange, communicator, sums=sums_of(options, model))
     dropout = Dropout(
-        part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=num_nodes, seed=options.seed
+        part.ids_n.to(communicator.device),
+        halo_ids(part).to(communicator.device),
+        num_nodes=num_nodes,
+        seed=options.seed,
     )
-    features = features_of(options, cache, part, aggregation, dropout, ranks.device, by_entries=by_entries)
+    features = features_of(options, cache, part, aggregation, dropout, communicator.device, sparse=by_entries)
     network = Network(
         model,
         options,
@@ -294,7 +299,7 @@ def _view(
         num_features=cache.num_features,
         num_classes=objective.num_outputs,
         num_nodes=num_nodes,
-        ranks=ranks,
+        communicator=communicator,
         types=types_of(options, cache, part),
-    ).to(ranks.device)
+    ).to(communicator.device)
     return ModelView(network=network, features=features, labels=labels)

@@ -53,18 +53,20 @@ def run_options(cache: Path | str, **changes: Any) -> Options:
     return Options(cache=str(cache), **{**plain, **changes})
 
 
-def train_once(ranks: Communicator, *, cache: str, **changes: Any) -> Run:
+def train_once(communicator: Communicator, *, cache: str, **changes: Any) -> Run:
     """Train once; the lines on rank 0, none elsewhere."""
     output = io.StringIO()
     options = run_options(cache, **changes)
-    result = train(options, open_cache(cache), ranks, Report(speaks=ranks.speaks, as_json=True, output=output))
+    result = train(
+        options, open_cache(cache), communicator, Report(speaks=communicator.is_main, as_json=True, output=output)
+    )
     lines = [json.loads(line) for line in output.getvalue().splitlines()]
     return Run(epochs=lines[:-1], result=result)
 
 
-def empty_account(ranks: Communicator) -> TrafficLog:
+def empty_traffic_log(communicator: Communicator) -> TrafficLog:
     """Books of which nobody wants the sums."""
-    return TrafficLog(num_rows=0, num_sent=0, num_halo=0, rank=ranks.rank, world=ranks.world)
+    return TrafficLog(num_rows=0, num_sent=0, num_halo=0, rank=communicator.rank, world=communicator.world)
 
 
 def fetch_halo(exchange: Exchange, rows_nF: Tensor, layer: int, step: PassContext) -> Tensor:
@@ -75,9 +77,9 @@ def fetch_halo(exchange: Exchange, rows_nF: Tensor, layer: int, step: PassContex
     return halo_HF
 
 
-def give_back_halo(exchange: Exchange, partial_HF: Tensor, layer: int, step: PassContext) -> Tensor:
+def send_back_halo(exchange: Exchange, partial_HF: Tensor, layer: int, step: PassContext) -> Tensor:
     """The sums for this rank's own rows of what all rounds give back: [n, F]."""
-    returned = [one.give_back(partial_HF[one.columns], layer, step).wait() for one in exchange.rounds]
+    returned = [one.send_back(partial_HF[one.columns], layer, step).wait() for one in exchange.rounds]
     return torch.stack(list(returned)).sum(0)
 
 
@@ -104,8 +106,8 @@ def _rank(rank: int, world: int, tasks: list[Task], path: Path) -> None:
 def _do_all(rank_info: RankInfo, tasks: list[Task]) -> list[Any]:
     torch.set_num_threads(1)
     cpu = torch.device("cpu")
-    with Communicator(rank_info, cpu, timeout=60.0, clock=Clock(cpu)) as ranks:
-        return [task(ranks) for task in tasks]
+    with Communicator(rank_info, cpu, timeout=60.0, clock=Clock(cpu)) as communicator:
+        return [task(communicator) for task in tasks]
 
 
 def free_port() -> int:

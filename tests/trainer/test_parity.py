@@ -11,7 +11,7 @@ import torch
 
 from tests.trainer.dense_reference import dense_adjacency, dense_losses, dense_scores
 from tests.trainer.parity_cases import CASES, DENSE, SETTINGS, WORDS, graphs, worlds_of
-from tests.trainer.rank_group import Run, empty_account, run_options
+from tests.trainer.rank_group import Run, empty_traffic_log, run_options
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
 from trainer.data.cache import open_cache
@@ -95,15 +95,15 @@ def test_first_weights_do_not_depend_on_the_global_random_state(caches: dict[Any
 def network_on_one_rank(cache_folder: Path, **changes: Any) -> tuple[Network, Features]:
     """The network and the features that a run of one rank would begin with."""
     options, cache, cpu = run_options(cache_folder, **changes), open_cache(str(cache_folder)), torch.device("cpu")
-    ranks = Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu))
+    communicator = Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu))
     part = load_part(cache, 0, split=0)
-    exchange = Exchange(options, part, ranks, empty_account(ranks))
-    model = model_type(options, ranks)
-    aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
+    exchange = Exchange(options, part, communicator, empty_traffic_log(communicator))
+    model = model_type(options, communicator)
+    aggregation = Aggregation(part, exchange, communicator, sums=sums_of(options, model))
     dropout = Dropout(part.ids_n, halo_ids(part), num_nodes=cache.num_nodes, seed=options.seed)
     features = Features(DenseRows(part.x_nF.float()), aggregation, dropout, share=options.first_dropout)
     sizes = {"num_features": cache.num_features, "num_classes": cache.num_classes, "num_nodes": cache.num_nodes}
-    return Network(model, options, aggregation, dropout, **sizes, ranks=ranks).eval(), features
+    return Network(model, options, aggregation, dropout, **sizes, communicator=communicator).eval(), features
 
 
 def load_global_ids(cache_folder: Path) -> torch.Tensor:

@@ -1,6 +1,6 @@
-"""A partition cache's root: what it holds, and where each array lies.
+"""Opens a partition cache: reads its root, and locates and checks its arrays.
 
-The format is that of docs/cache-format.md: every array is one raw little-endian file beside a small `zarr.json`. This
+The format is that of docs/cache-format.md: every array is one raw little-endian file next to a small `zarr.json`. This
 module reads JSON only, so that a wrong path or a wrong number of ranks is refused before torch has been imported.
 """
 
@@ -38,7 +38,7 @@ ITEM_SIZES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredArray:
-    """Where an array's bytes lie. Their number has been checked."""
+    """The file of an array. Its size has been checked."""
 
     name: str
     """Path of the array inside the cache."""
@@ -121,16 +121,16 @@ class Cache:
         return len(self.node_types) == 1 and len(self.relations) == 1
 
     def is_typed_for(self, model: str) -> bool:
-        """Whether `model` tells types apart here, and learns rows for nodes without features."""
+        """Whether `model` distinguishes node types and relations here, and learns rows for nodes without features."""
         return model == "rgcn" and not (self.is_plain and self.num_features)
 
     @property
     def has_features(self) -> bool:
-        """Whether parts have the features themselves, beside sums of them or without."""
+        """Whether parts have the features themselves, with or without sums of them."""
         return f"parts/0/nodes/{self.node_type}/x/zarr.json" in self.manifest
 
     def is_weighted(self, relation: str) -> bool:
-        """Whether some edge of the relation `relation` weighs another number than 1, by what its blocks say."""
+        """Whether some edge of a relation has another weight than 1, by the attributes of its blocks."""
         return any(
             self.attributes(block).get("weighted", True)
             for part in range(self.num_parts)
@@ -142,14 +142,14 @@ class Cache:
         return f"parts/0/nodes/{node_type}/y/zarr.json" in self.manifest
 
     def edge_arrays(self, relation: str) -> list[str]:
-        """The arrays beside the weights that the edges of the relation `relation` have: features, times."""
+        """The arrays that the edges of a relation have besides weights: features, times."""
         return self._more_arrays(f"parts/0/edges/{relation}/local", {"indptr", "indices", "data"})
 
     def unread_node_arrays(self, node_type: str) -> list[str]:
         """The arrays of nodes that are for other readers, such as times."""
         known = {"global_ids", "original_id", "x", "x_aggregated", "y", *_MASKS, "degree"}
-        found = self._more_arrays(f"parts/0/nodes/{node_type}", known)
-        return [name for name in found if not name.startswith(("send_", "recv_", "halo_degree_"))]
+        others = self._more_arrays(f"parts/0/nodes/{node_type}", known)
+        return [name for name in others if not name.startswith(("send_", "recv_", "halo_degree_"))]
 
     def _blocks(self, part: int, relation: str) -> list[str]:
         folder = f"parts/{part}/edges/{relation}"
@@ -226,8 +226,8 @@ def open_cache(location: str, target: str | None = None) -> Cache:
     root = read_unlisted_json(folder, "zarr.json").get("attributes")
     kind = root.get("graphprep_kind") if isinstance(root, dict) else None
     if not isinstance(root, dict) or kind != "cache":
-        found = f"graphprep_kind is {kind!r}" if kind is not None else "no graphprep_kind"
-        raise CacheError(f"{folder} is not a partition cache ({found}); graphprep partition makes caches")
+        reason = f"graphprep_kind is {kind!r}" if kind is not None else "no graphprep_kind"
+        raise CacheError(f"{folder} is not a partition cache ({reason}); graphprep partition makes caches")
     if root.get("graphprep_format") != FORMAT:
         raise CacheError(
             f"{folder} has cache format {root.get('graphprep_format')!r} and this trainer reads format {FORMAT}; "
@@ -241,7 +241,7 @@ def _opened(folder: Path, manifest: Manifest, root: dict[str, Any], target: str 
     try:
         node_types = _node_types(root)
         classes = {kind.name: int(root["num_classes"][kind.name]) for kind in node_types}
-        node_type = _chosen(folder, classes, target)
+        node_type = _target_type(folder, classes, target)
         return Cache(
             folder=folder,
             manifest=manifest,
@@ -267,7 +267,7 @@ def _opened(folder: Path, manifest: Manifest, root: dict[str, Any], target: str 
 
 
 def _node_types(root: Mapping[str, Any]) -> list[NodeType]:
-    found = [
+    node_types = [
         NodeType(
             name=name,
             num_nodes=int(number),
@@ -276,22 +276,22 @@ def _node_types(root: Mapping[str, Any]) -> list[NodeType]:
         )
         for name, number in dict(root["node_types"]).items()
     ]
-    if not found:
+    if not node_types:
         raise ValueError("no node type")
-    return found
+    return node_types
 
 
 def _relations(edge_types: Mapping[str, Any], names: Collection[str]) -> list[RelationType]:
-    found = []
+    relations = []
     for key, number in dict(edge_types).items():
         source, _, destination = key.split("__")
         if source not in names or destination not in names:
             raise ValueError(f"no node type for an end of {key}")
-        found.append(RelationType(key=key, source=source, destination=destination, num_edges=int(number)))
-    return found
+        relations.append(RelationType(key=key, source=source, destination=destination, num_edges=int(number)))
+    return relations
 
 
-def _chosen(folder: Path, classes: Mapping[str, int], target: str | None) -> str:
+def _target_type(folder: Path, classes: Mapping[str, int], target: str | None) -> str:
     """The type to learn; without any labels the first, which is refused later."""
     labelled = [name for name, number in classes.items() if number]
     if target is None:
@@ -320,8 +320,8 @@ def _data_type(metadata: Mapping[str, Any]) -> str:
     return "bfloat16"
 
 
-def _slowest_links(found: Any, num_parts: int) -> list[list[str]]:
-    rows = [row for row in found if isinstance(row, list)] if isinstance(found, list) else []
+def _slowest_links(stored: Any, num_parts: int) -> list[list[str]]:
+    rows = [row for row in stored if isinstance(row, list)] if isinstance(stored, list) else []
     if [len(row) for row in rows] != [num_parts] * num_parts:
         raise ValueError(f"slowest_links is not {num_parts} lists of {num_parts} words")
     return [[str(word) for word in row] for row in rows]

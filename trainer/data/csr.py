@@ -1,11 +1,63 @@
-"""CSR arrays of a part: the start of every row, and the row of every edge."""
+"""Sparse matrices by rows (CSR) on torch tensors, with the few operations of scipy.sparse that training needs.
+
+In a cache, rows are destinations and columns are sources of in-edges. Columns may repeat within a row (the dataset's
+duplicate edges), and need not ascend. No operation sorts what is sorted already: they take O(E), but for `transposed`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from trainer.data.part import Csr
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Csr:
+    """A sparse matrix by rows."""
+
+    indptr: Tensor
+    """int32 or int64 [rows + 1]"""
+    indices: Tensor
+    """[E], the type of `indptr`"""
+    weights: Tensor | None
+    """float32 [E]; None where every edge weighs 1"""
+    num_columns: int
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.indices)
+
+    @property
+    def row_E(self) -> Tensor:
+        """The row of every edge, in the index type."""
+        numbers = torch.arange(self.num_rows, dtype=self.indptr.dtype, device=self.indptr.device)
+        return numbers.repeat_interleave(self.indptr.diff(), output_size=self.num_edges)
+
+    def row_sums(self, data_type: torch.dtype) -> Tensor:
+        """The sum of each row's weights, computed in `data_type`: [rows]."""
+        weights = torch.ones(self.num_edges) if self.weights is None else self.weights
+        return torch.zeros(self.num_rows, dtype=data_type).index_add_(0, self.row_E, weights.to(data_type))
+
+    def transposed(self) -> Csr:
+        """The transpose, by a stable sort of the columns; columns of it ascend if edges are in order of rows here."""
+        order = self.indices.argsort(stable=True)
+        return Csr(
+            indptr=indptr_of(self.indices.bincount(minlength=self.num_columns), self.indptr.dtype),
+            indices=self.row_E[order],
+            weights=None if self.weights is None else self.weights[order],
+            num_columns=self.num_rows,
+        )
+
+    def pattern(self, device: torch.device | None = None) -> Csr:
+        """The same entries without weights, on `device`."""
+        return replace(self, indptr=self.indptr.to(device), indices=self.indices.to(device), weights=None)
 
 
 def indptr_of(counts: Tensor, data_type: torch.dtype) -> Tensor:
@@ -15,7 +67,55 @@ def indptr_of(counts: Tensor, data_type: torch.dtype) -> Tensor:
     return indptr
 
 
-def rows_of(csr: Csr) -> Tensor:
-    """The row of every edge: [E], in the index type."""
-    numbers = torch.arange(csr.num_rows, dtype=csr.indptr.dtype, device=csr.indptr.device)
-    return numbers.repeat_interleave(csr.indptr.diff(), output_size=csr.num_edges)
+def index_type(*sizes: int) -> torch.dtype:
+    """int32 where it can count to each of `sizes`, else int64."""
+    return torch.int32 if max(sizes) < 2**31 else torch.int64
+
+
+def vstack(blocks: Sequence[Csr], num_columns: int) -> Csr:
+    """Matrices of the same columns, one below the other."""
+    nothing = torch.empty(0, dtype=torch.int64)
+    indices = torch.cat([nothing, *(block.indices for block in blocks)])
+    counts = torch.cat([nothing, *(block.indptr.diff() for block in blocks)])
+    small = index_type(len(indices), len(counts), num_columns)
+    weights = None
+    if any(block.weights is not None for block in blocks):
+        weights = torch.cat(
+            [torch.ones(block.num_edges) if block.weights is None else block.weights for block in blocks]
+        )
+    return Csr(indptr=indptr_of(counts, small), indices=indices.to(small), weights=weights, num_columns=num_columns)
+
+
+def hstack(blocks: Sequence[Csr], num_rows: int) -> Csr:
+    """Matrices of the same rows side by side; `num_rows` gives the shape where there is none."""
+    *offsets, width = [0, *accumulate(block.num_columns for block in blocks)]
+    return _overlaid(blocks, offsets, num_rows, width)
+
+
+def add(one: Csr, other: Csr) -> Csr:
+    """The sum of two matrices of one shape, as the edges of both; entries that coincide are kept apart."""
+    return _overlaid([one, other], [0, 0], one.num_rows, one.num_columns)
+
+
+def _overlaid(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_columns: int) -> Csr:
+    """One matrix of the entries of all blocks, column 0 of block k at `offsets[k]`.
+
+    Row i of the result has row i of each block in turn, so an edge's place is where its row starts, plus the edges of
+    earlier blocks in that row, plus its place in its own block's row.
+    """
+    num_edges = sum(block.num_edges for block in blocks)
+    small = index_type(num_edges, num_columns, num_rows)
+    counts_n = torch.zeros(num_rows, dtype=torch.int64)
+    for block in blocks:
+        counts_n += block.indptr.diff()
+    indptr = indptr_of(counts_n, small)
+    indices = torch.empty(num_edges, dtype=small)
+    weights = torch.ones(num_edges) if any(block.weights is not None for block in blocks) else None
+    next_n = indptr[:-1].to(torch.int64)
+    for block, offset in zip(blocks, offsets, strict=True):
+        place_E = torch.arange(block.num_edges) + (next_n - block.indptr[:-1])[block.row_E]
+        indices[place_E] = block.indices.to(small) + offset
+        if weights is not None and block.weights is not None:
+            weights[place_E] = block.weights
+        next_n += block.indptr.diff()
+    return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)

@@ -1,4 +1,4 @@
-"""The labelled rows of a part, by what they are for.
+"""The labels of a part, and its labelled rows to train on, to validate and to test.
 
 Letters: n rows, k rows of one group, C classes, labels or numbers to predict.
 """
@@ -79,11 +79,11 @@ class Labels:
 def _check_matrix(y: Tensor, part: Part, objective: Objective) -> None:
     if objective.task == "multilabel":
         odd = ~(y.isnan() | (y == 0) | (y == 1))
-        wanted = "0, 1 or NaN; for numbers give --task regression"
+        allowed = "0, 1 or NaN; for numbers give --task regression"
     else:
-        odd, wanted = y.isinf(), "a finite number or NaN"
+        odd, allowed = y.isinf(), "a finite number or NaN"
     if bool(odd.any()):
         row, column = (int(number) for number in odd.nonzero()[0])
         raise CacheError(
-            f"label {column} of node {int(part.ids_n[row])} is {float(y[row, column]):g}, which is not {wanted}"
+            f"label {column} of node {int(part.ids_n[row])} is {float(y[row, column]):g}, which is not {allowed}"
         )

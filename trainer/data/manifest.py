@@ -67,7 +67,7 @@ class Manifest:
         return name in self.entries
 
     def json(self, name: str) -> dict[str, Any]:
-        """The object in the JSON file `name`, after its size and digest were found right.
+        """The object in the JSON file `name`, after its size and digest are checked.
 
         Raises:
             CacheError: the file is missing, changed or no JSON object.
@@ -79,7 +79,7 @@ class Manifest:
         return _parse(self.folder, name, text)
 
     def sized(self, name: str) -> Path:
-        """The path of file `name`, after its size was found right.
+        """The path of file `name`, after its size is checked.
 
         Raises:
             CacheError: the manifest does not list the file, it is missing, or its size is wrong.
@@ -147,9 +147,9 @@ def _parse(folder: Path, name: str, text: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise _damaged(folder, name, "is not JSON") from error
     except RecursionError as error:
-        raise _damaged(folder, name, "holds JSON that is nested too deeply") from error
+        raise _damaged(folder, name, "has JSON that is nested too deeply") from error
     if not isinstance(content, dict):
-        raise _damaged(folder, name, "holds no JSON object")
+        raise _damaged(folder, name, "has no JSON object")
     return content
 
 

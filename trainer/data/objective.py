@@ -1,11 +1,11 @@
-"""What a run learns and by what it is judged: the task, the metric, and what a class weighs. No torch here.
+"""The task of a run, its metric, and a check of its class weights. No torch here.
 
     task        the cache's labels                   loss                   metrics, the default first
     classes     one class a node                     cross-entropy          accuracy, f1-micro, f1-macro, roc-auc
     multilabel  several labels a node, NaN unknown   binary cross-entropy   roc-auc, f1-micro, f1-macro, accuracy
     regression  several numbers a node, NaN unknown  squared error          mse, mae
 
-A float matrix of labels says by itself not whether it holds labels or numbers, so regression is asked for.
+A float matrix may have labels or numbers, so regression has to be chosen by an option.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Objective:
             raise TrainingError(f"{cache.folder} has no labels to learn from; partition a dataset with classes")
         task = cache.task if options.task == "auto" else options.task
         if (task == "classes") != (cache.task == "classes"):
-            held = "one class a node" if cache.task == "classes" else "a matrix of labels"
+            kind = "one class a node" if cache.task == "classes" else "a matrix of labels"
             fits = "classes" if cache.task == "classes" else "multilabel or regression"
-            raise OptionError(f"--task {task}, but {cache.folder} has {held}; use --task {fits}")
+            raise OptionError(f"--task {task}, but {cache.folder} has {kind}; use --task {fits}")
         metrics = METRICS_OF[task]
         metric = metrics[0] if options.metric == "auto" else options.metric
         if metric not in metrics:
-            raise OptionError(f"--metric {metric} does not judge the task {task}; use one of {', '.join(metrics)}")
+            raise OptionError(f"--metric {metric} is no metric of the task {task}; use one of {', '.join(metrics)}")
         _check_weights(options.class_weights, task, cache)
         return cls(task=task, metric=metric, num_outputs=cache.num_classes)
 

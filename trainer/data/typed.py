@@ -1,7 +1,7 @@
-"""Node types and relations of a part whose rows of all types lie in one list, type after type.
+"""Node types and relations of a part whose rows of all types are in one list, type after type.
 
-So the rows of all types leave together, and whatever knows rows by their place (exchange, masks, copies, sampling) need
-not know types. Neighbour sums are rows of one matrix too: relation after relation, one sum for each node that has
+So the rows of all types are sent together, and code that numbers rows (exchange, masks, copies, sampling) does not
+depend on types. Neighbour sums are rows of one matrix too: relation after relation, one sum for each node that has
 in-edges of that relation. Sums without edges are not there, so there are never more sums than edges.
 
 Letters: n rows of all types, k rows of one type, M sums of all relations, m sums of one.
@@ -23,7 +23,7 @@ class TypeRows:
     rows: slice
     """of the part's n"""
     first_id: int
-    """What its nodes' numbers are raised by among those of all types."""
+    """What is added to its nodes' numbers to count the nodes of all types."""
     num_nodes: int
     """in the whole graph"""
     x_kF: Tensor | None

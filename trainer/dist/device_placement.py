@@ -1,8 +1,8 @@
-"""Where ranks run: the device of each, and whether their machines are those that the parts were made for.
+"""Chooses the device of each rank, and checks that ranks run on the machines that the topology puts them on.
 
 The topology that a cache was partitioned for says which ranks share a machine. If two of them turn out to run on
 different hosts, their traffic takes the slow way that the partitioner avoided, which is an error. The other way round,
-ranks of several machines on one host, is how a large run is rehearsed, and is said once.
+ranks of several machines on one host, is how a large run is rehearsed, and is logged once.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def choose_device(options: Options, rank_info: RankInfo, gpu: int | None) -> tor
 
     Args:
         options: `device` decides.
-        seat: which rank of how many on this machine.
+        rank_info: which rank of how many on this machine.
         gpu: the GPU that the topology names, else None for the one with the local rank's number.
 
     Raises:
@@ -129,12 +129,12 @@ def choose_device(options: Options, rank_info: RankInfo, gpu: int | None) -> tor
 
 
 def check_devices(devices: Sequence[str], hosts: Sequence[str], *, may_share: bool = False) -> None:
-    """Refuse ranks that cannot talk to each other.
+    """Refuse devices between which no process group can be made.
 
     Args:
         devices: each rank's device as text, `cpu` or `cuda:0`.
         hosts: the name of each rank's host.
-        may_share: whether the ranks talk in a way that works also on one GPU.
+        may_share: whether the ranks communicate in a way that also works on one GPU.
 
     Raises:
         TrainingError: some ranks have a GPU and some have none, or two share one.
@@ -147,11 +147,11 @@ def check_devices(devices: Sequence[str], hosts: Sequence[str], *, may_share: bo
                 f"{_KIND[kind]}; give --device cpu, or GPUs to all"
             )
     seen: dict[tuple[str, str], int] = {}
-    for rank, (kind, rank_info) in enumerate(zip(kinds, zip(hosts, devices, strict=True), strict=True)):
-        other = seen.setdefault(rank_info, rank)
+    for rank, (kind, host, device) in enumerate(zip(kinds, hosts, devices, strict=True)):
+        other = seen.setdefault((host, device), rank)
         if kind == "cuda" and other != rank and not may_share:
             raise TrainingError(
-                f"rank {other} and rank {rank} share GPU {devices[rank]} of host {hosts[rank]}; "
+                f"rank {other} and rank {rank} share GPU {device} of host {host}; "
                 "correct `device` in the topology, or use --device cpu"
             )
 
@@ -159,8 +159,8 @@ def check_devices(devices: Sequence[str], hosts: Sequence[str], *, may_share: bo
 _KIND = {"cpu": "CPU", "cuda": "GPU"}
 
 
-def _same_host(wanted: str, found: str) -> bool:
-    """Whether two host names agree; a short name stands for any full name that begins with it."""
-    if "." in wanted and "." in found:
-        return wanted == found
-    return wanted.partition(".")[0] == found.partition(".")[0]
+def _same_host(one: str, other: str) -> bool:
+    """Whether two host names agree; a short name matches any full name that begins with it."""
+    if "." in one and "." in other:
+        return one == other
+    return one.partition(".")[0] == other.partition(".")[0]

@@ -1,11 +1,12 @@
-"""Whether the network interfaces that the user named for gloo or NCCL are there and can be used.
+"""Checks the network interfaces that the user named for gloo or NCCL.
 
-A name that is wrong is found by the libraries only after the ranks have waited for each other, several time-outs long.
+The libraries notice a wrong name only after the ranks have waited for each other, several time-outs long.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import socket
 from collections.abc import Mapping
@@ -31,24 +32,21 @@ def check_interfaces(environment: Mapping[str, str], *, on_gpu: bool) -> None:
         TrainingError: no interface has such a name, or it has no address.
     """
     variable = NCCL if on_gpu else GLOO
-    value = environment.get(variable, "")
-    if not value or value.startswith("^"):  # NCCL's way to leave some out
-        return
-    here = sorted(name for _, name in socket.if_nameindex())
-    is_exact = not on_gpu or value.startswith("=")
-    for wanted in value.removeprefix("=").split(","):
-        found = [name for name in here if name == wanted or (not is_exact and name.startswith(wanted))]
-        if not found:
+    named = _named(environment, on_gpu=on_gpu)
+    for name, matches in named.items():
+        here = ", ".join(sorted(name for _, name in socket.if_nameindex()))
+        if not matches:
             raise TrainingError(
-                f"{variable} is {value} and {socket.gethostname()} has no network interface {wanted!r}, only "
-                f"{', '.join(here)}; correct {variable} on this machine, or unset it"
+                f"{variable} is {environment[variable]} and {socket.gethostname()} has no network interface {name!r}, "
+                f"only {here}; correct {variable} on this machine, or unset it"
             )
-        if not any(map(_has_address, found)):
+        if not any(map(_has_address, matches)):
             raise TrainingError(
-                f"{variable} is {value} and network interface {wanted} of {socket.gethostname()} has no address; "
-                f"bring it up, or name another in {variable}: {', '.join(here)}"
+                f"{variable} is {environment[variable]} and network interface {name} of {socket.gethostname()} has no "
+                f"address; bring it up, or name another in {variable}: {here}"
             )
-    log.debug("the ranks talk by %s, as %s says", value, variable)
+    if named:
+        log.debug("the ranks use %s, as %s says", environment[variable], variable)
 
 
 def named_interface(environment: Mapping[str, str], *, on_gpu: bool) -> str | None:
@@ -58,31 +56,37 @@ def named_interface(environment: Mapping[str, str], *, on_gpu: bool) -> str | No
         environment: as for `check_interfaces`.
         on_gpu: likewise.
     """
+    matches = itertools.chain.from_iterable(_named(environment, on_gpu=on_gpu).values())
+    return next((name for name in matches if address_of(name)), None)
+
+
+def _named(environment: Mapping[str, str], *, on_gpu: bool) -> dict[str, list[str]]:
+    """The interfaces that each name of the variable matches; NCCL's are prefixes unless `=` comes first."""
     value = environment.get(NCCL if on_gpu else GLOO, "")
-    if not value or value.startswith("^"):
-        return None
-    is_exact = not on_gpu or value.startswith("=")
-    for wanted in value.removeprefix("=").split(","):
-        for _, name in socket.if_nameindex():
-            if (name == wanted or (not is_exact and name.startswith(wanted))) and address_of(name):
-                return name
-    return None
+    if not value or value.startswith("^"):  # NCCL's way to exclude some
+        return {}
+    here = [name for _, name in socket.if_nameindex()]
+    is_prefix = on_gpu and not value.startswith("=")
+    return {
+        name: [one for one in here if one == name or (is_prefix and one.startswith(name))]
+        for name in value.removeprefix("=").split(",")
+    }
 
 
 def address_of(name: str) -> str | None:
-    """The IPv4 address of an interface; None if it has none, or where Linux's call is not."""
+    """The IPv4 address of an interface; None if it has none, or where there is no such call as Linux's."""
     try:
         import fcntl
     except ImportError:
         return None
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked, contextlib.suppress(OSError):
-        found = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, name.encode()[:15].ljust(256, b"\0"))
-        return socket.inet_ntoa(found[20:24])  # behind the name, the family and the port
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket, contextlib.suppress(OSError):
+        answer = fcntl.ioctl(any_socket.fileno(), _SIOCGIFADDR, name.encode()[:15].ljust(256, b"\0"))
+        return socket.inet_ntoa(answer[20:24])  # behind the name, the family and the port
     return None
 
 
 def _has_address(name: str) -> bool:
-    """Whether an interface has an IPv4 or IPv6 address; taken for granted where Linux's files and calls are not."""
+    """Whether an interface has an IPv4 or IPv6 address; assumed on systems without Linux's files and calls."""
     listed = Path("/proc/net/if_inet6")
     if not Path("/proc/net").exists():
         return True

@@ -27,7 +27,7 @@ class RankInfo:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> RankInfo:
-        """The seat that RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE name; without RANK the only one.
+        """The rank that RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE name; without RANK the only one.
 
         Raises:
             TrainingError: RANK is there and another variable is not, or one is no number.
@@ -39,11 +39,10 @@ class RankInfo:
             try:
                 return int(environment[name])
             except KeyError:
-                raise TrainingError(f"RANK is set but {name} is not; start the ranks with torchrun") from None
+                problem = f"RANK is set but {name} is not"
             except ValueError:
-                raise TrainingError(
-                    f"{name} is {environment[name]!r}, not a number; start the ranks with torchrun"
-                ) from None
+                problem = f"{name} is {environment[name]!r}, not a number"
+            raise TrainingError(f"{problem}; start the ranks with torchrun")
 
         return cls(
             rank=number("RANK"),

@@ -1,7 +1,7 @@
-"""All ranks of a run on this machine: started, watched, started again after a failure, and stopped together.
+"""Starts all ranks of a run on this machine, restarts them after a failure, and stops them together.
 
-They meet at a key-value store (torch's TCPStore) in this process, on a port that the system chooses, and they send each
-other rows by sockets. All of these listen on the loopback interface alone, so nobody outside this machine can reach
+They connect to a key-value store (torch's TCPStore) in this process, on a port that the system chooses, and they send
+each other rows by sockets. All of these listen on the loopback interface alone, so nobody outside this machine can reach
 them, and nothing that is read from them is a pickle. torchrun's supervisor does neither: its store listens on all
 interfaces, and the state that its rendezvous keeps there is a pickle.
 """
@@ -31,7 +31,7 @@ class RankProcesses:
     """The ranks of one run. Signals that ask this process to stop go to them, from when the object is made."""
 
     def __init__(self, words: Sequence[str], num_ranks: int, *, restarts: int) -> None:
-        """Only remember what to do.
+        """Start nothing yet.
 
         Args:
             words: `-m MODULE ...`, which each rank runs.
@@ -41,39 +41,39 @@ class RankProcesses:
         self._words, self._num_ranks, self._restarts = words, num_ranks, restarts
         self._run_id = uuid.uuid4().hex
         self._ranks: list[subprocess.Popen[bytes]] = []
-        self.asked: int | None = None
+        self.stop_signal: int | None = None
         """The signal that asked this process to stop, if one did."""
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-                signal.signal(number, self._note)
+                signal.signal(number, self._on_signal)
 
     def run(self) -> dict[int, int]:
         """Run all ranks to their end.
 
         Returns:
             The exit codes of the ranks that failed, by rank; -9 says that signal 9 ended one. Empty when all went well
-            or a signal asked for the end.
+            or a signal stopped the run.
         """
         failed: dict[int, int] = {}
         for attempt in range(self._restarts + 1):
             failed = self._attempt(attempt)
-            if not failed or self.asked is not None:
+            if not failed or self.stop_signal is not None:
                 break
-        return failed if self.asked is None else {}
+        return failed if self.stop_signal is None else {}
 
     def _attempt(self, attempt: int) -> dict[int, int]:
         ranks = self._ranks = []
         with socket.create_server((LOOPBACK, 0), backlog=max(128, self._num_ranks)) as listener:
             port = listener.getsockname()[1]
             try:
-                while len(ranks) < self._num_ranks and self.asked is None:
+                while len(ranks) < self._num_ranks and self.stop_signal is None:
                     ranks.append(start_python(self._words, self._variables(len(ranks), attempt, port)))
-                # Ranks import torch too, and those that are sooner wait for the answer.
+                # Ranks import torch too, and those that are faster wait for the answer.
                 store = _store_at(listener)
-                while self.asked is None and _are_well(ranks):
+                while self.stop_signal is None and _are_running(ranks):
                     time.sleep(_POLL)
                 failed = {number: rank.returncode for number, rank in enumerate(ranks) if rank.poll()}
-                _stop(ranks, self.asked or signal.SIGTERM)
+                _stop(ranks, self.stop_signal or signal.SIGTERM)
                 del store
             except BaseException:
                 for rank in ranks:
@@ -82,7 +82,7 @@ class RankProcesses:
         return failed
 
     def _variables(self, rank: int, attempt: int, port: int) -> dict[str, str]:
-        """What torchrun would tell a rank, so that the ranks' code is the same under both."""
+        """The variables that torchrun sets, so that the ranks' code is the same under both."""
         world, loopback = str(self._num_ranks), _loopback_interface()
         return {
             "RANK": str(rank),
@@ -100,12 +100,12 @@ class RankProcesses:
             "NCCL_SOCKET_IFNAME": f"={loopback}",
         }
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        if self.asked is None:
-            self.asked = number
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self.stop_signal is None:
+            self.stop_signal = number
             return
         for rank in self._ranks:  # they are waited for already, and a second signal ends a rank at once
-            rank.send_signal(_passed_on(number))
+            rank.send_signal(_forwarded(number))
 
 
 def _store_at(listener: socket.socket) -> Any:
@@ -121,17 +121,17 @@ def _store_at(listener: socket.socket) -> Any:
     )
 
 
-def _are_well(ranks: Sequence[subprocess.Popen[bytes]]) -> bool:
-    """Whether some ranks are still there and none has failed."""
+def _are_running(ranks: Sequence[subprocess.Popen[bytes]]) -> bool:
+    """Whether some rank still runs and none has failed."""
     codes = [rank.poll() for rank in ranks]
     return None in codes and not any(codes)
 
 
 def _stop(ranks: Sequence[subprocess.Popen[bytes]], number: int) -> None:
-    """Send a signal to the ranks that are left, and end those that do not heed it in time."""
+    """Send a signal to the ranks that still run, and kill those that do not end in time."""
     for rank in ranks:
         if rank.poll() is None:
-            rank.send_signal(_passed_on(number))
+            rank.send_signal(_forwarded(number))
     deadline = time.monotonic() + _GRACE
     for rank in ranks:
         try:
@@ -141,8 +141,8 @@ def _stop(ranks: Sequence[subprocess.Popen[bytes]], number: int) -> None:
             rank.wait()
 
 
-def _passed_on(number: int) -> int:
-    """A terminal that was closed asks for what SIGTERM does: a checkpoint, and the end."""
+def _forwarded(number: int) -> int:
+    """SIGTERM for a terminal that was closed: write a checkpoint, and end."""
     return signal.SIGTERM if number == signal.SIGHUP else number
 
 

@@ -1,9 +1,9 @@
-"""Whether the machines of a run reach each other at the addresses that gloo or NCCL will use, before these try.
+"""Checks that the machines of a run reach each other at the addresses that gloo or NCCL will use.
 
 An interface that is there may still be the wrong one: loopback, where /etc/hosts gives it the machine's own name, or a
-bridge of containers. The libraries would wait for each other there, one time-out after the other, and then say that a
-peer is lost. So the first rank of each machine listens at its address, connects to those of all other machines, and
-reads a word that only they can know; what it finds is told to all ranks.
+bridge of containers. The libraries would wait for each other there, one time-out after the other, and then report a
+lost peer. So the first rank of each machine listens at its address, connects to those of all other machines, and
+reads a token that only they can know; the result goes to all ranks through the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trainer.base.errors import TrainingError
 from trainer.dist.network_interfaces import GLOO, NCCL, address_of, named_interface
 
 SECONDS = 10.0
-"""that one machine waits for another's word, unless --timeout is shorter"""
+"""that one machine waits for another's token, unless --timeout is shorter"""
 _PAGE, _VERDICT = "reach", "reach/verdict"
 
 
@@ -32,7 +32,7 @@ class Place(NamedTuple):
     host: str
     address: str
     port: int
-    word: str
+    token: str
     """what it sends to whoever connects"""
     interface: str
     """that a variable names; nothing if none does"""
@@ -68,13 +68,13 @@ def check_reachable(
     if rank in leaders:
         interface = named_interface(environment, on_gpu=on_gpu)
         address = address_of(interface) if interface else None if on_gpu else _own_address()
-        with _listening(address) as (port, word):
-            place = Place(host, address or "", port, word, interface or "")
+        with _listening(address) as (port, token):
+            place = Place(host, address or "", port, token, interface or "")
             store.set(f"{_PAGE}/place/{rank}", json.dumps(place))
             places = _places(store, leaders)
             others = [place for leader, place in zip(leaders, places, strict=True) if leader != rank]
             store.set(f"{_VERDICT}/{rank}", faults(place, others, variable, min(SECONDS, timeout)))
-            verdicts = _verdicts(store, leaders)  # nobody stops to listen before all have found the others
+            verdicts = _verdicts(store, leaders)  # no rank stops to listen before all have connected
     else:
         places, verdicts = _places(store, leaders), _verdicts(store, leaders)
     if sentence := next(filter(None, verdicts), None):
@@ -89,7 +89,7 @@ def faults(here: Place, others: Sequence[Place], variable: str, timeout: float) 
 
     Args:
         here: this machine.
-        others: those that it has to reach; one without an address is passed over.
+        others: those that it has to reach; one without an address is left out.
         variable: the one that names interfaces.
         timeout: seconds to wait for each.
     """
@@ -99,16 +99,16 @@ def faults(here: Place, others: Sequence[Place], variable: str, timeout: float) 
         try:
             with socket.create_connection((other.address, other.port), timeout) as connection:
                 connection.settimeout(timeout)
-                heard = _read(connection, len(other.word))
+                received = _read(connection, len(other.token))
         except OSError as error:
-            found = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
+            problem = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
         else:
-            if heard == other.word:
+            if received == other.token:
                 continue
-            found = "something else answers there"
-        through = f" of interface {other.interface}" if other.interface else ", which its own name stands for"
+            problem = "something else answers there"
+        through = f" of interface {other.interface}" if other.interface else ", to which its own name resolves"
         return (
-            f"{here.host} does not reach {other.host} at {other.address}{through} ({found}); give {variable} on every "
+            f"{here.host} does not reach {other.host} at {other.address}{through} ({problem}); give {variable} on every "
             "machine the interface that joins them, as `ip -brief address` shows it, or open its ports between them"
         )
     return ""
@@ -116,42 +116,42 @@ def faults(here: Place, others: Sequence[Place], variable: str, timeout: float) 
 
 @contextlib.contextmanager
 def _listening(address: str | None) -> Iterator[tuple[int, str]]:
-    """Send a word to whoever connects to `address`, until the block ends; the port and the word."""
-    word = uuid.uuid4().hex
+    """Send a token to whoever connects to `address`, until the block ends; the port and the token."""
+    token = uuid.uuid4().hex
     if address is None:
-        yield 0, word
+        yield 0, token
         return
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.bind((address, 0))
         listener.listen()
-        thread = threading.Thread(target=_answer, args=(listener, word.encode()), daemon=True)
+        thread = threading.Thread(target=_answer, args=(listener, token.encode()), daemon=True)
         thread.start()
         try:
-            yield int(listener.getsockname()[1]), word
+            yield int(listener.getsockname()[1]), token
         finally:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)  # wakes the thread, which close would not
             thread.join()
 
 
-def _answer(listener: socket.socket, word: bytes) -> None:
+def _answer(listener: socket.socket, token: bytes) -> None:
     with contextlib.suppress(OSError):
         while True:
             connection, _ = listener.accept()
             with connection, contextlib.suppress(OSError):
-                connection.sendall(word)
+                connection.sendall(token)
 
 
 def _read(connection: socket.socket, length: int) -> str:
-    heard = b""
-    while len(heard) < length and (piece := connection.recv(length - len(heard))):
-        heard += piece
-    return heard.decode("ascii", "replace")
+    received = b""
+    while len(received) < length and (piece := connection.recv(length - len(received))):
+        received += piece
+    return received.decode("ascii", "replace")
 
 
 def _own_address() -> str:
-    """The address that the machine's own name stands for, as gloo finds it; loopback where it stands for none."""
+    """The address to which the machine's own name resolves, as gloo finds it; loopback where it resolves to none."""
     with contextlib.suppress(OSError):
         for family, kind, protocol, _, address in socket.getaddrinfo(socket.gethostname(), None):
             with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as tried:

@@ -1,9 +1,9 @@
-"""A part of torchrun's store that belongs to the ranks that are alive now, and to no earlier ones.
+"""Rendezvous: a part of torchrun's store that belongs to the ranks that run now, and to no earlier ones.
 
-torchrun may keep one store while it starts ranks again, with all that their predecessors left in it: their facts, and
-the addresses of their connections. How often ranks were started tells the attempts apart on one machine, but each
-machine counts its own. So rank 0 names the meeting by a word that was never used, every other rank answers under that
-name with a word of its own, and goes on when rank 0 has repeated it: nobody who is gone can do that.
+torchrun may keep one store while it starts ranks again, with all keys of their predecessors in it: what they gathered,
+and the addresses of their connections. How often ranks were started tells the attempts apart on one machine, but each
+machine counts its own. So rank 0 writes a random key prefix, every other rank answers under that prefix with a random
+token of its own, and goes on when rank 0 has repeated the token: no earlier rank can do that.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import uuid
 
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-_NAME = "meeting"
+_KEY = "rendezvous"
 _PAUSE = 0.01
 """Seconds between looks at the store."""
 
 
-def meet(store: Store, *, rank: int, world: int, timeout: float) -> Store:
-    """Wait until all ranks are here.
+def own_store(store: Store, *, rank: int, world: int, timeout: float) -> Store:
+    """Wait until all ranks have connected to `store`.
 
     Args:
-        store: that all ranks see, with anything in it.
+        store: of all ranks, with anything in it.
         rank: of this process.
         world: how many ranks there are.
         timeout: seconds to wait.
@@ -31,22 +31,22 @@ def meet(store: Store, *, rank: int, world: int, timeout: float) -> Store:
         a store of these ranks alone, empty at first.
 
     Raises:
-        RuntimeError: a rank did not come.
+        RuntimeError: a rank did not connect.
     """
-    word = uuid.uuid4().hex
+    token = uuid.uuid4().hex
     if rank == 0:
-        store.set(_NAME, word)
+        store.set(_KEY, token)
         for peer in range(1, world):
-            store.set(f"{word}/{store.get(f'{word}/{peer}').decode()}", "")
-        return PrefixStore(word, store)
+            store.set(f"{token}/{store.get(f'{token}/{peer}').decode()}", "")
+        return PrefixStore(token, store)
     answered, deadline = "", time.monotonic() + timeout
     while time.monotonic() < deadline:
-        name = store.get(_NAME).decode()
-        if name != answered:
-            # At first it may be the name of an earlier meeting, where nobody is left to hear.
-            store.set(f"{name}/{rank}", word)
-            answered = name
-        if store.check([f"{name}/{word}"]):
-            return PrefixStore(name, store)
+        prefix = store.get(_KEY).decode()
+        if prefix != answered:
+            # At first it may be the prefix of an earlier rendezvous, which no rank 0 waits at any more.
+            store.set(f"{prefix}/{rank}", token)
+            answered = prefix
+        if store.check([f"{prefix}/{token}"]):
+            return PrefixStore(prefix, store)
         time.sleep(_PAUSE)
     raise RuntimeError(f"rank 0 did not come within {timeout:g} s")

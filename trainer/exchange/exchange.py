@@ -1,15 +1,16 @@
-"""Rows from their owners to the ranks that need them, and the gradients of those rows back.
+"""Fetches the rows of the halo from their owners, and sends the gradients of those rows back.
 
-An exchange is made in rounds. A round is two lanes (which rows go where) with a courier each (whether they go in this
-epoch, and in what form). `boundary` and `broadcast` have one round, with all peers; `sequential` has one a peer: in
-round s each rank sends to the rank s places after it and gets the rows of the one s places before, so that no rank
-ever holds the rows of more than two peers (the next one's travel while one's are summed). The aggregation asks round
-after round for rows of the halo, and gives back partial sums for them.
+An exchange is made in rounds. A round has two routes (which rows go where) and a halo exchange for each (whether they
+are sent in this epoch, and in what form). `boundary` and `broadcast` have one round, with all peers; `sequential`
+(SAR, Mostafa 2022) has one a peer: in round s each rank sends to rank + s and receives from rank - s, so that no rank
+ever keeps the rows of more than two peers (the next one's travel while one's are summed). The aggregation fetches the
+halo's rows round after round, and sends partial sums for them back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,13 +18,13 @@ from torch import Tensor
 from trainer.base.errors import CacheError
 from trainer.base.pass_context import PassContext
 from trainer.base.precision import TYPES
-from trainer.base.traffic_log import Direction, TrafficLog
+from trainer.base.traffic_log import TrafficLog
 from trainer.config.options import Options
 from trainer.config.policies import policy
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
-from trainer.exchange.halo_exchange import HaloExchange, PendingRows
-from trainer.exchange.row_routes import RowRoutes, boundary, broadcast, sent_rows, thinned
+from trainer.exchange.halo_exchange import ComparedRows, HaloExchange, PendingRows
+from trainer.exchange.row_routes import RowRoutes, boundary_routes, broadcast_routes, sampled_routes, sent_rows
 from trainer.exchange.sampling import Sample, Sampling
 from trainer.exchange.saturation import Saturation
 from trainer.exchange.wire import Int8, wire
@@ -52,53 +53,47 @@ class Round:
         self,
         rows_nF: Tensor,
         layer: int,
-        step: PassContext,
+        context: PassContext,
         *,
-        before_dropout_RF: Callable[[], Tensor] | None = None,
+        compared: ComparedRows | None = None,
         again: bool = False,
     ) -> PendingRows:
-        """Give out this rank's rows [n, F] and get those of this round's peers, of this epoch or an earlier one.
+        """Send this rank's rows [n, F] and get those of this round's peers, of this epoch or an earlier one.
 
         Args:
             rows_nF: what peers compute with.
-            layer: whose copies are meant and where bytes are booked.
-            step: the pass.
-            before_dropout_RF: makes what the change of the rows is measured on.
-            again: whether they have come before in this pass, and were not kept.
+            layer: whose copies are used and under which bytes are recorded.
+            context: the pass.
+            compared: the rows whose change decides whether to send; None for those that are sent.
+            again: whether they were fetched before in this pass, and not kept.
         """
-        return self._forward.send(
-            rows_nF,
-            layer,
-            step,
-            before_dropout_RF,
-            route=self._sampled(layer, step).forward,
-            begins=self._is_first and not again,
-        )
+        route, begins = self._routes_of(layer, context).forward, self._is_first and not again
+        return self._forward.exchange(rows_nF, layer, context, compared, route=route, begins=begins)
 
-    def give_back(self, partial_HF: Tensor, layer: int, step: PassContext) -> PendingRows:
-        """Return partial sums for the rows of this round, and get the sums [n, F] of those for this rank's own rows."""
-        route = self._sampled(layer, step).backward
-        return self._backward.send(partial_HF, layer, step, route=route, begins=self._is_first)
+    def send_back(self, partial_HF: Tensor, layer: int, context: PassContext) -> PendingRows:
+        """Send partial sums for the rows of this round to their owners, and get the sums [n, F] for own rows."""
+        route = self._routes_of(layer, context).backward
+        return self._backward.exchange(partial_HF, layer, context, route=route, begins=self._is_first)
 
     def fetch_all(self, rows_nF: Tensor, layer: int) -> PendingRows:
         """The rows of this round's peers as they are stored, and in full."""
-        return self._forward.send_all(rows_nF, layer, "forward" if layer else "setup", begins=self._is_first)
+        return self._forward.exchange_all(rows_nF, layer, "forward" if layer else "setup", begins=self._is_first)
 
-    def fetch_entries(self, rows: SparseRows, layer: int) -> SparseRows:
-        """The same of rows that are held by their entries, when they are here."""
-        return self._forward.send_entries(rows, layer, "forward", begins=self._is_first)
+    def fetch_sparse(self, rows: SparseRows, layer: int) -> SparseRows:
+        """The same of sparse rows, when they are here."""
+        return self._forward.exchange_sparse(rows, layer, "forward", begins=self._is_first)
 
-    def skip(self, width: int, layer: int) -> None:
-        """Book a pass in which no row [`width`] was sent, since the receivers hold what never changes."""
+    def record_skipped(self, width: int, layer: int) -> None:
+        """Record a pass in which no row [`width`] was sent, since the receivers have what never changes."""
         self._forward.record_skipped(width, layer, begins=self._is_first)
 
-    def sample(self, layer: int, step: PassContext) -> Sample | None:
-        """Which rows `layer` keeps in the pass `step`; None for all of them."""
-        return self._sampling.draw(layer, step)
+    def sample(self, layer: int, context: PassContext) -> Sample | None:
+        """Which rows `layer` keeps in the pass; None for all of them."""
+        return self._sampling.sample(layer, context)
 
-    def _sampled(self, layer: int, step: PassContext) -> RowRoutes:
-        sample = self.sample(layer, step)
-        return self._routes if sample is None else thinned(self._routes, sample.sent_R, sample.halo_H)
+    def _routes_of(self, layer: int, context: PassContext) -> RowRoutes:
+        sample = self.sample(layer, context)
+        return self._routes if sample is None else sampled_routes(self._routes, sample.sent_R, sample.halo_H)
 
 
 class Exchange:
@@ -108,81 +103,65 @@ class Exchange:
         self,
         options: Options,
         part: Part,
-        ranks: Communicator,
+        communicator: Communicator,
         traffic_log: TrafficLog,
         saturation: Saturation | None = None,
     ) -> None:
-        """Lay the lanes; every rank has to call it, when the ranks are connected."""
-        self.num_halo = sum(part.halo_rows(peer) for peer in ranks.peers)
+        """Set up the routes; every rank has to call it, when the process group is there."""
+        peers, rank, world = communicator.peers, communicator.rank, communicator.world
+        self.num_halo = sum(part.halo_rows(peer) for peer in peers)
         self.is_sequential = options.exchange == "sequential"
-        form, of_gradients = (
+        forward_wire, backward_wire = (
             wire(
                 options.wire,
                 TYPES[options.precision],
-                ranks.device,
-                seed=options.seed * 100_003 + ranks.rank,
+                communicator.device,
+                seed=options.seed * 100_003 + rank,
                 clamps=clamps,
             )
             for clamps in (True, False)
         )
-        if isinstance(form, Int8):
-            of_gradients = form  # one stream of draws
-        first_of, first = {}, 0
-        for peer in ranks.peers:
-            first_of[peer] = first
-            first += part.halo_rows(peer)
+        if isinstance(forward_wire, Int8):
+            backward_wire = forward_wire  # one stream of random numbers
+        self.sources = destinations = [peers]
+        """The peers whose rows come, by round."""
+        if self.is_sequential and peers:
+            self.sources = [[(rank - step) % world] for step in range(1, world)]
+            destinations = [[(rank + step) % world] for step in range(1, world)]
 
-        def halo_exchange(routes: RowRoutes, direction: Direction, policy_text: str) -> HaloExchange:
-            return HaloExchange(
-                routes.forward if direction == "forward" else routes.backward,
-                direction,
-                policy=policy(policy_text),
-                wire=form if direction == "forward" else of_gradients,
+        def round_of(to: Collection[int], of: Collection[int], *, is_first: bool) -> Round:
+            if options.exchange == "broadcast":
+                routes = broadcast_routes(part, communicator)
+            else:
+                routes = boundary_routes(part, communicator, to=to, of=of)
+            halo_ids = torch.cat([part.ids_n[:0], *(part.halo_ids[peer] for peer in peers if peer in of)])
+            sent_ids = part.ids_n[sent_rows(part, communicator, to).long()]
+            device = communicator.device
+            begin = sum(part.halo_rows(peer) for peer in peers if peer < min(of, default=0))
+            exchange = partial(
+                HaloExchange,
                 error_feedback=options.error_feedback,
-                ranks=ranks,
+                communicator=communicator,
                 traffic_log=traffic_log,
                 saturation=saturation,
             )
-
-        def whole_round(to: Collection[int], of: Collection[int], *, is_first: bool) -> Round:
-            sampling = Sampling(
-                options.boundary_sampling,
-                part.ids_n[sent_rows(part, ranks, to).long()].to(ranks.device),
-                torch.cat([part.ids_n[:0], *(part.halo_ids[peer] for peer in ranks.peers if peer in of)]).to(
-                    ranks.device
-                ),
-                seed=options.seed,
-            )
-            routes = broadcast(part, ranks) if options.exchange == "broadcast" else boundary(part, ranks, to=to, of=of)
-            begin = min((first_of[peer] for peer in of), default=0)
             return Round(
                 routes,
-                halo_exchange(routes, "forward", options.staleness),
-                halo_exchange(routes, "backward", options.staleness_grad),
-                sampling=sampling,
-                columns=slice(begin, begin + sum(part.halo_rows(peer) for peer in of)),
+                exchange(routes.forward, "forward", policy=policy(options.staleness), wire=forward_wire),
+                exchange(routes.backward, "backward", policy=policy(options.staleness_grad), wire=backward_wire),
+                sampling=Sampling(
+                    options.boundary_sampling, sent_ids.to(device), halo_ids.to(device), seed=options.seed
+                ),
+                columns=slice(begin, begin + len(halo_ids)),
                 is_first=is_first,
             )
 
-        self.sources: list[list[int]]
-        """The peers whose rows come, by round."""
-        if self.is_sequential and ranks.peers:
-            steps = range(1, ranks.world)
-            self.sources = [[(ranks.rank - step) % ranks.world] for step in steps]
-            destinations = [[(ranks.rank + step) % ranks.world] for step in steps]
-        else:
-            self.sources, destinations = [ranks.peers], [ranks.peers]
         self.rounds = [
-            whole_round(to, of, is_first=not number)
+            round_of(to, of, is_first=not number)
             for number, (to, of) in enumerate(zip(destinations, self.sources, strict=True))
         ]
-        self._watches = policy(options.staleness).watches
         # torch's own annotations do not cover `unique`.
-        self._needed_rows = sent_rows(part, ranks, ranks.peers).unique().to(ranks.device)  # type: ignore[no-untyped-call]
-
-    def watches(self, step: PassContext) -> bool:
-        """Whether the pass asks how much the rows of the forward direction have changed."""
-        return step.training and self._watches
+        self._needed_rows = sent_rows(part, communicator, peers).unique().to(communicator.device)  # type: ignore[no-untyped-call]
 
     def needed(self, rows_nF: Tensor) -> Tensor:
         """Those of this rank's rows that some peer needs, each once."""
@@ -198,28 +177,28 @@ class Exchange:
         return halo_HF
 
     def fetch_features(self, own: FeatureRows) -> FeatureRows:
-        """The same of layer 1's, in the form of this rank's own."""
+        """The halo's features, in the form of this rank's own."""
         if isinstance(own, DenseRows):
             return DenseRows(self.fetch_constant(own.rows_nF, layer=1))
         [one] = self.rounds  # a sequential exchange has features dense
-        return one.fetch_entries(own, layer=1)
+        return one.fetch_sparse(own, layer=1)
 
     def skip_constant(self, width: int, *, layer: int) -> None:
-        """Book a pass that needed rows [`width`] that never change, and so sent none."""
+        """Record a pass that needed rows [`width`] that never change, and so sent none."""
         for one in self.rounds:
-            one.skip(width, layer)
+            one.record_skipped(width, layer)
 
 
 def boundary_counts(part: Part) -> dict[str, dict[str, int]]:
-    """How many rows this part sends to and expects from each peer, as facts for `check_boundaries`."""
+    """How many rows this part sends to and expects from each peer, as JSON for `check_boundaries`."""
     return {
         "sends": {str(peer): len(rows) for peer, rows in part.send_rows.items()},
         "expects": {str(peer): part.halo_rows(peer) for peer in part.remote},
     }
 
 
-def exchanged(part: Part) -> dict[str, int]:
-    """How many rows this part has, sends and needs, by the names of the accounts."""
+def row_counts(part: Part) -> dict[str, int]:
+    """How many rows this part has, sends and needs, by the names of the traffic log."""
     counts = boundary_counts(part)
     return {
         "num_rows": part.num_rows,

@@ -1,16 +1,16 @@
-"""Rows on their way along a lane: sent or not sent, in the form of the wire, beside the copies that stand for them.
+"""Sends rows along one route and receives the peers', encoded for the wire, or reuses copies of an earlier epoch.
 
-For each layer the courier of a lane keeps what each source last delivered. In a training pass it asks the policy about
-every source, all ranks alike, and then
+For each layer a halo exchange keeps what each source last sent (SANCUS, Peng et al. 2022). In a training pass it asks
+the staleness policy about every source, all ranks alike, and then
 
     a source that is due    packs, encodes and sends its rows; its peers decode them over their copies
     one that is not         sends nothing; its peers go on with the copies that they have
 
-so the receiver sees [all rows] either way, and nothing later has to know which of them travelled in this epoch. Who is
-due is known on every rank before any rank posts a receive; so nobody waits for rows that are not coming.
+so the receiver sees [all rows] either way, and no later step depends on which of them were sent in this epoch. Which
+sources are due is known on every rank before any rank posts a receive; so no rank waits for rows that are not sent.
 
-What a change is measured on never travels: the source keeps the values of its last delivery, in fp32, before dropout
-and before the wire's rounding. A rank's own rows never come this way, and are never stale.
+The values whose change is measured are never sent: the source keeps those of its last send, in fp32, before dropout and
+before the wire's rounding. A rank's own rows are not exchanged, and are never stale.
 
 An evaluation sends all rows as they are stored and leaves copies, ages and errors alone.
 """
@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -28,57 +27,51 @@ from torch import Tensor
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Direction, TrafficLog
 from trainer.config.policies import Policy, StalenessQuery
-from trainer.dist.communicator import Communicator, PendingExchange
+from trainer.dist.communicator import Communicator
 from trainer.exchange.row_routes import RowRoute
 from trainer.exchange.saturation import Saturation
 from trainer.exchange.wire import AsStored, Wire
 from trainer.sparse.feature_rows import SparseRows
 
 _COUNT_BYTES, _COLUMN_BYTES = 4, 4
-"""of a row's number of entries, and of each entry beside its value"""
+"""of a sparse row's number of entries, and of each entry's column"""
 
-Watched = Callable[[], Tensor]
-"""Makes the values whose change decides, [., F]; asked for only where it matters."""
+ComparedRows = Callable[[], Tensor]
+"""Makes the rows whose change since the last send decides whether to send, without dropout: [., F]. It is called only
+where the policy depends on it."""
 
 
 @dataclass(slots=True)
-class _Copies:
-    """What is kept of one layer's rows."""
+class _LayerState:
+    """What is kept of one layer's rows between epochs."""
 
-    arrived: Tensor | None = None
-    """[I, F] as the sources last delivered it, all peers' rows"""
-    delivered: list[int] = field(default_factory=list)
-    """The epoch of each source's last delivery, by rank; the same list on all ranks."""
-    watched: Tensor | None = None
-    """This rank's values at its own last delivery, float32."""
+    received: Tensor | None = None
+    """[I, F] as the sources last sent it, all peers' rows"""
+    sent_epochs: list[int] = field(default_factory=list)
+    """The epoch of each source's last send, by rank; the same list on all ranks."""
+    compared: Tensor | None = None
+    """This rank's compared rows at its own last send, float32."""
     error: Tensor | None = None
-    """What the wire's rounding took from this rank's last delivery, float32."""
+    """What the wire's rounding took from this rank's last send, float32."""
 
 
 class PendingRows:
-    """Rows that may still be on their way."""
+    """Rows that may still be on their way. Call one of the methods, once."""
 
-    def __init__(
-        self, swap: PendingExchange, finish: Callable[[], Tensor], route: RowRoute, book: Callable[[float], None]
-    ) -> None:
-        self._swap, self._finish, self._route, self._book = swap, finish, route, book
+    def __init__(self, receive: Callable[[], Tensor], route: RowRoute) -> None:
+        self._receive, self._route = receive, route
 
     def wait(self) -> Tensor:
-        """All rows, unpacked, when the fresh ones are here; this or `add_to` is to be called, once."""
-        return self._route.unpack(self._arrived())
+        """All rows, unpacked, as soon as those that were sent are here."""
+        return self._route.unpack(self._receive())
 
     def add_to(self, sums_nF: Tensor) -> None:
         """Add all rows, unpacked, to `sums_nF`."""
-        self._route.add_to(self._arrived(), sums_nF)
-
-    def _arrived(self) -> Tensor:
-        self._swap.wait()
-        self._book(self._swap.seconds)
-        return self._finish()
+        self._route.add_to(self._receive(), sums_nF)
 
 
 class HaloExchange:
-    """One lane's traffic in all layers. Every rank calls it for the same layers in the same order."""
+    """The exchanges of one route in all layers. Every rank calls it for the same layers in the same order."""
 
     def __init__(
         self,
@@ -88,193 +81,194 @@ class HaloExchange:
         policy: Policy,
         wire: Wire,
         error_feedback: bool,
-        ranks: Communicator,
+        communicator: Communicator,
         traffic_log: TrafficLog,
         saturation: Saturation | None = None,
     ) -> None:
         self._route, self._direction, self._saturation = route, direction, saturation
         self._policy, self._wire, self._error_feedback = policy, wire, error_feedback
-        self._ranks, self._traffic_log = ranks, traffic_log
-        self._copies: dict[int, _Copies] = {}
+        self._communicator, self._traffic_log = communicator, traffic_log
+        self._layers: dict[int, _LayerState] = {}
 
-    def send(
+    def exchange(
         self,
         rows: Tensor,
         layer: int,
-        step: PassContext,
-        watched: Watched | None = None,
+        context: PassContext,
+        compared: ComparedRows | None = None,
         *,
         route: RowRoute | None = None,
         begins: bool = True,
     ) -> PendingRows:
-        """Send `rows` [., F] where they are due, and get the peers'.
+        """Send `rows` [., F] if this rank is due, and get the peers'.
 
         Args:
-            rows: what the lane packs.
-            layer: 1 .. L, whose copies are meant and where bytes are booked.
-            step: the pass that they belong to.
-            watched: the values whose change decides; None for the rows themselves.
-            lane: another one for this time alone, on which nothing may be kept.
+            rows: what the route packs.
+            layer: 1 .. L, whose copies are used and under which bytes are recorded.
+            context: the pass that they belong to.
+            compared: None for the rows themselves.
+            route: another one for this call alone, whose rows may not be kept.
             begins: whether this begins an exchange of all peers, or goes on with one.
         """
-        if not step.training:
-            return self.send_all(rows, layer, self._direction, begins=begins)
+        if not context.training:
+            return self.exchange_all(rows, layer, self._direction, begins=begins)
         route = route or self._route
-        copies = self._copies.setdefault(layer, _Copies())
-        due = self._who_is_due(copies, step, watched or (lambda: rows))
-        is_mine_due = due[self._ranks.rank]
-        message = self._message(route, rows, layer, copies) if is_mine_due else None
-        row_bytes = self._wire.row_bytes(rows.shape[1]) if is_mine_due else None
-        self._book(route, layer, rows.shape[1], row_bytes, self._direction, begins=begins)
-        arrived = copies.arrived
-        if arrived is None:
-            arrived = rows.new_empty(sum(route.arriving), rows.shape[1])
+        state = self._layers.setdefault(layer, _LayerState())
+        due = self._due_ranks(state, context, compared or (lambda: rows))
+        message = self._encode(route.pack(rows), layer, state) if due[self._communicator.rank] else None
+        received = state.received
+        if received is None:
+            received = rows.new_empty(sum(route.recv_counts), rows.shape[1])
         if self._policy.keeps:
-            copies.arrived = arrived
-            copies.delivered = [
-                step.epoch if is_due else last for is_due, last in zip(due, copies.delivered, strict=True)
+            state.received = received
+            state.sent_epochs = [
+                context.epoch if is_due else last for is_due, last in zip(due, state.sent_epochs, strict=True)
             ]
-        is_fresh = [due[peer] for peer in self._ranks.peers]
-        return self._swap(route, message, arrived, self._wire, is_fresh, layer, self._direction)
+        return self._start(route, message, received, self._wire, due, layer, self._direction, begins=begins)
 
-    def send_all(self, rows: Tensor, layer: int, direction: Direction, *, begins: bool = True) -> PendingRows:
+    def exchange_all(self, rows: Tensor, layer: int, direction: Direction, *, begins: bool = True) -> PendingRows:
         """Send all rows as they are stored, and get all of the peers'; nothing is kept."""
-        wire = AsStored(rows.dtype)
-        self._book(self._route, layer, rows.shape[1], wire.row_bytes(rows.shape[1]), direction, begins=begins)
-        arrived = rows.new_empty(sum(self._route.arriving), rows.shape[1])
+        wire, due = AsStored(rows.dtype), [True] * self._communicator.world
+        received = rows.new_empty(sum(self._route.recv_counts), rows.shape[1])
         message = wire.encode(self._route.pack(rows))
-        is_fresh = [True] * len(self._ranks.peers)
-        return self._swap(self._route, message, arrived, wire, is_fresh, layer, direction)
+        return self._start(self._route, message, received, wire, due, layer, direction, begins=begins)
 
-    def send_entries(self, rows: SparseRows, layer: int, direction: Direction, *, begins: bool = True) -> SparseRows:
+    def exchange_sparse(self, rows: SparseRows, layer: int, direction: Direction, *, begins: bool = True) -> SparseRows:
         """Send all rows as they are stored, by their entries, and get all of the peers', unpacked; nothing is kept.
 
-        First it is told how many entries each row has, then their columns follow, and their values.
+        First the number of entries of each row is sent, then their columns, then their values.
         """
-        route, peers = self._route, self._ranks.peers
-        leaving = rows.chosen(_numbers_through(route.pack, len(rows), rows.device))
-        by_peer = [int(counts.sum()) for counts in route.pieces(leaving.counts)]
-        value_bytes = rows.stored_type.itemsize
+        route, peers = self._route, self._communicator.peers
+        packed = rows.select(_row_numbers(route.pack, len(rows), rows.device))
+        entries = [int(counts.sum()) for counts in route.split_sent(packed.counts)]
+        entry_bytes = _COLUMN_BYTES + rows.stored_type.itemsize
         sent = [
-            _COUNT_BYTES * number + (_COLUMN_BYTES + value_bytes) * entries
-            for number, entries in zip(route.departing, by_peer, strict=True)
+            _COUNT_BYTES * number + entry_bytes * count
+            for number, count in zip(route.send_counts, entries, strict=True)
         ]
-        self._traffic_log.record(
-            layer,
-            direction,
-            rows=dict(zip(peers, route.departing, strict=True)),
-            width=rows.width,
-            sent=dict(zip(peers, sent, strict=True)),
-            begins=begins,
-        )
+        self._record(route, layer, rows.width, sent, direction, begins=begins)
 
-        def swapped(values: Tensor, route: RowRoute) -> Tensor:
-            arrived = values.new_empty(sum(route.arriving), values.shape[1])
-            outgoing = dict(zip(peers, route.pieces(values), strict=True))
-            swap = self._ranks.exchange(outgoing, dict(zip(peers, route.places(arrived), strict=True)))
-            swap.wait()
-            self._traffic_log.record_seconds(layer, direction, swap.seconds)
-            return arrived
+        def exchanged(values: Tensor, route: RowRoute) -> Tensor:
+            received = values.new_empty(sum(route.recv_counts), values.shape[1])
+            outgoing = dict(zip(peers, route.split_sent(values), strict=True))
+            incoming = dict(zip(peers, route.split_received(received), strict=True))
+            pending = self._communicator.exchange(outgoing, incoming)
+            pending.wait()
+            self._traffic_log.record_seconds(layer, direction, pending.seconds)
+            return received
 
-        counts_I = swapped(leaving.counts.unsqueeze(1), route).squeeze(1)
-        coming = [int(counts.sum()) for counts in route.places(counts_I)]
-        of_entries = replace(route, departing=by_peer, arriving=coming)
-        columns_E = swapped(leaving.columns.unsqueeze(1), of_entries).squeeze(1)
-        values = leaving.values_E.to(rows.stored_type).unsqueeze(1).view(torch.uint8)
-        values_E = swapped(values, of_entries).view(rows.stored_type).squeeze(1)
-        arrived = SparseRows.of_entries(counts_I, columns_E, values_E, width=rows.width)
-        return arrived.chosen(_numbers_through(route.unpack, len(arrived), rows.device))
+        counts_I = exchanged(packed.counts.unsqueeze(1), route).squeeze(1)
+        expected = [int(counts.sum()) for counts in route.split_received(counts_I)]
+        of_entries = replace(route, send_counts=entries, recv_counts=expected)
+        columns_E = exchanged(packed.columns.unsqueeze(1), of_entries).squeeze(1)
+        values = packed.values_E.to(rows.stored_type).unsqueeze(1).view(torch.uint8)
+        values_E = exchanged(values, of_entries).view(rows.stored_type).squeeze(1)
+        received = SparseRows.of_entries(counts_I, columns_E, values_E, width=rows.width)
+        return received.select(_row_numbers(route.unpack, len(received), rows.device))
 
     def record_skipped(self, width: int, layer: int, *, begins: bool = True) -> None:
-        """Book an exchange of rows [., `width`] that was not made, since the receivers hold what never changes."""
-        self._book(self._route, layer, width, None, self._direction, begins=begins)
+        """Record an exchange of rows [., `width`] that was left out, since the receivers have what never changes."""
+        self._record(self._route, layer, width, None, self._direction, begins=begins)
 
-    def _who_is_due(self, copies: _Copies, step: PassContext, watched: Watched) -> list[bool]:
+    def _due_ranks(self, state: _LayerState, context: PassContext, compared: ComparedRows) -> list[bool]:
         """Whether each rank sends, the same list on all ranks."""
-        ranks = self._ranks
-        if not copies.delivered:
-            copies.delivered = [step.epoch] * ranks.world
-            self._watch(copies, watched)
-            return [True] * ranks.world
-        if not step.may_skip or not self._policy.keeps:
-            self._watch(copies, watched)
-            return [True] * ranks.world
+        rank, world, policy = self._communicator.rank, self._communicator.world, self._policy
+        is_first = not state.sent_epochs
+        if is_first:
+            state.sent_epochs = [context.epoch] * world
+        if is_first or not context.may_skip or not policy.keeps:
+            if policy.watches:
+                state.compared = compared().detach().float().clone()
+            return [True] * world
 
-        def is_due(source: int, change: float) -> bool:
-            age = step.epoch - copies.delivered[source]
-            question = StalenessQuery(epoch=step.epoch, age=age, source=source, world=ranks.world, change=change)
-            return self._policy.is_due(question)
+        def is_due(source: int, change: float = math.nan) -> bool:
+            age = context.epoch - state.sent_epochs[source]
+            return policy.is_due(
+                StalenessQuery(epoch=context.epoch, age=age, source=source, world=world, change=change)
+            )
 
-        if not self._policy.watches:
-            return [is_due(source, float("nan")) for source in range(ranks.world)]
-        now = watched().detach().float()
-        mine = is_due(ranks.rank, relative_change(now, copies.watched))
-        if mine:
-            copies.watched = now.clone()
-        return ranks.all_gather_flag(mine)
+        if not policy.watches:
+            return [is_due(source) for source in range(world)]
+        now = compared().detach().float()
+        this_is_due = is_due(rank, relative_change(now, state.compared))
+        if this_is_due:
+            state.compared = now.clone()
+        return self._communicator.all_gather_flag(this_is_due)
 
-    def _watch(self, copies: _Copies, watched: Watched) -> None:
-        if self._policy.watches:
-            copies.watched = watched().detach().float().clone()
-
-    def _message(self, route: RowRoute, rows: Tensor, layer: int, copies: _Copies) -> Tensor:
-        leaving = route.pack(rows)
-        wanted = leaving
-        if self._error_feedback and copies.error is not None:
-            wanted = (leaving.float() + copies.error).to(leaving.dtype)
+    def _encode(self, packed: Tensor, layer: int, state: _LayerState) -> Tensor:
+        """The message of packed rows, after error feedback."""
+        corrected = packed
+        if self._error_feedback and state.error is not None:
+            corrected = (packed.float() + state.error).to(packed.dtype)
         if self._saturation is not None and self._wire.limit < math.inf:
-            self._saturation.note(layer, self._direction, wanted, self._wire.limit)
-        message = self._wire.encode(wanted)
+            self._saturation.note(layer, self._direction, corrected, self._wire.limit)
+        message = self._wire.encode(corrected)
         if self._error_feedback:
-            error = wanted.float() - self._wire.decode(message).float()
+            error = corrected.float() - self._wire.decode(message).float()
             # What a value is beyond the wire's range would be added to it again for ever.
-            copies.error = error.masked_fill_((wanted.abs() > self._wire.limit) | ~error.isfinite(), 0.0)
+            state.error = error.masked_fill_((corrected.abs() > self._wire.limit) | ~error.isfinite(), 0.0)
         return message
 
-    def _swap(
+    def _start(
         self,
         route: RowRoute,
         message: Tensor | None,
-        arrived: Tensor,
+        received: Tensor,
         wire: Wire,
-        is_fresh: Sequence[bool],
+        due: Sequence[bool],
         layer: int,
         direction: Direction,
+        *,
+        begins: bool,
     ) -> PendingRows:
-        ranks = self._ranks
-        outgoing = {} if message is None else dict(zip(ranks.peers, route.pieces(message), strict=True))
-        places = [
-            (peer, place)
-            for peer, place, fresh in zip(ranks.peers, route.places(arrived), is_fresh, strict=True)
-            if fresh
-        ]
-        row_bytes = wire.row_bytes(arrived.shape[1])
-        if isinstance(wire, AsStored):
-            # Straight into their places.
-            incoming = {peer: place.view(torch.uint8) for peer, place in places}
-        else:
-            incoming = {peer: place.new_empty(len(place), row_bytes, dtype=torch.uint8) for peer, place in places}
-        swap = ranks.exchange(outgoing, incoming)
+        """Send `message`, if there is one, and start to receive the rows of the ranks that are due into `received`."""
+        peers, row_bytes = self._communicator.peers, wire.row_bytes(received.shape[1])
+        sent = None if message is None else [number * row_bytes for number in route.send_counts]
+        self._record(route, layer, received.shape[1], sent, direction, begins=begins)
+        outgoing = {} if message is None else dict(zip(peers, route.split_sent(message), strict=True))
+        by_peer = dict(zip(peers, route.split_received(received), strict=True))
+        fresh = {peer: rows for peer, rows in by_peer.items() if due[peer]}
+        is_decoded = isinstance(wire, AsStored)
+        incoming = {
+            peer: rows.view(torch.uint8) if is_decoded else rows.new_empty(len(rows), row_bytes, dtype=torch.uint8)
+            for peer, rows in fresh.items()
+        }
+        pending = self._communicator.exchange(outgoing, incoming)
 
-        def finish() -> Tensor:
-            if not isinstance(wire, AsStored):
-                for peer, place in places:
-                    place.copy_(wire.decode(incoming[peer]))
-            return arrived
+        def receive() -> Tensor:
+            pending.wait()
+            self._traffic_log.record_seconds(layer, direction, pending.seconds)
+            if not is_decoded:
+                for peer, rows in fresh.items():
+                    rows.copy_(wire.decode(incoming[peer]))
+            return received
 
-        return PendingRows(swap, finish, route, partial(self._traffic_log.record_seconds, layer, direction))
+        return PendingRows(receive, route)
 
-    def _book(
-        self, route: RowRoute, layer: int, width: int, row_bytes: int | None, direction: Direction, *, begins: bool
+    def _record(
+        self,
+        route: RowRoute,
+        layer: int,
+        width: int,
+        sent: Sequence[int] | None,
+        direction: Direction,
+        *,
+        begins: bool,
     ) -> None:
-        """Book an exchange in which a row takes `row_bytes`, or that was not made."""
-        rows = dict(zip(self._ranks.peers, route.departing, strict=True))
-        sent = None if row_bytes is None else {peer: number * row_bytes for peer, number in rows.items()}
-        self._traffic_log.record(layer, direction, rows=rows, width=width, sent=sent, begins=begins)
+        """Record an exchange in the traffic log, with the bytes sent to each peer; None for one that was left out."""
+        peers = self._communicator.peers
+        self._traffic_log.record(
+            layer,
+            direction,
+            rows=dict(zip(peers, route.send_counts, strict=True)),
+            width=width,
+            sent=None if sent is None else dict(zip(peers, sent, strict=True)),
+            begins=begins,
+        )
 
 
-def _numbers_through(layout: Callable[[Tensor], Tensor], number: int, device: torch.device) -> Tensor:
-    """Which of `number` rows a lane's `pack` or `unpack` takes, in its order: int64."""
+def _row_numbers(layout: Callable[[Tensor], Tensor], number: int, device: torch.device) -> Tensor:
+    """Which of `number` rows a route's `pack` or `unpack` selects, in its order: int64."""
     return layout(torch.arange(number, device=device).unsqueeze(1)).squeeze(1)
 
 

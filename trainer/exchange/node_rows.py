@@ -1,11 +1,11 @@
-"""Rows of all nodes in one file, in the dataset's own node order: predictions or embeddings.
+"""Gathers the rows of all nodes on rank 0, in the dataset's own node order: predictions, embeddings, learnt rows.
 
     FILE.npy    NumPy's format 1.0 (np.load, also with mmap_mode; allow_pickle is not needed): float32 [N, F], C order
     FILE.pt     a tensor as torch.save writes it (torch.load with weights_only=True): float32 [N, F]
 
-Each rank sends its rows with their nodes' numbers to rank 0, one rank after the other, and rank 0 puts them into their
-places in a file that is mapped into memory. So no rank holds more than one part's rows, ranks need no common disk, and
-the file gets its name when it is whole.
+Each rank sends its rows with their nodes' numbers to rank 0, one rank after the other, and rank 0 writes them to their
+places in a file that is mapped into memory. So no rank has more than one part's rows in memory, ranks need no common
+disk, and the file gets its name when it is whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trainer.base.sent_bytes import Purpose
 from trainer.dist.communicator import Communicator
 
 
-def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Communicator) -> None:
+def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, communicator: Communicator) -> None:
     """Write the rows of all ranks to `file`; every rank has to call it.
 
     Args:
@@ -30,19 +30,19 @@ def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int,
         rows_nF: this rank's rows.
         ids_n: int64 [n], the number of each row's node.
         num_nodes: N.
-        ranks: all of them.
+        communicator: the ranks of the run.
 
     Raises:
         TrainingError: it cannot be written.
     """
     path, width = Path(file), rows_nF.shape[1]
-    if not ranks.speaks:
-        _collect(None, rows_nF, ids_n, ranks, "saved rows")
+    if not communicator.is_main:
+        _gather(None, rows_nF, ids_n, communicator, "saved rows")
         return
     partial, header = partial_of(path), _npy_header(num_nodes, width) if path.suffix == ".npy" else b""
     try:
         all_rows_NF = _mapped(partial, num_nodes, width, header)
-        _collect(all_rows_NF, rows_nF, ids_n, ranks, "saved rows")
+        _gather(all_rows_NF, rows_nF, ids_n, communicator, "saved rows")
         if path.suffix == ".pt":
             saved = partial_of(partial)
             torch.save(all_rows_NF, saved)
@@ -55,30 +55,28 @@ def save_node_rows(file: str, rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int,
         partial.unlink(missing_ok=True)
 
 
-def collected(rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, ranks: Communicator) -> Tensor:
+def gather_rows(rows_nF: Tensor, ids_n: Tensor, *, num_nodes: int, communicator: Communicator) -> Tensor:
     """The rows of all ranks: float32 [N, F] in rank 0's memory, and [0, F] elsewhere; every rank has to call it."""
-    if not ranks.speaks:
-        _collect(None, rows_nF, ids_n, ranks, "checkpoints")
-        return torch.empty(0, rows_nF.shape[1])
-    all_rows_NF = torch.zeros(num_nodes, rows_nF.shape[1])
-    _collect(all_rows_NF, rows_nF, ids_n, ranks, "checkpoints")
+    all_rows_NF = torch.zeros(num_nodes if communicator.is_main else 0, rows_nF.shape[1])
+    _gather(all_rows_NF if communicator.is_main else None, rows_nF, ids_n, communicator, "checkpoints")
     return all_rows_NF
 
 
-def _collect(all_rows_NF: Tensor | None, rows_nF: Tensor, ids_n: Tensor, ranks: Communicator, purpose: Purpose) -> None:
-    """Put the rows of all ranks into their places, one rank after the other; rank 0 alone has places."""
-    rows_nF, ids_n = rows_nF.detach().float().contiguous(), ids_n.to(ranks.device).contiguous()
-    counts = [rank["rows"] for rank in ranks.all_gather_object({"rows": len(ids_n)})]
+def _gather(
+    all_rows_NF: Tensor | None, rows_nF: Tensor, ids_n: Tensor, communicator: Communicator, purpose: Purpose
+) -> None:
+    """Write the rows of all ranks to `all_rows_NF`, one rank after the other; it is None but on rank 0."""
+    rows_nF, ids_n = rows_nF.detach().float().contiguous(), ids_n.to(communicator.device).contiguous()
+    counts = [facts["rows"] for facts in communicator.all_gather_object({"rows": len(ids_n)})]
     if all_rows_NF is None:
-        ranks.exchange({0: ids_n}, {}, purpose=purpose).wait()
-        ranks.exchange({0: rows_nF}, {}, purpose=purpose).wait()
+        for sent in (ids_n, rows_nF):
+            communicator.exchange({0: sent}, {}, purpose=purpose).wait()
         return
     all_rows_NF.index_copy_(0, ids_n.cpu(), rows_nF.cpu())
-    for peer in ranks.peers:
-        ids = torch.empty(counts[peer], dtype=torch.int64, device=ranks.device)
-        rows = torch.empty(counts[peer], rows_nF.shape[1], device=ranks.device)
-        ranks.exchange({}, {peer: ids}, purpose=purpose).wait()
-        ranks.exchange({}, {peer: rows}, purpose=purpose).wait()
+    for peer in communicator.peers:
+        ids, rows = ids_n.new_empty(counts[peer]), rows_nF.new_empty(counts[peer], rows_nF.shape[1])
+        for received in (ids, rows):
+            communicator.exchange({}, {peer: received}, purpose=purpose).wait()
         all_rows_NF.index_copy_(0, ids.cpu(), rows.cpu())
 
 

@@ -1,15 +1,17 @@
-"""Which rows travel between this rank and its peers: a lane is one direction of an exchange.
+"""Which rows travel between this rank and its peers: a route is one direction of an exchange.
 
     boundary    forward, rank p sends rank q the V[p,q] rows that q has edges from; backward, q returns one partial sum
                 for each of them
-    broadcast   forward, rank p sends every peer its whole block of n rows, the way of CAGNET and SANCUS; backward, q
-                returns a whole block of partial sums, most of them 0 where parts are good
+    broadcast   forward, rank p sends every peer its whole block of n rows, as CAGNET (Tripathy et al. 2020) and SANCUS
+                (Peng et al. 2022) do; backward, q returns a whole block of partial sums, most of them 0 where parts
+                are good
 
-A lane only lays out: it packs what leaves, says how many rows go to and come from each peer, and unpacks what has
-arrived. Whether rows are sent at all, and in what form, is not its business, so all of that works for both.
+A route packs the rows to send, says how many go to and come from each peer, and unpacks what was received. Whether rows
+are sent at all in an epoch, and in what form, is decided in `trainer.exchange.halo_exchange`.
 
-The owner's sum of what comes back is a sparse product (with the 0/1 matrix that places returned rows) in the boundary
-lanes, because a row may come back from several peers, and a product adds in a fixed order on CPU and GPU alike.
+The owner's sum of the gradients that it receives is a sparse product (with the 0/1 matrix that maps received rows to
+own rows) on the boundary routes, because a row may come back from several peers, and a product adds in a fixed order
+on CPU and GPU alike.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.data.part import Csr, Part
+from trainer.data.csr import Csr
+from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
-from trainer.sparse.adjacency import Matrix, transposed
+from trainer.sparse.adjacency import Matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,32 +33,35 @@ class RowRoute:
     """One direction. Peers are in the order of `Communicator.peers` everywhere."""
 
     pack: Callable[[Tensor], Tensor]
-    """From the rows that are to travel to those that leave, each once."""
-    departing: Sequence[int]
-    """Rows for each peer; consecutive ones of what leaves, unless `to_all`."""
-    to_all: bool
-    """Whether every peer gets all that leaves."""
-    arriving: Sequence[int]
+    """From all rows to the send buffer: the rows that leave, each once."""
+    send_counts: Sequence[int]
+    """Rows for each peer: consecutive ones of the send buffer, unless `to_all`."""
+    to_all: bool = False
+    """Whether every peer gets the whole send buffer."""
+    recv_counts: Sequence[int]
     """Rows from each peer."""
     unpack: Callable[[Tensor], Tensor]
-    """From all that arrived, peer after peer: forward the halo's rows [H, F], backward the sums [n, F] for own rows."""
-    rows_R: Tensor | None = None
-    """Backward, the own row that each of those that arrive is for, if no two are for the same one."""
+    """From the receive buffer, peer after peer: forward to the halo's rows [H, F], backward to sums [n, F] for own
+    rows."""
+    own_rows_R: Tensor | None = None
+    """Backward, the own row that each received row is for, if no two are for the same one."""
 
-    def pieces(self, leaving: Tensor) -> list[Tensor]:
-        """What leaves, by peer."""
-        return [leaving] * len(self.departing) if self.to_all else _split(leaving, self.departing)
+    def split_sent(self, send_buffer: Tensor) -> list[Tensor]:
+        """The send buffer by peer."""
+        if self.to_all:
+            return [send_buffer] * len(self.send_counts)
+        return _split(send_buffer, self.send_counts)
 
-    def add_to(self, arrived: Tensor, sums_nF: Tensor) -> None:
+    def split_received(self, recv_buffer: Tensor) -> list[Tensor]:
+        """The receive buffer by peer."""
+        return _split(recv_buffer, self.recv_counts)
+
+    def add_to(self, recv_buffer: Tensor, sums_nF: Tensor) -> None:
         """Add what `unpack` makes of it to `sums_nF`; with rows of one peer no other [n, F] is made."""
-        if self.rows_R is None:
-            sums_nF += self.unpack(arrived)
+        if self.own_rows_R is None:
+            sums_nF += self.unpack(recv_buffer)
         else:
-            sums_nF.index_add_(0, self.rows_R, arrived.to(sums_nF.dtype))
-
-    def places(self, arrived: Tensor) -> list[Tensor]:
-        """What arrives, by peer."""
-        return _split(arrived, self.arriving)
+            sums_nF.index_add_(0, self.own_rows_R, recv_buffer.to(sums_nF.dtype))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,122 +72,120 @@ class RowRoutes:
     backward: RowRoute
 
 
-def boundary(part: Part, ranks: Communicator, *, to: Collection[int], of: Collection[int]) -> RowRoutes:
-    """The lanes of the rows that a peer needs.
+def boundary_routes(part: Part, communicator: Communicator, *, to: Collection[int], of: Collection[int]) -> RowRoutes:
+    """The routes of the rows that a peer needs.
 
     Args:
         part: this rank's.
-        ranks: all of them.
+        communicator: the ranks of the run.
         to: the peers that get rows, and return gradients; the others get none.
         of: the peers whose rows come.
     """
-    sent = [len(part.send_rows[peer]) if peer in to else 0 for peer in ranks.peers]
-    received = [part.halo_rows(peer) if peer in of else 0 for peer in ranks.peers]
-    rows_R = sent_rows(part, ranks, to)
+    peers, device = communicator.peers, communicator.device
+    sent = [len(part.send_rows[peer]) if peer in to else 0 for peer in peers]
+    received = [part.halo_rows(peer) if peer in of else 0 for peer in peers]
+    rows_R = sent_rows(part, communicator, to)
     picks = Csr(
         indptr=torch.arange(len(rows_R) + 1, dtype=rows_R.dtype),
         indices=rows_R,
         weights=None,
         num_columns=part.num_rows,
     )
-    place, rows_R = Matrix(transposed(picks), ranks.device), rows_R.to(ranks.device)
+    to_own_rows, rows_R = Matrix(picks.transposed(), device), rows_R.to(device)
     return RowRoutes(
         forward=RowRoute(
             pack=lambda rows_nF: rows_nF.index_select(0, rows_R),
-            departing=sent,
-            to_all=False,
-            arriving=received,
+            send_counts=sent,
+            recv_counts=received,
             unpack=lambda halo_HF: halo_HF,
         ),
         backward=RowRoute(
             pack=lambda partial_HF: partial_HF,
-            departing=received,
-            to_all=False,
-            arriving=sent,
-            unpack=lambda returned_RF: place @ returned_RF,
-            rows_R=rows_R if len(to) == 1 else None,
+            send_counts=received,
+            recv_counts=sent,
+            unpack=lambda returned_RF: to_own_rows @ returned_RF,
+            own_rows_R=rows_R if len(to) == 1 else None,
         ),
     )
 
 
-def thinned(routes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRoutes:
-    """Boundary lanes on which only some rows travel: the others arrive as zeros.
+def sampled_routes(routes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRoutes:
+    """Boundary routes on which only some rows travel; the others are received as zeros.
 
     Args:
-        lanes: of all rows.
-        kept_R: bool, which of the rows that leave go at all.
-        kept_H: bool, which of the rows that should arrive are sent.
+        routes: of all rows.
+        kept_R: bool, which of the rows that peers need are sent.
+        kept_H: bool, which of the halo's rows are received.
     """
-    going_K, coming_M = kept_R.nonzero().squeeze(1), kept_H.nonzero().squeeze(1)
-    sent = [int(piece.sum()) for piece in _split(kept_R, routes.forward.departing)]
-    received = [int(piece.sum()) for piece in _split(kept_H, routes.forward.arriving)]
+    rows_K, columns_M = kept_R.nonzero().squeeze(1), kept_H.nonzero().squeeze(1)
+    sent = [int(kept.sum()) for kept in _split(kept_R, routes.forward.send_counts)]
+    received = [int(kept.sum()) for kept in _split(kept_H, routes.forward.recv_counts)]
 
-    def spread(rows_KF: Tensor, places_K: Tensor, number: int) -> Tensor:
+    def scatter(rows_KF: Tensor, places_K: Tensor, number: int) -> Tensor:
         return rows_KF.new_zeros(number, rows_KF.shape[1]).index_copy_(0, places_K, rows_KF)
 
+    own_rows_R = routes.backward.own_rows_R
     return RowRoutes(
         forward=RowRoute(
-            pack=lambda rows_nF: routes.forward.pack(rows_nF).index_select(0, going_K),
-            departing=sent,
-            to_all=False,
-            arriving=received,
-            unpack=lambda rows_MF: spread(rows_MF, coming_M, len(kept_H)),
+            pack=lambda rows_nF: routes.forward.pack(rows_nF).index_select(0, rows_K),
+            send_counts=sent,
+            recv_counts=received,
+            unpack=lambda rows_MF: scatter(rows_MF, columns_M, len(kept_H)),
         ),
         backward=RowRoute(
-            pack=lambda partial_HF: partial_HF.index_select(0, coming_M),
-            departing=received,
-            to_all=False,
-            arriving=sent,
-            unpack=lambda rows_KF: routes.backward.unpack(spread(rows_KF, going_K, len(kept_R))),
-            rows_R=None if routes.backward.rows_R is None else routes.backward.rows_R[going_K],
+            pack=lambda partial_HF: partial_HF.index_select(0, columns_M),
+            send_counts=received,
+            recv_counts=sent,
+            unpack=lambda rows_KF: routes.backward.unpack(scatter(rows_KF, rows_K, len(kept_R))),
+            own_rows_R=None if own_rows_R is None else own_rows_R[rows_K],
         ),
     )
 
 
-def broadcast(part: Part, ranks: Communicator) -> RowRoutes:
-    """The lanes of whole blocks. The ranks tell each other which rows of a block are a halo's; all have to call it."""
-    blocks = [facts["rows"] for facts in ranks.all_gather_object({"rows": part.num_rows})]
-    theirs = [blocks[peer] for peer in ranks.peers]
-    rows_H = torch.empty(sum(part.halo_rows(peer) for peer in ranks.peers), dtype=torch.int64, device=ranks.device)
-    places = _split(rows_H, [part.halo_rows(peer) for peer in ranks.peers])
-    ranks.exchange(
-        {peer: part.send_rows[peer].to(ranks.device, torch.int64) for peer in ranks.peers},
-        dict(zip(ranks.peers, places, strict=True)),
+def broadcast_routes(part: Part, communicator: Communicator) -> RowRoutes:
+    """The routes of whole blocks. Ranks exchange which rows of a block are a halo's; every rank has to call it."""
+    peers, device = communicator.peers, communicator.device
+    num_rows = [counts["rows"] for counts in communicator.all_gather_object({"rows": part.num_rows})]
+    block_rows, num_blocks = [num_rows[peer] for peer in peers], len(peers)
+    halo_counts = [part.halo_rows(peer) for peer in peers]
+    rows_H = torch.empty(sum(halo_counts), dtype=torch.int64, device=device)
+    by_peer = _split(rows_H, halo_counts)
+    communicator.exchange(
+        {peer: part.send_rows[peer].to(device, torch.int64) for peer in peers},
+        dict(zip(peers, by_peer, strict=True)),
         purpose="preparation",
     ).wait()
-    first = 0
-    for place, rows in zip(places, theirs, strict=True):
-        place += first
-        first += rows
+    total = 0
+    for rows_of_peer, count in zip(by_peer, block_rows, strict=True):
+        rows_of_peer += total
+        total += count
 
-    def blocks_of(partial_HF: Tensor) -> Tensor:
-        return partial_HF.new_zeros(first, partial_HF.shape[1]).index_copy_(0, rows_H, partial_HF)
+    def to_blocks(partial_HF: Tensor) -> Tensor:
+        return partial_HF.new_zeros(total, partial_HF.shape[1]).index_copy_(0, rows_H, partial_HF)
 
-    own = [part.num_rows] * len(ranks.peers)
+    def sum_of_blocks(returned: Tensor) -> Tensor:
+        return returned.view(num_blocks, part.num_rows, returned.shape[1]).sum(0, dtype=torch.float32)
+
+    own_rows = [part.num_rows] * num_blocks
     return RowRoutes(
         forward=RowRoute(
             pack=lambda rows_nF: rows_nF.contiguous(),
-            departing=own,
+            send_counts=own_rows,
             to_all=True,
-            arriving=theirs,
+            recv_counts=block_rows,
             unpack=lambda blocks_MF: blocks_MF.index_select(0, rows_H),
         ),
-        backward=RowRoute(
-            pack=blocks_of,
-            departing=theirs,
-            to_all=False,
-            arriving=own,
-            unpack=lambda returned: returned.view(len(own), part.num_rows, returned.shape[1]).sum(
-                0, dtype=torch.float32
-            ),
-        ),
+        backward=RowRoute(pack=to_blocks, send_counts=block_rows, recv_counts=own_rows, unpack=sum_of_blocks),
     )
 
 
-def sent_rows(part: Part, ranks: Communicator, to: Collection[int]) -> Tensor:
+def sent_rows(part: Part, communicator: Communicator, to: Collection[int]) -> Tensor:
     """The local rows that each of the peers `to` needs, peer after peer: [R]."""
     return torch.cat(
-        [torch.empty(0, dtype=part.local.indices.dtype), *(part.send_rows[p] for p in ranks.peers if p in to)]
+        [
+            torch.empty(0, dtype=part.local.indices.dtype),
+            *(part.send_rows[peer] for peer in communicator.peers if peer in to),
+        ]
     )
 
 

@@ -1,4 +1,4 @@
-"""What rows look like on their way between ranks.
+"""Encodes rows for the wire between ranks, and decodes them.
 
     fp32    as they are stored, as is every form that would not be narrower
     bf16    2 bytes a value, 8 bits of mantissa, the range of fp32
@@ -7,9 +7,9 @@
             greatest entry to 127 or less, and rounded up or down at random so that the mean is the value itself.
             A row of 7 values takes 9 bytes in place of 28
 
-Nothing here knows where rows go. Rounding at random draws from a generator of this rank alone: what is sent is data,
-so the ranks need not draw alike. With error feedback the sender adds to the rows what rounding took from them the last
-time, so that errors cancel over time where they would have to cancel over rows.
+Stochastic rounding draws from a generator of this rank alone: what is sent is data, so the ranks need not draw alike.
+With error feedback the sender adds to the rows what rounding took from them the last time, so that errors cancel over
+time where they would have to cancel over rows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class AsStored:
         return message.view(self._stored)
 
 
-class Half:
+class HalfPrecision:
     """Rows in a type of two bytes; what is too large for it is sent as its greatest number, or as infinite."""
 
     def __init__(self, sent: torch.dtype, stored: torch.dtype, *, clamps: bool) -> None:
@@ -117,7 +117,7 @@ def wire(name: str, stored: torch.dtype, device: torch.device, *, seed: int, cla
     if name == "int8":
         return Int8(stored, torch.Generator(device).manual_seed(seed))
     sent = TYPES[name]
-    return AsStored(stored) if sent.itemsize >= stored.itemsize else Half(sent, stored, clamps=clamps)
+    return AsStored(stored) if sent.itemsize >= stored.itemsize else HalfPrecision(sent, stored, clamps=clamps)
 
 
 def _bytes(rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the first layer begins with: sums of features that the cache holds, or the features themselves, or by type."""
+"""Makes the first layer's input: the features, sums of them that the cache has, or the features of each node type."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from trainer.sparse.dropout import Dropout
 from trainer.sparse.feature_rows import FeatureRows, feature_rows
 
 
-def may_be_by_entries(options: Options, cache: Cache) -> bool:
-    """Whether features are held by the entries that are not 0, if these are few.
+def allows_sparse_features(options: Options, cache: Cache) -> bool:
+    """Whether features are kept as sparse rows, if few entries are not 0.
 
-    Not where they are wanted as rows: by a maximum, by a sequential exchange, or not at all. Where types are told
-    apart, each rank decides type by type, since their features stay where they are.
+    Not where dense rows are needed, by a maximum or a sequential exchange, nor where features are not read. With node
+    types each rank decides type by type, since their features are not sent.
     """
-    wants_rows = options.exchange == "sequential" or (options.model, options.aggregator) == ("sage", "max")
+    needs_dense = options.exchange == "sequential" or (options.model, options.aggregator) == ("sage", "max")
     is_read = reads_own_rows(options) or not sums_suit(options, cache)
-    return is_read and not (options.dense_features or wants_rows or cache.is_typed_for(options.model))
+    return is_read and not (options.dense_features or needs_dense or cache.is_typed_for(options.model))
 
 
 def features_of(
@@ -35,11 +35,11 @@ def features_of(
     dropout: Dropout,
     device: torch.device,
     *,
-    by_entries: bool,
+    sparse: bool,
 ) -> FirstInput:
-    """The first layer's input of one part; every rank has to call it, when the ranks are connected.
+    """The first layer's input of one part; every rank has to call it, when the process group is there.
 
-    With the cache's sums no feature is sent, and GCN, which never looks at a row by itself, reads none.
+    With the cache's sums no feature is sent, and GCN, which never reads a row by itself, reads none.
     """
     data_type = TYPES[options.precision]
     if part.typed is not None:
@@ -50,5 +50,5 @@ def features_of(
     needs_rows = sums_nF is None or reads_own_rows(options)
     rows: FeatureRows | None = None
     if needs_rows and part.x_nF is not None:
-        rows = feature_rows(part.x_nF, device, data_type, by_entries=by_entries)
+        rows = feature_rows(part.x_nF, device, data_type, sparse=sparse)
     return Features(rows, aggregation, dropout, share=options.first_dropout, sums_nF=sums_nF)

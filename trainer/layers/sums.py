@@ -1,6 +1,6 @@
-"""Whether sums of features that a cache holds can stand for the first layer's own: read off the options and the root.
+"""Decides whether the first layer uses the sums of features that a cache has, by the options and the cache's root.
 
-They suit the model whose rule they were made by, if nothing is dropped from the features before they are summed.
+They suit a model that sums by the same rule, if dropout does not change the features before they are summed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def sums_suit(options: Options, cache: Cache) -> bool:
 
 
 def remark_on_sums(options: Options, cache: Cache) -> str | None:
-    """A sentence for the log if the cache's sums lie idle, else None."""
+    """A sentence for the log if the cache has sums that are not used, else None."""
     if cache.aggregated == "none" or sums_suit(options, cache):
         return None
     return f"the first layer sums the features itself, since {_obstacle(options, cache)}"
 
 
 def check_sums(options: Options, cache: Cache) -> None:
-    """Refuse sums that do not suit where there is nothing else.
+    """Refuse sums that do not suit where the cache has no features.
 
     Raises:
         TrainingError: the cache has sums alone, and they are not those of this run.

@@ -1,7 +1,7 @@
-"""The features of each node type, of which a model that tells types apart makes the rows that its first layer reads.
+"""The features of each node type, from which a typed model makes the rows that its first layer reads.
 
-They have another width in each type, and are multiplied by weights before anything is sent; so what travels for layer 1
-are the products, as wide as any layer, and in every epoch, since weights change.
+Their width differs between types, and they are multiplied by weights before anything is sent; so the products are sent
+for layer 1, as wide as any layer, and in every epoch, since weights change.
 """
 
 from __future__ import annotations
@@ -18,25 +18,22 @@ from trainer.sparse.feature_rows import feature_rows, is_sparse
 
 
 class TypedFeatures:
-    """This rank's own."""
+    """The features of this rank's nodes."""
 
     def __init__(
         self, typed: Typed, device: torch.device, data_type: torch.dtype, clock: Clock, *, may_be_sparse: bool
     ) -> None:
-        """Bring them to where products are made, in the type that rows are stored in.
+        """Move them to the device, in the type that rows are stored in.
 
         Args:
             typed: with the features.
-            device: where products are made.
-            data_type: what rows are stored in.
-            clock: what measures products.
-            may_be_sparse: whether features of which few are not 0 are held by these.
+            may_be_sparse: whether features of which few entries are not 0 are kept as sparse rows.
         """
         self._clock = clock
         self._rows = [
             None
             if of.x_kF is None
-            else feature_rows(of.x_kF, device, data_type, by_entries=may_be_sparse and is_sparse(of.x_kF))
+            else feature_rows(of.x_kF, device, data_type, sparse=may_be_sparse and is_sparse(of.x_kF))
             for of in typed.types
         ]
 
@@ -46,9 +43,9 @@ class TypedFeatures:
         Args:
             weights: [F of the type, G] for each type that has features.
         """
-        these = iter(weights)
-        return [None if rows is None else rows.times(next(these), self._clock).float() for rows in self._rows]
+        remaining = iter(weights)
+        return [None if rows is None else rows.times(next(remaining), self._clock).float() for rows in self._rows]
 
 
 FirstInput = Features | TypedFeatures
-"""What a network begins with."""
+"""The input of a network."""

@@ -4,14 +4,14 @@
     sage    H W_self + A' H W_neighbours + b, with A' the mean; or the maximum over in-neighbours
     gat     attention with several heads, with GAT's scores or GATv2's
     gin     MLP((1 + epsilon) H + sum over in-neighbours)
-    rgcn    H W_self + the sum over relations of A_r H W_r, with A_r the mean; the one that tells types apart
-    stacked layers of one family, with what lies between them: norm, activation, residuals, jumping connections
+    rgcn    H W_self + the sum over relations of A_r H W_r, with A_r the mean; the one with node types and relations
+    stacked layers of one family, with what is between them: norm, activation, residuals, jumping connections
     own     a class from a file of the user's
 
 A model says by `sums` what each in-edge counts in a neighbour sum: `gcn`, `mean` or `sum`, or None where it makes none.
-What a product has made is added to and cut off in place: on 200,000 x 256 rows each copy less is 0.2 GB less to move.
+Biases and activations change products in place: on 200,000 x 256 rows each copy less is 0.2 GB less to move.
 
-Every rank holds all weights, but for learnt rows of nodes, which their owner has. Weights are drawn on the CPU from the
+Every rank has all weights, but for learnt rows of nodes, which their owner has. Weights are drawn on the CPU from the
 run's seed, so that they do not depend on the number of ranks, nor on their devices.
 """
 

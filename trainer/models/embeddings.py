@@ -1,8 +1,8 @@
-"""Learnt rows of nodes that have no features: they live, with what the optimiser remembers, where the node does.
+"""Learnt embeddings of nodes that have no features: their owner has them, with the optimiser's state of them.
 
-Every other weight is the same on all ranks, and its gradients are added up over them. The gradient of a node's own row
-is complete at its owner as it is, since those of its copies come back there; so nothing of these rows is ever sent but
-what any layer sends. The first values are drawn from (seed, type, node, column), so they do not depend on the parts.
+Every other weight is the same on all ranks, and its gradients are all-reduced. The gradient of a node's own row is
+complete at its owner, since those of its copies are sent back there; so nothing of these rows is ever sent but what any
+layer sends. The first values are drawn from (seed, type, node, column), so they do not depend on the parts.
 Checkpoints hold the rows of all ranks in the dataset's order, and so suit any number of ranks.
 
 Letters: k rows of one type on this rank, K of that type in the graph, F values a row, V values of all of these rows.
@@ -20,7 +20,7 @@ from trainer.base.hash_rng import EMBEDDING, drawn, key_of
 from trainer.base.optimiser import Optimiser, optimiser
 from trainer.config.options import Options
 from trainer.dist.communicator import Communicator
-from trainer.exchange.node_rows import collected
+from trainer.exchange.node_rows import gather_rows
 
 _FINEST = 1 << 31
 
@@ -29,7 +29,7 @@ class Embedding(nn.Module):
     """The learnt rows of one type's nodes that this rank owns."""
 
     def __init__(self, ids_k: Tensor, *, num_nodes: int, width: int, seed: int, number: int) -> None:
-        """Draw them, uniformly as attention vectors are (Glorot and Bengio 2010).
+        """Draw the first values, uniformly as attention vectors are (Glorot and Bengio 2010).
 
         Args:
             ids_k: int64, the numbers of the nodes within their type.
@@ -53,7 +53,7 @@ class OwnedRows:
     """The embeddings of this rank in training."""
 
     def __init__(
-        self, embeddings: Mapping[str, tuple[Embedding, float]], options: Options, ranks: Communicator
+        self, embeddings: Mapping[str, tuple[Embedding, float]], options: Options, communicator: Communicator
     ) -> None:
         """Make them views of an optimiser's vector.
 
@@ -61,10 +61,10 @@ class OwnedRows:
             embeddings: by the name of their rows in the network's state, each with its L2 coefficient; the same names
                 on every rank.
             options: of the run.
-            ranks: all of them.
+            communicator: the ranks of the run.
         """
         self._embeddings = {name: embedding for name, (embedding, _) in embeddings.items()}
-        self._ranks = ranks
+        self._communicator = communicator
         self._optimiser: Optimiser | None = None
         if embeddings:
             decays = [(embedding.rows_kF, decay) for embedding, decay in embeddings.values()]
@@ -82,11 +82,11 @@ class OwnedRows:
 
     @property
     def num_odd(self) -> int:
-        """How many values of this rank's are no finite numbers."""
+        """How many values of this rank's are NaN or infinite."""
         return 0 if self._optimiser is None else int((~self._optimiser.weights_W.isfinite()).sum())
 
     def flatten_gradients(self) -> Tensor | None:
-        """Their gradients, float32 [V], of which they are left without; None where no rank has embeddings."""
+        """Their gradients, float32 [V], which are cleared; None where no rank has embeddings."""
         return None if self._optimiser is None else self._optimiser.flatten_gradients()
 
     def step(self, gradient_V: Tensor, lr: float) -> None:
@@ -95,20 +95,22 @@ class OwnedRows:
         self._optimiser.step(gradient_V, lr)
 
     def state(self, best: Mapping[str, Tensor]) -> dict[str, Any]:
-        """All ranks' rows, as they are and as they were `best`, and what the optimiser remembers, by name and in the
+        """All ranks' rows, as they are and as they were `best`, and the optimiser's state of them, by name and in the
         dataset's order, on rank 0; every rank has to call it."""
         if self._optimiser is None:
             return {}
-        remembered = {name: self._by_name(values_V) for name, values_V in self._optimiser.state().items()}
-        found: dict[str, Any] = {}
+        of_optimiser = {name: self._by_name(values_V) for name, values_V in self._optimiser.state().items()}
+        state: dict[str, Any] = {}
         for name, embedding in self._embeddings.items():
-            mine = {"rows": embedding.rows_kF.detach(), "best": best[name]}
-            mine |= {what: of[name] for what, of in remembered.items()}
-            found[name] = {
-                what: collected(rows_kF, embedding.ids_k, num_nodes=embedding.num_nodes, ranks=self._ranks)
-                for what, rows_kF in mine.items()
+            own = {"rows": embedding.rows_kF.detach(), "best": best[name]}
+            own |= {key: values[name] for key, values in of_optimiser.items()}
+            state[name] = {
+                key: gather_rows(
+                    rows_kF, embedding.ids_k, num_nodes=embedding.num_nodes, communicator=self._communicator
+                )
+                for key, rows_kF in own.items()
             }
-        return found
+        return state
 
     def fits(self, state: Mapping[str, Any]) -> bool:
         """Whether the state is of embeddings of the same names, numbers and width."""
@@ -117,20 +119,20 @@ class OwnedRows:
 
     @torch.no_grad()
     def load_state_dict(self, steps: int, state: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Take over this rank's rows of a state that fits; returns the best rows, by name."""
+        """Load this rank's rows of a state that fits; returns the best rows, by name."""
         if self._optimiser is None:
             return {}
-        mine = {
-            name: {what: rows_KF[one.ids_k].to(self._ranks.device) for what, rows_KF in state[name].items()}
+        own = {
+            name: {key: rows_KF[one.ids_k].to(self._communicator.device) for key, rows_KF in state[name].items()}
             for name, one in self._embeddings.items()
         }
         for name, embedding in self._embeddings.items():
-            embedding.rows_kF.copy_(mine[name]["rows"])
-        remembered = {
-            what: torch.cat([of[what].reshape(-1) for of in mine.values()]) for what in self._optimiser.state()
+            embedding.rows_kF.copy_(own[name]["rows"])
+        of_optimiser = {
+            key: torch.cat([values[key].reshape(-1) for values in own.values()]) for key in self._optimiser.state()
         }
-        self._optimiser.load_state_dict(steps, remembered)
-        return {name: of["best"] for name, of in mine.items()}
+        self._optimiser.load_state_dict(steps, of_optimiser)
+        return {name: values["best"] for name, values in own.items()}
 
     def _by_name(self, values_V: Tensor) -> dict[str, Tensor]:
         rows = [embedding.rows_kF for embedding in self._embeddings.values()]

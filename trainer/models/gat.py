@@ -1,6 +1,6 @@
 """GAT (Velickovic et al. 2018) and GATv2 (Brody, Alon and Yahav 2022): means over in-neighbours, weighted by attention.
 
-Heads stand side by side in the layers between, and are averaged in the last one, as in the papers. Every node attends
+Heads are concatenated in the layers between, and averaged in the last one, as in the papers. Every node attends
 to itself too, once if the dataset gives it no self-loop. Weights of edges do not count. Dropout also zeroes attention
 coefficients. GATv2 has separate weights for sources and destinations.
 """

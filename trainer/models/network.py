@@ -1,4 +1,4 @@
-"""The model of a run, with what it is called with."""
+"""The model of a run: built from the options, called with the graph, and checked if it is the user's own."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from trainer.models.stacked import Stacked, layer_type
 from trainer.sparse.dropout import Dropout
 
 
-def model_type(options: Options, ranks: Communicator) -> type[nn.Module]:
+def model_type(options: Options, communicator: Communicator) -> type[nn.Module]:
     """The class of the model that the options name; every rank has to call it.
 
     Raises:
-        OptionError: it is the user's own, and not to be had.
+        OptionError: it is the user's own, and cannot be loaded.
     """
-    return own.load(options.model, ranks) if is_own_model(options.model) else Stacked
+    return own.load(options.model, communicator) if is_own_model(options.model) else Stacked
 
 
 def sums_of(options: Options, model: type[nn.Module]) -> str | None:
@@ -48,7 +48,7 @@ class Network(nn.Module):
         num_features: int,
         num_classes: int,
         num_nodes: int,
-        ranks: Communicator,
+        communicator: Communicator,
         types: Types | None = None,
     ) -> None:
         """Draw the first weights.
@@ -61,7 +61,7 @@ class Network(nn.Module):
             num_features: of a node.
             num_classes: scores a node.
             num_nodes: N, of all ranks.
-            ranks: all of them.
+            communicator: the ranks of the run.
             types: node types and relations, where the model tells them apart.
         """
         super().__init__()
@@ -70,11 +70,11 @@ class Network(nn.Module):
             num_classes=num_classes,
             options=options,
             generator=torch.Generator().manual_seed(options.seed),
-            norm=lambda width: norm(options.norm, width, num_nodes=num_nodes, ranks=ranks),
+            norm=lambda width: norm(options.norm, width, num_nodes=num_nodes, communicator=communicator),
             types=types,
         )
         self._is_own, self._num_classes = model is not Stacked, num_classes
-        self._ranks, self._is_checked = ranks, False
+        self._communicator, self._is_checked = communicator, False
         self.remarks: list[str] = []
         """Sentences for the log about what a user's model is made of."""
         self._aggregation, self._dropout, self._options = aggregation, dropout, options
@@ -88,31 +88,31 @@ class Network(nn.Module):
                 self.model = model(plan)
                 if not any(True for _ in self.model.parameters()):
                     raise TrainingError(f"--model {options.model} has no parameters to train")
-                self.model, self.remarks = own_norms.over_all_ranks(self.model, ranks)
+                self.model, self.remarks = own_norms.over_all_ranks(self.model, communicator)
 
-    def forward(self, features: FirstInput, step: PassContext) -> Tensor:
+    def forward(self, features: FirstInput, context: PassContext) -> Tensor:
         """The scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""
-        return self._passed(features, step)[0]
+        return self._run(features, context)[0]
 
-    def embeddings(self, features: FirstInput, step: PassContext) -> Tensor:
+    def embeddings(self, features: FirstInput, context: PassContext) -> Tensor:
         """What the last layer reads of this rank's own rows in one pass, [n, F].
 
         Raises:
             TrainingError: it reads the features.
         """
-        rows_nF = self._passed(features, step)[1].last_rows_nF
+        rows_nF = self._run(features, context)[1].last_rows_nF
         if rows_nF is None:
             with found_by_every_rank():
                 raise TrainingError("--save-embeddings: the model has no layer that reads another one's rows")
         return rows_nF
 
-    def _passed(self, features: FirstInput, step: PassContext) -> tuple[Tensor, Graph]:
-        """The scores, and the graph as the model has seen it."""
+    def _run(self, features: FirstInput, context: PassContext) -> tuple[Tensor, Graph]:
+        """The scores, and the graph that the model was called with."""
         graph = Graph(
             features,
             self._aggregation,
             self._dropout,
-            step,
+            context,
             first_share=self._options.first_dropout,
             share=self._options.dropout,
             stored_type=TYPES[self._options.precision],
@@ -122,28 +122,24 @@ class Network(nn.Module):
             return scores_nC, graph
         with (
             own.in_words(self._options.model, TrainingError),
-            own_norms.seeded(step, seed=self._options.seed, rank=self._ranks.rank),
+            own_norms.seeded(context, seed=self._options.seed, rank=self._communicator.rank),
         ):
-            scores = self._first_scores(graph) if step.training and not self._is_checked else self.model(graph)
+            scores = self._first_scores(graph) if context.training and not self._is_checked else self.model(graph)
         return own.check_scores(self._options.model, scores, self._aggregation.num_rows, self._num_classes), graph
 
     def _first_scores(self, graph: Graph) -> object:
-        """What a user's model gives in its first training pass, in which it is watched."""
+        """The scores of a user's model in its first training pass, in which it is checked."""
         before = own_norms.versions(self.model)
         with own_norms.no_local_norms():
             scores: object = self.model(graph)
-        own_norms.check_buffers(self.model, before, self._ranks)
+        own_norms.check_buffers(self.model, before, self._communicator)
         self._is_checked = True
         return scores
 
     @property
     def embeddings_by_name(self) -> dict[str, Embedding]:
-        """What belongs to this rank's nodes alone, by the name of its rows in the network's state."""
-        found = {}
-        for name, module in self.named_modules():
-            if isinstance(module, Embedding):
-                found[f"{name}.rows_kF"] = module
-        return found
+        """The learnt rows of this rank's nodes, by their name in the network's state."""
+        return {f"{name}.rows_kF": module for name, module in self.named_modules() if isinstance(module, Embedding)}
 
     def decays(self, weight_decay: float) -> list[tuple[str, nn.Parameter, float]]:
         """Every parameter with its name and L2 coefficient: `weight_decay` or 0, as the model's `decayed` says; without

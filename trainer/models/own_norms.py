@@ -1,12 +1,12 @@
-"""Modules of a user's model whose result depends on which other rows a rank holds: made right, or refused.
+"""Norms over nodes in a user's model: replaced by norms over the nodes of all ranks, or refused.
 
     torch.nn.BatchNorm1d      becomes `RanksBatchNorm`, over the rows of all ranks, as SyncBatchNorm does on GPUs
     torch.nn.Dropout ...      stay; each pass begins with a seed of its own for each rank (`seeded`)
     other norms over nodes    refused: their statistics would be of this rank's rows alone
 
-A call of `torch.nn.functional.batch_norm` or `instance_norm` is met in the first training pass (`no_local_norms`), and
-what a module of any other kind remembers of its rows differs between ranks after it (`check_buffers`). Means that the
-model's own code takes over rows, `x.mean(0)`, cannot be told from other sums, and are the user's to avoid.
+A call of `torch.nn.functional.batch_norm` or `instance_norm` is refused in the first training pass (`no_local_norms`),
+and so are buffers of any other module that differ between ranks after it (`check_buffers`). Means over rows in the
+model's own code, `x.mean(0)`, cannot be distinguished from other sums, and are the user's to avoid.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class RanksBatchNorm(nn.BatchNorm1d):
     On one rank it gives what torch's gives, and its parameters and buffers have the same names.
     """
 
-    ranks: Communicator
+    communicator: Communicator
 
     @classmethod
-    def of(cls, found: nn.BatchNorm1d, ranks: Communicator) -> RanksBatchNorm:
+    def of(cls, norm: nn.BatchNorm1d, communicator: Communicator) -> RanksBatchNorm:
         """The same norm with the same parameters and buffers, over the rows of all ranks."""
-        made = cls(found.num_features, found.eps, found.momentum, found.affine, found.track_running_stats)
-        made._parameters, made._buffers = found._parameters, found._buffers
-        made.training, made.ranks = found.training, ranks
+        made = cls(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+        made._parameters, made._buffers = norm._parameters, norm._buffers
+        made.training, made.communicator = norm.training, communicator
         return made
 
     def forward(self, input: Tensor) -> Tensor:  # the name is torch's
@@ -66,15 +66,15 @@ class RanksBatchNorm(nn.BatchNorm1d):
         if not self.training and self.running_mean is not None and self.running_var is not None:
             rows_nF = (input - self.running_mean) * (self.running_var + self.eps).rsqrt()
         else:
-            mine = torch.tensor([len(input)], device=input.device)
-            number = max(int(self.ranks.all_reduce(mine, "batch norm")), 1)
-            rows_nF, mean_F, variance_F = standardised(input, number, self.eps, self.ranks)
+            count = torch.tensor([len(input)], device=input.device)
+            number = max(int(self.communicator.all_reduce(count, "batch norm")), 1)
+            rows_nF, mean_F, variance_F = standardised(input, number, self.eps, self.communicator)
             if self.training and self.running_mean is not None and self.running_var is not None:
-                self._remember(mean_F, variance_F * (number / max(number - 1, 1)))
+                self._update_running(mean_F, variance_F * (number / max(number - 1, 1)))
         return rows_nF if self.weight is None else rows_nF * self.weight + self.bias
 
     @torch.no_grad()
-    def _remember(self, mean_F: Tensor, variance_F: Tensor) -> None:
+    def _update_running(self, mean_F: Tensor, variance_F: Tensor) -> None:
         assert self.running_mean is not None
         assert self.running_var is not None
         share = self.momentum
@@ -86,7 +86,7 @@ class RanksBatchNorm(nn.BatchNorm1d):
         self.running_var.lerp_(variance_F, share or 0.0)
 
 
-def over_all_ranks(model: nn.Module, ranks: Communicator) -> tuple[nn.Module, list[str]]:
+def over_all_ranks(model: nn.Module, communicator: Communicator) -> tuple[nn.Module, list[str]]:
     """A user's model with every norm over nodes over those of all ranks.
 
     Returns:
@@ -99,7 +99,7 @@ def over_all_ranks(model: nn.Module, ranks: Communicator) -> tuple[nn.Module, li
     remarks = []
     for name, module in model.named_modules():
         if type(module) is nn.BatchNorm1d:
-            made[module] = RanksBatchNorm.of(module, ranks)
+            made[module] = RanksBatchNorm.of(module, communicator)
             continue
         names = {kind.__name__ for kind in type(module).__mro__}
         over_graph = "LayerNorm" in names and getattr(module, "mode", None) == "graph"
@@ -123,10 +123,10 @@ def over_all_ranks(model: nn.Module, ranks: Communicator) -> tuple[nn.Module, li
 
 
 @contextmanager
-def seeded(step: PassContext, *, seed: int, rank: int) -> Iterator[None]:
+def seeded(context: PassContext, *, seed: int, rank: int) -> Iterator[None]:
     """What is drawn from torch's own generator in a pass depends on seed, epoch and rank alone."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        key = hashlib.sha256(f"{seed} {step.epoch} {step.training} {rank}".encode()).digest()
+        key = hashlib.sha256(f"{seed} {context.epoch} {context.training} {rank}".encode()).digest()
         torch.manual_seed(int.from_bytes(key[:8], "little") >> 1)
         yield
 
@@ -153,19 +153,21 @@ def versions(model: nn.Module) -> dict[str, tuple[int, int]]:
     return {name: (id(value), value._version) for name, value in model.named_buffers()}
 
 
-def check_buffers(model: nn.Module, before: Mapping[str, tuple[int, int]], ranks: Communicator) -> None:
-    """Refuse what a model remembers differently on each rank; every rank has to call it, after a training pass.
+def check_buffers(model: nn.Module, before: Mapping[str, tuple[int, int]], communicator: Communicator) -> None:
+    """Refuse buffers that differ between ranks; every rank has to call it, after a training pass.
 
     Args:
         model: of the user's.
         before: its `versions` before the pass.
-        ranks: all of them.
+        communicator: the ranks of the run.
 
     Raises:
         TrainingError: a buffer was changed, and differs between ranks now.
     """
     buffers, now = dict(model.named_buffers()), versions(model)
-    facts = ranks.all_gather_object({name: _digest(buffers[name]) for name in now if now[name] != before.get(name)})
+    facts = communicator.all_gather_object(
+        {name: _digest(buffers[name]) for name in now if now[name] != before.get(name)}
+    )
     with found_by_every_rank():
         for rank, of_rank in enumerate(facts):
             for name in sorted(facts[0].keys() | of_rank.keys()):

@@ -1,4 +1,4 @@
-"""What a model is built from."""
+"""What a model is built from: sizes, options, first weights and the norm."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Plan:
     norm: Callable[[int], nn.Module]
     """The normalisation that the options ask for, of that many features."""
     types: Types | None = None
-    """Node types and relations, where the model tells them apart."""
+    """Node types and relations, where the model distinguishes them."""
 
     @property
     def hidden(self) -> int:

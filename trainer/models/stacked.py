@@ -1,6 +1,6 @@
 """Layers of one family, one after the other: graph layer, residual, normalisation, activation, dropout.
 
-With `--residual` each layer adds its input to what it gives, through a learnt matrix where the widths differ. With
+With `--residual` each layer adds its input to its output, through a learnt matrix where the widths differ. With
 `--jumping` (Xu et al. 2018) all layers are `hidden` wide, and a dense layer makes the scores of all their outputs: side
 by side (`cat`), or of the greatest of them, feature by feature (`max`).
 """
@@ -26,18 +26,18 @@ LayerType = type[GcnLayer] | type[SageLayer] | type[GatLayer] | type[GinLayer] |
 
 
 def layer_type(options: Options, *, is_typed: bool = False) -> LayerType:
-    """The class of layers [F] -> [G] that the options name; what one gives is `width_out` wide.
+    """The class of layers [F] -> [G] that the options name; the output of one is `width_out` wide.
 
     Args:
         options: of the run.
-        is_typed: whether node types and relations are told apart.
+        is_typed: whether node types and relations are distinguished.
     """
     if options.model == "rgcn":
         return TypedRgcnLayer if is_typed else RgcnLayer
     if options.model == "sage":
         return SageMaxLayer if options.aggregator == "max" else SageLayer
-    found: dict[str, LayerType] = {"gcn": GcnLayer, "gat": GatLayer, "gatv2": Gatv2Layer, "gin": GinLayer}
-    return found[options.model]
+    types: dict[str, LayerType] = {"gcn": GcnLayer, "gat": GatLayer, "gatv2": Gatv2Layer, "gin": GinLayer}
+    return types[options.model]
 
 
 class Stacked(nn.Module):
@@ -68,7 +68,7 @@ class Stacked(nn.Module):
         rows_nF: Tensor | None = None if self.inputs is None else self.inputs(graph.by_type)
         outputs: list[Tensor] = []
         for number in range(len(self.layers)):
-            out_nG = self._made(number, graph, rows_nF)
+            out_nG = self._layer(number, graph, rows_nF)
             if number == len(self.norms):
                 return out_nG
             out_nG = self.norms[number](out_nG)
@@ -80,8 +80,8 @@ class Stacked(nn.Module):
         scores_nC: Tensor = self.jump(graph, outputs)
         return scores_nC
 
-    def _made(self, number: int, graph: Graph, rows_nF: Tensor | None) -> Tensor:
-        """What one graph layer gives, its input added to it if that is asked for."""
+    def _layer(self, number: int, graph: Graph, rows_nF: Tensor | None) -> Tensor:
+        """The output of one graph layer, with its input added under `--residual`."""
 
         def layer(rows: LayerInput) -> Tensor:
             out_nG: Tensor = self.layers[number](rows)
@@ -101,7 +101,7 @@ class Stacked(nn.Module):
 
 
 class Skip(nn.Module):
-    """A layer's input, as wide as what the layer gives."""
+    """A layer's input, as wide as its output."""
 
     def __init__(self, plan: Plan, width_in: int, width_out: int) -> None:
         super().__init__()

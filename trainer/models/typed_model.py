@@ -1,4 +1,4 @@
-"""What a model that tells node types and relations apart has to know of them, from a cache and this rank's part."""
+"""The node types and relations of a cache and of this rank's part, as a typed model is built from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainer.models.plan import Types
 
 
 def types_of(options: Options, cache: Cache, part: Part) -> Types | None:
-    """Node types and relations as weights depend on them; None where they are not told apart."""
+    """Node types and relations as weights depend on them; None where they are not distinguished."""
     if part.typed is None:
         return None
     of_type = part.typed.types
@@ -34,10 +34,10 @@ def types_of(options: Options, cache: Cache, part: Part) -> Types | None:
 
 
 def remark_on_types(options: Options, cache: Cache) -> str | None:
-    """A sentence for the log about types that are told apart, else None."""
+    """A sentence for the log about node types and relations that the model distinguishes, else None."""
     if not cache.is_typed_for(options.model):
         return None
     without = [kind.name for kind in cache.node_types if not kind.num_features]
-    said = f"; rows are learnt for {', '.join(without)}, without features" if without else ""
+    learnt = f"; rows are learnt for {', '.join(without)}, without features" if without else ""
     types, relations = len(cache.node_types), len(cache.relations)
-    return f"learning {cache.node_type}, among {types} node type(s) and {relations} relation(s){said}"
+    return f"learning {cache.node_type}, among {types} node type(s) and {relations} relation(s){learnt}"

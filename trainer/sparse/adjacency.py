@@ -1,4 +1,4 @@
-"""A part's edges as sparse matrices, over its own rows and over the halo rows of each round, each with its transpose.
+"""A part's in-edges: over its own rows, and over the halo rows of each round, each with its transpose.
 
 The blocks of the peers whose rows come together are merged into one matrix, so that with one round a layer costs two
 sparse products whatever the number of peers; columns are halo rows, peer after peer. The backward pass multiplies by
@@ -16,14 +16,14 @@ twice as fast above (measured at 14 and 20 edges a row). On a GPU cuSPARSE does 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from trainer.data.csr import indptr_of, rows_of
-from trainer.data.part import Csr
+from trainer.data.csr import Csr, hstack
 
 _WIDE = 64
 
@@ -68,8 +68,8 @@ class Matrix:
         if self._csr is None:
             return left.new_zeros(0, dtype=torch.float32)
         with torch.no_grad():
-            found: Tensor = torch.sparse.sampled_addmm(self._csr, left.float(), right.float().T, beta=0.0)
-            return found.values()
+            products: Tensor = torch.sparse.sampled_addmm(self._csr, left.float(), right.float().T, beta=0.0)
+            return products.values()
 
     def add_product(self, rows: Tensor, sums: Tensor) -> None:
         """Add the product with `rows` to `sums` in place; nothing is done where there is no edge."""
@@ -77,101 +77,44 @@ class Matrix:
             sums += self @ rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A constant sparse matrix and its transpose."""
+M = TypeVar("M", Matrix, Csr)
+"""What a model walks through: weighted matrices for sums, patterns for maxima and attention."""
 
-    forward: Matrix
-    backward: Matrix
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoWay(Generic[M]):
+    """A sparse matrix and its transpose."""
+
+    forward: M
+    """Rows are destinations."""
+    backward: M
+    """Rows are sources."""
 
     @classmethod
-    def of(cls, csr: Csr, device: torch.device) -> Block:
-        return cls(forward=Matrix(csr, device), backward=Matrix(transposed(csr), device))
+    def of(cls, csr: Csr, make: Callable[[Csr], M]) -> TwoWay[M]:
+        return cls(forward=make(csr), backward=make(csr.transposed()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adjacency:
-    """All in-edges of a part, weighted for sums."""
+class InEdges(Generic[M]):
+    """All in-edges of a part."""
 
-    local: Block
+    local: TwoWay[M]
     """[n, n]"""
-    halo: Sequence[Block]
-    """[n, H], or by round [n, H of its peers]"""
+    halo: Sequence[TwoWay[M]]
+    """By round: [n, H of its peers]"""
 
     @classmethod
     def of(
-        cls, local: Csr, remote: Mapping[int, Csr], sources: Sequence[Sequence[int]], device: torch.device
-    ) -> Adjacency:
+        cls, local: Csr, remote: Mapping[int, Csr], sources: Sequence[Sequence[int]], make: Callable[[Csr], M]
+    ) -> InEdges[M]:
         """Merge the blocks of each round.
 
         Args:
             local: edges between rows of this part.
             remote: edges from each peer's rows.
             sources: the peers of each round.
-            device: where products are made.
+            make: the form that the edges are used in, on the device where they are used.
         """
-        return cls(
-            local=Block.of(local, device),
-            halo=[Block.of(merged, device) for merged in by_round(local, remote, sources)],
-        )
-
-
-def by_round(local: Csr, remote: Mapping[int, Csr], sources: Sequence[Sequence[int]]) -> list[Csr]:
-    """The blocks of the peers of each round, side by side."""
-    return [beside({peer: remote[peer] for peer in peers}, local.num_rows) for peers in sources]
-
-
-def beside(blocks: Mapping[int, Csr], num_rows: int) -> Csr:
-    """The blocks of all peers side by side, in the order of the mapping: [n, H].
-
-    Args:
-        blocks: one CSR block a peer, each with `num_rows` rows.
-        num_rows: n, which also gives the shape where there is no peer.
-    """
-    offsets, width = [], 0
-    for block in blocks.values():
-        offsets.append(width)
-        width += block.num_columns
-    return _merged(list(blocks.values()), offsets, num_rows, width)
-
-
-def added(one: Csr, other: Csr) -> Csr:
-    """The sum of two matrices of one shape, as the edges of both; entries that coincide are kept apart."""
-    return _merged([one, other], [0, 0], one.num_rows, one.num_columns)
-
-
-def transposed(csr: Csr) -> Csr:
-    """The transpose; within a row, columns ascend if they are in order of edges here."""
-    order = csr.indices.argsort(stable=True)
-    return Csr(
-        indptr=indptr_of(csr.indices.bincount(minlength=csr.num_columns), csr.indptr.dtype),
-        indices=rows_of(csr)[order],
-        weights=None if csr.weights is None else csr.weights[order],
-        num_columns=csr.num_rows,
-    )
-
-
-def _merged(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_columns: int) -> Csr:
-    """Lay blocks into one matrix, block k's column 0 at `offsets[k]`, in O(E) without a sort.
-
-    Row i of the result holds row i of each block in turn, so an edge's place is where its row starts, plus the edges
-    of earlier blocks in that row, plus its place in its own block's row.
-    """
-    num_edges = sum(block.num_edges for block in blocks)
-    index_type = torch.int32 if max(num_edges, num_columns, num_rows) < 2**31 else torch.int64
-    counts_n = torch.zeros(num_rows, dtype=torch.int64)
-    for block in blocks:
-        counts_n += block.indptr.diff()
-    indptr = indptr_of(counts_n, index_type)
-    weighted = any(block.weights is not None for block in blocks)
-    indices = torch.empty(num_edges, dtype=index_type)
-    weights = torch.ones(num_edges) if weighted else None
-    next_n = indptr[:-1].to(torch.int64)
-    for block, offset in zip(blocks, offsets, strict=True):
-        rows_E = rows_of(block)
-        place_E = torch.arange(block.num_edges) + (next_n - block.indptr[:-1])[rows_E]
-        indices[place_E] = block.indices.to(index_type) + offset
-        if weights is not None and block.weights is not None:
-            weights[place_E] = block.weights
-        next_n += block.indptr.diff()
-    return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
+        rounds = [hstack([remote[peer] for peer in peers], local.num_rows) for peers in sources]
+        return cls(local=TwoWay.of(local, make), halo=[TwoWay.of(csr, make) for csr in rounds])

@@ -1,4 +1,4 @@
-"""How much a node attends to each of its in-neighbours, before the softmax: the scores of GAT and GATv2.
+"""Attention scores of GAT and GATv2, before the softmax, and their gradients.
 
     GAT      e_ij = LeakyReLU(t_i + a . z_j)        t_i a number a head: what node i adds as a destination
              (Velickovic et al. 2018; t_i = a' . z_i there)
@@ -6,7 +6,7 @@
              (Brody, Alon and Yahav 2022; t_i = W' h_i there)
 
 GAT's scores are made from one number a node and head. GATv2's need a vector an edge and head, which is made, used and
-thrown away for some edges at a time.
+freed for some edges at a time.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Scores(Protocol):
         """Go back from `of_sources` to the rows of a piece, when all of its edges are done."""
 
 
-class Additive:
-    """GAT's."""
+class GatScores:
+    """LeakyReLU(t_i + a . z_j)."""
 
     def __init__(self, terms_nh: Tensor, vector_hF: Tensor) -> None:
         self._terms_nh, self._vector_hF = terms_nh.float(), vector_hF
@@ -86,8 +86,8 @@ class Additive:
         self._source_grad_Ch = None
 
 
-class Dynamic:
-    """GATv2's."""
+class Gatv2Scores:
+    """a . LeakyReLU(t_i + z_j)."""
 
     def __init__(self, terms_nhF: Tensor, vector_hF: Tensor) -> None:
         self._terms_nhF, self._vector_hF = terms_nhF, vector_hF
@@ -99,42 +99,42 @@ class Dynamic:
 
     def of_edges(self, of_sources: Tensor, destination_B: Tensor, source_B: Tensor) -> Tensor:
         score_Bh = torch.empty(len(source_B), len(self._vector_hF), device=source_B.device)
-        for some, sums_bhF in self._sums(of_sources, destination_B, source_B):
+        for chunk, sums_bhF in self._sums(of_sources, destination_B, source_B):
             leaky_bhF = torch.nn.functional.leaky_relu_(sums_bhF, SLOPE)
-            score_Bh[some] = torch.einsum("bhf,hf->bh", leaky_bhF, self._vector_hF)
+            score_Bh[chunk] = torch.einsum("bhf,hf->bh", leaky_bhF, self._vector_hF)
         return score_Bh
 
     def add_gradients(self, score_grad_Bh: Tensor, block: RowBlock, of_sources: Tensor, grad_CG: Tensor) -> None:
         destination_B, source_B = block.column_B, block.row_B
         grad_ChF = by_head(grad_CG, len(self._vector_hF))
-        for some, sums_bhF in self._sums(of_sources, destination_B, source_B):
-            grad_bh = score_grad_Bh[some]
+        for chunk, sums_bhF in self._sums(of_sources, destination_B, source_B):
+            grad_bh = score_grad_Bh[chunk]
             leaky_bhF = torch.nn.functional.leaky_relu(sums_bhF, SLOPE)
             self.vector_grad += torch.einsum("bh,bhf->hf", grad_bh, leaky_bhF)
             grad_bhF = torch.where(sums_bhF > 0, 1.0, SLOPE).mul_(self._vector_hF).mul_(grad_bh.unsqueeze(2))
-            self.terms_grad.index_add_(0, destination_B[some], grad_bhF)
-            grad_ChF.index_add_(0, source_B[some], grad_bhF)
+            self.terms_grad.index_add_(0, destination_B[chunk], grad_bhF)
+            grad_ChF.index_add_(0, source_B[chunk], grad_bhF)
 
     def end_of_sources(self, values_CG: Tensor, grad_CG: Tensor) -> None:
         """Nothing is left to do: each edge has added to its source's gradient."""
 
     def _sums(self, of_sources: Tensor, destination_B: Tensor, source_B: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """t_i + z_j, float32 [b, heads, F], of some edges at a time."""
-        most = max(_VALUES // self._vector_hF.numel(), 1)
-        for begin in range(0, len(source_B), most):
-            some = slice(begin, begin + most)
-            sums_bhF = self._terms_nhF.index_select(0, destination_B[some]).float()
-            yield some, sums_bhF.add_(of_sources.index_select(0, source_B[some]))
+        max_edges = max(_VALUES // self._vector_hF.numel(), 1)
+        for begin in range(0, len(source_B), max_edges):
+            chunk = slice(begin, begin + max_edges)
+            sums_bhF = self._terms_nhF.index_select(0, destination_B[chunk]).float()
+            yield chunk, sums_bhF.add_(of_sources.index_select(0, source_B[chunk]))
 
 
-def scores(terms: Tensor, vector_hF: Tensor) -> Scores:
+def scores_of(terms: Tensor, vector_hF: Tensor) -> Scores:
     """GAT's for terms [n, heads], GATv2's for terms [n, heads, F].
 
     Args:
         terms: of the destinations.
         vector_hF: the attention vector of each head, float32.
     """
-    return Additive(terms, vector_hF) if terms.dim() == 2 else Dynamic(terms, vector_hF)
+    return GatScores(terms, vector_hF) if terms.dim() == 2 else Gatv2Scores(terms, vector_hF)
 
 
 def by_head(rows_CG: Tensor, num_heads: int) -> Tensor:

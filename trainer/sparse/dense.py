@@ -2,7 +2,7 @@
 
 On a CPU, bf16 products are up to five times faster than fp32 ones and fp16 products fifteen times slower (50,000 x 128
 by 128 x 256 on one core: 19 ms, 91 ms, 1,350 ms), so fp16 rows are multiplied as fp32 there. The weight's gradient is
-handed on in fp32. It is the product of two tall matrices, for which the library is up to seventeen times faster if a
+returned in fp32. It is the product of two tall matrices, for which the library is up to seventeen times faster if a
 width that is not a multiple of its registers' comes first (64,000 rows on one core: 128 x 8 in 57 ms, 8 x 128 in 4.5).
 """
 

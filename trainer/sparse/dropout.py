@@ -2,7 +2,8 @@
 
 A row is dropped where it is used: by its owner, and again by every rank that holds a copy of it. All of them have to
 drop the same entries, or k ranks would train with more noise than one rank does. So a mask is a function of the run's
-seed, the epoch, the layer and the node's number in the whole graph, and is drawn wherever it is wanted, for no bytes.
+seed, the epoch, the layer and the node's number in the whole graph, and is computed wherever it is used, without any
+bytes sent.
 
 Drawing a number for each entry takes longer than the layer's dense product. Instead, each (epoch, layer) draws one
 table that all ranks have alike, of a sixteenth as many entries (but 2^17 to 2^20), and a node's mask is the window of F
@@ -49,7 +50,7 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class EdgeMask:
-    """Which edges one layer drops in one pass, head by head: drawn from the numbers of both ends whenever it is asked.
+    """Which edges one layer drops in one pass, head by head: a hash of the numbers of both ends, not kept.
 
     Edges that are alike (the dataset's duplicates) are dropped together.
     """
@@ -67,9 +68,9 @@ class EdgeMask:
 
         Args:
             destinations_B: int64, this part's rows.
-            sources_B: int64, also this part's rows, or rows of a stretch of the halo.
+            sources_B: int64, also this part's rows, or rows of a slice of the halo.
             num_heads: each has draws of its own.
-            columns: which stretch of the halo, None for this part.
+            columns: which slice of the halo, None for this part.
         """
         ids = self.ids_n if columns is None else self.halo_ids_H[columns]
         pairs_B = of_pairs(self.ids_n[destinations_B], ids[sources_B])
@@ -101,10 +102,10 @@ def _times_windows(rows: Tensor, table: Tensor, starts: Tensor) -> Tensor:
     width = rows.shape[1]
     every_window = table.to(rows.dtype).as_strided((len(table) - width + 1, width), (1, 1))
     products = torch.empty_like(rows)
-    some = max(_GATHERED // width, 1)
-    for begin in range(0, len(rows), some):
-        windows = every_window.index_select(0, starts[begin : begin + some])
-        torch.mul(rows[begin : begin + some], windows, out=products[begin : begin + some])
+    num_rows = max(_GATHERED // width, 1)
+    for begin in range(0, len(rows), num_rows):
+        chunk = slice(begin, begin + num_rows)
+        torch.mul(rows[chunk], every_window.index_select(0, starts[chunk]), out=products[chunk])
     return products
 
 
@@ -112,7 +113,7 @@ class Dropout:
     """The masks of one part and of its halo, of all layers and epochs."""
 
     def __init__(self, ids_n: Tensor, halo_ids_H: Tensor, *, num_nodes: int, seed: int) -> None:
-        """Know the nodes.
+        """Set whose masks they are.
 
         Args:
             ids_n: int64 [n], on the device that computes: the number of each row's node in the whole graph.
@@ -122,27 +123,27 @@ class Dropout:
         """
         self._ids_n, self._halo_ids_H, self._num_nodes, self._seed = ids_n, halo_ids_H, num_nodes, seed
 
-    def mask(self, share: float, layer: int, width: int, step: PassContext) -> Mask | None:
-        """What `layer` drops in the pass `step`; None where nothing is dropped.
+    def mask(self, share: float, layer: int, width: int, context: PassContext) -> Mask | None:
+        """What `layer` drops in a pass; None where nothing is dropped.
 
         Args:
             share: of the entries that are zeroed, 0 <= share < 1.
             layer: 1 .. L.
             width: F.
-            step: only a training pass drops anything.
+            context: only a training pass drops anything.
         """
-        if not step.training or not share:
+        if not context.training or not share:
             return None
-        key = key_of(self._seed, step.epoch, layer, DROPOUT)
+        key = key_of(self._seed, context.epoch, layer, DROPOUT)
         length = min(max(self._num_nodes * width // 16, _SHORTEST_TABLE), _LONGEST_TABLE)
         length = 1 << (length - 1).bit_length()
         generator = torch.Generator().manual_seed(key)
         table = torch.rand(length + width, generator=generator).ge_(share).mul_(1 / (1 - share))
         return Mask(table.to(self._ids_n.device), drawn(self._ids_n, key, length), drawn(self._halo_ids_H, key, length))
 
-    def of_edges(self, share: float, layer: int, step: PassContext) -> EdgeMask | None:
-        """Which attention coefficients `layer` drops in the pass `step`; None where nothing is dropped."""
-        if not step.training or not share:
+    def of_edges(self, share: float, layer: int, context: PassContext) -> EdgeMask | None:
+        """Which attention coefficients `layer` drops in a pass; None where nothing is dropped."""
+        if not context.training or not share:
             return None
-        key = key_of(self._seed, step.epoch, layer, ATTENTION_DROPOUT)
+        key = key_of(self._seed, context.epoch, layer, ATTENTION_DROPOUT)
         return EdgeMask(self._ids_n, self._halo_ids_H, key, share)

@@ -5,24 +5,22 @@ GCN     A'[i, j] = w[i, j] / sqrt(d[i] d[j]) over the edges and a self-loop of w
 mean    A'[i, j] = w[i, j] / sum of w[i, :]. A node without in-edges (or whose weights sum to 0) gets 0.
 sum     A'[i, j] = w[i, j]
 
-Whether a halo node has a loop is known to its owner alone, so its factor 1/sqrt(d) comes from there, once, at start.
+Whether a halo node has a loop is known to its owner alone, so its factor 1/sqrt(d) is fetched from there, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from trainer.data.csr import rows_of
-from trainer.data.part import Csr, Part
-from trainer.sparse.adjacency import added
+from trainer.data.csr import Csr, add, indptr_of
+from trainer.data.part import Part
 
 HaloColumn = Callable[[Tensor], Tensor]
-"""Takes one float32 value a local row [n], gives that of each halo row [H], by asking the owners."""
-
-
+"""From one float32 value a local row [n] to the owners' values of the halo rows [H]."""
 Blocks = tuple[Csr, dict[int, Csr]]
 """The weighted edges between this part's rows [n, n], and those from each peer's [n, V[q,p]]."""
 
@@ -30,12 +28,11 @@ Blocks = tuple[Csr, dict[int, Csr]]
 def weighted(sums: str, part: Part, halo_column: HaloColumn) -> Blocks:
     """The edges of `part` as `gcn`, `mean` or `sum` weighs them."""
     if sums == "gcn":
-        return gcn(part, halo_column)
-    return mean(part) if sums == "mean" else (part.local, part.remote)
+        return _gcn(part, halo_column)
+    return _mean(part) if sums == "mean" else (part.local, part.remote)
 
 
-def gcn(part: Part, halo_column: HaloColumn) -> Blocks:
-    """GCN's weights."""
+def _gcn(part: Part, halo_column: HaloColumn) -> Blocks:
     loops, needs_loop_n = missing_loops(part.local)
     degree_n = part.degree_n + needs_loop_n
     factor_n = _inverse(degree_n).sqrt()
@@ -43,13 +40,12 @@ def gcn(part: Part, halo_column: HaloColumn) -> Blocks:
     of_peer = dict(
         zip(part.remote, torch.split(factor_H, [block.num_columns for block in part.remote.values()]), strict=True)
     )
-    return _scaled(added(part.local, loops), factor_n, factor_n), {
+    return _scaled(add(part.local, loops), factor_n, factor_n), {
         peer: _scaled(block, factor_n, of_peer[peer]) for peer, block in part.remote.items()
     }
 
 
-def mean(part: Part) -> Blocks:
-    """The weights of the mean over in-edges."""
+def _mean(part: Part) -> Blocks:
     share_n = _inverse(part.degree_n, signed=True)
     return _scaled(part.local, share_n, None), {
         peer: _scaled(block, share_n, None) for peer, block in part.remote.items()
@@ -58,12 +54,11 @@ def mean(part: Part) -> Blocks:
 
 def missing_loops(local: Csr) -> tuple[Csr, Tensor]:
     """A self-loop for each row that has none, as a matrix and as a bool [n]."""
-    rows_E = rows_of(local)
+    row_E = local.row_E
     needs_loop_n = torch.ones(local.num_rows, dtype=torch.bool)
-    needs_loop_n[rows_E[rows_E == local.indices]] = False
-    indptr = torch.zeros(local.num_rows + 1, dtype=local.indptr.dtype)
-    indptr[1:] = needs_loop_n.cumsum(0)
+    needs_loop_n[row_E[row_E == local.indices]] = False
     indices = needs_loop_n.nonzero().squeeze(1).to(local.indices.dtype)
+    indptr = indptr_of(needs_loop_n, local.indptr.dtype)
     return Csr(indptr=indptr, indices=indices, weights=None, num_columns=local.num_columns), needs_loop_n
 
 
@@ -74,9 +69,9 @@ def _inverse(values: Tensor, *, signed: bool = False) -> Tensor:
 
 
 def _scaled(csr: Csr, row_factor_n: Tensor, column_factor: Tensor | None) -> Csr:
-    weights = row_factor_n[rows_of(csr)]
+    weights = row_factor_n[csr.row_E]
     if column_factor is not None:
         weights *= column_factor[csr.indices]
     if csr.weights is not None:
         weights *= csr.weights
-    return Csr(indptr=csr.indptr, indices=csr.indices, weights=weights, num_columns=csr.num_columns)
+    return replace(csr, weights=weights)

@@ -1,9 +1,9 @@
-"""What the backward pass needs of a layer, made again when it is asked for, in place of being kept.
+"""Recomputes a layer in the backward pass, in place of keeping what its operations save (gradient checkpointing).
 
-Between the passes nothing of the layer stays but its input: what its operations would save is let go at once and known
-by its number alone. When the backward pass asks for the first of them, the layer is made again, up to the last thing
-that it saves, and each is handed out once, so that it is freed as soon as its operation is done with it (Chen et al.
-2016, "Training deep nets with sublinear memory cost").
+Between the passes nothing of the layer stays but its input: each tensor that its operations save is freed at once and
+known by its number alone. When the backward pass needs the first of them, the layer is computed again, up to the last
+thing that it saves, and each is given out once, so that it is freed as soon as its operation is done with it (Chen et
+al. 2016, "Training deep nets with sublinear memory cost").
 
 torch.utils.checkpoint does the same, and imports torch's compiler for it: 60 MB and two seconds a rank.
 """
@@ -17,48 +17,48 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 
-class _AllIsMade(Exception):
-    """Ends the second making."""
+class _AllIsSaved(Exception):
+    """Ends the second computation."""
 
 
-def rematerialised(make: Callable[[Tensor | None], Tensor], rows_nF: Tensor | None) -> Tensor:
-    """What `make` gives for `rows_nF`, with gradients for the rows and for all that it is made with.
+def rematerialised(compute: Callable[[Tensor | None], Tensor], rows_nF: Tensor | None) -> Tensor:
+    """What `compute` returns for `rows_nF`, with gradients for the rows and for all parameters that it reads.
 
     Args:
-        make: called once now and, if there is a backward pass, once then; it has to do the same both times.
+        compute: called once now and, if there is a backward pass, once then; it has to do the same both times.
         rows_nF: its input, which is kept; it must not be changed in place.
     """
-    number_saved, made_again = 0, list[Tensor | None]()
+    num_saved, recomputed = 0, list[Tensor | None]()
 
-    def let_go(_: Tensor) -> int:
-        nonlocal number_saved
-        number_saved += 1
-        return number_saved - 1
+    def free(_: Tensor) -> int:
+        nonlocal num_saved
+        num_saved += 1
+        return num_saved - 1
 
-    def asked_for(number: int) -> Tensor:
-        if not made_again:
-            make_again()
-        found, made_again[number] = made_again[number], None
-        assert found is not None, "a second backward pass through a layer that is made again once"
-        return found
+    def unpack(number: int) -> Tensor:
+        if not recomputed:
+            recompute()
+        saved, recomputed[number] = recomputed[number], None
+        assert saved is not None, "a second backward pass through a layer that is recomputed once"
+        return saved
 
     def keep(saved: Tensor) -> None:
-        # The operations that are made again get nothing: one that held its own result would never be freed.
-        made_again.append(saved.detach())
-        if len(made_again) == number_saved:
-            raise _AllIsMade
+        # The recomputed operations get nothing: one that held its own result would never be freed.
+        recomputed.append(saved.detach())
+        if len(recomputed) == num_saved:
+            raise _AllIsSaved
 
-    def never_asked_for(_: None) -> Tensor:
-        raise AssertionError("a layer goes back through itself while it is made")
+    def refuse(_: None) -> Tensor:
+        raise AssertionError("a backward pass through a layer while it is recomputed")
 
-    def make_again() -> None:
+    def recompute() -> None:
         again_nF = None if rows_nF is None else rows_nF.detach().requires_grad_(rows_nF.requires_grad)
         try:
-            with torch.enable_grad(), saved_tensors_hooks(keep, never_asked_for):
-                make(again_nF)
-        except _AllIsMade:
+            with torch.enable_grad(), saved_tensors_hooks(keep, refuse):
+                compute(again_nF)
+        except _AllIsSaved:
             return
-        raise AssertionError("a layer saves less when it is made again")
+        raise AssertionError("a layer saves less when it is recomputed")
 
-    with saved_tensors_hooks(let_go, asked_for):
-        return make(rows_nF)
+    with saved_tensors_hooks(free, unpack):
+        return compute(rows_nF)

@@ -23,8 +23,8 @@ from trainer.data.objective import Objective
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
-from trainer.exchange.exchange import boundary_counts, check_boundaries, exchanged
-from trainer.layers.first_layer import may_be_by_entries
+from trainer.exchange.exchange import boundary_counts, check_boundaries, row_counts
+from trainer.layers.first_layer import allows_sparse_features
 from trainer.sparse.feature_rows import are_sparse, count_entries
 from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory
 
@@ -50,50 +50,50 @@ class Agreement:
 
 
 def facts_of(
-    options: Options, cache: Cache, part: Part, labels: Labels, ranks: Communicator, *, objective: Objective
+    options: Options, cache: Cache, part: Part, labels: Labels, communicator: Communicator, *, objective: Objective
 ) -> Facts:
     """What this rank tells the others, as JSON."""
     counts = labels.counts(objective)
-    sizes = sizes_of(part, cache, objective, ranks, may_be_sparse=not options.dense_features)
-    if part.x_nF is not None and may_be_by_entries(options, cache):
+    sizes = sizes_of(part, cache, objective, communicator, may_be_sparse=not options.dense_features)
+    if part.x_nF is not None and allows_sparse_features(options, cache):
         sizes = replace(sizes, entries=count_entries(part.x_nF))
     choices = json.dumps(options.in_common(), sort_keys=True)
     return {
         "host": socket.gethostname(),
-        "device": str(ranks.device),
-        "through_host": ranks.through_host,
+        "device": str(communicator.device),
+        "through_host": communicator.through_host,
         "cache": cache.manifest.key,
         "options": hashlib.sha256(choices.encode()).hexdigest(),
         "rows": part.num_rows,
         "nodes": [len(labels.train), len(labels.val), len(labels.test)],
         "sizes": asdict(sizes),
-        "available": available(ranks.device),
+        "available": available(communicator.device),
         "labels": [counts.labelled_C, counts.positive_C],
         "boundaries": boundary_counts(part),
     }
 
 
 def sizes_of(
-    part: Part, cache: Cache, objective: Objective, ranks: Communicator, *, may_be_sparse: bool = True
+    part: Part, cache: Cache, objective: Objective, communicator: Communicator, *, may_be_sparse: bool = True
 ) -> Sizes:
     """What this rank's memory depends on; `may_be_sparse` features are held by their entries where few are not 0."""
-    counted = exchanged(part)
+    counted = row_counts(part)
     blocks = [part.local, *part.remote.values()]
     return Sizes(
         rows=part.num_rows,
         halo=counted["num_halo"],
         largest_halo=max((block.num_columns for block in part.remote.values()), default=0),
         sent=counted["num_sent"],
-        others=cache.num_nodes - part.num_rows if ranks.world > 1 else 0,
+        others=cache.num_nodes - part.num_rows if communicator.world > 1 else 0,
         edges=sum(block.num_edges for block in blocks),
         index_bytes=part.local.indptr.element_size(),
         features=cache.num_features,
         outputs=objective.num_outputs,
-        typed=_typed_sizes(part, cache, ranks, may_be_sparse=may_be_sparse),
+        typed=_typed_sizes(part, cache, communicator, may_be_sparse=may_be_sparse),
     )
 
 
-def _typed_sizes(part: Part, cache: Cache, ranks: Communicator, *, may_be_sparse: bool) -> TypedSizes | None:
+def _typed_sizes(part: Part, cache: Cache, communicator: Communicator, *, may_be_sparse: bool) -> TypedSizes | None:
     if part.typed is None:
         return None
     matrices = [rows.x_kF for rows in part.typed.types if rows.x_kF is not None]
@@ -108,7 +108,7 @@ def _typed_sizes(part: Part, cache: Cache, ranks: Communicator, *, may_be_sparse
         features=sum(number for entries, number in values if not are_sparse([(entries, number)])),
         entries=sum(entries or 0 for entries, number in values if are_sparse([(entries, number)])),
         learnt=sum(number for _, number in without),
-        gathered=sum(kind.num_nodes for kind, _ in without) if ranks.speaks else 0,
+        gathered=sum(kind.num_nodes for kind, _ in without) if communicator.is_main else 0,
     )
 
 

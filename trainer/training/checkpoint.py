@@ -51,25 +51,25 @@ Content = dict[str, Any]
 class Checkpoints:
     """When and where one run's checkpoints are written. Every rank has one; only the one that speaks writes."""
 
-    def __init__(self, options: Options, cache: Cache, ranks: Communicator) -> None:
+    def __init__(self, options: Options, cache: Cache, communicator: Communicator) -> None:
         """Make the folder.
 
         Args:
             options: with a `checkpoint` folder.
             cache: whose graph is trained on.
-            ranks: of the run.
+            communicator: the ranks of the run.
 
         Raises:
             TrainingError: the folder cannot be made or written to.
         """
         assert options.checkpoint is not None
-        self._folder, self._writes = Path(options.checkpoint), ranks.speaks
+        self._folder, self._writes = Path(options.checkpoint), communicator.is_main
         self._every, self._seconds = options.checkpoint_every, options.checkpoint_minutes * 60
         self._about = {
             "graphprep_checkpoint": FORMAT,
             "graph": identity(cache),
             "options": options.of_the_result(),
-            "ranks": ranks.world,
+            "ranks": communicator.world,
         }
         self._saved_at, self.newest_epoch = time.monotonic(), 0
         if self._writes:
@@ -122,7 +122,7 @@ class Checkpoints:
         self._saved_at = time.monotonic()
 
 
-def to_go_on_from(options: Options, cache: Cache, ranks: Communicator) -> Content | None:
+def to_go_on_from(options: Options, cache: Cache, communicator: Communicator) -> Content | None:
     """The checkpoint that this run goes on from, the same on every rank, or None; every rank has to call it.
 
     `--resume` takes the newest, if there is one. So does a rank that torchrun has started again. Without either the
@@ -135,25 +135,27 @@ def to_go_on_from(options: Options, cache: Cache, ranks: Communicator) -> Conten
     """
     assert options.checkpoint is not None
     folder = Path(options.checkpoint)
-    found = [{"restarts": ranks.restarts, "any": bool(_listed(folder))}]
-    found = ranks.all_gather_object(found[0])
+    found = [{"restarts": communicator.restarts, "any": bool(_listed(folder))}]
+    found = communicator.all_gather_object(found[0])
     if not any(rank["any"] for rank in found):
-        if options.resume and ranks.speaks:
+        if options.resume and communicator.is_main:
             log.info("there is no checkpoint in %s yet, so training starts at epoch 1", folder)
         return None
     if not options.resume and not any(rank["restarts"] for rank in found):
         with found_by_every_rank():
             raise OptionError(f"{folder} has checkpoints of a run; give --resume to go on, or another --checkpoint")
     path, content = _newest_whole(folder)
-    epochs = [rank["epoch"] for rank in ranks.all_gather_object({"epoch": 0 if path is None else _epoch_of(path)})]
+    epochs = [
+        rank["epoch"] for rank in communicator.all_gather_object({"epoch": 0 if path is None else _epoch_of(path)})
+    ]
     newest = max(epochs)
     if not newest:
         with found_by_every_rank():
             raise TrainingError(f"no checkpoint in {folder} is whole; give another --checkpoint to start anew")
-    loaded = _load(ranks.broadcast_bytes(content, source=epochs.index(newest)))
+    loaded = _load(communicator.broadcast_bytes(content, source=epochs.index(newest)))
     with found_by_every_rank():
         _check(loaded, options, cache, folder)
-    if ranks.speaks:
+    if communicator.is_main:
         log.info("going on after epoch %d, from a checkpoint that %d rank(s) wrote", loaded["epoch"], loaded["ranks"])
     return loaded
 

@@ -127,7 +127,7 @@ class Fit:
         *,
         objective: Objective,
         agreement: Agreement,
-        ranks: Communicator,
+        communicator: Communicator,
         traffic_log: TrafficLog,
         report: Report,
         checkpoints: Checkpoints | None = None,
@@ -141,7 +141,7 @@ class Fit:
             options: of the run.
             objective: task and metric.
             agreement: how many nodes all ranks have together.
-            ranks: all of them.
+            communicator: the ranks of the run.
             account: of this rank's bytes.
             report: where lines go.
             checkpoints: where the state goes, if anywhere.
@@ -152,8 +152,13 @@ class Fit:
         self._saturation, self._has_shrunk = saturation, False
         self.saturated: list[dict[str, Any]] = []
         """What was too large for the wire, by layer and direction, when it was last looked at."""
-        self._ranks, self._traffic_log, self._report, self._checkpoints = ranks, traffic_log, report, checkpoints
-        self._loss = Loss(objective, options.class_weights, agreement.label_counts, ranks.device)
+        self._communicator, self._traffic_log, self._report, self._checkpoints = (
+            communicator,
+            traffic_log,
+            report,
+            checkpoints,
+        )
+        self._loss = Loss(objective, options.class_weights, agreement.label_counts, communicator.device)
         network = training.network
         embeddings, decays = network.embeddings_by_name, network.decays(options.weight_decay)
         self._optimiser = optimiser(
@@ -162,12 +167,12 @@ class Fit:
             momentum=options.momentum,
         )
         self._owned = OwnedRows(
-            {name: (embeddings[name], decay) for name, _, decay in decays if name in embeddings}, options, ranks
+            {name: (embeddings[name], decay) for name, _, decay in decays if name in embeddings}, options, communicator
         )
         self._factor = schedule(options.schedule, warmup=options.lr_warmup, epochs=options.epochs)
         self._scale = LossScale(num_train=agreement.num_train, is_needed="fp16" in (options.precision, options.wire))
         self._epoch, self._last_epoch = 0, options.epochs
-        ranks.broadcast(self._optimiser.weights_W)
+        communicator.broadcast(self._optimiser.weights_W)
         self._best = _Best(value=None, epoch=0, weights=self._weights())
 
     def run(self) -> Outcome:
@@ -179,7 +184,7 @@ class Fit:
             StoppedError: a signal asked for it, and a checkpoint is written.
         """
         options = self._options
-        if options.patience and not self._agreement.num_val and self._ranks.speaks:
+        if options.patience and not self._agreement.num_val and self._communicator.is_main:
             log.info("there is no validation node, so all %d epochs are run and the last weights kept", options.epochs)
         started = time.perf_counter()
         with StopRequest(listens=self._checkpoints is not None) as request:
@@ -187,7 +192,7 @@ class Fit:
         self._training.network.load_state_dict(self._best.weights)
         (val, test), scores_nC = self._validate(self._whole.labels.val, self._whole.labels.test)
         odd = (~scores_nC.isfinite().all(1)).sum()
-        num_odd = int(self._ranks.all_reduce(odd))
+        num_odd = int(self._communicator.all_reduce(odd))
         return Outcome(
             epochs=self._epoch,
             best_epoch=self._best.epoch,
@@ -230,7 +235,7 @@ class Fit:
         if {name: value.shape for name, value in state["weights"].items()} != mine or not self._owned.fits(learnt):
             with found_by_every_rank():
                 raise TrainingError(_other_weights(state["weights"], mine))
-        device = self._ranks.device
+        device = self._communicator.device
         # Copied in place, so the parameters stay views of the optimiser's vector.
         self._training.network.load_state_dict(self._weights() | state["weights"])
         remembered = {name: value.to(device) for name, value in state["optimiser"].items() if name != "steps"}
@@ -327,7 +332,9 @@ class Fit:
         scores_nC = self._training.scores(PassContext(epoch=epoch, training=True, may_skip=may_skip))
         val = None
         if judges:
-            [val] = measure(self._objective, [(scores_nC.detach()[labels.val], labels.y[labels.val])], self._ranks)
+            [val] = measure(
+                self._objective, [(scores_nC.detach()[labels.val], labels.y[labels.val])], self._communicator
+            )
             self._keep_if_better(val, epoch - 1)
         loss = self._loss.sum(scores_nC[labels.train], labels.y[labels.train]) / self._loss.divisor
         (loss * self._scale.factor).backward()  # type: ignore[no-untyped-call]
@@ -369,16 +376,18 @@ class Fit:
             TrainingError: some are not finite.
         """
         if self._owned.names and int(
-            self._ranks.all_reduce(torch.tensor([self._owned.num_odd], device=self._ranks.device))
+            self._communicator.all_reduce(torch.tensor([self._owned.num_odd], device=self._communicator.device))
         ):
             raise self._no_number("learnt rows are not finite")
 
     def _added_up(self, gradient_W: Tensor, more: Tensor) -> Tensor:
         """The sums over all ranks of the weights' gradient, in the type of its wire, and of what is to be exact."""
-        ranks, wire = self._ranks, TYPES[self._options.weights_wire]
-        if wire == gradient_W.dtype or ranks.world == 1:
-            return ranks.all_reduce(torch.cat([gradient_W, more]), "weights' gradients")
-        return torch.cat([ranks.all_reduce(gradient_W.to(wire), "weights' gradients").float(), ranks.all_reduce(more)])
+        communicator, wire = self._communicator, TYPES[self._options.weights_wire]
+        if wire == gradient_W.dtype or communicator.world == 1:
+            return communicator.all_reduce(torch.cat([gradient_W, more]), "weights' gradients")
+        return torch.cat(
+            [communicator.all_reduce(gradient_W.to(wire), "weights' gradients").float(), communicator.all_reduce(more)]
+        )
 
     def _take_step(self, gradient_W: Tensor, own_gradient_V: Tensor | None, lr: float) -> None:
         limit, length = self._options.clip_norm, None
@@ -396,19 +405,23 @@ class Fit:
         if whole is not self._training:
             whole.network.load_state_dict(self._training.network.state_dict())
         scores_nC = whole.scores(PassContext.evaluation(self._epoch))
-        values = measure(self._objective, [(scores_nC[rows], whole.labels.y[rows]) for rows in groups], self._ranks)
+        values = measure(
+            self._objective, [(scores_nC[rows], whole.labels.y[rows]) for rows in groups], self._communicator
+        )
         return values, scores_nC
 
     def totals(self) -> Totals:
         """The bytes of all ranks so far, but for this sum of them; every rank has to call it."""
-        _, weights, other = self._ranks.sent.by_kind
+        _, weights, other = self._communicator.sent.by_kind
         saturated = 0 if self._saturation is None else self._saturation.count()
-        amounts = torch.tensor([*self._traffic_log.amounts(), weights, other, saturated], device=self._ranks.device)
-        sent, skipped, exact, broadcast, weights, other, saturated = self._ranks.all_reduce(amounts).tolist()
+        amounts = torch.tensor(
+            [*self._traffic_log.amounts(), weights, other, saturated], device=self._communicator.device
+        )
+        sent, skipped, exact, broadcast, weights, other, saturated = self._communicator.all_reduce(amounts).tolist()
         if saturated and self._saturation is not None:
             is_new = not self.saturated
-            self.saturated = self._saturation.table(self._ranks.all_reduce)
-            if is_new and self._ranks.speaks:
+            self.saturated = self._saturation.table(self._communicator.all_reduce)
+            if is_new and self._communicator.is_main:
                 log.warning("%s", in_words(self.saturated))
         return Totals(rows=sent, skipped=skipped, exact=exact, broadcast=broadcast, weights=weights, other=other)
 

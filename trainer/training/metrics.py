@@ -35,7 +35,7 @@ _GATHERED = 1 << 22
 """Scores that are gathered at a time: 16 MB, and as much for their labels."""
 
 
-def measure(objective: Objective, groups: Sequence[Group], ranks: Communicator) -> list[float | None]:
+def measure(objective: Objective, groups: Sequence[Group], communicator: Communicator) -> list[float | None]:
     """The metric of each group of rows, the same on every rank; every rank has to call it.
 
     Returns:
@@ -43,9 +43,9 @@ def measure(objective: Objective, groups: Sequence[Group], ranks: Communicator) 
         is no finite number.
     """
     if objective.metric == "roc-auc":
-        return [_roc_auc(*group, objective, ranks) for group in groups]
+        return [_roc_auc(*group, objective, communicator) for group in groups]
     tallies = torch.stack([_tally(*group, objective) for group in groups])
-    return [_of_tally(tally, objective) for tally in ranks.all_reduce(tallies, "metrics").cpu()]
+    return [_of_tally(tally, objective) for tally in communicator.all_reduce(tallies, "metrics").cpu()]
 
 
 def _tally(scores_kC: Tensor, y: Tensor, objective: Objective) -> Tensor:
@@ -88,12 +88,12 @@ def _of_tally(tally: Tensor, objective: Objective) -> float | None:
     return float((2 * right_C / both_C.clamp(min=1))[counted].mean())
 
 
-def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, ranks: Communicator) -> float | None:
+def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, communicator: Communicator) -> float | None:
     columns = _columns(scores_kC, y, objective)
-    counts_P = torch.zeros(ranks.world, dtype=torch.int64, device=scores_kC.device)
-    counts_P[ranks.rank] = len(scores_kC)
-    counts = ranks.all_reduce(counts_P, "metrics").tolist()
-    first, total = sum(counts[: ranks.rank]), sum(counts)
+    counts_P = torch.zeros(communicator.world, dtype=torch.int64, device=scores_kC.device)
+    counts_P[communicator.rank] = len(scores_kC)
+    counts = communicator.all_reduce(counts_P, "metrics").tolist()
+    first, total = sum(counts[: communicator.rank]), sum(counts)
     width = 1 if objective.num_outputs <= 2 and objective.task == "classes" else objective.num_outputs
     at_a_time = max(_GATHERED // max(total, 1), 1)
     areas = []
@@ -103,7 +103,7 @@ def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, ranks: Communic
         everybody = torch.zeros(2, total, scores.shape[1], device=scores.device)
         everybody[0, first : first + len(scores)] = scores
         everybody[1, first : first + len(scores)] = labels
-        all_scores, all_labels = ranks.all_reduce(everybody, "metrics")
+        all_scores, all_labels = communicator.all_reduce(everybody, "metrics")
         areas += [
             area_under_curve(score_K[label_K >= 0], label_K[label_K >= 0] == 1)
             for score_K, label_K in zip(all_scores.T, all_labels.T, strict=True)

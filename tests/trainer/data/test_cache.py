@@ -130,7 +130,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "class outside": (overwrite(f"{NODES}/y/c/0", np.full(60, 3)), "names class 3 of 3"),
     "JSON that nests without end": (
         lambda cache: (cache / "zarr.json").write_bytes(b"[" * 100_000),
-        "zarr.json holds JSON that is nested too deeply",
+        "zarr.json has JSON that is nested too deeply",
     ),
     "a number of 10,000 digits": (
         lambda cache: (cache / "zarr.json").write_bytes(b"[" + b"9" * 10_000 + b"]"),
@@ -322,7 +322,7 @@ def test_training_needs_no_validation_node(tmp_path: Path) -> None:
     graph.masks["val_mask"][:] = False
     cache = make_cache(tmp_path / "cache", graph, np.zeros(60, int), 1)
     cpu = torch.device("cpu")
-    with Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)) as ranks:
-        run = train_once(ranks, cache=str(cache), epochs=5, patience=2)
+    with Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)) as communicator:
+        run = train_once(communicator, cache=str(cache), epochs=5, patience=2)
     assert (run.result["epochs"], run.result["best_epoch"], run.result["val_accuracy"]) == (5, 5, None)
     assert run.result["test_accuracy"] is not None

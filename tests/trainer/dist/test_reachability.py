@@ -86,7 +86,7 @@ def test_a_closed_port_is_named_with_its_machine_and_variable() -> None:
 def test_a_port_that_says_nothing_is_given_up(silent: int) -> None:
     """Guards against a firewall, or another program, that is waited for without end."""
     sentence = faults(HERE, [Place("b", "127.0.0.1", silent, "other", "")], GLOO, 0.2)
-    assert "b at 127.0.0.1, which its own name stands for (no answer in time)" in sentence
+    assert "b at 127.0.0.1, to which its own name resolves (no answer in time)" in sentence
 
 
 def test_another_program_is_not_taken_for_a_rank() -> None:

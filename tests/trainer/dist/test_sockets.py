@@ -51,14 +51,14 @@ def acknowledged() -> int:
     return total
 
 
-def watched_run(ranks: Communicator, *, cache: str, **changes: Any) -> tuple[Run, int]:
+def watched_run(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[Run, int]:
     """A run, and what the sockets of all ranks carried in it."""
-    ranks.connect()
-    ranks.all_reduce(torch.zeros(1))
+    communicator.connect()
+    communicator.all_reduce(torch.zeros(1))
     before = acknowledged()
-    run = train_once(ranks, cache=cache, **changes)
-    ranks.all_reduce(torch.zeros(1))
-    return run, int(ranks.all_reduce(torch.tensor(acknowledged() - before)))
+    run = train_once(communicator, cache=cache, **changes)
+    communicator.all_reduce(torch.zeros(1))
+    return run, int(communicator.all_reduce(torch.tensor(acknowledged() - before)))
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the kernel's counters are Linux's")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainer.rank_group import among_ranks, fetch_halo, give_back_halo, run_options
+from tests.trainer.rank_group import among_ranks, fetch_halo, run_options, send_back_halo
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import TrafficLog
 from trainer.data.cache import open_cache
@@ -28,33 +28,35 @@ Seen = list[list[float]]
 
 
 def seen_by_rank_0(
-    ranks: Communicator, *, cache: str, direction: str, warmup: int = 0, still: int = -1, **options: Any
+    communicator: Communicator, *, cache: str, direction: str, warmup: int = 0, still: int = -1, **options: Any
 ) -> Seen:
     """What rank 0 gets in each epoch, when all rows of rank r hold 100 (r + 1) + epoch; rank `still`'s never change."""
-    ranks.connect()
-    exchange, part, _ = opened(ranks, cache, **options)
+    communicator.connect()
+    exchange, part, _ = opened(communicator, cache, **options)
     found = []
     for epoch in range(1, EPOCHS + 1):
-        value = 100.0 * (ranks.rank + 1) + (1 if ranks.rank == still else epoch)
+        value = 100.0 * (communicator.rank + 1) + (1 if communicator.rank == still else epoch)
         step = PassContext(epoch=epoch, training=True, may_skip=epoch > warmup)
         if direction == "forward":
             halo = fetch_halo(exchange, torch.full((part.num_rows, WIDTH), value), 2, step)
-            pieces = torch.split(halo, [part.halo_rows(peer) for peer in ranks.peers])
+            pieces = torch.split(halo, [part.halo_rows(peer) for peer in communicator.peers])
             found.append([only_value(piece) for piece in pieces])
         else:
             # Rank 2 counts in thousands, so that the sum of both tells what each has sent.
-            partial_HF = torch.full((exchange.num_halo, WIDTH), value * (1000 if ranks.rank == 2 else 1))
-            sums = give_back_halo(exchange, partial_HF, 2, step)
-            if ranks.rank == 0:
-                from_1, from_2 = (sums[part.send_rows[peer].long()] for peer in ranks.peers)
+            partial_HF = torch.full((exchange.num_halo, WIDTH), value * (1000 if communicator.rank == 2 else 1))
+            sums = send_back_halo(exchange, partial_HF, 2, step)
+            if communicator.rank == 0:
+                from_1, from_2 = (sums[part.send_rows[peer].long()] for peer in communicator.peers)
                 found.append([only_value(from_1 % 1000), only_value(from_2 // 1000)])
     return found
 
 
-def opened(ranks: Communicator, cache: str, **options: Any) -> tuple[Exchange, Any, TrafficLog]:
-    part = load_part(open_cache(cache), ranks.rank, split=0)
-    traffic_log = TrafficLog(num_rows=part.num_rows, num_sent=0, num_halo=0, rank=ranks.rank, world=ranks.world)
-    return Exchange(run_options(cache, **options), part, ranks, traffic_log), part, traffic_log
+def opened(communicator: Communicator, cache: str, **options: Any) -> tuple[Exchange, Any, TrafficLog]:
+    part = load_part(open_cache(cache), communicator.rank, split=0)
+    traffic_log = TrafficLog(
+        num_rows=part.num_rows, num_sent=0, num_halo=0, rank=communicator.rank, world=communicator.world
+    )
+    return Exchange(run_options(cache, **options), part, communicator, traffic_log), part, traffic_log
 
 
 def only_value(rows: Tensor) -> float:
@@ -63,10 +65,10 @@ def only_value(rows: Tensor) -> float:
     return float(values[0])
 
 
-def evaluation_between(ranks: Communicator, *, cache: str, exchange: str) -> Seen:
+def evaluation_between(communicator: Communicator, *, cache: str, exchange: str) -> Seen:
     """What rank 0 gets in a training epoch, an evaluation with other rows, and a training epoch that skips."""
-    ranks.connect()
-    there, part, _ = opened(ranks, cache, exchange=exchange, staleness="fixed:9", wire="int8")
+    communicator.connect()
+    there, part, _ = opened(communicator, cache, exchange=exchange, staleness="fixed:9", wire="int8")
     found = []
     for value, step in (
         (1.0, PassContext(epoch=1, training=True)),
@@ -78,14 +80,14 @@ def evaluation_between(ranks: Communicator, *, cache: str, exchange: str) -> See
     return found
 
 
-def errors_of_int8(ranks: Communicator, *, cache: str, error_feedback: bool) -> float:
+def errors_of_int8(communicator: Communicator, *, cache: str, error_feedback: bool) -> float:
     """How far the mean of 64 deliveries of the same rows is from them, on rank 0."""
-    ranks.connect()
-    there, part, _ = opened(ranks, cache, wire="int8", error_feedback=error_feedback)
+    communicator.connect()
+    there, part, _ = opened(communicator, cache, wire="int8", error_feedback=error_feedback)
     ids = part.ids_n.float().unsqueeze(1)
     rows = torch.cat([ids.cos(), ids.sin() / 7, torch.ones_like(ids)], dim=1)
     deliveries = [fetch_halo(there, rows, 2, PassContext(epoch=epoch, training=True)).clone() for epoch in range(1, 65)]
-    halo = torch.cat([part.halo_ids[peer] for peer in ranks.peers]).float().unsqueeze(1)
+    halo = torch.cat([part.halo_ids[peer] for peer in communicator.peers]).float().unsqueeze(1)
     wanted = torch.cat([halo.cos(), halo.sin() / 7, torch.ones_like(halo)], dim=1)
     return float((torch.stack(deliveries).mean(0) - wanted).abs().max())
 

@@ -10,47 +10,50 @@ import pytest
 import torch
 
 from tests.trainer.parity_cases import graphs
-from tests.trainer.rank_group import among_ranks, empty_account, fetch_halo, give_back_halo, run_options
+from tests.trainer.rank_group import among_ranks, empty_traffic_log, fetch_halo, run_options, send_back_halo
 from trainer.base.pass_context import PassContext
 from trainer.config.options import EXCHANGES
 from trainer.data.cache import open_cache
 from trainer.data.part import halo_ids, load_part
 from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
-from trainer.exchange.row_routes import boundary, broadcast
+from trainer.exchange.row_routes import boundary_routes, broadcast_routes
 
 NAMES = ("directed, weighted, uneven", "an empty part", "a part without halo")
 FIRST = PassContext(epoch=1, training=True)
 
 
-def looked_at(ranks: Communicator, *, cache: str, exchange: str) -> dict[str, Any]:
+def looked_at(communicator: Communicator, *, cache: str, exchange: str) -> dict[str, Any]:
     """Whether each rank got its own halo's rows, and both sides of <forward x, y> = <x, backward y> over all ranks."""
-    ranks.connect()
-    part = load_part(open_cache(cache), ranks.rank, split=0)
-    there = Exchange(run_options(cache, exchange=exchange), part, ranks, empty_account(ranks))
+    communicator.connect()
+    part = load_part(open_cache(cache), communicator.rank, split=0)
+    there = Exchange(run_options(cache, exchange=exchange), part, communicator, empty_traffic_log(communicator))
     halo = fetch_halo(there, part.ids_n.float().unsqueeze(1), 2, FIRST).squeeze(1)
     is_right = torch.tensor(float(torch.equal(halo.long(), halo_ids(part))))
-    generator = torch.Generator().manual_seed(ranks.rank)
+    generator = torch.Generator().manual_seed(communicator.rank)
     own = torch.randint(-9, 9, (part.num_rows, 3), generator=generator).float()
     partial_HF = torch.randint(-9, 9, (there.num_halo, 3), generator=generator).float()
     forward = (fetch_halo(there, own, 3, FIRST) * partial_HF).sum()
-    backward = (own * give_back_halo(there, partial_HF, 3, FIRST)).sum()
-    sums = ranks.all_reduce(torch.stack([is_right, forward, backward])).tolist()
+    backward = (own * send_back_halo(there, partial_HF, 3, FIRST)).sum()
+    sums = communicator.all_reduce(torch.stack([is_right, forward, backward])).tolist()
     return {"right": sums[0], "forward": sums[1], "backward": sums[2]}
 
 
-def rows_that_travel(ranks: Communicator, *, cache: str) -> dict[str, Any]:
+def rows_that_travel(communicator: Communicator, *, cache: str) -> dict[str, Any]:
     """The rows that rank 0 sends and gets in each direction of each exchange."""
-    ranks.connect()
-    part = load_part(open_cache(cache), ranks.rank, split=0)
-    both = {"boundary": boundary(part, ranks, to=ranks.peers, of=ranks.peers), "broadcast": broadcast(part, ranks)}
+    communicator.connect()
+    part = load_part(open_cache(cache), communicator.rank, split=0)
+    both = {
+        "boundary": boundary_routes(part, communicator, to=communicator.peers, of=communicator.peers),
+        "broadcast": broadcast_routes(part, communicator),
+    }
     return {
-        name: [list(route.departing) + list(route.arriving) for route in (routes.forward, routes.backward)]
+        name: [list(route.send_counts) + list(route.recv_counts) for route in (routes.forward, routes.backward)]
         for name, routes in both.items()
     } | {
-        "needed": [len(part.send_rows[peer]) for peer in ranks.peers],
-        "halo": [part.halo_rows(peer) for peer in ranks.peers],
-        "rows": [facts["rows"] for facts in ranks.all_gather_object({"rows": part.num_rows})],
+        "needed": [len(part.send_rows[peer]) for peer in communicator.peers],
+        "halo": [part.halo_rows(peer) for peer in communicator.peers],
+        "rows": [facts["rows"] for facts in communicator.all_gather_object({"rows": part.num_rows})],
     }
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.trainer.dense_reference import dense_adjacency
 from tests.trainer.handmade_cache import traffic_rows
 from tests.trainer.parity_cases import graphs
-from tests.trainer.rank_group import Run, among_ranks, empty_account, run_options, train_once
+from tests.trainer.rank_group import Run, among_ranks, empty_traffic_log, run_options, train_once
 from trainer.base.pass_context import PassContext
 from trainer.data.cache import open_cache
 from trainer.data.part import load_part
@@ -34,12 +34,14 @@ def inputs() -> tuple[Tensor, Tensor]:
     return torch.randn(60, WIDTH, generator=generator), torch.randn(60, WIDTH, generator=generator)
 
 
-def draws(ranks: Communicator, *, cache: str, sums: str, exchange: str) -> tuple[list[Any], list[Any]]:
+def draws(communicator: Communicator, *, cache: str, sums: str, exchange: str) -> tuple[list[Any], list[Any]]:
     """Mean and variance, over 2,000 epochs, of A H and of A^T G of the whole graph: [2, N, F] each."""
-    ranks.connect()
-    part = load_part(open_cache(cache), ranks.rank, split=0)
+    communicator.connect()
+    part = load_part(open_cache(cache), communicator.rank, split=0)
     options = run_options(cache, exchange=exchange, boundary_sampling=CHANCE)
-    aggregation = Aggregation(part, Exchange(options, part, ranks, empty_account(ranks)), ranks, sums=sums)
+    aggregation = Aggregation(
+        part, Exchange(options, part, communicator, empty_traffic_log(communicator)), communicator, sums=sums
+    )
     rows, directions = inputs()
     own, direction = rows[part.ids_n].requires_grad_(), directions[part.ids_n]
     total = torch.zeros(2, 2, 60, WIDTH, dtype=torch.float64)
@@ -51,7 +53,7 @@ def draws(ranks: Communicator, *, cache: str, sums: str, exchange: str) -> tuple
         both = torch.stack([found.detach(), own.grad]).double()
         total[0, :, part.ids_n] += both
         total[1, :, part.ids_n] += both.square()
-    mean, square = ranks.all_reduce(total) / DRAWS
+    mean, square = communicator.all_reduce(total) / DRAWS
     return mean.tolist(), (square - mean.square()).clamp_(min=0).tolist()
 
 
@@ -90,22 +92,22 @@ def test_mean_over_draws_is_the_exact_sum_forward_and_backward(found: dict[Any, 
 def test_every_node_is_kept_as_often_as_asked() -> None:
     """A key that repeats keeps the same nodes in every epoch."""
     sampling = Sampling(0.1, torch.arange(5), torch.arange(2000), seed=3)
-    samples = [sampling.draw(2, PassContext(epoch=epoch, training=True)) for epoch in range(1, 401)]
+    samples = [sampling.sample(2, PassContext(epoch=epoch, training=True)) for epoch in range(1, 401)]
     kept = torch.stack([sample.halo_H for sample in samples if sample is not None]).float()
     assert kept.mean().item() == pytest.approx(0.1, abs=0.002)
     assert kept.mean(0).max().item() < 0.2
     assert [sample.factor for sample in samples if sample is not None] == [10.0] * 400
-    other = sampling.draw(3, PassContext(epoch=1, training=True))
+    other = sampling.sample(3, PassContext(epoch=1, training=True))
     assert other is not None
     assert not torch.equal(other.halo_H.float(), kept[0])
-    assert sampling.draw(2, PassContext.evaluation(1)) is None
+    assert sampling.sample(2, PassContext.evaluation(1)) is None
 
 
 def test_both_ends_draw_alike() -> None:
     """An owner that keeps other rows than the receiver waits for sends rows under the names of others."""
     ids = torch.randperm(500, generator=torch.Generator().manual_seed(0))
-    here = Sampling(0.4, ids, ids[:0], seed=1).draw(2, PassContext(epoch=7, training=True))
-    there = Sampling(0.4, ids[:0], ids, seed=1).draw(2, PassContext(epoch=7, training=True))
+    here = Sampling(0.4, ids, ids[:0], seed=1).sample(2, PassContext(epoch=7, training=True))
+    there = Sampling(0.4, ids[:0], ids, seed=1).sample(2, PassContext(epoch=7, training=True))
     assert here is not None
     assert there is not None
     assert torch.equal(here.sent_R, there.halo_H)
@@ -115,7 +117,9 @@ def test_keeping_all_is_exact_bit_for_bit(found: dict[Any, Any]) -> None:
     """The way of sampled rows, with all kept and a factor of 1, must not change a bit; 1 itself does not take it."""
     assert found["almost all"].losses == found["exact"].losses
     assert found["almost all"].result["row_bytes_sent"] == found["exact"].result["row_bytes_sent"]
-    assert Sampling(1.0, torch.arange(5), torch.arange(5), seed=0).draw(2, PassContext(epoch=1, training=True)) is None
+    assert (
+        Sampling(1.0, torch.arange(5), torch.arange(5), seed=0).sample(2, PassContext(epoch=1, training=True)) is None
+    )
 
 
 def row(run: Run, direction: str) -> dict[str, Any]:

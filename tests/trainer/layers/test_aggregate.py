@@ -14,30 +14,32 @@ from torch import Tensor
 
 from tests.trainer.dense_reference import dense_adjacency
 from tests.trainer.parity_cases import graphs
-from tests.trainer.rank_group import among_ranks, empty_account, run_options
+from tests.trainer.rank_group import among_ranks, empty_traffic_log, run_options
 from trainer.base.pass_context import PassContext
 from trainer.config.options import EXCHANGES
 from trainer.data.cache import open_cache
-from trainer.data.part import Csr, load_part
+from trainer.data.csr import Csr, hstack
+from trainer.data.part import load_part
 from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
-from trainer.layers.aggregate import Aggregation, in_turn
-from trainer.sparse.adjacency import Block, beside, transposed
+from trainer.layers.aggregate import Aggregation, fetch_rounds
+from trainer.sparse.adjacency import Matrix, TwoWay
 
 NAMES = ("directed, weighted, uneven", "self-loops and duplicates", "an empty part", "a part without halo")
 SUMS = {"gcn": "gcn", "sage": "mean", "gin": "sum"}
+MATRIX = partial(Matrix, device=torch.device("cpu"))
 
 
 def whole_sum_and_gradient(
-    ranks: Communicator, *, cache: str, model: str, kind: str
+    communicator: Communicator, *, cache: str, model: str, kind: str
 ) -> tuple[list[list[float]], list[list[float]]]:
     """A H and A^T G of the whole graph in its own node order, computed among the ranks, for H and G from `inputs`."""
-    ranks.connect()
+    communicator.connect()
     opened = open_cache(cache)
-    part = load_part(opened, ranks.rank, split=0)
-    exchange = Exchange(run_options(cache, exchange=kind), part, ranks, empty_account(ranks))
-    aggregation = Aggregation(part, exchange, ranks, sums=SUMS[model])
-    file = Path(cache, f"parts/{ranks.rank}/nodes/node/global_ids/c/0")
+    part = load_part(opened, communicator.rank, split=0)
+    exchange = Exchange(run_options(cache, exchange=kind), part, communicator, empty_traffic_log(communicator))
+    aggregation = Aggregation(part, exchange, communicator, sums=SUMS[model])
+    file = Path(cache, f"parts/{communicator.rank}/nodes/node/global_ids/c/0")
     ids = torch.from_numpy(np.fromfile(file, np.int64) if file.exists() else np.empty(0, np.int64))
     rows, directions = inputs(opened.num_nodes)
     own = rows[ids].requires_grad_()
@@ -46,7 +48,7 @@ def whole_sum_and_gradient(
     assert own.grad is not None
     together = torch.zeros(2, opened.num_nodes, rows.shape[1])
     together[0, ids], together[1, ids] = sums.detach(), own.grad
-    ranks.all_reduce(together)
+    communicator.all_reduce(together)
     return together[0].tolist(), together[1].tolist()
 
 
@@ -95,9 +97,9 @@ def test_product_and_transpose_on_both_kernels(width: int, index_type: torch.dty
     )
     dense = torch.tensor([[5.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.5, -4.0, 0.0]])
     rows, direction = torch.randn(4, width), torch.randn(3, width)
-    block = Block.of(csr, torch.device("cpu"))
-    torch.testing.assert_close(block.forward @ rows, dense @ rows)
-    torch.testing.assert_close(block.backward @ direction, dense.T @ direction)
+    both = TwoWay.of(csr, MATRIX)
+    torch.testing.assert_close(both.forward @ rows, dense @ rows)
+    torch.testing.assert_close(both.backward @ direction, dense.T @ direction)
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (3, 3)])
@@ -106,9 +108,9 @@ def test_a_matrix_without_edges_gives_zeros(shape: tuple[int, int]) -> None:
     num_rows, num_columns = shape
     empty = torch.empty(0, dtype=torch.int32)
     csr = Csr(indptr=torch.zeros(num_rows + 1, dtype=torch.int32), indices=empty, weights=None, num_columns=num_columns)
-    block = Block.of(csr, torch.device("cpu"))
-    assert torch.equal(block.forward @ torch.ones(num_columns, 2), torch.zeros(num_rows, 2))
-    assert torch.equal(block.backward @ torch.ones(num_rows, 2), torch.zeros(num_columns, 2))
+    both = TwoWay.of(csr, MATRIX)
+    assert torch.equal(both.forward @ torch.ones(num_columns, 2), torch.zeros(num_rows, 2))
+    assert torch.equal(both.backward @ torch.ones(num_rows, 2), torch.zeros(num_columns, 2))
 
 
 def test_blocks_side_by_side_keep_weights_and_offsets() -> None:
@@ -122,9 +124,8 @@ def test_blocks_side_by_side_keep_weights_and_offsets() -> None:
             num_columns=num_columns,
         )
 
-    merged = beside(
-        {4: csr([0, 1, 2], [1, 0], [0.5, 0.25], 2), 1: csr([0, 0, 0], [], None, 0), 2: csr([0, 2, 2], [0, 2], None, 3)},
-        2,
+    merged = hstack(
+        [csr([0, 1, 2], [1, 0], [0.5, 0.25], 2), csr([0, 0, 0], [], None, 0), csr([0, 2, 2], [0, 2], None, 3)], 2
     )
     assert merged.indptr.tolist() == [0, 3, 4]
     assert merged.indices.tolist() == [1, 2, 4, 0]
@@ -146,9 +147,9 @@ def test_half_precision_sums_neither_saturate_nor_overflow(
         weights=torch.full((degree,), share),
         num_columns=degree,
     )
-    block = Block.of(csr, torch.device("cpu"))
+    both = TwoWay.of(csr, MATRIX)
     ones = torch.ones(degree, width, dtype=torch.float16)
-    for sums in (block.forward @ ones, Block.of(transposed(csr), torch.device("cpu")).backward @ ones):
+    for sums in (both.forward @ ones, TwoWay.of(csr.transposed(), MATRIX).backward @ ones):
         torch.testing.assert_close(sums.half(), torch.full((1, width), expected).half(), rtol=1e-3, atol=0.0)
 
 
@@ -167,7 +168,7 @@ def test_rows_of_two_rounds_at_most_are_held() -> None:
 
     rounds: Any = list(range(6))
     seen = []
-    for number, one, rows_of_round in in_turn(rounds, lambda one: Rows()):  # type: ignore[arg-type, return-value]
+    for number, one, rows_of_round in fetch_rounds(rounds, lambda one: Rows()):  # type: ignore[arg-type, return-value]
         rows = rows_of_round()
         seen.append((number, one, float(rows.sum())))
         del rows

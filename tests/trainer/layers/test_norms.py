@@ -13,7 +13,7 @@ from trainer.layers.norms import BatchNorm
 def test_one_rank_is_torch_s_own_batch_norm() -> None:
     """A gradient that takes mean and variance for constants is plausible and wrong; so is a biased running variance."""
     cpu = torch.device("cpu")
-    ours = BatchNorm(5, num_nodes=40, ranks=Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)))
+    ours = BatchNorm(5, num_nodes=40, communicator=Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)))
     theirs = torch.nn.BatchNorm1d(5)
     for module in (ours.scale_F, theirs.weight):
         module.data.copy_(torch.linspace(0.5, 2.0, 5))

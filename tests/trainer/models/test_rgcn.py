@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.trainer.handmade_cache import edit_json, make_cache, random_graph, seal
-from tests.trainer.rank_group import Run, among_ranks, empty_account, run_options, train_once
+from tests.trainer.rank_group import Run, among_ranks, empty_traffic_log, run_options, train_once
 from tests.trainer.typed_cache import (
     TypedGraph,
     dense_rgcn_loss,
@@ -34,7 +34,7 @@ from trainer.data.typed_part import load_typed_part
 from trainer.dist.communicator import Communicator
 from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange
-from trainer.exchange.node_rows import collected
+from trainer.exchange.node_rows import gather_rows
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.first_layer import features_of
 from trainer.layers.typed_features import FirstInput
@@ -161,21 +161,26 @@ def found(caches: dict[tuple[str, int], Path], tmp_path_factory: pytest.TempPath
     return outcomes
 
 
-def built(ranks: Communicator, *, cache: str, **changes: Any) -> tuple[Network, FirstInput, Any]:
+def built(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[Network, FirstInput, Any]:
     """The network, features and part that a run would begin with."""
     options, opened = run_options(cache, model="rgcn", **changes), open_cache(cache)
-    part = load_typed_part(opened, ranks.rank, split=0)
-    ranks.connect()
-    exchange, model = Exchange(options, part, ranks, empty_account(ranks)), model_type(options, ranks)
-    aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
+    part = load_typed_part(opened, communicator.rank, split=0)
+    communicator.connect()
+    exchange, model = (
+        Exchange(options, part, communicator, empty_traffic_log(communicator)),
+        model_type(options, communicator),
+    )
+    aggregation = Aggregation(part, exchange, communicator, sums=sums_of(options, model))
     dropout = Dropout(part.ids_n, halo_ids(part), num_nodes=opened.num_nodes, seed=options.seed)
-    features = features_of(options, opened, part, aggregation, dropout, CPU, by_entries=False)
+    features = features_of(options, opened, part, aggregation, dropout, CPU, sparse=False)
     sizes = {"num_features": 0, "num_classes": opened.num_classes, "num_nodes": opened.num_nodes}
-    network = Network(model, options, aggregation, dropout, **sizes, ranks=ranks, types=types_of(options, opened, part))
+    network = Network(
+        model, options, aggregation, dropout, **sizes, communicator=communicator, types=types_of(options, opened, part)
+    )
     return network, features, part
 
 
-def gathered(network: Network, ranks: Communicator, *, of_gradients: bool = False) -> dict[str, Tensor]:
+def gathered(network: Network, communicator: Communicator, *, of_gradients: bool = False) -> dict[str, Tensor]:
     """All weights by name, or their gradients over all ranks, learnt rows in the order of the graph."""
     learnt, everything = network.embeddings_by_name, {}
     for name, parameter in network.named_parameters():
@@ -183,20 +188,22 @@ def gathered(network: Network, ranks: Communicator, *, of_gradients: bool = Fals
         if of_gradients:
             value = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         if name in learnt:
-            everything[name] = collected(value, learnt[name].ids_k, num_nodes=learnt[name].num_nodes, ranks=ranks)
+            everything[name] = gather_rows(
+                value, learnt[name].ids_k, num_nodes=learnt[name].num_nodes, communicator=communicator
+            )
         else:
-            everything[name] = ranks.all_reduce(value) if of_gradients else value
+            everything[name] = communicator.all_reduce(value) if of_gradients else value
     return everything
 
 
-def gradients(ranks: Communicator, *, cache: str, **changes: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def gradients(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The first weights, and the gradients of the first loss."""
-    network, features, part = built(ranks, cache=cache, **changes)
+    network, features, part = built(communicator, cache=cache, **changes)
     scores_nC = network(features, PassContext(epoch=1, training=True))
-    [count] = ranks.all_reduce(part.train_n.sum().reshape(1)).tolist()
+    [count] = communicator.all_reduce(part.train_n.sum().reshape(1)).tolist()
     loss = functional.cross_entropy(scores_nC[part.train_n], part.y[part.train_n], reduction="sum") / count
     loss.backward()
-    return gathered(network, ranks), gathered(network, ranks, of_gradients=True)
+    return gathered(network, communicator), gathered(network, communicator, of_gradients=True)
 
 
 @pytest.mark.parametrize(("name", "setting"), CASES)
@@ -218,9 +225,9 @@ def test_one_rank_reproduces_dense_matrices(
     graph, _ = GRAPHS[name]
     cache = str(caches[name, 1])
     options = run_options(cache, model="rgcn", epochs=EPOCHS, **SETTINGS[setting])
-    with alone() as ranks:
-        network, _, _ = built(ranks, cache=cache, **SETTINGS[setting])
-        first = gathered(network, ranks)
+    with alone() as communicator:
+        network, _, _ = built(communicator, cache=cache, **SETTINGS[setting])
+        first = gathered(network, communicator)
     assert found[name, setting, 1].losses == pytest.approx(dense_rgcn_losses(options, first, graph), rel=TOLERANCE)
 
 
@@ -295,12 +302,12 @@ def test_an_evaluation_is_the_dense_one(caches: dict[Any, Path]) -> None:
     """Scores of the target that lie in the rows of another type."""
     graph, _ = GRAPHS["three types"]
     cache = str(caches["three types", 1])
-    with alone() as ranks, torch.no_grad():
-        network, features, part = built(ranks, cache=cache)
+    with alone() as communicator, torch.no_grad():
+        network, features, part = built(communicator, cache=cache)
         scores_nC = network.eval()(features, PassContext.evaluation(1))
         expected = dense_rgcn_scores(
             run_options(cache, model="rgcn"),
-            {name: value.double() for name, value in gathered(network, ranks).items()},
+            {name: value.double() for name, value in gathered(network, communicator).items()},
             graph,
         )
     torch.testing.assert_close(scores_nC[part.target].double(), expected[part.target_ids], rtol=1e-4, atol=1e-5)
@@ -375,13 +382,13 @@ def test_a_checkpoint_of_another_graph_is_refused(tmp_path: Path) -> None:
         1,
     )
     common: dict[str, Any] = {"model": "rgcn", "epochs": 2, "checkpoint": str(tmp_path / "runs")}
-    with alone() as ranks:
-        train_once(ranks, cache=str(cache), **common)
+    with alone() as communicator:
+        train_once(communicator, cache=str(cache), **common)
         for wrong in (other, fewer):
             with pytest.raises(TrainingError, match="another graph"):
-                train_once(ranks, cache=str(wrong), resume=True, **common)
+                train_once(communicator, cache=str(wrong), resume=True, **common)
         with pytest.raises(OptionError, match="--bases 0, not 2"):
-            train_once(ranks, cache=str(cache), resume=True, bases=2, **common)
+            train_once(communicator, cache=str(cache), resume=True, bases=2, **common)
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,10 @@ def test_rows_are_chosen_in_any_order() -> None:
     x_nF = few()
     chosen = torch.tensor([7, 0, 49, 7, 20])
     sparse = SparseRows.of(x_nF, CPU, torch.float32)
-    assert torch.equal(sparse.chosen(chosen).dense(), x_nF[chosen])
-    assert torch.equal(sparse.chosen(chosen.int()).dense(), x_nF[chosen])
-    assert len(sparse.chosen(chosen[:0])) == 0
-    assert sparse.chosen(chosen[:0]).dense().shape == (0, 300)
+    assert torch.equal(sparse.select(chosen).dense(), x_nF[chosen])
+    assert torch.equal(sparse.select(chosen.int()).dense(), x_nF[chosen])
+    assert len(sparse.select(chosen[:0])) == 0
+    assert sparse.select(chosen[:0]).dense().shape == (0, 300)
 
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16, torch.float16])

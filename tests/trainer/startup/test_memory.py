@@ -48,15 +48,15 @@ def status(name: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def peak_of(ranks: Communicator, *, cache: str, **changes: Any) -> tuple[dict[str, int], int]:
+def peak_of(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[dict[str, int], int]:
     """What rank 0 was expected to take, by what for, and what it took at its fullest."""
     options, opened = run_options(cache, **changes), open_cache(cache)
     load = load_typed_part if opened.is_typed_for(options.model) else load_part
-    part = load(opened, ranks.rank, split=0)
-    expected = expected_bytes(options, sizes_of(part, opened, Objective.of(opened, options), ranks))
+    part = load(opened, communicator.rank, split=0)
+    expected = expected_bytes(options, sizes_of(part, opened, Objective.of(opened, options), communicator))
     del part
     before = status("VmRSS")
-    train_once(ranks, cache=cache, epochs=3, **changes)
+    train_once(communicator, cache=cache, epochs=3, **changes)
     return expected, status("VmHWM") - before
 
 

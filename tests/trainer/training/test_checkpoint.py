@@ -39,8 +39,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fitted(cache: Path, *, restarts: int = 0, **changes: Any) -> Run:
-    with Communicator(RankInfo(restarts=restarts), CPU, timeout=1.0, clock=Clock(CPU)) as ranks:
-        return train_once(ranks, cache=str(cache), **changes)
+    with Communicator(RankInfo(restarts=restarts), CPU, timeout=1.0, clock=Clock(CPU)) as communicator:
+        return train_once(communicator, cache=str(cache), **changes)
 
 
 def files(folder: Path) -> list[Path]:
@@ -242,8 +242,13 @@ def test_sigterm_saves_and_ends_the_run(cache: Path, tmp_path: Path) -> None:
     whole = fitted(cache, epochs=9)
     options = run_options(cache, epochs=9, checkpoint=str(tmp_path))
     before = signal.getsignal(signal.SIGTERM)
-    with Communicator(RankInfo(), CPU, timeout=1.0, clock=Clock(CPU)) as ranks, pytest.raises(StoppedError) as caught:
-        train(options, open_cache(str(cache)), ranks, Interrupting(speaks=True, as_json=True, output=io.StringIO()))
+    with (
+        Communicator(RankInfo(), CPU, timeout=1.0, clock=Clock(CPU)) as communicator,
+        pytest.raises(StoppedError) as caught,
+    ):
+        train(
+            options, open_cache(str(cache)), communicator, Interrupting(speaks=True, as_json=True, output=io.StringIO())
+        )
     assert (caught.value.exit_status, caught.value.shared) == (8, True)
     assert "after epoch 4" in str(caught.value)
     assert signal.getsignal(signal.SIGTERM) == before
@@ -265,10 +270,12 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(
     assert "No space left on device; training goes on" in caplog.text
     options = run_options(cache, epochs=9, checkpoint=str(tmp_path))
     with (
-        Communicator(RankInfo(), CPU, timeout=1.0, clock=Clock(CPU)) as ranks,
+        Communicator(RankInfo(), CPU, timeout=1.0, clock=Clock(CPU)) as communicator,
         pytest.raises(TrainingError, match="No space left"),
     ):
-        train(options, open_cache(str(cache)), ranks, Interrupting(speaks=True, as_json=True, output=io.StringIO()))
+        train(
+            options, open_cache(str(cache)), communicator, Interrupting(speaks=True, as_json=True, output=io.StringIO())
+        )
 
 
 def test_a_folder_that_cannot_be_is_said_at_once(cache: Path, tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fitted(cache: Path, **changes: Any) -> Run:
     cpu = torch.device("cpu")
-    with Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)) as ranks:
-        return train_once(ranks, cache=str(cache), **changes)
+    with Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)) as communicator:
+        return train_once(communicator, cache=str(cache), **changes)
 
 
 def test_patience_counts_from_the_best_epoch(cache: Path) -> None:

@@ -22,8 +22,8 @@ CPU = torch.device("cpu")
 
 
 def value_of(metric: str, task: str, scores: torch.Tensor, y: torch.Tensor) -> float | None:
-    with Communicator(RankInfo(), CPU, timeout=1.0, clock=Clock(CPU)) as ranks:
-        [value] = measure(Objective(task=task, metric=metric, num_outputs=scores.shape[1]), [(scores, y)], ranks)
+    with Communicator(RankInfo(), CPU, timeout=1.0, clock=Clock(CPU)) as communicator:
+        [value] = measure(Objective(task=task, metric=metric, num_outputs=scores.shape[1]), [(scores, y)], communicator)
     return value
 
 

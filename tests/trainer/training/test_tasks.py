@@ -187,7 +187,7 @@ def test_validating_from_the_training_pass_is_one_epoch_late(
     [
         ("labels", "--task classes", "use --task multilabel or regression"),
         ("classes", "--task regression", "use --task classes"),
-        ("classes", "--metric mse", "--metric mse does not judge the task classes"),
+        ("classes", "--metric mse", "--metric mse is no metric of the task classes"),
         ("classes", "--class-weights 1,2", "lists 2 weights and"),
         ("classes", "--class-weights 1,-2,3", "--class-weights: expected none, balanced"),
         ("numbers", "--task regression --class-weights balanced", "leave it out"),

@@ -1,0 +1,172 @@
+"""Reads the arrays of one part of a cache: maps their files as tensors, and checks them once.
+
+`torch.from_file(shared=False)` maps a file copy-on-write: nothing is read before it is used, and several processes on
+one machine share the page cache. Only what training uses is mapped. What indexes something else is checked here, once,
+since the sparse kernels read wherever an index points: E + N comparisons at start, in place of a crash later. So are
+labels, which index classes, and the bytes of truth values, which torch takes for 0 or 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from trainer.data.cache import Cache, NodeType, StoredArray
+from trainer.data.csr import Csr
+
+_TYPES = {
+    "bool": torch.bool,
+    "int8": torch.int8,
+    "int16": torch.int16,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "uint8": torch.uint8,
+    "uint16": torch.uint16,
+    "uint32": torch.uint32,
+    "uint64": torch.uint64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float32": torch.float32,
+    "float64": torch.float64,
+}
+_BARELY_KNOWN = {torch.uint16, torch.uint32, torch.uint64}
+"""Types of which torch can do little more than convert to another."""
+_INDEX_TYPES = ("int32", "int64")
+_LABEL_TYPES = ("bool", "float16", "float32", "float64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeArrays:
+    """The nodes of one type: k rows of this part, and those that it shares with its peers."""
+
+    ids_k: Tensor
+    """int64: the number of each row's node within its type, as are the numbers of `halo_ids`"""
+    halo_ids: dict[int, Tensor]
+    """Of the rows that each peer sends."""
+    send_rows: dict[int, Tensor]
+    """The rows that each peer needs."""
+
+
+class PartArrays:
+    """The arrays of one part, by what they are for. Every method raises a CacheError for a file that does not fit."""
+
+    def __init__(self, cache: Cache, number: int) -> None:
+        self.cache, self.number, self.folder = cache, number, f"parts/{number}"
+        self.peers = [peer for peer in range(cache.num_parts) if peer != number]
+        index_type = cache.attributes(self.folder).get("index_dtype")
+        if index_type not in _INDEX_TYPES:
+            raise cache.manifest.damaged(f"{self.folder}/zarr.json", f"gives the index_dtype {index_type!r}")
+        self._index_type = str(index_type)
+
+    def nodes(self, kind: NodeType) -> NodeArrays:
+        """What the part has of one node type, but for features, labels and masks."""
+        folder, ids_k = f"{self.folder}/nodes/{kind.name}", self._ids(kind, "global_ids")
+        return NodeArrays(
+            ids_k=ids_k,
+            halo_ids={peer: self._ids(kind, f"recv_{peer}") for peer in self.peers},
+            send_rows={
+                peer: self._vector(f"{folder}/send_{peer}", self._index_type, len(ids_k)) for peer in self.peers
+            },
+        )
+
+    def features(self, kind: NodeType, num_rows: int, name: str = "x") -> Tensor:
+        """[n, F] in the cache's own type; unsigned integers of two bytes and more as float32."""
+        shape = num_rows, kind.num_features
+        x_nF = self._mapped(f"{self.folder}/nodes/{kind.name}/{name}", tuple(_TYPES), shape)
+        return x_nF.float() if x_nF.dtype in _BARELY_KNOWN else x_nF
+
+    def labels(self, num_rows: int) -> Tensor:
+        """The labels of the `num_rows` nodes of the type that is learnt: int64 [n], or [n, C]."""
+        cache, name = self.cache, f"{self.folder}/nodes/{self.cache.node_type}/y"
+        if cache.task != "classes":
+            y_nC = self._mapped(name, _LABEL_TYPES, (num_rows, cache.num_classes))
+            return self._truth_values(name, y_nC) if y_nC.dtype is torch.bool else y_nC
+        y_n = self._mapped(name, ("int64",), (num_rows,))
+        for label in (int(y_n.min()), int(y_n.max())) if num_rows else ():
+            if not -1 <= label < cache.num_classes:
+                raise cache.manifest.damaged(name, f"names class {label} of {cache.num_classes}")
+        return y_n
+
+    def masks(self, num_rows: int, split: int) -> list[Tensor]:
+        """Which nodes of that type are in column `split` of the masks to train, to validate and to test: bool [n]."""
+        masks = []
+        for mask in ("train", "val", "test"):
+            name = f"{self.folder}/nodes/{self.cache.node_type}/{mask}_mask"
+            values = self._mapped(name, ("bool",), (num_rows, self.cache.num_splits))
+            masks.append(self._truth_values(name, values)[:, split])
+        return masks
+
+    def degrees(self, num_rows: int) -> Tensor:
+        """The weighted in-degree of each node of the type that is learnt, in the whole graph: float32 [n]."""
+        return self._mapped(f"{self.folder}/nodes/{self.cache.node_type}/degree", ("float32",), (num_rows,))
+
+    def blocks(self, relation: str, num_rows: int, num_columns: Mapping[int, int]) -> dict[int, Csr]:
+        """The in-edges of one relation from each rank's rows, this one's among them.
+
+        Args:
+            relation: its key.
+            num_rows: destinations of this part.
+            num_columns: by rank, the rows that this part has or gets of it.
+        """
+        return {
+            source: self._block(
+                f"{self.folder}/edges/{relation}/{'local' if source == self.number else f'from_{source}'}",
+                num_rows,
+                width,
+            )
+            for source, width in num_columns.items()
+        }
+
+    def _block(self, name: str, num_rows: int, num_columns: int) -> Csr:
+        cache, attributes = self.cache, self.cache.attributes(name)
+        if (shape := attributes.get("shape")) != [num_rows, num_columns]:
+            raise cache.manifest.damaged(
+                f"{name}/zarr.json", f"gives the shape {shape} to a block of {num_rows} rows and {num_columns} columns"
+            )
+        indices = self._vector(f"{name}/indices", self._index_type, num_columns)
+        num_edges, weights = len(indices), None
+        if attributes.get("weighted", True):
+            weights = self._mapped(f"{name}/data", ("float32",), (num_edges,))
+        indptr = self._mapped(f"{name}/indptr", (self._index_type,), (num_rows + 1,))
+        if (int(indptr[0]), int(indptr[-1])) != (0, num_edges) or bool((indptr[1:] < indptr[:-1]).any()):
+            raise cache.manifest.damaged(f"{name}/indptr", f"does not run from 0 to {num_edges}")
+        return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
+
+    def _ids(self, kind: NodeType, name: str) -> Tensor:
+        """Numbers of nodes within their type: int64."""
+        return self._vector(f"{self.folder}/nodes/{kind.name}/{name}", "int64", kind.num_nodes)
+
+    def _vector(self, name: str, data_type: str, end: int) -> Tensor:
+        """An array of one dimension and any length, of numbers from 0 up to below `end`."""
+        values = self._map(self.cache.array(name, data_types=(data_type,), dimensions=1))
+        if len(values) and not (int(values.min()) >= 0 and int(values.max()) < end):
+            raise self.cache.manifest.damaged(name, f"points outside 0 .. {end - 1}")
+        return values
+
+    def _truth_values(self, name: str, values: Tensor) -> Tensor:
+        if values.numel() and int(values.view(torch.uint8).max()) > 1:
+            raise self.cache.manifest.damaged(name, "has bytes other than 0 and 1 where truth values belong")
+        return values
+
+    def _mapped(self, name: str, data_types: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
+        """Array `name`, which has one of these types and this shape."""
+        stored = self.cache.array(name, data_types=data_types, dimensions=len(shape))
+        if stored.shape != shape:
+            raise self.cache.manifest.damaged(
+                f"{name}/zarr.json", f"gives the shape {list(stored.shape)}, not {list(shape)}"
+            )
+        return self._map(stored)
+
+    def _map(self, stored: StoredArray) -> Tensor:
+        data_type = _TYPES[stored.data_type]
+        if stored.path is None:
+            return torch.empty(stored.shape, dtype=data_type)
+        try:
+            flat = torch.from_file(str(stored.path), shared=False, size=prod(stored.shape), dtype=data_type)
+        except RuntimeError as error:
+            raise self.cache.manifest.damaged(stored.name, f"cannot be mapped ({error})") from error
+        return flat.view(stored.shape)
