@@ -82,7 +82,7 @@ on), task, metric, best_epoch, epochs, resumed_after, seconds, the same bytes in
 rows by layer and direction (exchanges, with the seconds that they took on each rank), by pair of ranks (pairs) and by
 link type (link_types), and what the same passes would have sent in fp32 without kept copies: bytes_exact_boundary, the
 rows that peers need, and bytes_whole_block_broadcast, every rank's whole block to every other rank.
-docs/training.md has a timeline of an epoch, says what each policy saves, and how runs go on after a failure.
+docs/training.md is the guide, with a timeline of an epoch; docs/training-measurements.md says what each policy saves.
 
 exit status: 2 wrong options, 6 the cache, 7 training could not start or finish, 8 stopped by SIGTERM after saving.
 """

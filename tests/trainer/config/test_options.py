@@ -13,6 +13,7 @@ from trainer.base.errors import OptionError
 from trainer.config.command_line import parse
 from trainer.config.option import PROBABILITY, SHARE, Range, number, whole
 from trainer.config.options import OPTIONS, Options
+from trainer.config.options_table import options_tables
 
 NAMES = [name for name in OPTIONS if name not in ("cache", "config")]
 
@@ -114,3 +115,12 @@ def test_every_option_says_whether_a_resumed_run_may_change_it() -> None:
     drops = {"dropout", "input_dropout", "attention_dropout"}
     data = {"task", "metric", "class_weights", "inductive", "seed", "split", "optimiser"}
     assert fixed == model | drops | data
+
+
+def test_the_tables_of_the_docs_are_those_of_the_options() -> None:
+    """Guards against a page that describes other options than there are: python -m trainer.config.options_table."""
+    page = (Path(__file__).parents[3] / "docs/training-reference.md").read_text(encoding="utf-8")
+    [shown] = re.findall(r"<!-- options: trainer -->\n\n(.*?)\n\n<!-- end of options -->", page, re.DOTALL)
+    assert shown == options_tables()
+    for option in OPTIONS.values():
+        assert shown.count(f"| `{'CACHE' if option.name == 'cache' else option.flag}") >= 1

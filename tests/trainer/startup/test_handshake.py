@@ -82,7 +82,9 @@ def test_what_decides_the_result_is_compared_and_nothing_else() -> None:
     # A rank that looks for a checkpoint, or sends rows for a file, waits for the others to do so too.
     assert one != Options(cache="a", checkpoint="c").same_on_all_ranks()
     assert one != Options(cache="a", save_predictions="p.npy").same_on_all_ranks()
-    assert Options(cache="a", checkpoint="c").same_on_all_ranks() == Options(cache="a", checkpoint="d").same_on_all_ranks()
+    assert (
+        Options(cache="a", checkpoint="c").same_on_all_ranks() == Options(cache="a", checkpoint="d").same_on_all_ranks()
+    )
 
 
 def test_no_file_of_the_cache_is_needed_but_its_own(cache: Cache, tmp_path: Path) -> None:
