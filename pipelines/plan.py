@@ -339,7 +339,7 @@ def _about_exchanges(found: dict[str, Any]) -> list[str]:
     return [
         f"{share:.0f} % of an epoch is communication: --exchange boundary --staleness adaptive "
         f"--staleness-grad adaptive --wire int8 --eval-every 10 would make epochs up to "
-        f"{faster:.1f} times as quick, at accuracies that docs/training.md lists"
+        f"{faster:.1f} times as quick, at accuracies that docs/training-measurements.md lists"
     ]
 
 

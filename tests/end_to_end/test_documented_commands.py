@@ -115,7 +115,6 @@ TEXT = (
     "OUT/part_config.json",
     "OUT/META.json",
     "rank p (all ranks alike)",
-    "aggregate, maximum, attend",
     "--staleness adaptive --staleness-grad",
 )
 """how blocks begin that are drawings, names of files, or options alone"""

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from trainer.base.errors import OptionError
 from trainer.base.nearest import nearest
 from trainer.base.regular_file import regular_file
-from trainer.config.options import Options
+from trainer.config.options import OPTIONS, Options
 
 _WORDS = {int: "a whole number", float: "a number", str: "text in quotes", bool: "true or false"}
 
@@ -48,20 +47,20 @@ def read_config(file: str, check: Callable[[str, Any], Any]) -> dict[str, Any]:
         raise OptionError(f"--config {file} is nested too deeply; give options at the top of the file") from error
     except ValueError as error:  # a whole number of thousands of digits
         raise OptionError(f"--config {file}: {error.args[0].partition(';')[0]}; give a shorter number") from error
-    kinds, values, lines = _kinds(), dict[str, Any](), dict[str, int]()
+    values, lines = dict[str, Any](), dict[str, int]()
     for key, value in content.items():
         name, line = key.replace("-", "_"), _line_of(key, text)
         if isinstance(value, dict):
             raise OptionError(f"{file}:{line}: [{key}] is a table; give options at the top of the file, outside tables")
-        if name not in kinds or name == "config":
+        if name not in OPTIONS or name == "config":
             raise OptionError(
-                f"{file}:{line}: there is no option {key!r}{nearest(name, kinds)}; "
+                f"{file}:{line}: there is no option {key!r}{nearest(name, OPTIONS)}; "
                 "`python -m trainer --help` lists them"
             )
         if name in values:
             raise OptionError(f"{file}:{line}: {key} is the option of line {lines[name]} again; give it once")
-        if not _is_of(value, kinds[name]):
-            raise OptionError(f"{file}:{line}: {key} is {_WORDS[kinds[name]]}, not {_shown(value)}")
+        if not _is_of(value, OPTIONS[name].kind):
+            raise OptionError(f"{file}:{line}: {key} is {_WORDS[OPTIONS[name].kind]}, not {_shown(value)}")
         try:
             values[name] = check(name, value)
         except OptionError as error:
@@ -73,19 +72,11 @@ def read_config(file: str, check: Callable[[str, Any], Any]) -> dict[str, Any]:
 def to_toml(options: Options) -> str:
     """Every option of a run that is not absent, one a line."""
     lines = ["# All options of a run; trainer --config takes this file."]
-    for field in fields(options):
-        value = getattr(options, field.name)
-        if value is not None and field.name != "config":
-            lines.append(f"{field.name} = {_written(value)}")
+    for name in OPTIONS:
+        value = getattr(options, name)
+        if value is not None and name != "config":
+            lines.append(f"{name} = {_written(value)}")
     return "\n".join(lines) + "\n"
-
-
-def _kinds() -> Mapping[str, type]:
-    """The type of every option; of one that may be absent, what it is if it is there."""
-    return {
-        name: next(kind for kind in getattr(hint, "__args__", (hint,)) if kind in _WORDS)
-        for name, hint in get_type_hints(Options).items()
-    }
 
 
 def _is_of(value: Any, kind: type) -> bool:

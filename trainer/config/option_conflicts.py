@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from trainer.base.errors import OptionError
-from trainer.config.options import Options, is_own_model
+from trainer.config.options import OPTIONS, Options, is_own_model
 from trainer.config.policies import policy
 
 
@@ -26,20 +24,12 @@ def check_together(options: Options) -> None:
             "--model gin with --precision fp16: its sums are not divided by the degree, so they pass fp16's 65,504 "
             "at large degrees; use bf16"
         )
-    heads = next(field.default for field in fields(Options) if field.name == "heads")
-    for is_given, flag, needed in (
-        (options.heads != heads and not options.attends, "--heads", "gat or gatv2"),
-        (
-            options.attention_dropout is not None and not options.attends,
-            "--attention-dropout",
-            "gat or gatv2",
-        ),
-        (options.output_heads is not None and not options.attends, "--output-heads", "gat or gatv2"),
-        (options.bases > 0 and options.model != "rgcn", "--bases", "rgcn"),
-        (options.aggregator != "mean" and options.model != "sage", "--aggregator", "sage"),
-    ):
-        if is_given and not is_own_model(options.model):
-            raise OptionError(f"{flag} does nothing for --model {options.model}; it is for {needed}")
+    for name, option in OPTIONS.items():
+        has_option = not option.models or options.model in option.models or is_own_model(options.model)
+        if not has_option and getattr(options, name) != option.default:
+            raise OptionError(
+                f"{option.flag} does nothing for --model {options.model}; it is for {' or '.join(option.models)}"
+            )
 
 
 def _check_outputs(options: Options) -> None:

@@ -1,160 +1,248 @@
-"""What a run is asked to do: every option with its unit. command_line.py reads them."""
+"""What a run is asked to do: every option, with all that the command line, TOML files and docs say of it."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn")
-_ATTENDING = ("gat", "gatv2")
-AGGREGATORS = ("mean", "max")
-JUMPING = ("none", "cat", "max")
-NORMS = ("none", "batch", "layer")
-DEVICES = ("auto", "cpu", "cuda")
-EXCHANGES = ("boundary", "broadcast", "sequential")
-PRECISIONS = ("fp32", "bf16", "fp16")
-WEIGHTS_WIRES = ("fp32", "bf16")
-WIRES = ("fp32", "bf16", "fp16", "int8")
-TASKS = ("auto", "classes", "multilabel", "regression")
-OPTIMISERS = ("adam", "adamw", "sgd")
-VALIDATIONS = ("exact", "training")
-METRICS = ("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae")
+from trainer.base.errors import OptionError
+from trainer.base.nearest import nearest
+from trainer.config.class_weights import listed_weights
+from trainer.config.lr_schedule import schedule
+from trainer.config.option import PROBABILITY, SHARE, Group, checked, number, options_of, whole
+from trainer.config.policies import policy
 
-_OF_THE_PLACE = {"cache", "config", "device", "timeout", "verify", "anyway"}
-_OF_THE_RECORDS = {"checkpoint", "checkpoint_every", "checkpoint_minutes", "resume", "restarts", "output"}
-_OF_THE_WORDS = {"save_predictions", "save_embeddings", "tensorboard", "trace", "json", "quiet", "debug"}
-_PRIVATE = _OF_THE_PLACE | _OF_THE_RECORDS | _OF_THE_WORDS
-"""Options that do not decide what is learnt."""
+MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn")
+EXCHANGES = ("boundary", "broadcast", "sequential")
+ATTENTION_MODELS = ("gat", "gatv2")
+
+_run = Group("run", decides_result=False)
+_model = Group("model")
+_task = Group("task")
+_optimisation = Group("optimisation", may_change=True)
+_exchange = Group("what is sent between ranks", may_change=True)
+_machine = Group("machine", decides_result=False)
+_recovery = Group("recovery", decides_result=False)
+_output = Group("output", decides_result=False)
+
+
+def is_own_model(model: str) -> bool:
+    """Whether `model` names a class of the user's, as FILE.py:Class."""
+    return model not in MODELS
+
+
+def own_model(model: str) -> tuple[str, str]:
+    """File and class of FILE.py:Class."""
+    file, _, name = model.rpartition(":")
+    return file, name
+
+
+def _check_model(text: str) -> None:
+    file, name = own_model(text)
+    if is_own_model(text) and not (file.endswith(".py") and name.isidentifier()):
+        raise OptionError(f"expected {', '.join(MODELS)} or FILE.py:Class, not {text!r}{nearest(text, MODELS)}")
+
+
+def _check_schedule(text: str) -> None:
+    schedule(text, warmup=0, epochs=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of one run. The defaults suit a citation graph (about 81.9 % on Cora's public split)."""
 
-    cache: str
-    """Folder of the partition cache."""
-    config: str | None = None
-    """TOML file with options; what the command line gives wins."""
-    model: str = "gcn"
-    """`gcn`, `sage` (GraphSAGE), `gat`, `gatv2`, `gin`, `rgcn` (the one for several node and edge types), or
-    `FILE.py:Class` of the user's own, which is executed."""
-    aggregator: str = "mean"
-    """What `sage` makes of the in-neighbours: `mean`, or `max`, feature by feature."""
-    heads: int = 4
-    """Attention heads of `gat` and `gatv2`, at least 1; each is `hidden` wide."""
-    output_heads: int | None = None
-    """Heads of their last layer, whose scores are averaged; None means as `heads`."""
-    attention_dropout: float | None = None
-    """Share of the attention coefficients that is zeroed; None means as `dropout`."""
-    bases: int = 0
-    """Matrices of which `rgcn` makes the weights of all relations; 0 means that each has a weight of its own."""
-    residual: bool = False
-    """Add each layer's input to what it gives, through a learnt matrix where the widths differ."""
-    jumping: str = "none"
-    """Make the scores of the outputs of all layers: `none`, `cat` (side by side), `max` (the greatest)."""
-    layers: int = 2
-    """Graph layers, at least 1; each reaches one hop further."""
-    hidden: int = 64
-    """Width of the layers between, in features."""
-    norm: str = "none"
-    """Normalisation after each layer but the last: `none`, `batch` (over the nodes of all ranks), `layer`."""
-    dropout: float = 0.5
-    """Share of the entries that is zeroed before layers 2 .. L, 0 <= share < 1."""
-    input_dropout: float | None = None
-    """The same before layer 1; None means as `dropout`. At 0 the first layer's sums are made once."""
-    target: str | None = None
-    """The node type to learn; None means the one that has labels."""
-    task: str = "auto"
-    """`classes`, `multilabel` or `regression`; `auto` takes the cache's, which is never regression."""
-    metric: str = "auto"
-    """What validation and test measure; `auto` is accuracy, for several labels roc-auc, for a regression mse."""
-    class_weights: str = "none"
-    """What a training node of each class weighs: `none` (all 1), `balanced`, or C numbers with commas between."""
-    inductive: bool = False
-    """Train on the graph of the training nodes alone, and evaluate on the whole one."""
-    optimiser: str = "adam"
-    """`adam`, `adamw`, or `sgd`."""
-    momentum: float = 0.9
-    """Of `sgd`, 0 <= momentum < 1."""
-    lr: float = 0.01
-    """Step size."""
-    schedule: str = "constant"
-    """How the step size goes on from there: `constant`, `cosine[:FLOOR]`, `step:N[:FACTOR]`."""
-    lr_warmup: int = 0
-    """First epochs in which the step size rises to `lr`."""
-    clip_norm: float = 0.0
-    """The longest gradient, as a Euclidean norm over all weights; 0 means no limit."""
-    weight_decay: float = 5e-4
-    """L2 coefficient: on the first layer's parameters alone, as in GCN's paper; for attention on all weights."""
-    epochs: int = 200
-    """The most passes over the whole graph, at least 1."""
-    patience: int = 50
-    """Epochs without a better metric in validation before stopping; 0 means never stop early."""
-    eval_every: int = 1
-    """Epochs from one validation to the next; the last epoch is always validated."""
-    validate_from: str = "exact"
-    """`exact` validates by a pass of its own; `training` by the scores of the training pass, for no time."""
-    exchange: str = "boundary"
-    """`boundary` sends a peer the rows that it needs, `broadcast` sends it all, `sequential` the rows that it needs,
-    one peer after the other, and keeps none."""
-    boundary_sampling: float = 1.0
-    """Share of the rows that peers need which is drawn in each layer and epoch, 0 .. 1; 1 is exact."""
-    staleness: str = "none"
-    """When rows between layers are sent again: `none`, `fixed[:K]`, `adaptive[:AGE]`, `variation[:T[:AGE]]`."""
-    staleness_grad: str = "none"
-    """The same for their gradients."""
-    warmup: int = 0
-    """First epochs in which everything is sent whatever the policy."""
-    settle: int = 0
-    """Last epochs in which everything is sent; they are run also after early stopping."""
-    precision: str = "fp32"
-    """Type that rows and their gradients are stored and multiplied in; sums over edges and weights stay fp32."""
-    dense_features: bool = False
-    """Hold features as a dense matrix also where few entries of it are not 0."""
-    wire: str = "fp32"
-    """Type that rows between layers and their gradients are sent in; never wider than `precision`."""
-    weights_wire: str = "fp32"
-    """Type that weights' gradients are sent and summed in between ranks: `fp32` or `bf16`."""
-    error_feedback: bool = False
-    """Add to what is sent what the wire's rounding took from it the last time."""
-    seed: int = 0
-    """Decides the first weights and every dropout mask; any whole number from 0."""
-    split: int = 0
-    """Which column of the masks to train on, from 0."""
-    device: str = "auto"
-    """`cuda`, `cpu`, or `auto`: GPUs if each rank of the machine has one, else the CPU."""
-    timeout: float = 300.0
-    """Seconds that a rank waits for another before it gives up."""
-    anyway: bool = False
-    """Start even if the expected memory is more than there is."""
-    verify: bool = False
-    """Check the SHA-256 of every file of this rank's part before training."""
-    checkpoint: str | None = None
-    """Folder for checkpoints, None for none."""
-    checkpoint_every: int = 0
-    """Epochs from one checkpoint to the next; 0 means by minutes only."""
-    checkpoint_minutes: float = 10.0
-    """Minutes from one checkpoint to the next; 0 means by epochs only."""
-    resume: bool = False
-    """Go on from the newest checkpoint in that folder, if there is one."""
-    restarts: int = 0
-    """How often the launcher starts all ranks again after one has failed; torchrun has --max-restarts for it."""
-    output: str | None = None
-    """Folder for the resolved options (config.toml) and the result (result.json)."""
-    save_predictions: str | None = None
-    """File (.npy or .pt) for the scores of all nodes with the best weights, in the dataset's node order."""
-    save_embeddings: str | None = None
-    """The same for what the last layer reads."""
-    tensorboard: str | None = None
-    """Folder for TensorBoard's curves."""
-    trace: str | None = None
-    """Folder for a trace of each rank, in the form of chrome://tracing."""
-    json: bool = False
-    """Print JSON lines on standard output."""
-    quiet: bool = False
-    """Say nothing on standard error but warnings and errors."""
-    debug: bool = False
-    """Say more, and show tracebacks."""
+    cache: str = field(metadata=_run.metadata("folder that graphprep partition made; may be in --config", "CACHE"))
+    config: str | None = _run(None, "TOML file with options; those given here win", "FILE")
+
+    model: str = _model(
+        "gcn",
+        f"{', '.join(MODELS)} (for several node and edge types), or FILE.py:Class of your own, which is executed",
+        "MODEL",
+        checked(_check_model),
+    )
+    layers: int = _model(2, "graph layers; each reaches one hop further", "L", whole(1, 1000))
+    hidden: int = _model(64, "width of the hidden layers, or of each head", "WIDTH", whole(1))
+    aggregator: str = _model(
+        "mean",
+        "how in-neighbours are combined; max: the greatest value of each feature",
+        choices=("mean", "max"),
+        models=("sage",),
+    )
+    heads: int = _model(4, "attention heads, each --hidden wide", "K", whole(1, 10_000), models=ATTENTION_MODELS)
+    output_heads: int | None = _model(
+        None,
+        "heads of the last layer, whose scores are averaged",
+        "K",
+        whole(1, 10_000),
+        default_words="as --heads",
+        models=ATTENTION_MODELS,
+    )
+    bases: int = _model(
+        0,
+        "matrices of which the weights of all relations are made; 0: a weight for each relation",
+        "B",
+        whole(0, 10_000),
+        models=("rgcn",),
+    )
+    residual: bool = _model(False, "add each layer's input to its output, by a learnt matrix where the widths differ")
+    jumping: str = _model(
+        "none",
+        "compute the scores from the outputs of all layers; cat: side by side, max: the greatest value of each feature",
+        choices=("none", "cat", "max"),
+    )
+    norm: str = _model(
+        "none",
+        "normalisation after each layer but the last; batch: over the nodes of all ranks",
+        choices=("none", "batch", "layer"),
+    )
+    dropout: float = _model(0.5, "share of the entries zeroed before layers 2 .. L", "SHARE", SHARE)
+    input_dropout: float | None = _model(
+        None,
+        "share zeroed before layer 1; with 0 the neighbour sums of layer 1 are computed once",
+        "SHARE",
+        SHARE,
+        default_words="as --dropout",
+    )
+    attention_dropout: float | None = _model(
+        None,
+        "share of the attention coefficients that is zeroed",
+        "SHARE",
+        SHARE,
+        default_words="as --dropout",
+        models=ATTENTION_MODELS,
+    )
+
+    target: str | None = _task(
+        None,
+        "node type to learn, where several have labels",
+        "TYPE",
+        default_words="the one with labels",
+        may_change=True,
+    )
+    task: str = _task(
+        "auto",
+        "auto: the cache's, which is never regression; give regression to learn a matrix of numbers",
+        choices=("auto", "classes", "multilabel", "regression"),
+    )
+    metric: str = _task(
+        "auto",
+        "what validation and test measure; auto: accuracy, for several labels roc-auc, for a regression mse",
+        choices=("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae"),
+    )
+    class_weights: str = _task(
+        "none",
+        "weight of a training node of each class: none (all 1), balanced, or a number for each class: 1,2.5,1",
+        "WEIGHTS",
+        checked(listed_weights),
+    )
+    inductive: bool = _task(
+        False, "train on the training nodes and the edges between them alone, and evaluate on the whole graph"
+    )
+
+    optimiser: str = _optimisation(
+        "adam",
+        "adamw: Adam with decoupled weight decay; sgd: gradient descent with --momentum",
+        choices=("adam", "adamw", "sgd"),
+        may_change=False,
+    )
+    momentum: float = _optimisation(0.9, "momentum of sgd", "SHARE", SHARE)
+    lr: float = _optimisation(0.01, "learning rate", "RATE", number())
+    schedule: str = _optimisation(
+        "constant",
+        "of the learning rate: constant, cosine[:FLOOR], step:N[:FACTOR]",
+        "SCHEDULE",
+        checked(_check_schedule),
+    )
+    lr_warmup: int = _optimisation(0, "first epochs, in which the learning rate rises to --lr", "N", whole(0))
+    clip_norm: float = _optimisation(
+        0.0, "largest Euclidean norm of the gradient over all weights; 0: no limit", "NORM", number(or_zero=True)
+    )
+    weight_decay: float = _optimisation(
+        5e-4,
+        "L2 coefficient: on the first layer, as in GCN's paper; for attention on all weights",
+        "RATE",
+        number(or_zero=True),
+    )
+    epochs: int = _optimisation(200, "most passes over the whole graph", "N", whole(1))
+    patience: int = _optimisation(50, "stop after N epochs without a better validation metric; 0: never", "N", whole(0))
+    eval_every: int = _optimisation(1, "validate every N epochs, and always after the last", "N", whole(1))
+    validate_from: str = _optimisation(
+        "exact",
+        "exact: a forward pass of its own; training: the scores of the training pass, for no extra time",
+        choices=("exact", "training"),
+    )
+    seed: int = _optimisation(0, "decides the first weights and every dropout mask", "N", whole(0), may_change=False)
+    split: int = _optimisation(0, "column of the masks, from 0", "I", whole(0), may_change=False)
+
+    exchange: str = _exchange(
+        "boundary",
+        "boundary: a peer gets the rows that it needs; broadcast: it gets all rows; sequential: it gets the rows "
+        "that it needs, one peer after the other, and keeps none",
+        choices=EXCHANGES,
+    )
+    boundary_sampling: float = _exchange(
+        1.0,
+        "probability with which a row that a peer needs is sent, in each layer and epoch; 1: exact",
+        "P",
+        PROBABILITY,
+    )
+    staleness: str = _exchange(
+        "none",
+        "when rows are sent again: none (in every epoch), fixed[:K], adaptive[:AGE], variation[:T[:AGE]]",
+        "POLICY",
+        checked(policy),
+    )
+    staleness_grad: str = _exchange("none", "the same for the gradients of rows", "POLICY", checked(policy))
+    warmup: int = _exchange(0, "first epochs, in which everything is sent whatever the policy", "N", whole(0))
+    settle: int = _exchange(0, "last epochs, in which everything is sent; also run after early stopping", "N", whole(0))
+    precision: str = _exchange(
+        "fp32",
+        "type that rows and their gradients are stored and multiplied in; sums over edges and weights stay fp32",
+        choices=("fp32", "bf16", "fp16"),
+    )
+    dense_features: bool = _exchange(False, "hold features as a dense matrix even where few entries are not 0")
+    wire: str = _exchange(
+        "fp32",
+        "type that rows and their gradients are sent in; never wider than --precision",
+        choices=("fp32", "bf16", "fp16", "int8"),
+    )
+    weights_wire: str = _exchange(
+        "fp32", "type that the gradients of weights are sent in and summed in between ranks", choices=("fp32", "bf16")
+    )
+    error_feedback: bool = _exchange(False, "add to what is sent the rounding error of the last time")
+
+    device: str = _machine(
+        "auto", "auto: GPUs if each rank of this machine has one, else the CPU", choices=("auto", "cpu", "cuda")
+    )
+    timeout: float = _machine(300.0, "seconds that a rank waits for another one", "SECONDS", number(1e-3, 1e9))
+    anyway: bool = _machine(False, "start even if the memory estimate is more than there is")
+    verify: bool = _machine(False, "check the SHA-256 of the files of this rank's part first (reads every byte)")
+
+    checkpoint: str | None = _recovery(
+        None, "folder for checkpoints; SIGTERM then writes one more and ends the run", "FOLDER"
+    )
+    checkpoint_every: int = _recovery(0, "epochs between checkpoints; 0: by minutes only", "N", whole(0))
+    checkpoint_minutes: float = _recovery(
+        10.0, "minutes between checkpoints; 0: by epochs only", "MINUTES", number(or_zero=True)
+    )
+    resume: bool = _recovery(False, "continue from the newest checkpoint there, or start if there is none")
+    restarts: int = _recovery(
+        0,
+        "how often graphprep train starts all ranks again after one has failed (torchrun: --max-restarts)",
+        "N",
+        whole(0),
+    )
+
+    output: str | None = _output(None, "folder for the options (config.toml) and the result (result.json)", "FOLDER")
+    save_predictions: str | None = _output(
+        None, "file for the scores of all nodes by the best weights, in the dataset's order: .npy or .pt", "FILE"
+    )
+    save_embeddings: str | None = _output(None, "the same for the input of the last layer", "FILE")
+    tensorboard: str | None = _output(None, "folder for TensorBoard's curves", "FOLDER")
+    trace: str | None = _output(None, "folder for a trace of each rank, for chrome://tracing", "FOLDER")
+    json: bool = _output(False, "JSON lines on standard output, nothing else there")
+    quiet: bool = _output(False, "only warnings and errors on standard error", short=("-q",))
+    debug: bool = _output(False, "more lines on standard error, and tracebacks")
 
     @property
     def first_dropout(self) -> float:
@@ -164,7 +252,7 @@ class Options:
     @property
     def attends(self) -> bool:
         """Whether the model is one of those with attention."""
-        return self.model in _ATTENDING
+        return self.model in ATTENTION_MODELS
 
     @property
     def last_heads(self) -> int:
@@ -178,27 +266,20 @@ class Options:
 
     @property
     def node_files(self) -> list[tuple[str, str]]:
-        """The files of rows of all nodes that are asked for, each with its flag."""
+        """The requested files of rows of all nodes, each with its flag."""
         named = (("--save-predictions", self.save_predictions), ("--save-embeddings", self.save_embeddings))
         return [(flag, file) for flag, file in named if file is not None]
 
-    def in_common(self) -> dict[str, Any]:
-        """What has to be the same on every rank: the options that decide what is learnt, and what all do together."""
+    def same_on_all_ranks(self) -> dict[str, Any]:
+        """What has to be the same on every rank: the options that decide the result, and what all ranks do together."""
         together = {"checkpoint", "save_predictions", "save_embeddings"}
-        asked = {name: getattr(self, name) is not None for name in together}
-        return self.of_the_result() | asked | {"resume": self.resume, "anyway": self.anyway}
+        are_given = {name: getattr(self, name) is not None for name in together}
+        return self.of_the_result() | are_given | {"resume": self.resume, "anyway": self.anyway}
 
     def of_the_result(self) -> dict[str, Any]:
         """The options that decide what is learnt."""
-        return {name: value for name, value in asdict(self).items() if name not in _PRIVATE}
+        return {name: value for name, value in asdict(self).items() if OPTIONS[name].group.decides_result}
 
 
-def is_own_model(model: str) -> bool:
-    """Whether `model` names a class of the user's, as FILE.py:Class."""
-    return model not in MODELS
-
-
-def own_model(model: str) -> tuple[str, str]:
-    """File and class of FILE.py:Class."""
-    file, _, name = model.rpartition(":")
-    return file, name
+OPTIONS = options_of(Options)
+"""What every option says of itself, by name."""

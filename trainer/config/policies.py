@@ -11,8 +11,8 @@ A receiver keeps the last rows that it got. As long as their source does not sen
     variation:T     send when the rows that some peer needs have changed by more than T since they were last delivered:
                     |now - then| / |then|, Frobenius norms. `variation:T:AGE` also bounds the age; without it, by 20
 
-A word without its number means the one that was chosen from measurements (docs/training.md): fixed:4, adaptive:3,
-variation:0.8.
+A policy without its number has the one that was chosen from measurements (docs/training-measurements.md): fixed:4,
+adaptive:3, variation:0.8.
 
 Decisions are pure functions of numbers that are the same on all ranks, except for the change, which the source alone
 knows; the one policy that looks at it has its decisions gathered (one byte a source) before anybody waits for rows.

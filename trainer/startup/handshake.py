@@ -57,7 +57,7 @@ def facts_of(
     sizes = sizes_of(part, cache, objective, communicator, may_be_sparse=not options.dense_features)
     if part.x_nF is not None and allows_sparse_features(options, cache):
         sizes = replace(sizes, entries=count_entries(part.x_nF))
-    choices = json.dumps(options.in_common(), sort_keys=True)
+    choices = json.dumps(options.same_on_all_ranks(), sort_keys=True)
     return {
         "host": socket.gethostname(),
         "device": str(communicator.device),

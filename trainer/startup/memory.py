@@ -1,4 +1,4 @@
-"""How much memory a rank will need, by what for, before it takes any of it; docs/training.md has the same arithmetic.
+"""How much memory a rank will need, by what for, before it takes any of it: the estimate of docs/training-reference.md.
 
 Letters: n own rows, H halo rows (under a sequential exchange those of one peer), R rows sent (a row that two peers need
 counts twice), E in-edges, w_0 .. w_L the widths of features, layers and scores, b bytes of a stored value

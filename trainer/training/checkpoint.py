@@ -28,7 +28,7 @@ import torch
 from trainer.base.atomic import PARTIAL_PREFIX, write_whole
 from trainer.base.errors import OptionError, TrainingError, found_by_every_rank
 from trainer.base.regular_file import regular_file
-from trainer.config.options import Options
+from trainer.config.options import OPTIONS, Options
 from trainer.data.cache import Cache
 from trainer.dist.communicator import Communicator
 
@@ -37,13 +37,6 @@ log = logging.getLogger("trainer")
 FORMAT = 1
 _NAME = re.compile(r"epoch-(\d{8,})-([0-9a-f]{16})\.pt")
 _KEPT = 2
-
-_OF_THE_STEPS = {"epochs", "lr", "lr_warmup", "schedule", "weight_decay", "momentum", "clip_norm"}
-_OF_THE_COPIES = {"staleness", "staleness_grad", "warmup", "settle"}
-_OF_THE_WIRES = {"precision", "wire", "weights_wire", "error_feedback"}
-_OF_THE_LINKS = _OF_THE_COPIES | _OF_THE_WIRES | {"exchange", "boundary_sampling"}
-_MAY_CHANGE = _OF_THE_STEPS | _OF_THE_LINKS | {"patience", "eval_every", "validate_from", "target", "dense_features"}
-"""Options that a resumed run may have otherwise than the run that it goes on from."""
 
 Content = dict[str, Any]
 
@@ -198,9 +191,9 @@ def _check(content: Content, options: Options, cache: Cache, folder: Path) -> No
     defaults = Options(cache="").of_the_result()
     for name, now in options.of_the_result().items():
         then = content["options"].get(name, defaults[name])
-        if then != now and name not in _MAY_CHANGE:
+        if then != now and not OPTIONS[name].may_change:
             raise OptionError(
-                f"the checkpoints in {folder} were made with --{name.replace('_', '-')} {then}, not {now}; "
+                f"the checkpoints in {folder} were made with {OPTIONS[name].flag} {then}, not {now}; "
                 "give the same, or another --checkpoint"
             )
 

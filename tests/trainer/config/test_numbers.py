@@ -91,7 +91,7 @@ def test_weights_that_are_no_numbers_after_the_last_step_end_the_run(
 def test_a_gradient_that_is_no_number_ends_the_run(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finite loss may have a gradient that is not; the weights it would make are saved as if they were some."""
     taken = Adam.flatten_gradients
-    monkeypatch.setattr(Adam, "take_gradients", lambda self: taken(self) * torch.inf)
+    monkeypatch.setattr(Adam, "flatten_gradients", lambda self: taken(self) * torch.inf)
     with pytest.raises(TrainingError, match="gradient is not finite in epoch 1"):
         among_ranks(1, [partial(train_once, cache=str(cache), epochs=1)])
 
@@ -167,6 +167,6 @@ def test_kept_gradients_are_sent_anew_after_the_scale_was_halved(cache: Path, mo
         calls.append(1)
         return taken(self) * (torch.inf if len(calls) == 3 else 1.0)
 
-    monkeypatch.setattr(Adam, "take_gradients", overflowing)
+    monkeypatch.setattr(Adam, "flatten_gradients", overflowing)
     among_ranks(1, [partial(train_once, cache=str(cache), wire="fp16", staleness_grad="fixed:4", epochs=6)])
     assert [step.may_skip for step in passes if step.training] == [True, True, True, False, True, True]

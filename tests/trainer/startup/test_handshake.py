@@ -76,13 +76,15 @@ def test_ranks_that_do_not_fit_are_named(
 
 def test_what_decides_the_result_is_compared_and_nothing_else() -> None:
     """Ranks may find the cache under different paths; they may not have different step sizes."""
-    one = Options(cache="a", quiet=True, device="cpu").in_common()
-    assert one == Options(cache="b", debug=True).in_common()
-    assert one != Options(cache="a", lr=0.5).in_common()
+    one = Options(cache="a", quiet=True, device="cpu").same_on_all_ranks()
+    assert one == Options(cache="b", debug=True).same_on_all_ranks()
+    assert one != Options(cache="a", lr=0.5).same_on_all_ranks()
     # A rank that looks for a checkpoint, or sends rows for a file, waits for the others to do so too.
-    assert one != Options(cache="a", checkpoint="c").in_common()
-    assert one != Options(cache="a", save_predictions="p.npy").in_common()
-    assert Options(cache="a", checkpoint="c").in_common() == Options(cache="a", checkpoint="d").in_common()
+    assert one != Options(cache="a", checkpoint="c").same_on_all_ranks()
+    assert one != Options(cache="a", save_predictions="p.npy").same_on_all_ranks()
+    assert (
+        Options(cache="a", checkpoint="c").same_on_all_ranks() == Options(cache="a", checkpoint="d").same_on_all_ranks()
+    )
 
 
 def test_no_file_of_the_cache_is_needed_but_its_own(cache: Cache, tmp_path: Path) -> None:

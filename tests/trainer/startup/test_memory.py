@@ -23,7 +23,7 @@ from trainer.startup.handshake import sizes_of
 from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory, expected_bytes
 
 FACTOR = 2.0
-"""How far the measured peak may be from what was expected, either way; docs/training.md says so."""
+"""How far the measured peak may be from what was expected, either way; docs/training-reference.md says so."""
 MODELS: dict[str, dict[str, Any]] = {
     "gcn": {"hidden": 192, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
     "sage": {"model": "sage", "hidden": 96, "layers": 3, "dropout": 0.5, "norm": "batch"},
