@@ -16,17 +16,6 @@ from trainer.sparse.dropout import Dropout
 from trainer.sparse.feature_rows import FeatureRows, feature_rows
 
 
-def may_be_by_entries(options: Options, cache: Cache) -> bool:
-    """Whether features are held by the entries that are not 0, if these are few.
-
-    Not where they are wanted as rows: by a maximum, by a sequential exchange, or not at all. Where types are told
-    apart, each rank decides type by type, since their features stay where they are.
-    """
-    wants_rows = options.exchange == "sequential" or (options.model, options.aggregator) == ("sage", "max")
-    is_read = reads_own_rows(options) or not sums_suit(options, cache)
-    return is_read and not (options.dense_features or wants_rows or cache.is_typed_for(options.model))
-
-
 def features_of(
     options: Options,
     cache: Cache,
