@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.cache.read import PartitionCache
+from graphprep.core.bfloat16 import to_float32
+from graphprep.core.csr import index_dtype
 from graphprep.core.types import Csr
 from graphprep.errors import UsageError
 from graphprep.partition.request import PartitionRequest
@@ -22,7 +24,8 @@ from graphprep.partition.search import partition, require_enough_nodes
 from graphprep.plan.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.plan.rank_rates import RankRates, rank_rates, ranks_a_machine
 from graphprep.plan.rates import Rates, first_rows, measured_rates
-from graphprep.plan.training import TrainingPlan, epoch_work, held_by_entries, memory_bytes
+from graphprep.plan.trainer_memory import RankSizes, expected_memory
+from graphprep.plan.training import TrainingPlan, epoch_work
 from graphprep.report.summary.cache_summary import traffic_of
 from graphprep.store.store import GraphStore
 from graphprep.system import progress
@@ -40,7 +43,11 @@ WORTH_SENDING_LESS = 0.1
 UNEVEN, FULL = 1.1, 0.9
 """Slowest over mean computing, and memory over what a rank has, from which that is said."""
 SAMPLES, SAMPLED_ROWS = 4, 256
-"""Stretches of rows, and rows in each, by which it is told how many features are not 0."""
+"""Ranges of rows, and rows in each, that are read to estimate how many features are not 0."""
+MOST_COUNTED = 0.2
+"""Share of a sample that is not 0, up to which a cache's features are counted; the trainer's own limit is lower."""
+COUNTED_VALUES = 1 << 22
+"""Values that are read in one go to count them."""
 VALUE_BYTES = 4
 """Of a weight's gradient on its way, in fp32."""
 SHORT_EPOCH = 0.01
@@ -58,8 +65,8 @@ class Cut:
     traffic: Traffic
     nodes_P: NDArray[np.int64]
     num_features: int
-    entries_a_row: float
-    """features of a node that are not 0, by a sample"""
+    entries_P: list[int | None]
+    """features that are not 0; None where they are many"""
     num_classes: int
     sample: Csr
     is_sketch: bool
@@ -96,7 +103,8 @@ def plan_training(
         {"rows": int(n), "halo": int(halo), "edges": int(edges)}
         for n, halo, edges in zip(cut.nodes_P, halo_P, in_edges_P, strict=True)
     ]
-    entries = cut.entries_a_row if held_by_entries(cut.entries_a_row, cut.num_features) else None
+    memory = expected_memory(training, _rank_sizes(cut), Path(location) if kind == "cache" else None)
+    entries = sum(filter(None, cut.entries_P)) / cut.nodes_P.sum() if memory.by_entries else None
     work = [epoch_work(training, pairs, **of_rank, entries=entries) for of_rank in counts]
 
     def measure(processes: int) -> Rates:
@@ -117,7 +125,8 @@ def plan_training(
                 **of_rank,
                 "compute_seconds": sum(seconds.values()) / speed,
                 "seconds_by_kind": seconds,
-                "memory_bytes": memory_bytes(training, pairs, **of_rank, entries=entries),
+                "memory_bytes": sum(memory.bytes_by_purpose[number].values()),
+                "memory_by_purpose": memory.bytes_by_purpose[number],
             }
         )
     compute = max(row["compute_seconds"] for row in ranks)
@@ -139,6 +148,7 @@ def plan_training(
         "communication_seconds": ways[0]["communication_seconds"],
         "weights_seconds": weights,
         "epoch_seconds": ways[0]["epoch_seconds"],
+        "memory": memory.sentence,
         "row_bytes": ways[0]["row_bytes"],
         "weight_bytes": ways[0]["weight_bytes"],
         "ranks": ranks,
@@ -167,7 +177,7 @@ def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> 
         traffic=traffic_of(cache),
         nodes_P=np.array([row["nodes"] for row in attributes["quality"]["ranks"]], np.int64),
         num_features=_required(features, "features"),
-        entries_a_row=_entries_a_row(_features_of_part(cache, node_type)),
+        entries_P=[_count_entries(_features_of_part(cache, node_type, part)) for part in range(cache.num_parts)],
         num_classes=_required(classes, "classes"),
         sample=first_rows(cache.block(0, edge_type, 0)),
         is_sketch=False,
@@ -202,31 +212,64 @@ def _of_store(location: Path | str, parts: int | None, topology: str | None) -> 
         traffic=result.traffic,
         nodes_P=nodes_P.astype(np.int64),
         num_features=needed_features,
-        entries_a_row=_entries_a_row(x),
+        entries_P=[None if x is None else round(_entries_a_row(x) * int(nodes)) for nodes in nodes_P],
         num_classes=needed_classes,
         sample=first_rows(_inside(graph.matrix, own)),
         is_sketch=chosen.num_ranks > 1,
     )
 
 
-def _features_of_part(cache: PartitionCache, node_type: str) -> NDArray[Any] | None:
-    """Of the first part that has rows; None where the cache has sums of features alone."""
-    for part in range(cache.num_parts):
-        if "x" not in cache.node_arrays(part, node_type):
-            return None
-        x_nF = cache.node_array(part, node_type, "x")
-        if len(x_nF):
-            return x_nF
-    return None
+def _rank_sizes(cut: Cut) -> list[RankSizes]:
+    """What the trainer's memory depends on; a block of edges is between a rank's rows and those of one peer."""
+    rows_PP, edges_PP, local_edges_P = cut.traffic.rows_PP, cut.traffic.edges_PP, cut.traffic.local_edges_P
+    ranks: list[RankSizes] = []
+    for rank, rows in enumerate(cut.nodes_P.tolist()):
+        largest_halo = int(rows_PP[:, rank].max())
+        longest = max(rows, largest_halo, int(edges_PP[:, rank].max()), int(local_edges_P[rank]))
+        ranks.append(
+            {
+                "rows": rows,
+                "halo": int(cut.traffic.halo_rows_P[rank]),
+                "largest_halo": largest_halo,
+                "sent": int(rows_PP[rank].sum()),
+                "others": int(cut.nodes_P.sum()) - rows,
+                "edges": int(cut.traffic.in_edges_P[rank]),
+                "index_bytes": np.dtype(index_dtype(longest)).itemsize,
+                "features": cut.num_features,
+                "outputs": cut.num_classes,
+                "entries": cut.entries_P[rank],
+            }
+        )
+    return ranks
+
+
+def _features_of_part(cache: PartitionCache, node_type: str, part: int) -> NDArray[Any] | None:
+    """None where the cache has sums of features alone."""
+    return cache.node_array(part, node_type, "x") if "x" in cache.node_arrays(part, node_type) else None
+
+
+def _count_entries(x_nF: NDArray[Any] | None) -> int | None:
+    """How many features are not 0; None where they are not there, or are many by a sample."""
+    if x_nF is None:
+        return None
+    if not x_nF.size:
+        return 0
+    width = x_nF.size // len(x_nF)
+    if _entries_a_row(x_nF) > MOST_COUNTED * width:
+        return None
+    some = max(1, COUNTED_VALUES // width)
+    return sum(_nonzero(x_nF[begin : begin + some]) for begin in range(0, len(x_nF), some))
 
 
 def _entries_a_row(x: Any) -> float:
-    """How many features of a node are not 0, by a sample of its rows; infinite where there are no rows to look at."""
-    if x is None or not x.shape[0]:
-        return float("inf")
+    """How many features of a node are not 0, by a sample of the rows, of which there is at least one."""
     begins = np.unique(np.linspace(0, max(0, x.shape[0] - SAMPLED_ROWS), SAMPLES).astype(int))
-    samples = [np.asarray(x[begin : begin + SAMPLED_ROWS]).reshape(-1, int(np.prod(x.shape[1:]))) for begin in begins]
-    return float(sum(np.count_nonzero(sample) for sample in samples) / sum(map(len, samples)))
+    samples = [np.asarray(x[begin : begin + SAMPLED_ROWS]) for begin in begins]
+    return sum(map(_nonzero, samples)) / sum(map(len, samples))
+
+
+def _nonzero(rows: NDArray[Any]) -> int:
+    return int(np.count_nonzero(to_float32(rows)))
 
 
 def _inside(matrix: Csr, own: NDArray[np.int64]) -> Csr:
