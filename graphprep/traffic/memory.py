@@ -18,7 +18,7 @@ from graphprep.topology import Topology
 from graphprep.traffic.work import Limit, speed_shares
 
 EDGE_BYTES, NODE_ROWS, HALO_ROWS = 16, 4, 2
-FOR_HALO = 0.8
+SHARE_BEFORE_HALO = 0.8
 """What nodes and in-edges may fill of a rank's memory; the rest is for a halo that is not known beforehand."""
 
 
@@ -59,7 +59,7 @@ def target_shares(topology: Topology, total_bytes: float) -> NDArray[np.float64]
     shares_P, capacity_P = speed_shares(topology), capacities(topology)
     if capacity_P is None or total_bytes <= 0:
         return shares_P
-    most_P = FOR_HALO * capacity_P / total_bytes
+    most_P = SHARE_BEFORE_HALO * capacity_P / total_bytes
     if most_P.sum() <= 1.0:
         return np.asarray(most_P / most_P.sum())
     full_P = np.zeros(len(shares_P), np.bool_)
