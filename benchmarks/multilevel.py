@@ -48,7 +48,7 @@ from benchmarks.partition_quality import (
 from graphprep.core import csr
 from graphprep.datasets.generators.sbm import SbmRequest
 from graphprep.partition.methods.metis import expected_bytes
-from graphprep.partition.out_of_core.driver import order_past_memory, partition_past_memory
+from graphprep.partition.out_of_core.driver import order_out_of_core, partition_out_of_core
 from graphprep.partition.out_of_core.levels import Settings
 from graphprep.partition.out_of_core.mapped_graph import MappedGraph
 from graphprep.partition.out_of_core.passes import Passes
@@ -71,7 +71,7 @@ def by_passes(case: Case, topology: Topology, coarsest: int, folder: Path, **opt
     graph = MappedGraph(whole=case.whole, into=case.matrix, out=case.matrix, clean=case.matrix)
     request = PartitionRequest(method="multilevel", imbalance=IMBALANCE, row_bytes=ROW_BYTES, **options)
     settings = Settings(coarsest_nodes=coarsest)
-    return partition_past_memory(
+    return partition_out_of_core(
         graph, topology, request, scratch=folder, memory_limit=None, settings=settings
     ).assignment
 
@@ -238,7 +238,7 @@ def shares_of(edges: int, arguments: argparse.Namespace, folder: Path) -> dict[s
     def partition(store: GraphStore, executor: Timed) -> None:
         passes = Passes.of(executor, folder)
         graph = MappedGraph.of(store, folder, memory_limit=limit, passes=passes)
-        found = partition_past_memory(
+        found = partition_out_of_core(
             graph,
             topology,
             PartitionRequest(method="multilevel"),
@@ -247,7 +247,7 @@ def shares_of(edges: int, arguments: argparse.Namespace, folder: Path) -> dict[s
             settings=Settings(coarsest_nodes=arguments.coarsest),
             passes=passes,
         )
-        order_past_memory(
+        order_out_of_core(
             graph, found.assignment, topology.num_ranks, scratch=folder, memory_limit=limit, executor=executor
         )
 

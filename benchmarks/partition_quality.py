@@ -30,7 +30,7 @@ from graphprep.core import csr
 from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
 from graphprep.partition.candidates import CANDIDATES, assign
-from graphprep.partition.evaluation import judge
+from graphprep.partition.evaluation import evaluate_assignment
 from graphprep.partition.refine.mapping import best_mapping
 from graphprep.partition.refine.refine import links_of
 from graphprep.partition.request import PartitionRequest
@@ -86,7 +86,7 @@ class Case:
     def figures(self, assignment: np.ndarray, seconds: float) -> dict[str, Any]:
         """What an assignment is worth."""
         request = PartitionRequest(imbalance=IMBALANCE, row_bytes=ROW_BYTES)
-        quality = judge(assignment, self.whole, self.topology, request).quality
+        quality = evaluate_assignment(assignment, self.whole, self.topology, request).quality
         num_parts = self.topology.num_ranks
         degree_N = np.diff(self.matrix.indptr)
         nodes_P = np.bincount(assignment, minlength=num_parts)
@@ -118,7 +118,7 @@ def topology_of(name: str, folder: Path) -> Topology:
 def mapped(case: Case, assignment: np.ndarray) -> np.ndarray:
     """The parts on the ranks that suit them."""
     request = PartitionRequest(row_bytes=ROW_BYTES)
-    rows_PP = judge(assignment, case.whole, case.topology, request).traffic.rows_PP
+    rows_PP = evaluate_assignment(assignment, case.whole, case.topology, request).traffic.rows_PP
     num_parts = case.topology.num_ranks
     links = links_of(LinkModel.of(case.topology), ROW_BYTES)
     placed: np.ndarray = best_mapping(rows_PP, links, np.full(num_parts, 1 / num_parts), seed=0)[assignment]

@@ -29,11 +29,11 @@ from graphprep.core.fallback import Fallback
 from graphprep.core.source import GraphSource
 from graphprep.core.types import Csr, EdgeType
 from graphprep.errors import CacheError, UsageError
-from graphprep.partition.estimates import expected, expected_past_memory, is_past_memory
-from graphprep.partition.evaluation import judge
-from graphprep.partition.external_assignment import ASSIGNMENT, GivenAssignment, read_assignment
+from graphprep.partition.estimates import estimate, estimate_out_of_core, needs_out_of_core
+from graphprep.partition.evaluation import evaluate_assignment
+from graphprep.partition.external_assignment import ASSIGNMENT, ExternalAssignment, read_assignment
 from graphprep.partition.ordering.order import locality_order
-from graphprep.partition.out_of_core.driver import METHOD, order_past_memory, partition_past_memory
+from graphprep.partition.out_of_core.driver import METHOD, order_out_of_core, partition_out_of_core
 from graphprep.partition.out_of_core.mapped_graph import MappedGraph
 from graphprep.partition.out_of_core.passes import Passes
 from graphprep.partition.request import PartitionRequest, PartitionResult
@@ -79,7 +79,7 @@ class PartitionSpec:
 
     topology: Topology
     request: PartitionRequest
-    given: GivenAssignment | None = None
+    given: ExternalAssignment | None = None
     memory_limit: int | None = None
     features: FeatureOptions = field(default_factory=FeatureOptions)
 
@@ -107,7 +107,9 @@ class PartitionSpec:
 
     def is_past_memory(self, size: GraphSize) -> bool:
         """Whether a graph of this size is partitioned by passes over files."""
-        return self.given is None and is_past_memory(self.request, memory_limit=self.memory_limit, **self._counts(size))
+        return self.given is None and needs_out_of_core(
+            self.request, memory_limit=self.memory_limit, **self._counts(size)
+        )
 
     def _counts(self, size: GraphSize) -> dict[str, Any]:
         return {
@@ -121,9 +123,9 @@ class PartitionSpec:
         """Memory, disk and time that a run on a graph of this size will take, estimated."""
         passes = self.is_past_memory(size)
         if passes:
-            asked = expected_past_memory(self.request, **self._counts(size))
+            asked = estimate_out_of_core(self.request, **self._counts(size))
         else:
-            asked = expected(
+            asked = estimate(
                 self.request, memory_limit=self.memory_limit, is_given=self.given is not None, **self._counts(size)
             )
         parts = self.topology.num_ranks
@@ -154,7 +156,7 @@ class PartitionPlan:
     topology: Topology
     request: PartitionRequest
     target: Path
-    given: GivenAssignment | None = None
+    given: ExternalAssignment | None = None
     """the only start, if an assignment was made elsewhere"""
     memory_limit: int | None = None
     """bytes that the run may hold; None for what is free"""
@@ -530,12 +532,12 @@ class InMemoryEngine:
     graph: WholeGraph
 
     def judged(self, plan: PartitionPlan, assignment_N: NDArray[np.int32]) -> PartitionResult:
-        return judge(assignment_N, self.graph, plan.topology, plan.request)
+        return evaluate_assignment(assignment_N, self.graph, plan.topology, plan.request)
 
     def partitioned(self, plan: PartitionPlan, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
         given = None if plan.given is None else plan.given.assignment_N
         result, clean = partition(
-            self.graph, plan.topology, plan.request, scratch=work, given=given, memory_limit=plan.memory_limit
+            self.graph, plan.topology, plan.request, scratch=work, external_N=given, memory_limit=plan.memory_limit
         )
         with progress.task("ordering nodes inside parts"):
             return result, locality_order(clean, result.assignment, plan.topology.num_ranks)
@@ -568,10 +570,10 @@ class OutOfCoreEngine:
         return self.mapped.whole
 
     def judged(self, plan: PartitionPlan, assignment_N: NDArray[np.int32]) -> PartitionResult:
-        return judge(assignment_N, self.graph, plan.topology, plan.request, count=self.count)
+        return evaluate_assignment(assignment_N, self.graph, plan.topology, plan.request, count=self.count)
 
     def partitioned(self, plan: PartitionPlan, work: Path) -> tuple[PartitionResult, list[NDArray[np.int64]]]:
-        result = partition_past_memory(
+        result = partition_out_of_core(
             self.mapped,
             plan.topology,
             plan.request,
@@ -580,7 +582,7 @@ class OutOfCoreEngine:
             count=self.count,
             passes=self.passes,
         )
-        return result, order_past_memory(
+        return result, order_out_of_core(
             self.mapped,
             result.assignment,
             plan.topology.num_ranks,

@@ -1,7 +1,7 @@
-"""What training a cache, or a store cut for a topology, would take: rates and the cost model, no training.
+"""Predict the training of a cache, or of a store partitioned for a topology, by rates and the cost model.
 
-From a store alone the graph is partitioned by METIS as it is, in memory and without refinement, for its counts: the
-plan says so, and a refined cache usually has a lower bottleneck.
+A store is partitioned by METIS, in memory and without refinement, for its counts: the plan says so, and a refined
+cache usually has a lower bottleneck.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.cache.read import PartitionCache
+from graphprep.core.bfloat16 import to_float32
+from graphprep.core.csr import index_dtype
 from graphprep.core.types import Csr
 from graphprep.errors import UsageError
 from graphprep.partition.request import PartitionRequest
@@ -22,7 +24,8 @@ from graphprep.partition.search import partition, require_enough_nodes
 from graphprep.plan.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.plan.rank_rates import RankRates, rank_rates, ranks_a_machine
 from graphprep.plan.rates import Rates, first_rows, measured_rates
-from graphprep.plan.training import TrainingPlan, epoch_work, held_by_entries, memory_bytes
+from graphprep.plan.trainer_memory import RankSizes, expected_memory
+from graphprep.plan.training import TrainingPlan, epoch_work
 from graphprep.report.summary.cache_summary import traffic_of
 from graphprep.store.store import GraphStore
 from graphprep.system import progress
@@ -33,33 +36,37 @@ from pipelines.look import find
 from pipelines.partition import chosen_topology, whole_graph
 
 SKETCH_BYTES_AN_EDGE = 180
-"""Memory that METIS and the clean graph take, roughly."""
+"""Memory of METIS and of the undirected graph, approximately."""
 SEVERAL_TYPES = "graphs of several node or edge types, which are trained with --model rgcn, cannot be planned"
 WORTH_SENDING_LESS = 0.1
 """Share of communication in an epoch, from which sending less is advised."""
 UNEVEN, FULL = 1.1, 0.9
-"""Slowest over mean computing, and memory over what a rank has, from which that is said."""
+"""Thresholds of advice: slowest over mean computing time, and needed over available memory of a rank."""
 SAMPLES, SAMPLED_ROWS = 4, 256
-"""Stretches of rows, and rows in each, by which it is told how many features are not 0."""
+"""Ranges of rows, and rows in each, that are read to estimate how many features are not 0."""
+MOST_COUNTED = 0.2
+"""Share of a sample that is not 0, up to which a cache's features are counted; the trainer's own limit is lower."""
+COUNTED_VALUES = 1 << 22
+"""Values that are read in one go to count them."""
 VALUE_BYTES = 4
 """Of a weight's gradient on its way, in fp32."""
 SHORT_EPOCH = 0.01
-"""Seconds, below which an epoch is mostly what the model does not count."""
+"""Seconds below which most of an epoch is not in the model."""
 STALE_EPOCHS = 4
-"""An adaptive policy's row is sent once in so many epochs."""
+"""An adaptive policy sends a row once in this many epochs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cut:
-    """A graph cut for a topology, as counts, and some rows of it."""
+class PartitionedGraph:
+    """The counts of a partitioned graph, and some of its rows to measure rates on."""
 
     dataset: str
     topology: Topology
     traffic: Traffic
     nodes_P: NDArray[np.int64]
     num_features: int
-    entries_a_row: float
-    """features of a node that are not 0, by a sample"""
+    entries_P: list[int | None]
+    """features that are not 0; None where they are many"""
     num_classes: int
     sample: Csr
     is_sketch: bool
@@ -79,56 +86,58 @@ def plan_training(
     Args:
         store_or_cache: a cache, or a store with one of `parts` and `topology`.
         training: the trainer's options.
-        parts, topology: for a store, what it would be cut for; for a cache, `topology` judges its parts elsewhere.
-        gpu: what all ranks are, for its published rates.
+        parts, topology: what a store is partitioned for; for a cache, `topology` is another machine for its parts.
+        gpu: the GPU of all ranks, for its published rates.
         rates_from: a file of `graphprep doctor --rates`. Without it and `gpu` see `graphprep.plan.rank_rates`.
 
     Raises:
-        UsageError: the graph has several types, no features or classes, the topology does not fit, or nothing is known
-            of the rates of its GPUs.
+        UsageError: the graph has several types, no features or classes, the topology does not fit, or the rates of its
+            GPUs are unknown.
         TrainingError: rates cannot be measured here.
     """
     kind, location = find(store_or_cache)
-    cut = _of_cache(location, parts, topology) if kind == "cache" else _of_store(location, parts, topology)
-    pairs = training.widths(cut.num_features, cut.num_classes)
-    in_edges_P, halo_P = cut.traffic.in_edges_P, cut.traffic.halo_rows_P
+    graph = _of_cache(location, parts, topology) if kind == "cache" else _of_store(location, parts, topology)
+    pairs = training.widths(graph.num_features, graph.num_classes)
+    in_edges_P, halo_P = graph.traffic.in_edges_P, graph.traffic.halo_rows_P
     counts = [
         {"rows": int(n), "halo": int(halo), "edges": int(edges)}
-        for n, halo, edges in zip(cut.nodes_P, halo_P, in_edges_P, strict=True)
+        for n, halo, edges in zip(graph.nodes_P, halo_P, in_edges_P, strict=True)
     ]
-    entries = cut.entries_a_row if held_by_entries(cut.entries_a_row, cut.num_features) else None
+    memory = expected_memory(training, _rank_sizes(graph), Path(location) if kind == "cache" else None)
+    entries = sum(filter(None, graph.entries_P)) / graph.nodes_P.sum() if memory.by_entries else None
     work = [epoch_work(training, pairs, **of_rank, entries=entries) for of_rank in counts]
 
     def measure(processes: int) -> Rates:
         with progress.task("measuring this machine's rates"):
-            return measured_rates(cut.sample, work[0], processes=processes)
+            return measured_rates(graph.sample, work[0], processes=processes)
 
-    chosen = rank_rates(cut.topology, measure=measure, gpus_here=gpus_here, gpu=gpu, file=rates_from)
+    chosen = rank_rates(graph.topology, measure=measure, gpus_here=gpus_here, gpu=gpu, file=rates_from)
     ranks: list[dict[str, Any]] = []
     for number, (of_rank, of_work) in enumerate(zip(counts, work, strict=True)):
         rates = chosen.of_ranks[number]
         seconds = rates.seconds(of_work)
-        alike = [rank.speed for rank, of in zip(cut.topology.ranks, chosen.of_ranks, strict=True) if of is rates]
-        speed = cut.topology.ranks[number].speed / max(alike)
+        alike = [rank.speed for rank, of in zip(graph.topology.ranks, chosen.of_ranks, strict=True) if of is rates]
+        speed = graph.topology.ranks[number].speed / max(alike)
         ranks.append(
             {
                 "rank": number,
-                "name": cut.topology.ranks[number].name,
+                "name": graph.topology.ranks[number].name,
                 **of_rank,
                 "compute_seconds": sum(seconds.values()) / speed,
                 "seconds_by_kind": seconds,
-                "memory_bytes": memory_bytes(training, pairs, **of_rank, entries=entries),
+                "memory_bytes": sum(memory.bytes_by_purpose[number].values()),
+                "memory_by_purpose": memory.bytes_by_purpose[number],
             }
         )
     compute = max(row["compute_seconds"] for row in ranks)
-    weights = _weights_seconds(cut, training)
-    ways = _ways(cut, training, compute, weights)
-    slowest = link_seconds(cut.traffic, cut.topology, 1024)
-    document = {
-        "dataset": cut.dataset,
-        "topology": cut.topology.name,
-        "num_parts": cut.topology.num_ranks,
-        "is_sketch": cut.is_sketch,
+    weights = _weights_seconds(graph, training)
+    alternatives = _alternatives(graph, training, compute, weights)
+    slowest = link_seconds(graph.traffic, graph.topology, 1024)
+    plan = {
+        "dataset": graph.dataset,
+        "topology": graph.topology.name,
+        "num_parts": graph.topology.num_ranks,
+        "is_sketch": graph.is_sketch,
         "training": asdict(training),
         "widths": [list(pair) for pair in pairs],
         "entries_a_row": entries,
@@ -136,19 +145,20 @@ def plan_training(
         "device": chosen.of_ranks[0].device,
         "threads_a_rank": chosen.of_ranks[0].threads,
         "compute_seconds": compute,
-        "communication_seconds": ways[0]["communication_seconds"],
+        "communication_seconds": alternatives[0]["communication_seconds"],
         "weights_seconds": weights,
-        "epoch_seconds": ways[0]["epoch_seconds"],
-        "row_bytes": ways[0]["row_bytes"],
-        "weight_bytes": ways[0]["weight_bytes"],
+        "epoch_seconds": alternatives[0]["epoch_seconds"],
+        "memory": memory.sentence,
+        "row_bytes": alternatives[0]["row_bytes"],
+        "weight_bytes": alternatives[0]["weight_bytes"],
         "ranks": ranks,
-        "ways": ways,
+        "ways": alternatives,
         "bottleneck_type": max(slowest.types, key=lambda row: row.seconds_max).type if slowest.types else None,
     }
-    return document | {"advice": _advice(document, cut, chosen), "unknown": _unknown(document, chosen, cut)}
+    return plan | {"advice": _advice(plan, graph, chosen), "unknown": _unknown(plan, chosen, graph)}
 
 
-def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> Cut:
+def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> PartitionedGraph:
     cache = PartitionCache(location)
     attributes = cache.attributes
     if parts is not None:
@@ -161,20 +171,20 @@ def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> 
     (node_type,) = cache.node_types
     (edge_type,) = cache.edge_types
     features, classes = attributes["num_features"].get(node_type), attributes["num_classes"].get(node_type)
-    return Cut(
+    return PartitionedGraph(
         dataset=attributes["dataset"],
         topology=chosen,
         traffic=traffic_of(cache),
         nodes_P=np.array([row["nodes"] for row in attributes["quality"]["ranks"]], np.int64),
         num_features=_required(features, "features"),
-        entries_a_row=_entries_a_row(_features_of_part(cache, node_type)),
+        entries_P=[_count_entries(_features_of_part(cache, node_type, part)) for part in range(cache.num_parts)],
         num_classes=_required(classes, "classes"),
         sample=first_rows(cache.block(0, edge_type, 0)),
         is_sketch=False,
     )
 
 
-def _of_store(location: Path | str, parts: int | None, topology: str | None) -> Cut:
+def _of_store(location: Path | str, parts: int | None, topology: str | None) -> PartitionedGraph:
     store = GraphStore(location)
     chosen = chosen_topology(parts, topology)
     if len(store.num_nodes) > 1 or len(store.num_edges) > 1:
@@ -196,41 +206,74 @@ def _of_store(location: Path | str, parts: int | None, topology: str | None) -> 
         result, _ = partition(graph, chosen, request, scratch=Path(scratch))
     nodes_P = np.bincount(result.assignment, minlength=chosen.num_ranks)
     own = np.flatnonzero(result.assignment == 0)
-    return Cut(
+    return PartitionedGraph(
         dataset=store.name,
         topology=chosen,
         traffic=result.traffic,
         nodes_P=nodes_P.astype(np.int64),
         num_features=needed_features,
-        entries_a_row=_entries_a_row(x),
+        entries_P=[None if x is None else round(_entries_a_row(x) * int(nodes)) for nodes in nodes_P],
         num_classes=needed_classes,
         sample=first_rows(_inside(graph.matrix, own)),
         is_sketch=chosen.num_ranks > 1,
     )
 
 
-def _features_of_part(cache: PartitionCache, node_type: str) -> NDArray[Any] | None:
-    """Of the first part that has rows; None where the cache has sums of features alone."""
-    for part in range(cache.num_parts):
-        if "x" not in cache.node_arrays(part, node_type):
-            return None
-        x_nF = cache.node_array(part, node_type, "x")
-        if len(x_nF):
-            return x_nF
-    return None
+def _rank_sizes(graph: PartitionedGraph) -> list[RankSizes]:
+    """What the trainer's memory depends on; a block of edges is between a rank's rows and those of one peer."""
+    rows_PP, edges_PP, local_edges_P = graph.traffic.rows_PP, graph.traffic.edges_PP, graph.traffic.local_edges_P
+    ranks: list[RankSizes] = []
+    for rank, rows in enumerate(graph.nodes_P.tolist()):
+        largest_halo = int(rows_PP[:, rank].max())
+        longest = max(rows, largest_halo, int(edges_PP[:, rank].max()), int(local_edges_P[rank]))
+        ranks.append(
+            {
+                "rows": rows,
+                "halo": int(graph.traffic.halo_rows_P[rank]),
+                "largest_halo": largest_halo,
+                "sent": int(rows_PP[rank].sum()),
+                "others": int(graph.nodes_P.sum()) - rows,
+                "edges": int(graph.traffic.in_edges_P[rank]),
+                "index_bytes": np.dtype(index_dtype(longest)).itemsize,
+                "features": graph.num_features,
+                "outputs": graph.num_classes,
+                "entries": graph.entries_P[rank],
+            }
+        )
+    return ranks
+
+
+def _features_of_part(cache: PartitionCache, node_type: str, part: int) -> NDArray[Any] | None:
+    """None where the cache has sums of features alone."""
+    return cache.node_array(part, node_type, "x") if "x" in cache.node_arrays(part, node_type) else None
+
+
+def _count_entries(x_nF: NDArray[Any] | None) -> int | None:
+    """How many features are not 0; None where they are not there, or are many by a sample."""
+    if x_nF is None:
+        return None
+    if not x_nF.size:
+        return 0
+    width = x_nF.size // len(x_nF)
+    if _entries_a_row(x_nF) > MOST_COUNTED * width:
+        return None
+    some = max(1, COUNTED_VALUES // width)
+    return sum(_nonzero(x_nF[begin : begin + some]) for begin in range(0, len(x_nF), some))
 
 
 def _entries_a_row(x: Any) -> float:
-    """How many features of a node are not 0, by a sample of its rows; infinite where there are no rows to look at."""
-    if x is None or not x.shape[0]:
-        return float("inf")
+    """How many features of a node are not 0, by a sample of the rows, of which there is at least one."""
     begins = np.unique(np.linspace(0, max(0, x.shape[0] - SAMPLED_ROWS), SAMPLES).astype(int))
-    samples = [np.asarray(x[begin : begin + SAMPLED_ROWS]).reshape(-1, int(np.prod(x.shape[1:]))) for begin in begins]
-    return float(sum(np.count_nonzero(sample) for sample in samples) / sum(map(len, samples)))
+    samples = [np.asarray(x[begin : begin + SAMPLED_ROWS]) for begin in begins]
+    return sum(map(_nonzero, samples)) / sum(map(len, samples))
+
+
+def _nonzero(rows: NDArray[Any]) -> int:
+    return int(np.count_nonzero(to_float32(rows)))
 
 
 def _inside(matrix: Csr, own: NDArray[np.int64]) -> Csr:
-    """The edges between some nodes, which are numbered anew."""
+    """The edges between some nodes, which are renumbered."""
     from scipy.sparse import csr_array
 
     whole = csr_array(
@@ -247,34 +290,36 @@ def _required(count: int | None, what: str) -> int:
     return count
 
 
-def _ways(cut: Cut, training: TrainingPlan, compute: float, weights: float) -> list[dict[str, Any]]:
-    """The exchange as it was asked for, then ways to send less; each with the epoch that it makes."""
-    model = LinkModel.of(cut.topology)
+def _alternatives(
+    graph: PartitionedGraph, training: TrainingPlan, compute: float, weights: float
+) -> list[dict[str, Any]]:
+    """The requested exchange, then alternatives that send less, each with its epoch time."""
+    model = LinkModel.of(graph.topology)
 
     def communication(wire: str) -> float:
-        row_bytes = training.row_bytes(cut.num_features, cut.num_classes, wire=wire)
-        exact = training.row_bytes(cut.num_features, cut.num_classes, wire="fp32")
+        row_bytes = training.row_bytes(graph.num_features, graph.num_classes, wire=wire)
+        exact = training.row_bytes(graph.num_features, graph.num_classes, wire="fp32")
         validations = (
-            sum(float(model.seconds(cut.traffic.rows_PP, size).max(initial=0.0)) for size in exact if size)
+            sum(float(model.seconds(graph.traffic.rows_PP, size).max(initial=0.0)) for size in exact if size)
             / training.eval_every
         )
-        return epoch_seconds(cut.traffic, model, row_bytes) + validations
+        return epoch_seconds(graph.traffic, model, row_bytes) + validations
 
     def row_bytes(wire: str, *, share: float = 1.0) -> int:
-        """Rows and gradients of a training pass, of which this share is sent, and a validation's in fp32."""
-        exact = training.row_bytes(cut.num_features, cut.num_classes, wire="fp32")
-        sent = 2 * share * sum(training.row_bytes(cut.num_features, cut.num_classes, wire=wire))
-        return round(int(cut.traffic.rows_PP.sum()) * (sent + sum(exact) / training.eval_every))
+        """Bytes of rows and gradients of a training pass, of which this share is sent, and of a validation in fp32."""
+        exact = training.row_bytes(graph.num_features, graph.num_classes, wire="fp32")
+        sent = 2 * share * sum(training.row_bytes(graph.num_features, graph.num_classes, wire=wire))
+        return round(int(graph.traffic.rows_PP.sum()) * (sent + sum(exact) / training.eval_every))
 
-    ways = [(training.wire, "none", communication(training.wire) + weights, row_bytes(training.wire))]
-    ways += [
+    alternatives = [(training.wire, "none", communication(training.wire) + weights, row_bytes(training.wire))]
+    alternatives += [
         (wire, "none", communication(wire) + weights, row_bytes(wire))
         for wire in ("bf16", "int8")
         if wire != training.wire
     ]
     stale = communication("int8") / STALE_EPOCHS + weights
-    ways.append(("int8", "adaptive", stale, row_bytes("int8", share=1 / STALE_EPOCHS)))
-    of_weights = training.weight_bytes(cut.num_features, cut.num_classes, ranks=cut.topology.num_ranks)
+    alternatives.append(("int8", "adaptive", stale, row_bytes("int8", share=1 / STALE_EPOCHS)))
+    of_weights = training.weight_bytes(graph.num_features, graph.num_classes, ranks=graph.topology.num_ranks)
     return [
         {
             "wire": wire,
@@ -284,72 +329,74 @@ def _ways(cut: Cut, training: TrainingPlan, compute: float, weights: float) -> l
             "row_bytes": of_rows,
             "weight_bytes": of_weights,
         }
-        for wire, staleness, seconds, of_rows in ways
+        for wire, staleness, seconds, of_rows in alternatives
     ]
 
 
-def _weights_seconds(cut: Cut, training: TrainingPlan) -> float:
-    """What the sum of the weights' gradients takes as a ring in rank order: 2 (k - 1) times a k-th of them to the next
-    rank, all ranks at once (Patarasuk and Yuan 2009)."""
-    ranks = cut.topology.num_ranks
+def _weights_seconds(graph: PartitionedGraph, training: TrainingPlan) -> float:
+    """Seconds of the all-reduce of weight gradients, as a ring in rank order: 2 (k - 1) times a k-th of them to the
+    next rank, all ranks at once (Patarasuk and Yuan 2009)."""
+    ranks = graph.topology.num_ranks
     if ranks == 1:
         return 0.0
     pieces_PP = np.zeros((ranks, ranks), np.int64)
     pieces_PP[np.arange(ranks), (np.arange(ranks) + 1) % ranks] = -(
-        -training.num_weights(cut.num_features, cut.num_classes) // ranks
+        -training.num_weights(graph.num_features, graph.num_classes) // ranks
     )
-    step = LinkModel.of(cut.topology).seconds(pieces_PP, VALUE_BYTES).max()
+    step = LinkModel.of(graph.topology).seconds(pieces_PP, VALUE_BYTES).max()
     return float(2 * (ranks - 1) * step)
 
 
-def _advice(found: dict[str, Any], cut: Cut, rates: RankRates) -> list[str]:
-    """What a person may want to do, a sentence each; of rates that are only assumed, nothing that rests on them."""
+def _advice(plan: dict[str, Any], graph: PartitionedGraph, rates: RankRates) -> list[str]:
+    """Advice, a sentence each; if rates are only assumed, none that depends on them."""
     if rates.source == "assumed":
         missing = "give --gpu NAME or --rates FILE: without the rates of its devices there is no advice on this machine"
-        return [missing, *_about_memory(found, cut, None)]
-    if found["epoch_seconds"] < SHORT_EPOCH:
+        return [missing, *_about_memory(plan, graph, None)]
+    if plan["epoch_seconds"] < SHORT_EPOCH:
         return ["the graph is so small that one rank will do: starting steps and messages takes longer than they do"]
-    advice = [*_about_exchanges(found), *_about_parts(found), *_about_memory(found, cut, rates)]
-    if found["weights_seconds"] > max(found["communication_seconds"], WORTH_SENDING_LESS * found["epoch_seconds"]) / 2:
-        share = 100 * found["weights_seconds"] / found["epoch_seconds"]
-        advice.append(f"{share:.0f} % of an epoch is summing weights' gradients: --weights-wire bf16 would halve that")
-    if found["training"]["input_dropout"] and found["entries_a_row"] is None:
-        advice.append("--input-dropout 0 lets the first layer's sums be made once; compare accuracies with it")
+    advice = [*_about_exchanges(plan), *_about_parts(plan), *_about_memory(plan, graph, rates)]
+    if plan["weights_seconds"] > max(plan["communication_seconds"], WORTH_SENDING_LESS * plan["epoch_seconds"]) / 2:
+        share = 100 * plan["weights_seconds"] / plan["epoch_seconds"]
+        advice.append(
+            f"{share:.0f} % of an epoch is the all-reduce of weight gradients: --weights-wire bf16 would halve that"
+        )
+    if plan["training"]["input_dropout"] and plan["entries_a_row"] is None:
+        advice.append("--input-dropout 0 computes the first layer's sums once; compare accuracies with it")
     return advice
 
 
-def _about_memory(found: dict[str, Any], cut: Cut, rates: RankRates | None) -> list[str]:
-    """Ranks that need more than they have, by the topology, or by their device where that does not say."""
+def _about_memory(plan: dict[str, Any], graph: PartitionedGraph, rates: RankRates | None) -> list[str]:
+    """Ranks that need more memory than the topology states, or their device has."""
     advice = []
-    known = (None,) * cut.topology.num_ranks if rates is None else rates.memory_gb
-    for row, rank, of_device in zip(found["ranks"], cut.topology.ranks, known, strict=True):
+    known = (None,) * graph.topology.num_ranks if rates is None else rates.memory_gb
+    for row, rank, of_device in zip(plan["ranks"], graph.topology.ranks, known, strict=True):
         needed, has = row["memory_bytes"] / 1e9, of_device if rank.memory_gb is None else rank.memory_gb
         if has is not None and needed > FULL * has:
             advice.append(f"{rank.name} would need {needed:.1f} of its {has:g} GB: make more parts")
     return advice
 
 
-def _about_exchanges(found: dict[str, Any]) -> list[str]:
-    if found["num_parts"] == 1:
+def _about_exchanges(plan: dict[str, Any]) -> list[str]:
+    if plan["num_parts"] == 1:
         return []
-    share = 100 * found["communication_seconds"] / found["epoch_seconds"]
+    share = 100 * plan["communication_seconds"] / plan["epoch_seconds"]
     if share < 100 * WORTH_SENDING_LESS:
         return [f"{share:.0f} % of an epoch is communication: --exchange boundary, exact in fp32, costs little"]
-    faster = found["epoch_seconds"] / found["ways"][-1]["epoch_seconds"]
+    faster = plan["epoch_seconds"] / plan["ways"][-1]["epoch_seconds"]
     return [
         f"{share:.0f} % of an epoch is communication: --exchange boundary --staleness adaptive "
         f"--staleness-grad adaptive --wire int8 --eval-every 10 would make epochs up to "
-        f"{faster:.1f} times as quick, at accuracies that docs/training-measurements.md lists"
+        f"{faster:.1f} times as fast, at accuracies that docs/training-measurements.md lists"
     ]
 
 
-def _about_parts(found: dict[str, Any]) -> list[str]:
-    advice, parts = [], found["num_parts"]
-    if parts > 1 and found["communication_seconds"] > found["compute_seconds"]:
-        advice.append(f"links take longer than computing: try --parts {max(1, parts // 2)}, or quicker links")
-    elif found["communication_seconds"] < WORTH_SENDING_LESS * found["epoch_seconds"]:
-        advice.append(f"computing takes most of an epoch: --parts {2 * parts} on as many devices would be quicker")
-    computing = [row["compute_seconds"] for row in found["ranks"]]
+def _about_parts(plan: dict[str, Any]) -> list[str]:
+    advice, parts = [], plan["num_parts"]
+    if parts > 1 and plan["communication_seconds"] > plan["compute_seconds"]:
+        advice.append(f"links take longer than computing: try --parts {max(1, parts // 2)}, or faster links")
+    elif plan["communication_seconds"] < WORTH_SENDING_LESS * plan["epoch_seconds"]:
+        advice.append(f"computing takes most of an epoch: --parts {2 * parts} on as many devices would be faster")
+    computing = [row["compute_seconds"] for row in plan["ranks"]]
     mean = sum(computing) / len(computing)
     if max(computing) > UNEVEN * mean:
         advice.append(f"the slowest rank computes {max(computing) / mean:.2f} times the mean: partition anew")
@@ -357,34 +404,34 @@ def _about_parts(found: dict[str, Any]) -> list[str]:
 
 
 OF_RATES = {
-    "measured": "rates were measured while other work ran or not; a rank elsewhere is taken to be as quick, by its "
+    "measured": "rates were measured while other work ran or not; a rank elsewhere is assumed to be as fast, by its "
     "`speed` in the topology",
     "file": "rates are those of a random graph on another machine, while other work ran or not, interpolated between a "
-    "few widths; all ranks are taken to be as quick, by their `speed` in the topology",
+    "few widths; all ranks are assumed to be as fast, by their `speed` in the topology",
     "published": f"of the published peaks {100 * STREAMED:.0f} % of the bandwidth are counted for rows in order, "
     f"{100 * GATHERED:.0f} % for rows of edges' ends, and {100 * MULTIPLIED:.0f} % of the fp32 operations; "
     "`graphprep doctor --rates FILE` there measures them",
-    "assumed": "nothing is known of the devices: all seconds of computing are those of another one",
+    "assumed": "the devices are unknown: all seconds of computing are those of another device",
 }
 """What a plan does not know about rates, by their source."""
 
 
-def _unknown(found: dict[str, Any], rates: RankRates, cut: Cut) -> list[str]:
+def _unknown(plan: dict[str, Any], rates: RankRates, graph: PartitionedGraph) -> list[str]:
     unknown = [
         OF_RATES[rates.source],
-        "no overlap of communication and computing is counted, nor what starting messages takes beyond the topology's "
-        "latency; epochs of a few milliseconds take longer than told",
-        "memory is counted for fp32 and without what torch itself takes",
+        "no overlap of communication and computing is counted, nor the start of messages beyond the topology's "
+        "latency; epochs of a few milliseconds take longer than planned",
+        "memory is the trainer's own estimate for fp32, without that of torch itself",
     ]
-    of_file, wanted = rates.of_ranks[0], ranks_a_machine(cut.topology)
+    of_file, wanted = rates.of_ranks[0], ranks_a_machine(graph.topology)
     if rates.source == "file" and of_file.processes != wanted:
         unknown.append(
             f"the file's rates are those of {of_file.processes} rank(s) side by side and a machine has {wanted}; "
             f"`graphprep doctor --rates FILE --ranks {wanted}` measures as many"
         )
-    if cut.is_sketch:
+    if graph.is_sketch:
         unknown.append("the parts are METIS's, unrefined; `graphprep partition` usually has a lower bottleneck")
-    if found["num_parts"] > 1:
+    if plan["num_parts"] > 1:
         unknown.append(
             "links have the bandwidths of the topology; `graphprep topology probe` measures what a backend reaches"
         )

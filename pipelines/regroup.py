@@ -12,7 +12,7 @@ import numpy as np
 from graphprep.cache.as_source import CacheSource
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache
-from graphprep.partition.external_assignment import GivenAssignment
+from graphprep.partition.external_assignment import ExternalAssignment
 from graphprep.partition.regroup import merged, require_multiple, split
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
@@ -55,7 +55,9 @@ def plan_regroup(
         cache.require_unchanged()
         with tempfile.TemporaryDirectory() as scratch:
             new_N = split(whole_graph(source), assignment_N, cache.num_parts, chosen.num_ranks, request, Path(scratch))
-    given = GivenAssignment(path=cache.folder, sha256=hashlib.sha256(new_N.tobytes()).hexdigest(), assignment_N=new_N)
+    given = ExternalAssignment(
+        path=cache.folder, sha256=hashlib.sha256(new_N.tobytes()).hexdigest(), assignment_N=new_N
+    )
     target = target_of(out, source.name, chosen)
     [how] = {cache.aggregated(node_type) for node_type in cache.node_types}
     return PartitionPlan(

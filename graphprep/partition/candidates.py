@@ -1,4 +1,4 @@
-"""The candidates by name, and what surrounds each: loads, the nodes that are set aside, parts that stayed empty.
+"""All partitioning methods by name, and the steps around each: node loads, small components, empty parts.
 
 Letters: N nodes, P parts, D loads.
 """
@@ -31,24 +31,24 @@ _METHODS: tuple[Method, ...] = (
     *MTKAHYPAR_METHODS,
     *KAMINPAR_METHODS,
     MultilevelMethod(),
-    *baselines.FLOORS,
+    *baselines.BASELINES,
 )
 CANDIDATES: Mapping[str, Method] = {method.name: method for method in _METHODS}
 """Every method by the name that --method takes."""
 MOST_IN_EDGES = 2.0**53
 SEED_STEP, MOST_SEEDS = 101, 2**31
-"""between the seeds of two draws, and where they begin again"""
+"""Step between the seeds of two runs of a method, and the modulus of seeds."""
 MOST_CORE_LIMIT = 3.0
-"""However much is set aside, no part gets more than this times its share of the rest."""
+"""The limit of a core load is at most this, however large the small components are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedGraph:
-    """A graph made ready for any number of candidates: loads counted, small components set aside."""
+    """A graph prepared for any number of methods: loads counted, small components set aside."""
 
     problem: PartitionProblem
-    """Of the nodes that stay."""
-    apart: small_components.Apart
+    """The problem of the core, without the small components."""
+    small: small_components.SmallComponents
     amounts_DN: NDArray[np.int64]
     """int64 [D, N], of all nodes."""
     degree_N: NDArray[np.int64]
@@ -65,31 +65,31 @@ class PreparedGraph:
         topology: Topology | None = None,
         cancelled: Event | None = None,
     ) -> PreparedGraph:
-        """`loads` are those of all nodes; `cancelled` ends native libraries when it is set; else as for `assign`.
+        """`loads` are of all nodes; setting `cancelled` ends native libraries; the rest as for `assign`.
 
         Raises:
             PartitionError: the topology has another number of ranks.
         """
         if topology is not None and topology.num_ranks != len(shares_P):
             raise PartitionError(
-                f"{len(shares_P)} parts do not go with the {topology.num_ranks} ranks of {topology.name}"
+                f"{len(shares_P)} parts do not match the {topology.num_ranks} ranks of {topology.name}"
             )
         amounts_DN = np.stack([load.amount_N for load in loads])
-        apart = small_components.set_apart(clean, amounts_DN, shares_P)
+        small = small_components.find_small(clean, amounts_DN, shares_P)
         problem = PartitionProblem(
-            graph=small_components.core_graph(clean, apart),
+            graph=small_components.core_graph(clean, small),
             shares_P=shares_P,
-            loads=tuple(_over_core(load, apart.core_N) for load in loads),
+            loads=tuple(_over_core(load, small.core_N) for load in loads),
             imbalance=request.imbalance,
             seed=request.seed,
             scratch=scratch,
             topology=topology,
             cancelled=cancelled,
         )
-        return cls(problem=problem, apart=apart, amounts_DN=amounts_DN, degree_N=np.diff(clean.indptr))
+        return cls(problem=problem, small=small, amounts_DN=amounts_DN, degree_N=np.diff(clean.indptr))
 
     def assign(self, method: str, *, draw: int = 0, time_limit_s: float | None = None) -> NDArray[np.int32]:
-        """See the function `assign`; each `draw` has a seed of its own, the first one the request's."""
+        """See the function `assign`; each `draw` has its own seed, draw 0 that of the request."""
         num_parts = self.problem.num_parts
         if num_parts == 1:
             return np.zeros(len(self.degree_N), np.int32)
@@ -98,7 +98,7 @@ class PreparedGraph:
         chosen = CANDIDATES["ldg"] if few else CANDIDATES[method]
         seed = (self.problem.seed + SEED_STEP * draw) % MOST_SEEDS
         core_assignment = chosen.partition(replace(self.problem, seed=seed, time_limit_s=time_limit_s))
-        assignment_N = small_components.place_apart(core_assignment, self.apart, self.amounts_DN, self.problem.shares_P)
+        assignment_N = small_components.place_small(core_assignment, self.small, self.amounts_DN, self.problem.shares_P)
         return small_components.fill_empty_parts(assignment_N, num_parts, self.degree_N)
 
 
@@ -114,7 +114,7 @@ def assign(
     topology: Topology | None = None,
     time_limit_s: float | None = None,
 ) -> NDArray[np.int32]:
-    """Assign every node to a part, small components where they even out the loads.
+    """Assign every node to a part; small components are placed to even out the loads.
 
     Args:
         method: a name in CANDIDATES.
@@ -124,14 +124,14 @@ def assign(
         scratch: an existing folder for temporary files.
         in_degree_N: int64 [N], in-edges of each node in the dataset's own graph; None for half of what `clean` counts.
         train_mask: bool [N], or None.
-        topology: of as many ranks as parts, for methods that follow one.
+        topology: with one rank a part, for methods that use it.
         time_limit_s: seconds for a native library, instead of the method's own limit.
 
     Returns:
         int32 [N]; no part is empty as long as there are as many nodes as parts.
 
     Raises:
-        PartitionError: the method cannot be had, or its library died, was late, or returned what is no partition.
+        PartitionError: the method is not available, or its library failed, timed out, or returned an invalid partition.
     """
     if in_degree_N is None:
         in_degree_N = _half_of_edge_counts(clean)
@@ -155,7 +155,7 @@ def _half_of_edge_counts(clean: Csr) -> NDArray[np.int64]:
 
 
 def _over_core(load: NodeLoad, core_N: NDArray[np.bool_]) -> NodeLoad:
-    """The load of the core alone; what is set aside later fills the gaps, so the core may be the more uneven."""
+    """The load of the core alone; its limit is larger, since small components fill the gaps later."""
     amount = load.amount_N[core_N]
     whole, core = float(load.amount_N.sum(dtype=np.float64)), float(amount.sum(dtype=np.float64))
     limit = min(load.limit * whole / core, MOST_CORE_LIMIT) if core else load.limit

@@ -1,4 +1,4 @@
-"""What each node adds to its part, and the limits on it: nodes, in-edges, work, training nodes, and those of each type.
+"""Node loads and their balance constraints: nodes, in-edges, work, training nodes, and those of each type.
 
 Letters: N nodes.
 """
@@ -25,14 +25,14 @@ def node_loads(
 ) -> tuple[NodeLoad, ...]:
     """The loads of a graph whatever its types.
 
-    Nodes come first and are always there, without a limit if none is asked for. Work follows from nodes and in-edges
+    Nodes come first and are always included, without a limit if none is requested. Work follows from nodes and in-edges
     and is a load of its own only where one of these is free.
 
     Args:
         in_degree_N: int64 [N].
         train_mask: bool [N], or None.
         imbalance: largest share over target share.
-        limits: of LIMITS, what is to be held within it.
+        limits: of LIMITS, the loads that are kept within it.
     """
     loads = [_load("nodes", np.ones(len(in_degree_N), np.int64), imbalance if "nodes" in limits else math.inf)]
     if "in-edges" in limits:

@@ -1,4 +1,4 @@
-"""What partitioning will need, told before it starts: memory and time, estimated from counts alone."""
+"""Estimates of the memory and time of a partitioning run, from the numbers of nodes and edges alone."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ METIS_EDGES_PER_SECOND = 1.0e6
 VISITS_PER_SECOND = 2.0e7
 """Nets that refinement visits in a second. Most runs end before they have spent all their visits."""
 SECONDS_PER_EDGE = 2e-7
-"""of all passes around these"""
+"""of all other passes over the edges"""
 BYTES_PER_EDGE, BYTES_PER_NODE = 4, 64
-"""of the graph, and of what is kept for each node"""
+"""of the graph, and of the arrays with one entry a node"""
 BYTES_PER_CLEAN_EDGE = {False: 4, True: 16}
-"""of the graph made undirected, by whether it is directed as it is given. If not, it is only copied where small
-components are set aside; else its edges are counted as well."""
+"""of the undirected graph, by whether the dataset's graph is directed. If it is not, it is only copied where small
+components are set aside; if it is, the multiplicity of its edges is stored as well."""
 
 MULTILEVEL = "multilevel"
-PASSES_BYTES, PASSES_BYTES_PER_NODE = 700_000_000, 120
-"""Memory of a run by passes: of pieces of edges, contraction and METIS on the coarsest level, and of what is kept for
-each node beside its masks."""
-PASSES_SECONDS_PER_EDGE = {"none": 1.2e-6, "fast": 2.5e-6, "default": 2.5e-6, "best": 2.5e-6}
-"""Time of a run by passes, without writing the cache: between 50 and 400 million edges on two cores (docs/scale.md)."""
+OUT_OF_CORE_BYTES, OUT_OF_CORE_BYTES_PER_NODE = 700_000_000, 120
+"""Memory of an out-of-core run: pieces of edges, contraction and METIS on the coarsest level, and the arrays with one
+entry a node, beside the masks."""
+OUT_OF_CORE_SECONDS_PER_EDGE = {"none": 1.2e-6, "fast": 2.5e-6, "default": 2.5e-6, "best": 2.5e-6}
+"""Time of an out-of-core run, without writing the cache, for 50 to 400 million edges on two cores (docs/scale.md)."""
 DIRECTED = 1.5
-"""times as long where edges have to be turned around"""
+"""times as long where edges have to be reversed"""
 SPILLED_BYTES_PER_EDGE = 16
-"""at most, of edges on their way to the next level or to the order inside parts: as they are read, and sorted"""
+"""at most, of temporary files with the edges of the next level or of the order inside parts, unsorted and sorted"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """Memory at the same time, and time from the first start to the last refinement."""
+class Estimate:
+    """Peak memory, and time from the first initial partition to the last refinement."""
 
     memory_bytes: int
     seconds: float
     scratch_bytes: int = 0
-    """of disk, while it runs"""
+    """of disk, during the run"""
 
 
-def is_past_memory(
+def needs_out_of_core(
     request: PartitionRequest,
     *,
     num_nodes: int,
@@ -55,9 +55,9 @@ def is_past_memory(
     topology: Topology,
     memory_limit: int | None = None,
 ) -> bool:
-    """Whether a graph is partitioned by passes over its edges, since in memory there is not room for all that it takes.
+    """Whether a graph is partitioned out of core, because memory is too small for the in-memory methods.
 
-    Only where the method is left open, or is the one that can do so. Arguments as for `expected`.
+    Only for --method auto and multilevel. Arguments as for `estimate`.
     """
     if request.method not in ("auto", MULTILEVEL) or topology.num_ranks == 1:
         return False
@@ -69,15 +69,15 @@ def is_past_memory(
     return graph_bytes + max(start_bytes, effort_bytes) > memory.free(memory_limit)
 
 
-def expected_past_memory(
+def estimate_out_of_core(
     request: PartitionRequest, *, num_nodes: int, num_edges: int, directed: bool, topology: Topology
-) -> Expected:
-    """Estimate a run by passes over the edges. Arguments as for `expected`."""
+) -> Estimate:
+    """Estimate an out-of-core run. Arguments as for `estimate`."""
     words = -(-topology.num_ranks // 64)
     both_ways = num_edges * (2 if directed else 1)
-    seconds = PASSES_SECONDS_PER_EDGE[request.effort] * both_ways * (DIRECTED if directed else 1)
-    return Expected(
-        memory_bytes=PASSES_BYTES + num_nodes * (PASSES_BYTES_PER_NODE + 16 * words),
+    seconds = OUT_OF_CORE_SECONDS_PER_EDGE[request.effort] * both_ways * (DIRECTED if directed else 1)
+    return Estimate(
+        memory_bytes=OUT_OF_CORE_BYTES + num_nodes * (OUT_OF_CORE_BYTES_PER_NODE + 16 * words),
         seconds=seconds,
         scratch_bytes=SPILLED_BYTES_PER_EDGE * both_ways + num_edges * (4 + (20 if directed else 0)),
     )
@@ -93,7 +93,7 @@ def _run_bytes(request: PartitionRequest, num_nodes: int, both_ways: int) -> int
     return expected_bytes(num_nodes, both_ways if request.balance == "edges" else num_nodes, both_ways)
 
 
-def expected(
+def estimate(
     request: PartitionRequest,
     *,
     num_nodes: int,
@@ -102,16 +102,16 @@ def expected(
     topology: Topology,
     memory_limit: int | None = None,
     is_given: bool = False,
-) -> Expected:
+) -> Estimate:
     """Estimate a run.
 
     Args:
-        request: what is asked.
+        request: method, effort and limits.
         num_nodes, num_edges: of all types; edges as the store has them.
         directed: whether the partitioner has to add reverse edges.
-        topology: which the parts are for.
+        topology: one part is made for each of its ranks.
         memory_limit: bytes that the run may hold; None for what is free.
-        is_given: whether the only start was made elsewhere.
+        is_given: whether an assignment made elsewhere is the only initial partition.
     """
     both_ways = num_edges * (2 if directed else 1)
     methods = AUTO[request.effort] if request.method == "auto" else {request.method: 1}
@@ -129,13 +129,13 @@ def expected(
         effort = EFFORTS[request.effort]
         run_bytes = _run_bytes(request, num_nodes, both_ways)
         runs_at_a_time = workers_for(run_bytes, room)
-        runs_at_a_time = min(runs_at_a_time, effort.starts_of(both_ways))
+        runs_at_a_time = min(runs_at_a_time, effort.num_refined(both_ways))
         refining_bytes = runs_at_a_time * run_bytes
         visits = max(effort.visits * 2 * both_ways, effort.least_visits)
         refining_seconds = effort.runs(both_ways) * visits / VISITS_PER_SECOND / runs_at_a_time
     graph_bytes = _graph_bytes(num_nodes, num_edges, directed=directed)
     start_seconds = starts / max(1, starts_at_a_time) * both_ways / METIS_EDGES_PER_SECOND
-    return Expected(
+    return Estimate(
         memory_bytes=graph_bytes + max(native_bytes * starts_at_a_time, refining_bytes),
         seconds=both_ways * SECONDS_PER_EDGE + start_seconds + refining_seconds,
     )

@@ -1,4 +1,4 @@
-"""What is to be partitioned, and what an assignment of it is worth."""
+"""A partitioning task, and the quality of an assignment by the cost model."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from graphprep.traffic import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Task:
-    """What is to be partitioned and for what."""
+class PartitionTask:
+    """The graph, the topology and the limits of one partitioning run."""
 
     graph: WholeGraph
     clean: Csr
-    """the whole graph made square, symmetric, without self-loops and duplicates; itself where it is all that"""
+    """the whole graph as a symmetric matrix without self-loops and duplicates"""
     topology: Topology
     request: PartitionRequest
     loads: tuple[NodeLoad, ...]
@@ -46,7 +46,7 @@ class Task:
     @classmethod
     def of(
         cls, graph: WholeGraph, topology: Topology, request: PartitionRequest, *, memory_limit: int | None = None
-    ) -> Task:
+    ) -> PartitionTask:
         """Make the graph undirected, count loads and find routes."""
         return cls(
             graph=graph,
@@ -59,16 +59,16 @@ class Task:
             memory_limit=memory_limit,
         )
 
-    def without_counts(self) -> Task:
-        """The same without how many edges stand behind each clean one, which only the methods that make starts need."""
+    def without_edge_counts(self) -> PartitionTask:
+        """The same without the multiplicity of each edge, which only the initial partitions need."""
         clean = Csr(indptr=self.clean.indptr, indices=self.clean.indices, num_sources=self.clean.num_sources)
         return replace(self, clean=clean)
 
-    def room(self) -> int:
-        """Bytes that may still be taken.
+    def available_bytes(self) -> int:
+        """Bytes of memory that are still available.
 
         Raises:
-            UsageError: the limit leaves too little to work with.
+            UsageError: the memory limit is too low to work with.
         """
         return memory.free(self.memory_limit)
 
@@ -78,38 +78,39 @@ class Task:
         return memory_of(degree_N, np.ones_like(degree_N), np.zeros_like(degree_N), self.request.row_bytes)
 
     def nets(self) -> Hypergraph:
-        """What the seconds of links count, rows or edges, as nets."""
+        """The hypergraph whose nets are what links carry: rows or edges, by `request.balance`."""
         matrix = self.graph.matrix
         if self.request.balance == "edges":
             return edge_nets(matrix)
         return row_nets(matrix, self.clean if csr.is_symmetric(matrix) else None)
 
-    def judged(self, candidate: Candidate) -> Evaluated:
-        """A candidate that has an assignment, with what that is worth."""
+    def evaluate(self, candidate: Candidate) -> Evaluated:
+        """A candidate with the quality of its assignment."""
         assert candidate.assignment is not None
-        return Evaluated(candidate, judge(candidate.assignment, self.graph, self.topology, self.request, self.model))
+        result = evaluate_assignment(candidate.assignment, self.graph, self.topology, self.request, self.model)
+        return Evaluated(candidate, result)
 
-    def in_order(self, ways: Iterable[Evaluated]) -> list[Evaluated]:
-        """The best first; of equals the earliest."""
-        return sorted(ways, key=lambda way: way.rank(self.request.minimise))
+    def best_first(self, evaluated: Iterable[Evaluated]) -> list[Evaluated]:
+        """Sort the best first; equal ones keep their order."""
+        return sorted(evaluated, key=lambda one: one.rank(self.request.minimise))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluated:
-    """An assignment and what it is worth."""
+    """A candidate and its quality."""
 
     candidate: Candidate
     result: PartitionResult
 
     def rank(self, minimise: str) -> tuple[float, float, float]:
-        """The smaller the better: by how much limits are broken, in whole per cents, then seconds."""
+        """Sort key, lower is better: the excess over the limits in whole per cents, then seconds."""
         quality = self.result.quality
         excess = sum(limit.value / limit.limit - 1 for limit in quality.limits if not limit.met)
         seconds = (quality.bottleneck_seconds, quality.sum_seconds)
         return (math.ceil(excess * 100), *(seconds[::-1] if minimise == "total" else seconds))
 
 
-def judge(
+def evaluate_assignment(
     assignment_N: NDArray[np.int32],
     graph: WholeGraph,
     topology: Topology,
@@ -118,9 +119,9 @@ def judge(
     *,
     count: Count = count_traffic,
 ) -> PartitionResult:
-    """An assignment (int32 [N]) with its traffic and quality.
+    """The traffic and quality of an assignment, int32 [N].
 
-    `model` is that of the topology, where many assignments are judged; `count` is how traffic is counted.
+    `model` is the topology's, for callers that evaluate many assignments; `count` counts traffic.
     """
     assignments = graph.assignments(assignment_N)
     traffic = count(graph.matrices, assignments, topology.num_ranks)

@@ -33,8 +33,8 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GivenAssignment:
-    """What a file says, found to be an assignment to the ranks of a topology."""
+class ExternalAssignment:
+    """An assignment read from a file, checked against the graph and the topology."""
 
     path: Path
     sha256: str
@@ -42,16 +42,16 @@ class GivenAssignment:
     assignment_N: NDArray[np.int32]
 
 
-def read_assignment(path: Path, *, num_nodes: int, num_parts: int) -> GivenAssignment:
-    """Read a file and compare it with the graph and the topology that it is meant for.
+def read_assignment(path: Path, *, num_nodes: int, num_parts: int) -> ExternalAssignment:
+    """Read an assignment and check it against the numbers of nodes and parts.
 
     Raises:
-        UsageError: the name's ending is that of no known format.
+        UsageError: the file name has an unknown extension.
         PartitionError: there is no such file, it is damaged, or it is no assignment of so many nodes to so many parts.
     """
     reader = _reader(path)
     try:
-        found = reader(path)
+        parts = reader(path)
         with regular_file(path).open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except DatasetError as error:
@@ -59,8 +59,8 @@ def read_assignment(path: Path, *, num_nodes: int, num_parts: int) -> GivenAssig
         raise PartitionError(f"--assignment {path}: {reason}; give one part number a node") from error
     except OSError as error:
         raise PartitionError(f"--assignment {path} cannot be read: {error.strerror}; give another file") from error
-    _check(found, path, num_nodes, num_parts)
-    return GivenAssignment(path=path, sha256=sha256, assignment_N=np.ascontiguousarray(found, np.int32))
+    _check(parts, path, num_nodes, num_parts)
+    return ExternalAssignment(path=path, sha256=sha256, assignment_N=np.ascontiguousarray(parts, np.int32))
 
 
 def _reader(path: Path) -> Callable[[Path], Array]:
@@ -71,7 +71,7 @@ def _reader(path: Path) -> Callable[[Path], Array]:
         return {".npy": _from_npy, ".npz": _from_npz, ".pt": _from_pt}[ending]
     except KeyError:
         raise UsageError(
-            f"--assignment {path}: its ending says no format; give .npy, .npz, .pt, .txt or METIS's GRAPH.part.K"
+            f"--assignment {path} has an unknown extension; give .npy, .npz, .pt, .txt or METIS's GRAPH.part.K"
         ) from None
 
 
@@ -89,12 +89,12 @@ def _from_pt(path: Path) -> Array:
     data = regular_file(path).read_bytes()
     if not data.startswith(torch_file.ZIP_MAGIC):
         raise DatasetError("it is no PyTorch file, or one of a release before 1.6")
-    found = torch_file.load(data)
-    if isinstance(found, dict):
-        found = found[_the_one([name for name in found if isinstance(name, str)])]
-    if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind not in "iu":
+    parts = torch_file.load(data)
+    if isinstance(parts, dict):
+        parts = parts[_the_one([name for name in parts if isinstance(name, str)])]
+    if not isinstance(parts, np.ndarray) or parts.ndim != 1 or parts.dtype.kind not in "iu":
         raise DatasetError("it holds no tensor of whole numbers with one dimension")
-    return found
+    return parts
 
 
 def _the_one(names: list[str]) -> str:
@@ -115,21 +115,21 @@ def _from_lines(path: Path) -> Array:
     return np.concatenate(pieces)
 
 
-def _check(found_N: Array, path: Path, num_nodes: int, num_parts: int) -> None:
-    """Each rule of its own, with what was expected and what was found."""
-    if len(found_N) != num_nodes:
+def _check(parts_N: Array, path: Path, num_nodes: int, num_parts: int) -> None:
+    """Each rule has its own error, with the expected and the actual value."""
+    if len(parts_N) != num_nodes:
         raise PartitionError(
-            f"--assignment {path} has {len(found_N):,} part numbers for {num_nodes:,} nodes; "
+            f"--assignment {path} has {len(parts_N):,} part numbers for {num_nodes:,} nodes; "
             "it belongs to another graph, or to another order of its nodes"
         )
-    odd = np.flatnonzero((found_N < 0) | (found_N >= num_parts))
+    odd = np.flatnonzero((parts_N < 0) | (parts_N >= num_parts))
     if len(odd):
-        counted_from_1 = int(found_N.min()) == 1 and int(found_N.max()) == num_parts
+        counted_from_1 = int(parts_N.min()) == 1 and int(parts_N.max()) == num_parts
         raise PartitionError(
-            f"--assignment {path} puts node {odd[0]:,} in part {found_N[odd[0]]}, but parts are 0 .. {num_parts - 1}; "
+            f"--assignment {path} puts node {odd[0]:,} in part {parts_N[odd[0]]}, but parts are 0 .. {num_parts - 1}; "
             + ("subtract 1 from its numbers" if counted_from_1 else "give the topology or --parts that it was made for")
         )
-    sizes_P = np.bincount(found_N, minlength=num_parts)
+    sizes_P = np.bincount(parts_N, minlength=num_parts)
     if not sizes_P.all():
         empty = int(np.argmin(sizes_P))
         raise PartitionError(

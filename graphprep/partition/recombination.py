@@ -1,8 +1,9 @@
-"""The best starts are refined, then combined: the best with each of the others, until one is left.
+"""Evolutionary recombination: the best initial partitions are refined, then combined pairwise until one is left.
 
-Three starts make three runs of refinement, two combinations and a last one of these: six runs, each of which begins
-from the best that there is. On power-law graphs the combinations win as much again as the first three runs; on meshes
-about a tenth.
+In each generation the best partition is combined with each of the others. Three initial partitions make three runs of
+refinement, two combinations and a last one of these: six runs. On power-law graphs the combinations improve the
+bottleneck as much again as the first three runs; on meshes about a tenth of that. (Sanders, Schulz: Distributed
+evolutionary graph partitioning, 2012.)
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.partition.evaluation import Evaluated, Task
+from graphprep.partition.evaluation import Evaluated, PartitionTask
 from graphprep.partition.refine.hypergraph import Hypergraph
 from graphprep.partition.refine.refine import (
     EFFORTS,
@@ -29,7 +30,7 @@ from graphprep.partition.refine.refine import (
 from graphprep.partition.request import Candidate
 from graphprep.system import memory, progress
 from graphprep.system.threads import side_by_side, workers_for
-from graphprep.traffic import FOR_HALO, capacities
+from graphprep.traffic import SHARE_BEFORE_HALO, capacities
 
 SEED_STEP = 7919
 """between the seeds of two generations"""
@@ -39,17 +40,17 @@ SEED_STEP = 7919
 class Recombination:
     """What all runs of refinement share."""
 
-    task: Task
+    task: PartitionTask
     effort: Effort
     nets: Hypergraph
     weight_NC: NDArray[np.float64]
     most_PC: NDArray[np.float64]
-    """float64 [P, C], what each part may hold"""
+    """float64 [P, C]: the limit of each part"""
     workers: int
     """runs side by side"""
 
     @classmethod
-    def of(cls, task: Task) -> Recombination:
+    def of(cls, task: PartitionTask) -> Recombination:
         nets = task.nets()
         weight_NC, most_PC = weights_and_limits(task.loads, task.shares_P)
         capacity_P = capacities(task.topology)
@@ -57,28 +58,28 @@ class Recombination:
             bytes_N = task.bytes_N()
             share_P = task.shares_P * bytes_N.sum() * task.request.imbalance
             weight_NC = np.column_stack([weight_NC, bytes_N])
-            # Where memory is too small for the shares themselves, to hold on to it would let no node move.
-            most_PC = np.column_stack([most_PC, np.maximum(FOR_HALO * capacity_P, share_P)])
+            # Where memory is too small even for the shares, a limit below them would let no node move.
+            most_PC = np.column_stack([most_PC, np.maximum(SHARE_BEFORE_HALO * capacity_P, share_P)])
         return cls(
             task=task,
             effort=EFFORTS[task.request.effort],
             nets=nets,
             weight_NC=weight_NC,
             most_PC=most_PC,
-            workers=workers_for(expected_bytes(nets.num_nodes, nets.num_nets, len(nets.pins)), task.room()),
+            workers=workers_for(expected_bytes(nets.num_nodes, nets.num_nets, len(nets.pins)), task.available_bytes()),
         )
 
-    def grown(self, starts: Sequence[Evaluated]) -> list[Evaluated]:
-        """All that was refined or combined, in the order in which it was made; the best of `starts` comes first."""
-        count = self.effort.starts_of(len(self.nets.pins))
-        made = side_by_side(
-            [partial(self._run, f"{way.candidate.method}, refined", way) for way in starts[:count]],
+    def run(self, starts: Sequence[Evaluated]) -> list[Evaluated]:
+        """All refined and combined partitions, in the order of the runs; `starts` are sorted, the best first."""
+        count = self.effort.num_refined(len(self.nets.pins))
+        results = side_by_side(
+            [partial(self._run, f"{start.candidate.method}, refined", start) for start in starts[:count]],
             workers=self.workers,
         )
-        living, generation = self.task.in_order(made), 0
-        while len(living) > 1:
+        survivors, generation = self.task.best_first(results), 0
+        while len(survivors) > 1:
             generation += 1
-            best, *others = living
+            best, *others = survivors
             children = side_by_side(
                 [
                     partial(self._run, f"combined, {generation}.{number}", best, other, generation)
@@ -86,36 +87,36 @@ class Recombination:
                 ],
                 workers=self.workers,
             )
-            made += children
-            living = self.task.in_order(children)
-        return made
+            results += children
+            survivors = self.task.best_first(children)
+        return results
 
-    def _run(self, name: str, way: Evaluated, other: Evaluated | None = None, generation: int = 0) -> Evaluated:
-        """`way` refined, or combined with `other`; once more without annealing where that has lost more than it found.
+    def _run(self, name: str, start: Evaluated, other: Evaluated | None = None, generation: int = 0) -> Evaluated:
+        """Refine `start`, or combine it with `other`; repeat without annealing where annealing made it worse.
 
-        On graphs whose best parts differ little in cut - stiff meshes above all - it can end above a good start.
+        On graphs whose best partitions differ little in cut, meshes above all, annealing can end above a good start.
         """
         started = time.monotonic()
         with progress.task(f"refining ({name})", unit="visits") as shown:
-            assignment = self._refined(way, other, generation, self.effort, shown.advance)
+            assignment = self._refined(start, other, generation, self.effort, shown.advance)
             memory.give_back()
-            found = self._judged(name, assignment, started)
-            if self.effort.annealing_rounds and self._has_lost(found, way):
-                assignment = self._refined(way, other, generation, self.effort.without_annealing(), shown.advance)
+            refined = self._evaluate(name, assignment, started)
+            if self.effort.annealing_rounds and self._is_worse(refined, start):
+                assignment = self._refined(start, other, generation, self.effort.without_annealing(), shown.advance)
                 memory.give_back()
-                found, *_ = self.task.in_order([found, self._judged(name, assignment, started)])
-        return found
+                refined, *_ = self.task.best_first([refined, self._evaluate(name, assignment, started)])
+        return refined
 
-    def _has_lost(self, found: Evaluated, way: Evaluated) -> bool:
-        """Whether a run has ended worse than it began, or has paid with slower links for limits that it keeps now."""
+    def _is_worse(self, refined: Evaluated, start: Evaluated) -> bool:
+        """Whether a run ended with more excess over the limits than it began with, or with slower links."""
         (excess, *seconds), (excess_before, *seconds_before) = (
-            one.rank(self.task.request.minimise) for one in (found, way)
+            one.rank(self.task.request.minimise) for one in (refined, start)
         )
         return excess > excess_before or seconds > seconds_before
 
     def _refined(
         self,
-        way: Evaluated,
+        start: Evaluated,
         other: Evaluated | None,
         generation: int,
         effort: Effort,
@@ -132,11 +133,11 @@ class Recombination:
         )
         return refinement.run(
             self.nets,
-            way.result.assignment,
+            start.result.assignment,
             self.weight_NC,
             other_N=None if other is None else other.result.assignment,
             generation=generation,
         )
 
-    def _judged(self, name: str, assignment: NDArray[np.int32], started: float) -> Evaluated:
-        return self.task.judged(Candidate(method=name, seconds=time.monotonic() - started, assignment=assignment))
+    def _evaluate(self, name: str, assignment: NDArray[np.int32], started: float) -> Evaluated:
+        return self.task.evaluate(Candidate(method=name, seconds=time.monotonic() - started, assignment=assignment))

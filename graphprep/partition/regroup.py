@@ -1,10 +1,10 @@
-"""Another number of parts from those that there are: neighbours become one, or each is divided.
+"""Change the number of parts of an assignment: neighbouring parts are merged, or each part is split.
 
-    merge    parts g K/P .. (g + 1) K/P - 1 become part g; each such group has to lie on one machine
+    merge    parts g K/P .. (g + 1) K/P - 1 become part g; each such group must be on one machine
     split    part p is divided into f, which become parts p f .. p f + f - 1
 
-Ranks that are next to each other in a topology's order are near each other, so both keep what the assignment knows of
-the links.
+Ranks that are next to each other in a topology's order are near each other, so both keep the
+assignment's locality on the links.
 
 Letters: N nodes, P parts as they are.
 """
@@ -38,8 +38,8 @@ def merged(part_N: NDArray[np.int32], topology: Topology, num_new: int) -> NDArr
 
     Args:
         part_N: int32 [N].
-        topology: which the parts were made for.
-        num_new: how many parts there are to be.
+        topology: the one that the parts were made for.
+        num_new: the new number of parts.
 
     Raises:
         PartitionError: the number does not divide that of the parts, or a group would lie on two machines.
@@ -64,7 +64,7 @@ def split(
         graph: of N nodes.
         part_N: int32 [N], from 0 to num_parts - 1.
         num_parts: how many parts there are.
-        num_new: how many there are to be.
+        num_new: the new number of parts.
         request: method, seed and limits of each division.
         scratch: an existing folder for temporary files.
 
@@ -87,7 +87,7 @@ def split(
 
 
 def _factor(many: int, few: int, what: str) -> int:
-    """How many parts make one, if they do."""
+    """The quotient of the two numbers of parts, if it is whole."""
     if few < 1 or many <= few or many % few:
         raise PartitionError(f"{what}: the larger number has to be a multiple of the smaller one")
     return many // few

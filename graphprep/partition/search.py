@@ -1,14 +1,14 @@
-"""Starts are made, laid on the ranks, refined, combined, judged by the cost model, and the best is kept.
+"""Make initial partitions by several methods, map them to ranks, refine and combine them, and return the best.
 
-    start          every method that was asked for, or those of AUTO for the effort
-    mapping        which part goes to which rank
-    population     the best starts are refined, then combined
+    initial        the requested method, or those of AUTO for the effort
+    mapping        part to rank (refine.mapping)
+    refinement     the best initial partitions are refined, then combined (recombination)
 
-What can run side by side does, as far as cores and memory go; the result does not depend on how many do. A method that
-memory does not suffice for is left out and named.
+Runs are parallel as far as cores and memory allow; the result does not depend on how many run at a time. A method that
+needs more memory than is available is left out with a warning.
 
-Best is: as few limits broken as possible, then the lowest bottleneck, then the lowest sum of link seconds; or the sum
-before the bottleneck, where that is to be minimised.
+The best partition exceeds the limits least, then has the lowest bottleneck, then the lowest sum of link seconds; with
+`--minimise total` the sum comes before the bottleneck.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphprep.core.fallback import Fallback
 from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
 from graphprep.partition.candidates import CANDIDATES, PreparedGraph
-from graphprep.partition.evaluation import Task
+from graphprep.partition.evaluation import PartitionTask
 from graphprep.partition.external_assignment import ASSIGNMENT
 from graphprep.partition.recombination import Recombination
 from graphprep.partition.refine.mapping import best_mapping
@@ -51,15 +51,15 @@ AUTO = {
         "mtkahypar": 1,
     },
 }
-"""The starts of --method auto by effort, and how many seeds each is drawn with; one that is of no use here, or whose
+"""The initial methods of --method auto by effort, and with how many seeds each runs. One that does not apply, or whose
 library is not installed, is left out."""
-SPARING = ("kaminpar", "ldg")
-"""What takes their place where memory is too small for METIS; the first that can be had and fits."""
+LOW_MEMORY_METHODS = ("kaminpar", "ldg")
+"""Used instead where memory is too small for METIS: the first that is installed and fits."""
 UNEVEN = 0.5
 """Deviation of the nodes' in-edges over their mean, above which METIS has to balance edges as well as nodes."""
 MESH_DEGREE = 12.0
-"""Mean in-edges up to which METIS by volume is worth its time, if they are even: it wins on meshes, and on others takes
-up to 85 times as long as by cut."""
+"""Mean in-degree up to which METIS by volume is used, if degrees are even: it is better on meshes, and on other graphs
+takes up to 85 times as long as by cut."""
 
 
 def partition(
@@ -68,7 +68,7 @@ def partition(
     request: PartitionRequest,
     *,
     scratch: Path,
-    given: NDArray[np.int32] | None = None,
+    external_N: NDArray[np.int32] | None = None,
     memory_limit: int | None = None,
 ) -> tuple[PartitionResult, Csr]:
     """Assign each node to a rank of the topology.
@@ -78,8 +78,8 @@ def partition(
         topology: one part is made for each of its ranks.
         request: method, effort and limits.
         scratch: an existing folder for temporary files.
-        memory_limit: bytes that all of this may hold; None for what is free. What does not fit is not tried.
-        given: int32 [N], the only start if an assignment was made elsewhere; it is not laid on other ranks.
+        memory_limit: bytes that this process and its children may use; None for what is free.
+        external_N: int32 [N], an assignment made elsewhere, the only initial partition; its parts keep their ranks.
 
     Returns:
         The result, and the clean undirected graph that it was made from (the order inside parts needs it again).
@@ -91,23 +91,23 @@ def partition(
     fallback: Fallback | None = None
     require_enough_nodes(num_parts, num_nodes)
     with progress.task("making the graph undirected for the partitioner"):
-        task = Task.of(graph, topology, request, memory_limit=memory_limit)
+        task = PartitionTask.of(graph, topology, request, memory_limit=memory_limit)
     if num_parts == 1:
-        tried = [Candidate(method="one-part", seconds=0.0, assignment=np.zeros(num_nodes, np.int32))]
-        judged = [task.judged(tried[0])]
+        candidates = [Candidate(method="one-part", seconds=0.0, assignment=np.zeros(num_nodes, np.int32))]
+        evaluated = [task.evaluate(candidates[0])]
     else:
-        kept = None if given is None else Candidate(method=ASSIGNMENT, seconds=0.0, assignment=given)
-        tried, fallback = _starts(task, scratch) if kept is None else ([kept], None)
-        task = task.without_counts()
+        external = None if external_N is None else Candidate(method=ASSIGNMENT, seconds=0.0, assignment=external_N)
+        candidates, fallback = _initial_partitions(task, scratch) if external is None else ([external], None)
+        task = task.without_edge_counts()
         memory.give_back()
-        judged = task.in_order(task.judged(start) for start in tried if start.assignment is not None)
+        evaluated = task.best_first(task.evaluate(start) for start in candidates if start.assignment is not None)
         if request.effort != "none":
-            refined = Recombination.of(task).grown(judged)
-            judged += refined
-            tried += [way.candidate for way in refined]
-    best = task.in_order(judged)[0]
-    qualities = {way.candidate.method: way.result.quality for way in judged}
-    rows = tuple(candidate.summary(qualities.get(candidate.method)) for candidate in tried)
+            refined = Recombination.of(task).run(evaluated)
+            evaluated += refined
+            candidates += [one.candidate for one in refined]
+    best = task.best_first(evaluated)[0]
+    qualities = {one.candidate.method: one.result.quality for one in evaluated}
+    rows = tuple(candidate.summary(qualities.get(candidate.method)) for candidate in candidates)
     return replace(best.result, method=best.candidate.method, tried=rows, fallback=fallback), task.clean
 
 
@@ -122,8 +122,8 @@ def require_enough_nodes(num_parts: int, num_nodes: int) -> None:
         )
 
 
-def starts_of(request: PartitionRequest, topology: Topology, in_degree_N: NDArray[np.int64]) -> dict[str, int]:
-    """The methods that a request begins with, on a graph whose nodes have so many in-edges, and how often each."""
+def initial_methods(request: PartitionRequest, topology: Topology, in_degree_N: NDArray[np.int64]) -> dict[str, int]:
+    """The initial methods of a request on a graph with these in-degrees, and with how many seeds each runs."""
     if request.method != "auto":
         return {request.method: 1}
     named = dict(AUTO[request.effort])
@@ -138,8 +138,8 @@ def starts_of(request: PartitionRequest, topology: Topology, in_degree_N: NDArra
     return useful or {"ldg": 1}
 
 
-def _starts(task: Task, scratch: Path) -> tuple[list[Candidate], Fallback | None]:
-    """Every method that was asked for; where all of them die, LDG with a warning that says why."""
+def _initial_partitions(task: PartitionTask, scratch: Path) -> tuple[list[Candidate], Fallback | None]:
+    """Run the requested methods; if all of them fail, LDG, with a warning that says why."""
     cancelled = Event()
     with progress.task("setting small components aside"):
         prepared = PreparedGraph.of(
@@ -151,80 +151,84 @@ def _starts(task: Task, scratch: Path) -> tuple[list[Candidate], Fallback | None
             topology=task.topology,
             cancelled=cancelled,
         )
-    room = task.room()
-    methods, needed, left_out, fallback = _that_fit(task, room)
+    available_bytes = task.available_bytes()
+    methods, needed, left_out, fallback = _methods_that_fit(task, available_bytes)
     if prepared.problem.graph.num_rows <= task.topology.num_ranks and methods.keys() - {"ldg"}:
-        progress.say("no more nodes have neighbours than there are parts; LDG places them, whatever the method")
+        progress.say("no more nodes have neighbours than there are parts, so LDG places them whatever the --method")
     try:
         starts = side_by_side(
-            [partial(_start, task, prepared, name, draw) for name, draws in methods.items() for draw in range(draws)],
-            workers=workers_for(needed, room),
+            [
+                partial(_initial_partition, task, prepared, name, draw)
+                for name, draws in methods.items()
+                for draw in range(draws)
+            ],
+            workers=workers_for(needed, available_bytes),
         )
     finally:
         cancelled.set()
     if all(start.assignment is None for start in starts):
-        progress.warn("no method came through; falling back to the streaming partitioner LDG, whose cut is larger")
+        progress.warn("every method failed; falling back to the streaming partitioner LDG, whose cut is larger")
         reasons = [start.failure for start in starts if start.failure]
         fallback = Fallback(wanted=tuple(methods), used="ldg", reason=reasons[0] if reasons else "no parts")
-        starts.append(_start(task, prepared, "ldg"))
+        starts.append(_initial_partition(task, prepared, "ldg"))
     return [*left_out, *starts], fallback or Fallback.of_coarsest_level(prepared.problem.fallbacks)
 
 
-def _that_fit(task: Task, room: int) -> tuple[dict[str, int], int, list[Candidate], Fallback | None]:
-    """The starts that memory is enough for.
+def _methods_that_fit(
+    task: PartitionTask, available_bytes: int
+) -> tuple[dict[str, int], int, list[Candidate], Fallback | None]:
+    """The initial methods that memory suffices for.
 
     Returns:
-        How often each is drawn, what the largest of them needs in bytes, those that are left out, and whether others
-        take the place of all of them.
+        The number of seeds of each, the bytes that the largest of them needs, the methods left out, and the fallback if
+        others replace all of them.
     """
-    methods = starts_of(task.request, task.topology, np.diff(task.graph.matrix.indptr))
+    methods = initial_methods(task.request, task.topology, np.diff(task.graph.matrix.indptr))
     num_parts, nodes, edges = task.topology.num_ranks, task.clean.num_rows, task.clean.num_edges
-    needs = {name: CANDIDATES[name].expected_bytes(nodes, edges) for name in (*methods, *SPARING)}
-    fit = {name: draws for name, draws in methods.items() if needs[name] <= room}
+    needs = {name: CANDIDATES[name].expected_bytes(nodes, edges) for name in (*methods, *LOW_MEMORY_METHODS)}
+    fit = {name: draws for name, draws in methods.items() if needs[name] <= available_bytes}
     is_auto, left_out, fallback = task.request.method == "auto", [], None
     for name in methods:
         if name in fit:
             continue
-        reason = (
-            f"would need about {progress.format_bytes(needs[name])} of memory, and {progress.format_bytes(room)} "
-            "are free"
-        )
+        needed, free = progress.format_bytes(needs[name]), progress.format_bytes(available_bytes)
+        reason = f"would need about {needed} of memory, and {free} are free"
         progress.warn(f"{name} {reason}; it {'is left out' if is_auto else 'may run out of memory'}")
         if is_auto:
             left_out.append(Candidate(method=name, seconds=0.0, failure=reason))
     if is_auto and methods.keys() == {"ldg"}:
         wanted = tuple(AUTO[task.request.effort])
         missing = (CANDIDATES[name].needs(num_parts, task.topology) for name in wanted)
-        fallback = Fallback(wanted=wanted, used="ldg", reason=next(filter(None, missing), "they cannot be had"))
+        fallback = Fallback(wanted=wanted, used="ldg", reason=next(filter(None, missing), "they are not available"))
         progress.warn(fallback.sentence)
     elif is_auto and not fit:
-        had = (name for name in SPARING if CANDIDATES[name].needs(num_parts, task.topology) is None)
-        sparing = next(name for name in had if needs[name] <= room or name == "ldg")
-        fit = {sparing: 1}
-        progress.warn(f"{sparing} takes their place")
+        installed = (name for name in LOW_MEMORY_METHODS if CANDIDATES[name].needs(num_parts, task.topology) is None)
+        smaller = next(name for name in installed if needs[name] <= available_bytes or name == "ldg")
+        fit = {smaller: 1}
+        progress.warn(f"{smaller} is used instead")
         least = min(needs[name] for name in methods)
         fallback = Fallback(
-            wanted=tuple(methods), used=sparing, reason="memory was too small for them", memory_bytes=least
+            wanted=tuple(methods), used=smaller, reason="memory was too small for them", memory_bytes=least
         )
     chosen = fit or methods
     return chosen, max(needs[name] for name in chosen), left_out, fallback
 
 
-def _start(task: Task, prepared: PreparedGraph, method: str, draw: int = 0) -> Candidate:
+def _initial_partition(task: PartitionTask, prepared: PreparedGraph, method: str, draw: int = 0) -> Candidate:
     started = time.monotonic()
     name = f"{method} #{draw + 1}" if draw else method
     try:
         assignment = prepared.assign(method, draw=draw)
         if task.request.effort != "none":
-            assignment = _mapped(task, assignment)
+            assignment = _map_to_ranks(task, assignment)
     except PartitionError as error:
         progress.warn(f"{name}: {error}")
         return Candidate(method=name, seconds=time.monotonic() - started, failure=str(error))
     return Candidate(method=name, seconds=time.monotonic() - started, assignment=assignment)
 
 
-def _mapped(task: Task, assignment_N: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The parts, each on the rank that suits it."""
+def _map_to_ranks(task: PartitionTask, assignment_N: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Assign each part to the rank that minimises the objective."""
     graph, request = task.graph, task.request
     traffic = count_traffic(graph.matrices, graph.assignments(assignment_N), task.topology.num_ranks)
     rank_P = best_mapping(

@@ -1,8 +1,8 @@
-"""Nodes that no partitioner should see, and parts that it should not leave empty.
+"""Small connected components are set aside before partitioning and placed whole afterwards; empty parts are filled.
 
-A component that is small against every part is cut by nobody, so such components (single nodes without a neighbour
-above all) are set aside. When the rest has its parts, they are placed whole, the heaviest first, each where it raises
-the unevenness of nodes, in-edges and training nodes least. (Greedy placement in falling order: Graham, Bounds on
+No partitioner needs to cut a component that is small against every part, such as a node without neighbours. After the
+rest, the core, has been partitioned, each small component, the heaviest first, goes to the part where it raises the
+imbalance of nodes, in-edges and training nodes least. (Greedy placement in falling order: Graham, Bounds on
 multiprocessing timing anomalies, SIAM J. Appl. Math. 1969; here with several loads.)
 
 Letters: N nodes, P parts, D loads, K components that are set aside.
@@ -24,24 +24,24 @@ from graphprep.partition.methods.subgraph import induced
 SMALL = 0.01
 """A component is set aside if each of its loads is at most this much of the smallest part's target."""
 STEEPNESS = 24
-"""Unevenness is the sum of (load over target) to this power: the fullest parts count most."""
+"""Imbalance is the sum of (load over target) to this power: the fullest parts count most."""
 PIECES = 16
-"""Equal components are placed many at a time, 1/(PIECES * P) of those that are left."""
+"""Equal components are placed many at a time, 1/(PIECES * P) of the remaining ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Apart:
-    """Which nodes are set aside."""
+class SmallComponents:
+    """The nodes of small components."""
 
     core_N: NDArray[np.bool_]
-    """bool [N]: nodes that stay."""
+    """bool [N]: nodes of the core."""
     component_N: NDArray[np.int64]
-    """int64 [N]: number of the component, 0 .. K-1, for nodes that are set aside; -1 for the others."""
+    """int64 [N]: number of the small component, 0 .. K-1; -1 for nodes of the core."""
     count: int
     """K"""
 
 
-def set_apart(graph: Csr, amounts_DN: NDArray[np.int64], shares_P: NDArray[np.float64]) -> Apart:
+def find_small(graph: Csr, amounts_DN: NDArray[np.int64], shares_P: NDArray[np.float64]) -> SmallComponents:
     """Find the components that are small against every part.
 
     Args:
@@ -54,39 +54,42 @@ def set_apart(graph: Csr, amounts_DN: NDArray[np.int64], shares_P: NDArray[np.fl
     most_D = SMALL * shares_P.min() * amounts_DN.sum(axis=1, dtype=np.float64)
     small_K = (loads_DK <= most_D[:, None]).all(axis=0) | (loads_DK[0] == 1)
     new_number_K = np.where(small_K, np.cumsum(small_K) - 1, -1)
-    apart_N = new_number_K[component_N]
-    return Apart(core_N=apart_N < 0, component_N=apart_N, count=int(small_K.sum()))
+    small_N = new_number_K[component_N]
+    return SmallComponents(core_N=small_N < 0, component_N=small_N, count=int(small_K.sum()))
 
 
-def core_graph(graph: Csr, apart: Apart) -> Csr:
-    """The graph of the nodes that stay, in their order; whole components go, so no edge is cut."""
-    if apart.count == 0:
+def core_graph(graph: Csr, small: SmallComponents) -> Csr:
+    """The graph of the core, its nodes in their order; no edge is cut, since whole components are left out."""
+    if small.count == 0:
         return graph
-    inner = induced(graph.indptr, graph.indices, graph.data, apart.core_N)
+    inner = induced(graph.indptr, graph.indices, graph.data, small.core_N)
     return Csr(indptr=inner.indptr, indices=inner.indices, data=inner.weights, num_sources=len(inner.nodes))
 
 
-def place_apart(
-    core_assignment: NDArray[np.int32], apart: Apart, amounts_DN: NDArray[np.int64], shares_P: NDArray[np.float64]
+def place_small(
+    core_assignment: NDArray[np.int32],
+    small: SmallComponents,
+    amounts_DN: NDArray[np.int64],
+    shares_P: NDArray[np.float64],
 ) -> NDArray[np.int32]:
     """The assignment of all nodes; int32 [N].
 
     Args:
-        core_assignment: int32, the part of each node that stays, in their order.
-        apart, amounts_DN, shares_P: as given to and got from `set_apart`.
+        core_assignment: int32, the part of each node of the core, in their order.
+        apart, amounts_DN, shares_P: arguments and result of `find_small`.
     """
-    assignment_N = np.empty(len(apart.core_N), np.int32)
-    assignment_N[apart.core_N] = core_assignment
-    if apart.count == 0:
+    assignment_N = np.empty(len(small.core_N), np.int32)
+    assignment_N[small.core_N] = core_assignment
+    if small.count == 0:
         return assignment_N
-    loads_DP = _sums(amounts_DN[:, apart.core_N], core_assignment, len(shares_P))
+    loads_DP = _sums(amounts_DN[:, small.core_N], core_assignment, len(shares_P))
     target_DP = np.maximum(amounts_DN.sum(axis=1, dtype=np.float64), 1.0)[:, None] * shares_P
-    aside_N = ~apart.core_N
-    loads_KD = np.ascontiguousarray(_sums(amounts_DN[:, aside_N], apart.component_N[aside_N], apart.count).T)
+    small_N = ~small.core_N
+    loads_KD = np.ascontiguousarray(_sums(amounts_DN[:, small_N], small.component_N[small_N], small.count).T)
     order_K, starts = _classes(loads_KD, target_DP[:, 0])
-    part_K = np.empty(apart.count, np.int32)
+    part_K = np.empty(small.count, np.int32)
     _place(order_K, starts, loads_KD, np.ascontiguousarray(loads_DP.T), np.ascontiguousarray(target_DP.T), part_K)
-    assignment_N[aside_N] = part_K[apart.component_N[aside_N]]
+    assignment_N[small_N] = part_K[small.component_N[small_N]]
     return assignment_N
 
 
@@ -115,7 +118,7 @@ def _sums(amounts_DM: NDArray[np.int64], group_M: NDArray[np.integer[Any]], coun
 def _classes(
     loads_KD: NDArray[np.float64], scale_D: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Components from the heaviest down, those of equal loads together, and where each such run begins and ends."""
+    """Components from the heaviest down, equal ones in runs, and where each run begins and ends."""
     weight_K = (loads_KD / scale_D).max(axis=1)
     order_K = np.lexsort((*loads_KD.T[::-1], -weight_K)).astype(np.int64)
     ordered = loads_KD[order_K]

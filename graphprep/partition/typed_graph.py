@@ -1,8 +1,8 @@
-"""What is partitioned: the nodes of all types in one numbering, and all edges as one matrix.
+"""The graph that is partitioned: the nodes of all types in one numbering, and all edges as one matrix.
 
 An exchange sends a row for each distinct (type, node) that a peer needs, whatever the types of its edges; so to the
 partitioner a graph of several types is a graph like any other, whose nodes are numbered type after type. Types return
-in the limits (each type's nodes and in-edges are shared out) and when the assignment is told type by type.
+in the limits (each type's nodes and in-edges are balanced) and in the assignment, which is split by type.
 
 Letters: N nodes of all types, T types.
 """

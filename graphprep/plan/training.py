@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 
 from graphprep.errors import UsageError
@@ -24,9 +24,6 @@ from graphprep.system.nearest import nearest
 MODELS = ("gcn", "sage")
 WIRE_BYTES = {"fp32": (4, 0), "bf16": (2, 0), "fp16": (2, 0), "int8": (1, 2)}
 """Bytes a value and bytes a row more."""
-FEW_ENTRIES = 1 / 20
-"""The share of features that are not 0 up to which the trainer holds them by entries."""
-BYTES_AN_ENTRY = 48
 ROW_PASSES = {"forward": 3, "backward": 4}
 """Times that a layer reads and writes its result in full beside products and masks: bias, ReLU, their gradients."""
 
@@ -56,6 +53,11 @@ class TrainingPlan:
                 raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)} must be from 0 and below 1")
         if self.wire not in WIRE_BYTES:
             raise UsageError(f"--wire {self.wire!r} is unknown; use one of {', '.join(WIRE_BYTES)}")
+
+    @property
+    def arguments(self) -> list[str]:
+        """The same on the trainer's command line."""
+        return [f"--{name.replace('_', '-')}={value}" for name, value in asdict(self).items()]
 
     def widths(self, num_features: int, num_classes: int) -> list[tuple[int, int]]:
         """(a, b) of each layer."""
@@ -93,11 +95,6 @@ class Work:
     """rows that masks were drawn for and multiplied by"""
     passed: Counter[int] = field(default_factory=Counter)
     """rows read and written once"""
-
-
-def held_by_entries(entries_a_row: float, num_features: int) -> bool:
-    """Whether the trainer holds features by those that are not 0."""
-    return entries_a_row <= FEW_ENTRIES * num_features
 
 
 def epoch_work(
@@ -193,29 +190,3 @@ def _backward(
 
 def _add(counter: Counter[int] | Counter[tuple[int, int]], key: object, amount: float) -> None:
     counter[key] += amount  # type: ignore[index,assignment]
-
-
-def memory_bytes(
-    plan: TrainingPlan,
-    pairs: list[tuple[int, int]],
-    *,
-    rows: int,
-    halo: int,
-    edges: int,
-    entries: float | None = None,
-) -> int:
-    """Bytes that a rank holds in training in fp32: matrices with their transposes, features, what layers keep.
-
-    A layer keeps its input, the input as it was dropped, and its result, and as many gradients; halo rows come in once
-    and partial sums go back. What the framework itself takes is not in it.
-    """
-    held = 16 * (edges + rows)
-    features = pairs[0][0]
-    if entries is not None:
-        held += int(BYTES_AN_ENTRY * entries * (rows + halo))
-    else:
-        dropped = rows + 2 * halo if plan.input_dropout else 0
-        held += 4 * features * (rows * (1 if plan.input_dropout else 2) + dropped)
-    for a, b in pairs[1:]:
-        held += 4 * (3 * rows * a + 2 * halo * min(a, b))
-    return held + sum(4 * 3 * rows * b for _, b in pairs) + sum(16 * a * b for a, b in pairs)

@@ -37,6 +37,7 @@ def print_plan(found: dict[str, Any], file: IO[str]) -> None:
     ]
     kinds = list(found["ranks"][0]["seconds_by_kind"])
     table(file, "ranks", ["rank", "nodes", "in-edges", "halo", "computing", "memory", *kinds], rows)
+    line(file, found["memory"])
     ways = [
         [
             way["wire"],

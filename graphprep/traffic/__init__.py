@@ -3,15 +3,15 @@
 from graphprep.traffic.counts import Assignments, Count, Matrices, Traffic, count_traffic
 from graphprep.traffic.counts_streamed import count_in_order
 from graphprep.traffic.links import Balance, LinkLoads, LinkModel, LinkTypeLoad, epoch_seconds, link_seconds
-from graphprep.traffic.memory import FOR_HALO, capacities, memory_of
+from graphprep.traffic.memory import SHARE_BEFORE_HALO, capacities, memory_of
 from graphprep.traffic.quality import LinkRow, Quality, RankRow, assess, assess_again, shares_of
 from graphprep.traffic.work import EDGE_COST, LIMITS, NODE_COST, TRAINING_IMBALANCE, Limit, Workload, speed_shares
 
 __all__ = [
     "EDGE_COST",
-    "FOR_HALO",
     "LIMITS",
     "NODE_COST",
+    "SHARE_BEFORE_HALO",
     "TRAINING_IMBALANCE",
     "Assignments",
     "Balance",

@@ -29,7 +29,7 @@ Balance = Literal["rows", "edges"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkModel:
-    """A topology as arrays. Keep one where many assignments are judged on the same topology."""
+    """A topology as arrays. Reuse it to evaluate many assignments on the same topology."""
 
     crossed: sparse.csr_array
     """int64 0/1 [D, P * P]: does the route of pair p * P + q cross the link direction?"""

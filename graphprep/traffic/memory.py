@@ -1,10 +1,11 @@
-"""What a rank has to hold while it trains, and the share of the graph that its memory leaves it.
+"""The memory limit of partitioning: a linear estimate of each rank's memory, and target shares that respect it.
 
     memory(rank) = EDGE_BYTES * in-edges + row bytes * (NODE_ROWS * nodes + HALO_ROWS * halo rows)
 
 An edge is an index and a value of 4 bytes in the matrix and again in its transpose. A node keeps its row before and
 after a layer and the gradients of both; a halo row is received, and a partial sum goes back for it. Deeper networks
-keep more; `--row-bytes` is the place to say so. Only ranks that state `memory_gb` have a limit.
+keep more; a larger `--row-bytes` accounts for that. Only ranks that state `memory_gb` have a limit. Partitioning knows
+no model, so this is no estimate of a run: `graphprep plan` asks the trainer for that (`graphprep.plan.trainer_memory`).
 
 Letters: P parts.
 """
@@ -18,14 +19,14 @@ from graphprep.topology import Topology
 from graphprep.traffic.work import Limit, speed_shares
 
 EDGE_BYTES, NODE_ROWS, HALO_ROWS = 16, 4, 2
-FOR_HALO = 0.8
-"""What nodes and in-edges may fill of a rank's memory; the rest is for a halo that is not known beforehand."""
+SHARE_BEFORE_HALO = 0.8
+"""Share of a rank's memory for its nodes and in-edges; the rest is for the halo, which is not known beforehand."""
 
 
 def memory_of(
     in_edges_P: NDArray[np.int64], nodes_P: NDArray[np.int64], halo_rows_P: NDArray[np.int64], row_bytes: int
 ) -> NDArray[np.int64]:
-    """Bytes that each rank has to hold; int64 [P]."""
+    """Bytes that each rank needs; int64 [P]."""
     return np.asarray(EDGE_BYTES * in_edges_P + row_bytes * (NODE_ROWS * nodes_P + HALO_ROWS * halo_rows_P))
 
 
@@ -38,7 +39,7 @@ def capacities(topology: Topology) -> NDArray[np.float64] | None:
 
 
 def memory_limit(topology: Topology, memory_P: NDArray[np.int64]) -> Limit | None:
-    """How the fullest rank keeps to its memory; None where no rank states it."""
+    """The memory limit and the rank with the largest share of its memory; None where no rank states it."""
     capacity_P = capacities(topology)
     if capacity_P is None:
         return None
@@ -49,8 +50,8 @@ def memory_limit(topology: Topology, memory_P: NDArray[np.int64]) -> Limit | Non
 def target_shares(topology: Topology, total_bytes: float) -> NDArray[np.float64]:
     """Each rank's target share of everything: by speed, but no more than its memory takes; sums to 1.
 
-    What a rank cannot hold goes to the others by their speed. Where all memory together is too small, shares follow
-    memory, and the limit is broken on every rank alike.
+    What a rank cannot hold is shared among the others by their speed. Where all memory together is too small, shares
+    follow memory, and every rank exceeds its limit by the same factor.
 
     Args:
         topology: of P ranks.
@@ -59,7 +60,7 @@ def target_shares(topology: Topology, total_bytes: float) -> NDArray[np.float64]
     shares_P, capacity_P = speed_shares(topology), capacities(topology)
     if capacity_P is None or total_bytes <= 0:
         return shares_P
-    most_P = FOR_HALO * capacity_P / total_bytes
+    most_P = SHARE_BEFORE_HALO * capacity_P / total_bytes
     if most_P.sum() <= 1.0:
         return np.asarray(most_P / most_P.sum())
     full_P = np.zeros(len(shares_P), np.bool_)

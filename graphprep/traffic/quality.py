@@ -58,7 +58,7 @@ class RankRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """An assignment, judged."""
+    """The quality of an assignment by the cost model."""
 
     bottleneck_seconds: float
     """Of one exchange on the slowest link direction."""

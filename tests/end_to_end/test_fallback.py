@@ -103,7 +103,7 @@ def test_too_little_memory_is_tried_again_when_there_is_enough(
     out, available = tmp_path / "cache", memory.available
     monkeypatch.setattr(memory, "available", lambda: 30_000_000)
     with monkeypatch.context() as in_memory:
-        in_memory.setattr("pipelines.partition.is_past_memory", lambda *_, **__: False)
+        in_memory.setattr("pipelines.partition.needs_out_of_core", lambda *_, **__: False)
         found, _ = partition(store, out)
     assert found["fallback"]["reason"] == "memory was too small for them"
     found, said = partition(store, out)
@@ -208,4 +208,4 @@ def test_few_nodes_are_said_to_be_placed_otherwise(tmp_path: Path, capsys: pytes
     """Guards against LDG in the place of a method that was asked for, without a word."""
     store = make_store(labelled_graph(np.random.default_rng(1), 4, 9), target=tmp_path / "g.zarr")
     make_cache(store, Topology.flat(4), tmp_path / "cache", method="metis")
-    assert "LDG places them, whatever the method" in capsys.readouterr().err
+    assert "LDG places them whatever the --method" in capsys.readouterr().err

@@ -21,7 +21,7 @@ REQUEST = PartitionRequest(seed=3, imbalance=1.05)
 
 
 def parts_of(method: str, case: Case, scratch: Path, *, request: PartitionRequest = REQUEST) -> NDArray[np.int32]:
-    """The method's parts, or a skip where it says why it cannot be had."""
+    """The method's parts, or a skip where it says why it is not available."""
     topology = case.topology
     reason = CANDIDATES[method].needs(topology.num_ranks, topology)
     if reason and "not installed" in reason:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphprep.partition import recombination
-from graphprep.partition.evaluation import Evaluated, Task
+from graphprep.partition.evaluation import Evaluated, PartitionTask
 from graphprep.partition.recombination import Recombination
 from graphprep.partition.refine import refine
 from graphprep.partition.request import Candidate, PartitionRequest
@@ -16,18 +16,18 @@ from tests.graphs import csr_of
 from tests.partition.problems import ring_of_cliques
 
 
-def starts(effort: str, count: int, minimise: str = "slowest") -> tuple[Task, list[Evaluated]]:
+def starts(effort: str, count: int, minimise: str = "slowest") -> tuple[PartitionTask, list[Evaluated]]:
     """Random assignments of a ring of cliques."""
     chunk, num_nodes = ring_of_cliques(16, 12)
     graph = WholeGraph.of_one_type(csr_of(chunk, num_nodes))
     request = PartitionRequest(effort=effort, minimise=minimise)
-    task = Task.of(graph, Topology.flat(4), request)
+    task = PartitionTask.of(graph, Topology.flat(4), request)
     rng = np.random.default_rng(0)
     made = [
         Candidate(method=f"s{i}", seconds=0.0, assignment=rng.permutation(num_nodes).astype(np.int32) % np.int32(4))
         for i in range(count)
     ]
-    return task, task.in_order(map(task.judged, made))
+    return task, task.best_first(map(task.evaluate, made))
 
 
 @pytest.mark.parametrize("small_pins", [0, 10**9])
@@ -36,7 +36,7 @@ def test_the_best_is_combined_with_each_of_the_others(small_pins: int, monkeypat
     monkeypatch.setattr(refine, "SMALL_PINS", small_pins)
     task, ways = starts("best", 4)
     count = 4 if small_pins else 3
-    made = Recombination.of(task).grown(ways)
+    made = Recombination.of(task).run(ways)
     names = [way.candidate.method for way in made]
     assert names[:count] == [f"{way.candidate.method}, refined" for way in ways[:count]]
     generations = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)] if small_pins else [(1, 1), (1, 2), (2, 1)]
@@ -49,7 +49,7 @@ def test_the_best_is_combined_with_each_of_the_others(small_pins: int, monkeypat
 def test_one_start_is_only_refined() -> None:
     """Guards against a default that takes as long as best."""
     task, ways = starts("default", 2)
-    assert [way.candidate.method for way in Recombination.of(task).grown(ways)] == [
+    assert [way.candidate.method for way in Recombination.of(task).run(ways)] == [
         f"{ways[0].candidate.method}, refined"
     ]
 
@@ -60,7 +60,7 @@ def test_side_by_side_or_one_after_another_is_the_same(monkeypatch: pytest.Monke
     found = []
     for workers in (1, 3):
         monkeypatch.setattr(recombination, "workers_for", lambda *_, workers=workers: workers)
-        found.append([way.result.assignment.tolist() for way in Recombination.of(task).grown(ways)])
+        found.append([way.result.assignment.tolist() for way in Recombination.of(task).run(ways)])
     assert found[0] == found[1]
 
 
@@ -69,7 +69,7 @@ def test_the_total_can_be_what_counts() -> None:
     task, ways = starts("default", 6, "total")
     sums = [way.result.quality.sum_seconds for way in ways]
     assert sums == sorted(sums)
-    [refined] = Recombination.of(task).grown(ways)
+    [refined] = Recombination.of(task).run(ways)
     assert refined.result.quality.sum_seconds < 0.8 * sums[0]
 
 
@@ -77,7 +77,7 @@ def test_annealing_that_loses_a_good_start_is_made_good(monkeypatch: pytest.Monk
     """Guards against parts that are worse than the start that they came from, as on stiff meshes."""
     task, _ = starts("default", 1, "total")
     cliques_together = (np.arange(task.clean.num_rows) * 4 // task.clean.num_rows).astype(np.int32)
-    way = task.judged(Candidate(method="good", seconds=0.0, assignment=cliques_together))
+    way = task.evaluate(Candidate(method="good", seconds=0.0, assignment=cliques_together))
     monkeypatch.setitem(refine.OBJECTIVES, "total", refine.Objective(steps=(0,), heat=1e6))
-    [found] = Recombination.of(task).grown([way])
+    [found] = Recombination.of(task).run([way])
     assert found.rank("total") <= way.rank("total")

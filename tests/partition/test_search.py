@@ -64,7 +64,7 @@ def test_a_given_assignment_is_the_only_start(tmp_path: Path, effort: str, metho
     given = np.random.default_rng(3).permutation(num_nodes).astype(np.int32) % 4
     request = PartitionRequest(effort=effort)
     graph = WholeGraph.of_one_type(csr_of(chunk, num_nodes))
-    result, _ = partition(graph, Topology.flat(4), request, scratch=tmp_path, given=given)
+    result, _ = partition(graph, Topology.flat(4), request, scratch=tmp_path, external_N=given)
     assert [row["method"] for row in result.tried] == methods
     if effort == "none":
         assert np.array_equal(result.assignment, given)
@@ -190,7 +190,7 @@ def test_memory_that_is_too_small_for_metis(
     assert "metis" not in result.method
     words = capsys.readouterr().err
     assert "metis would need about 40.4 MB of memory, and 30.0 MB are free; it is left out" in words
-    assert "takes their place" in words
+    assert "is used instead" in words
     named, _ = partition(graph, Topology.flat(4), PartitionRequest(method="metis"), scratch=tmp_path)
     assert named.method.startswith("metis")
     assert "metis would need about 40.4 MB of memory, and 30.0 MB are free; it may run out" in capsys.readouterr().err

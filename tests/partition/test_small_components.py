@@ -49,15 +49,15 @@ def test_only_what_is_small_against_every_part_is_set_aside() -> None:
     clean = clean_of([*range(0, 499), 500, 503], [*range(1, 500), 501, 504], 1000)
     amounts_DN = np.ones((2, 1000), np.int64)
     amounts_DN[1, 503] = 1000
-    apart = small_components.set_apart(clean, amounts_DN, QUARTERS)
-    assert apart.core_N[:500].all()
-    assert not apart.core_N[[500, 501, 502, 505]].any()
-    assert apart.core_N[[503, 504]].all()
-    assert apart.component_N[500] == apart.component_N[501]
-    assert apart.count == len(np.unique(apart.component_N[~apart.core_N]))
-    core = small_components.core_graph(clean, apart)
+    small = small_components.find_small(clean, amounts_DN, QUARTERS)
+    assert small.core_N[:500].all()
+    assert not small.core_N[[500, 501, 502, 505]].any()
+    assert small.core_N[[503, 504]].all()
+    assert small.component_N[500] == small.component_N[501]
+    assert small.count == len(np.unique(small.component_N[~small.core_N]))
+    core = small_components.core_graph(clean, small)
     assert core.num_rows == core.num_sources == 502
-    kept = np.flatnonzero(apart.core_N)
+    kept = np.flatnonzero(small.core_N)
     new_id = {old: new for new, old in enumerate(kept.tolist())}
     inside = [(s, d, w) for s, d, w in edge_counter(clean) if s in new_id and d in new_id]
     assert set(edge_counter(core)) == {(new_id[s], new_id[d], w) for s, d, w in inside}
@@ -67,12 +67,12 @@ def test_single_nodes_fill_the_gaps_exactly() -> None:
     """Guards against isolated nodes that all land in one part, and against rounding that leaves a part over."""
     clean = clean_of([0, 1, 2, 3, 4], [1, 2, 3, 4, 5], 12)
     thirds = np.full(3, 1 / 3)
-    apart = small_components.set_apart(clean, ones(12), thirds)
-    parts_N = small_components.place_apart(np.array([0, 0, 0, 0, 1, 1], np.int32), apart, ones(12), thirds)
+    small = small_components.find_small(clean, ones(12), thirds)
+    parts_N = small_components.place_small(np.array([0, 0, 0, 0, 1, 1], np.int32), small, ones(12), thirds)
     assert np.bincount(parts_N).tolist() == [4, 4, 4]
     many = clean_of([], [], 100_003)
-    apart = small_components.set_apart(many, ones(100_003), np.array([0.5, 0.3, 0.2]))
-    parts_N = small_components.place_apart(np.zeros(0, np.int32), apart, ones(100_003), np.array([0.5, 0.3, 0.2]))
+    small = small_components.find_small(many, ones(100_003), np.array([0.5, 0.3, 0.2]))
+    parts_N = small_components.place_small(np.zeros(0, np.int32), small, ones(100_003), np.array([0.5, 0.3, 0.2]))
     assert (np.abs(np.bincount(parts_N) - 100_003 * np.array([0.5, 0.3, 0.2])) <= 1).all()
 
 
@@ -92,15 +92,15 @@ def test_components_stay_whole_and_even_out_all_loads() -> None:
     core_parts = np.repeat(np.arange(4, dtype=np.int32), [1600, 1200, 800, 400])
     amounts_DN[2, core] = 0
     amounts_DN[2, core[:300]] = 1
-    apart = small_components.set_apart(clean, amounts_DN, QUARTERS)
-    assert apart.count == 3000
-    parts_N = small_components.place_apart(core_parts, apart, amounts_DN, QUARTERS)
+    small = small_components.find_small(clean, amounts_DN, QUARTERS)
+    assert small.count == 3000
+    parts_N = small_components.place_small(core_parts, small, amounts_DN, QUARTERS)
     assert np.array_equal(parts_N[core], core_parts)
     assert np.array_equal(parts_N[src], parts_N[src + 1])
     for amount_N in amounts_DN:
         load_P = np.bincount(parts_N, weights=amount_N, minlength=4)
         assert load_P.max() <= 1.03 * load_P.mean() + amount_N.max()
-    assert np.array_equal(parts_N, small_components.place_apart(core_parts, apart, amounts_DN, QUARTERS))
+    assert np.array_equal(parts_N, small_components.place_small(core_parts, small, amounts_DN, QUARTERS))
 
 
 def test_an_empty_part_gets_the_least_connected_node_of_the_largest() -> None:

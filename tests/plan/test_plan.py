@@ -15,12 +15,13 @@ from graphprep.core.types import Csr
 from graphprep.errors import TrainingError, UsageError
 from graphprep.plan import rates
 from graphprep.plan.rates import Rates, first_rows, measured_rates
-from graphprep.plan.training import TrainingPlan, Work, epoch_work, memory_bytes
+from graphprep.plan.trainer_memory import expected_memory
+from graphprep.plan.training import TrainingPlan, Work, epoch_work
 from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel, epoch_seconds
 from pipelines import plan as plan_pipeline
-from pipelines.plan import _entries_a_row, plan_training
+from pipelines.plan import _count_entries, _entries_a_row, plan_training
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_cache, make_store
 
@@ -148,8 +149,11 @@ def test_few_features_are_multiplied_by_their_entries() -> None:
         assert not any(1000 in pair for pair in [*sparse.products, *sparse.gradients])
         assert sparse.products[8, 3] == dense.products[8, 3]
         assert 1000 not in sparse.masked
-        pairs = [(1000, 8), (8, 3)]
-        assert memory_bytes(training, pairs, **sizes, entries=10.0) < memory_bytes(training, pairs, **sizes) / 3
+        rank = {**sizes, "largest_halo": 20, "sent": 20, "others": 0, "index_bytes": 4, "features": 1000, "outputs": 3}
+        by_form = [expected_memory(training, [{**rank, "entries": entries}], None) for entries in (1000, None)]
+        assert [found.by_entries for found in by_form] == [True, False]
+        held, dense_held = (found.bytes_by_purpose[0]["features"] for found in by_form)
+        assert held < dense_held / 10
 
 
 def test_how_full_features_are_is_sampled() -> None:
@@ -158,7 +162,9 @@ def test_how_full_features_are_is_sampled() -> None:
     x = random.random((5000, 80)) < 1 / 16
     assert _entries_a_row(x) == pytest.approx(5, rel=0.1)
     assert _entries_a_row(x[:3]) == np.count_nonzero(x[:3]) / 3
-    assert _entries_a_row(x[:0]) == _entries_a_row(None) == float("inf")
+    assert _count_entries(x) == np.count_nonzero(x)
+    assert _count_entries(np.ones((5000, 80))) is _count_entries(None) is None
+    assert _count_entries(x[:0]) == 0
 
 
 def test_a_sample_is_the_first_rows() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphprep.errors import UsageError
-from graphprep.plan.training import TrainingPlan, epoch_work, memory_bytes
+from graphprep.plan.training import TrainingPlan, epoch_work
 
 RANK = {"rows": 100, "halo": 10, "edges": 1000}
 NEVER = 10**9
@@ -58,18 +58,6 @@ def test_what_travels() -> None:
     assert plan.row_bytes(20, 3) == [0, 32, 12]
     assert plan.row_bytes(20, 3, wire="bf16") == [0, 16, 6]
     assert plan.row_bytes(20, 3, wire="int8") == [0, 10, 5]
-
-
-def test_memory_grows_with_what_is_held() -> None:
-    """Guards against a memory figure that forgets edges, halo or layers."""
-    plan = TrainingPlan(hidden=8)
-    pairs = plan.widths(20, 3)
-    held = memory_bytes(plan, pairs, **RANK)
-    assert held > 16 * 1000 + 4 * 20 * 100
-    for name in RANK:
-        assert memory_bytes(plan, pairs, **{**RANK, name: 2 * RANK[name]}) > held
-    deeper = TrainingPlan(hidden=8, layers=3)
-    assert memory_bytes(deeper, deeper.widths(20, 3), **RANK) > held
 
 
 @pytest.mark.parametrize(

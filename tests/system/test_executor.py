@@ -254,7 +254,7 @@ def test_generated_stores_are_the_same(executor: Executor, tmp_path: Path, monke
 def many_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small graphs are partitioned by passes, through several levels of several ranges, and sorted through files."""
     small_ranges(monkeypatch)
-    monkeypatch.setattr("pipelines.partition.is_past_memory", lambda *_, **__: True)
+    monkeypatch.setattr("pipelines.partition.needs_out_of_core", lambda *_, **__: True)
     settings = levels.Settings(coarsest_nodes=250, edges_a_range=4000, rows_a_range=250)
     monkeypatch.setattr(driver, "Settings", lambda: settings)
     monkeypatch.setattr(levels, "LEAST_NODES", 10)

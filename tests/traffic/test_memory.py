@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphprep.topology import Topology
-from graphprep.traffic.memory import FOR_HALO, capacities, memory_limit, memory_of, target_shares
+from graphprep.traffic.memory import SHARE_BEFORE_HALO, capacities, memory_limit, memory_of, target_shares
 
 
 def topology(*memory_gb: float | None, speeds: tuple[float, ...] | None = None) -> Topology:
@@ -38,7 +38,9 @@ def test_ranks_without_a_stated_memory_have_no_limit() -> None:
 def test_a_small_rank_gets_what_it_can_hold_and_others_the_rest_by_speed() -> None:
     """Guards against shares that follow speed past what a card can hold."""
     shares_P = target_shares(topology(1.0, None, None, speeds=(2.0, 1.0, 1.0)), 4e9)
-    assert shares_P.tolist() == pytest.approx([FOR_HALO / 4, (1 - FOR_HALO / 4) / 2, (1 - FOR_HALO / 4) / 2])
+    assert shares_P.tolist() == pytest.approx(
+        [SHARE_BEFORE_HALO / 4, (1 - SHARE_BEFORE_HALO / 4) / 2, (1 - SHARE_BEFORE_HALO / 4) / 2]
+    )
 
 
 def test_what_a_full_rank_leaves_may_fill_the_next() -> None:

@@ -16,17 +16,6 @@ from trainer.sparse.dropout import Dropout
 from trainer.sparse.feature_rows import FeatureRows, feature_rows
 
 
-def allows_sparse_features(options: Options, cache: Cache) -> bool:
-    """Whether features are kept as sparse rows, if few entries are not 0.
-
-    Not where dense rows are needed, by a maximum or a sequential exchange, nor where features are not read. With node
-    types each rank decides type by type, since their features are not sent.
-    """
-    needs_dense = options.exchange == "sequential" or (options.model, options.aggregator) == ("sage", "max")
-    is_read = reads_own_rows(options) or not sums_suit(options, cache)
-    return is_read and not (options.dense_features or needs_dense or cache.is_typed_for(options.model))
-
-
 def features_of(
     options: Options,
     cache: Cache,

@@ -20,6 +20,24 @@ def sums_suit(options: Options, cache: Cache) -> bool:
     return cache.aggregated != "none" and _obstacle(options, cache) is None
 
 
+def allows_sparse_features(options: Options, cache: Cache | None) -> bool:
+    """Whether features are held by the entries that are not 0, if these are few.
+
+    Not where they are wanted as rows: by a maximum, by a sequential exchange, or not at all. Where types are told
+    apart, each rank decides type by type, since their features stay where they are.
+
+    Args:
+        options: of the run.
+        cache: None where there is none yet: one of a single node type, with features and without sums of them.
+    """
+    wants_rows = options.exchange == "sequential" or (options.model, options.aggregator) == ("sage", "max")
+    if wants_rows or options.dense_features:
+        return False
+    if cache is None:
+        return True
+    return (reads_own_rows(options) or not sums_suit(options, cache)) and not cache.is_typed_for(options.model)
+
+
 def remark_on_sums(options: Options, cache: Cache) -> str | None:
     """A sentence for the log if the cache has sums that are not used, else None."""
     if cache.aggregated == "none" or sums_suit(options, cache):

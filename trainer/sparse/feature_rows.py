@@ -8,7 +8,7 @@ numbers differ by rounding alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -21,10 +21,8 @@ from trainer.data.csr import Csr, index_type, indptr_of
 from trainer.sparse.adjacency import Matrix
 from trainer.sparse.dense import dense
 from trainer.sparse.dropout import dropped
+from trainer.sparse.sparsity import FULL, are_sparse
 
-FULL = 1 / 20
-"""The share of entries that are not 0 up to which rows are kept sparse. On one core, 1,000 features times 64: a dense
-product takes 14 times as long at 1/50, 6 times at 1/20 and 2.5 times at 1/10."""
 _VALUES = 1 << 22
 """Values that are read in one go: 16 MB in fp32."""
 _SAMPLE = 1024
@@ -202,16 +200,6 @@ def count_entries(x_nF: Tensor) -> int | None:
 def is_sparse(x_nF: Tensor) -> bool:
     """Whether rows that stay on this rank are to be kept sparse."""
     return are_sparse([(count_entries(x_nF), x_nF.numel())])
-
-
-def are_sparse(counts: Sequence[tuple[int | None, int]]) -> bool:
-    """Whether rows are to be kept sparse on all ranks.
-
-    Args:
-        counts: of each rank, what `count_entries` says, and the size of the matrix.
-    """
-    entries = [counted for counted, _ in counts]
-    return None not in entries and sum(filter(None, entries)) <= FULL * sum(size for _, size in counts)
 
 
 def _blocks(x_nF: Tensor) -> Iterator[Tensor]:

@@ -24,9 +24,10 @@ from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
 from trainer.exchange.exchange import boundary_counts, check_boundaries, row_counts
-from trainer.layers.first_layer import allows_sparse_features
-from trainer.sparse.feature_rows import are_sparse, count_entries
-from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory
+from trainer.layers.sums import allows_sparse_features
+from trainer.sparse.feature_rows import count_entries
+from trainer.sparse.sparsity import are_sparse
+from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory, in_one_form
 
 Facts = Mapping[str, Any]
 
@@ -136,10 +137,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     remark = check_hosts(places(cache), hosts)
     check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
     check_boundaries([fact["boundaries"] for fact in facts])
-    sizes = [Sizes.of(fact["sizes"]) for fact in facts]
-    by_entries = are_sparse([(one.entries, one.rows * one.features) for one in sizes])
-    if not by_entries:
-        sizes = [replace(one, entries=None) for one in sizes]
+    by_entries, sizes = in_one_form([Sizes.of(fact["sizes"]) for fact in facts])
     check_memory(facts, options, sizes)
     num_rows = sum(fact["rows"] for fact in facts)
     if num_rows != cache.num_nodes:

@@ -19,6 +19,7 @@ from typing import Any
 from trainer.base import cgroup
 from trainer.base.errors import TrainingError
 from trainer.config.options import EXCHANGES, Options
+from trainer.sparse.sparsity import are_sparse
 
 _STORED = {"fp32": 4, "bf16": 2, "fp16": 2}
 _FULL = 4
@@ -83,8 +84,14 @@ class Sizes:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Sizes:
         """From the values that dataclasses.asdict gave."""
-        typed = plain["typed"]
+        typed = plain.get("typed")
         return cls(**{**plain, "typed": None if typed is None else TypedSizes(**typed)})
+
+
+def in_one_form(sizes: Sequence[Sizes]) -> tuple[bool, list[Sizes]]:
+    """Whether all ranks hold their features by the entries that are not 0; if not, `entries` of every rank is None."""
+    by_entries = are_sparse([(one.entries, one.rows * one.features) for one in sizes])
+    return by_entries, [one if by_entries else replace(one, entries=None) for one in sizes]
 
 
 def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:

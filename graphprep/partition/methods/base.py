@@ -1,4 +1,4 @@
-"""What a partitioning method is given and what it gives back: the one interface of all candidates.
+"""The interface of all partitioning methods: their problem, the node loads, and `Method`.
 
 Letters: N nodes, E directed edges of the clean graph, P parts.
 """
@@ -19,18 +19,18 @@ from graphprep.topology import Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NodeLoad:
-    """Something that each node adds to its part, and of which each part should have its share."""
+    """A weight of the nodes that is balanced over the parts: the parts' sums follow their target shares."""
 
     what: str
     amount_N: NDArray[np.int64]
     """int64 [N], not negative."""
     limit: float
-    """Greatest share over target share, counted over the nodes of the problem alone; infinite where any will do."""
+    """Greatest share over target share among the nodes of the problem; infinite for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartitionProblem:
-    """A graph of which every node has a neighbour, and how it is to be shared out."""
+    """A graph in which every node has a neighbour, with the target shares and loads of its parts."""
 
     graph: Csr
     """Square, symmetric, no self-loops, no duplicates; data counts the directed edges behind each edge, or is None."""
@@ -44,13 +44,13 @@ class PartitionProblem:
     scratch: Path
     """An existing folder for temporary files."""
     topology: Topology | None = None
-    """Part p is meant for its rank p; None where only the cut counts."""
+    """Part p is for its rank p; None where only the cut counts."""
     time_limit_s: float | None = None
     """Seconds until a native library is ended; None for the method's own limit."""
     cancelled: Event | None = None
-    """Once it is set, native libraries are ended at once."""
+    """Setting it ends native libraries at once."""
     fallbacks: list[str] = field(default_factory=list)
-    """A method adds a sentence here where it had to do with less than what it is called after."""
+    """A method adds a sentence here when it falls back to a simpler algorithm."""
 
     @property
     def num_parts(self) -> int:
@@ -66,17 +66,17 @@ class Method(Protocol):
 
     @property
     def name(self) -> str:
-        """What --method calls it."""
+        """Its name for --method."""
 
     def needs(self, num_parts: int, topology: Topology | None) -> str | None:
-        """Why it is of no use here (a library that is not installed, a topology without levels), or None."""
+        """Why it does not apply (a library that is not installed, a topology without levels), or None."""
 
     def expected_bytes(self, num_nodes: int, num_edges: int) -> int:
-        """Memory beyond the clean graph itself, that of its own process included."""
+        """Memory beyond the clean graph itself, including that of its own process."""
 
     def partition(self, problem: PartitionProblem) -> NDArray[np.int32]:
         """int32 [N], the part of each node. There are more nodes than parts, and at least two parts.
 
         Raises:
-            PartitionError: it cannot be had here, died, ran out of its time, or returned what is no partition.
+            PartitionError: it is not available, failed, timed out, or returned an invalid partition.
         """

@@ -1,8 +1,8 @@
-"""Two floors for every other method: one pass over the graph, and no look at it at all.
+"""Two baselines for every other method: LDG, which is one pass over the graph, and a random assignment.
 
 LDG (Stanton, Kliot: Streaming graph partitioning for large distributed graphs, KDD 2012) puts each node where most of
-its placed neighbours are, weighed by the room that is left; it needs no memory beyond the graph and cannot fail, so it
-is also what a METIS that died falls back to.
+its placed neighbours are, weighted by the remaining capacity. It needs no memory beyond the graph and cannot fail, so
+it is also the fallback when METIS fails.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ BYTES_PER_NODE = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
-    """One of the two as a method; both are always there, and need next to no memory."""
+class Baseline:
+    """One of the two as a method; both are always available and need little memory."""
 
     name: str
     streaming: bool
@@ -35,13 +35,13 @@ class Floor:
         return BYTES_PER_NODE * num_nodes
 
     def partition(self, problem: PartitionProblem) -> NDArray[np.int32]:
-        """See `Method`; fewer nodes than parts will do as well."""
+        """See `Method`; there may be fewer nodes than parts."""
         if self.streaming:
             return ldg(problem.graph, shares_P=problem.shares_P, seed=problem.seed, imbalance=problem.imbalance)
-        return at_random(problem.graph.num_rows, shares_P=problem.shares_P, seed=problem.seed)
+        return random_assignment(problem.graph.num_rows, shares_P=problem.shares_P, seed=problem.seed)
 
 
-FLOORS = (Floor(name="ldg", streaming=True), Floor(name="random", streaming=False))
+BASELINES = (Baseline(name="ldg", streaming=True), Baseline(name="random", streaming=False))
 
 
 def ldg(graph: Csr, *, shares_P: NDArray[np.float64], seed: int, imbalance: float) -> NDArray[np.int32]:
@@ -59,7 +59,7 @@ def ldg(graph: Csr, *, shares_P: NDArray[np.float64], seed: int, imbalance: floa
     return assignment
 
 
-def at_random(num_nodes: int, *, shares_P: NDArray[np.float64], seed: int) -> NDArray[np.int32]:
+def random_assignment(num_nodes: int, *, shares_P: NDArray[np.float64], seed: int) -> NDArray[np.int32]:
     """A shuffled assignment whose part sizes are the target shares, rounded; int32 [N]."""
     sizes_P = apportion(num_nodes, shares_P)
     assignment = np.repeat(np.arange(len(shares_P), dtype=np.int32), sizes_P)
@@ -90,7 +90,7 @@ def _ldg(indptr, indices, order_N, capacity_P):  # type: ignore[no-untyped-def]
         best, best_score = 0, -np.inf
         for part in range(num_parts):
             room = 1.0 - size_P[part] / capacity_P[part]
-            # A full part is never better than one with room; among equals the emptiest wins.
+            # A full part is never better than one with room; among equals the one with the fewest nodes wins.
             score = neighbours_P[part] * room + 1e-9 * room if room > 0 else room - 1.0
             if score > best_score:
                 best, best_score = part, score

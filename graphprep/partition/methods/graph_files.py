@@ -1,4 +1,4 @@
-"""Clean graphs in the file formats that other partitioners read, written a range of rows at a time.
+"""Write clean graphs in the file formats of other partitioners, a range of rows at a time.
 
 METIS and hMETIS text (Karypis: METIS 5.1.0 manual, section 4.1; hMETIS 1.5 manual, section 3.2) and ParHIP's binary
 format (Sanders, Schulz: KaHIP user guide, section 3.2).

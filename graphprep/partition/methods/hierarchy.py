@@ -1,11 +1,11 @@
-"""A graph is divided among groups of ranks, then each group's part among its own groups, down to single ranks.
+"""Recursive partitioning along the topology: first among groups of ranks, then within each group, down to single ranks.
 
-The groups are those that good links join, so the first division is the one that the slowest links have to carry, and
-METIS gives it its whole attention. (Recursive partitioning along a machine's tree: Walshaw, Cross: Multilevel mesh
+The groups are joined by the fastest links, so the first division is the one whose cut the slowest links carry, and
+METIS minimises that cut alone. (Recursive partitioning along a machine's tree: Walshaw, Cross: Multilevel mesh
 partitioning for heterogeneous communication networks, FGCS 2001.)
 
 The limits are those of the single ranks. A division may use up the part of them that, taken equally again at every
-level below, arrives at the limits; what a division left unused or overdrew is reckoned with below it.
+level below, arrives at the limits; each division corrects for what the ones above left unused or exceeded.
 
 Letters: N nodes, P ranks, C constraints, G groups of a division.
 """
@@ -28,7 +28,7 @@ Divide = Callable[[MetisGraph, NDArray[np.float64], NDArray[np.float64]], NDArra
 
 
 class Targets(NamedTuple):
-    """What the whole division aims at."""
+    """Shares and limits of the whole recursion."""
 
     shares_P: NDArray[np.float64]
     limits_C: NDArray[np.float64]

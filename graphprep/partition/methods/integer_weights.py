@@ -1,4 +1,4 @@
-"""Weights that a native library can take: whole, at least 1, and small enough that no sum of them overflows.
+"""Integer weights for native libraries: at least 1, and small enough that no sum of them overflows.
 
 A weight of 0 makes METIS leave parts empty and report success; sums beyond 31 bits overflow in the other libraries.
 
@@ -19,7 +19,7 @@ MOST_TOTAL = 2**30
 ZEROS_SHARE = 0.01
 """Nodes without a load get a weight of 1; loads are scaled up until these are no more of the total than this."""
 MOST_OF_SHARE = 0.5
-"""Of a part's share: what one node may weigh."""
+"""The most that one node may weigh, as a share of a part."""
 
 
 def edge_weights(data: NDArray[np.float32] | None) -> NDArray[np.int64] | None:

@@ -1,4 +1,4 @@
-"""KaMinPar, where it is installed: deep multilevel partitioning with k-way FM refinement, in a fifth of METIS's memory.
+"""KaMinPar (optional): deep multilevel partitioning with k-way FM refinement, in a fifth of METIS's memory.
 
 It balances the number of nodes alone. Several threads change its result, so it gets one.
 

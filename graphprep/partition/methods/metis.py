@@ -27,7 +27,7 @@ FIXED_BYTES, BYTES_PER_NODE, BYTES_PER_EDGE = 40_000_000, 150, 130
 """Memory of the child process, at least what was measured on R-MAT, block-model and grid graphs of 2 to 16 million
 directed edges. All kinds of runs are within a tenth of each other; on grids they take half of it."""
 MOST_CONSTRAINTS = 6
-"""With more, METIS finds no partition that keeps any of them; refinement sees to the rest."""
+"""With more, METIS finds no partition that keeps any of them; refinement enforces the rest."""
 MOST_LIMIT = 10.0
 """of what may be uneven"""
 PROCESS = "graphprep.partition.methods.metis_worker"
@@ -53,7 +53,7 @@ class PlainMetis:
     """... seconds more for each directed edge."""
 
     def needs(self, num_parts: int, topology: Topology | None) -> str | None:  # noqa: ARG002
-        """None: it is always there."""
+        """None: it is always available."""
         return None
 
     def expected_bytes(self, num_nodes: int, num_edges: int) -> int:
@@ -98,7 +98,7 @@ class BalancedMetis:
         return expected_bytes(num_nodes, num_edges)
 
     def partition(self, problem: PartitionProblem) -> NDArray[np.int32]:
-        """See `Method`; a topology of one level is divided at once."""
+        """See `Method`; a topology of one level is partitioned directly."""
         groups: RankGroup | None = None
         if self.along_topology:
             if problem.topology is None:
@@ -106,7 +106,7 @@ class BalancedMetis:
             groups = rank_groups(problem.topology)
         reason = metis_ctypes.missing()
         if reason:
-            raise PartitionError(f"{self.title} cannot be had: {reason}")
+            raise PartitionError(f"{self.title} is not available: {reason}")
         with subprocess_job.job(problem, title=self.title, module=PROCESS, time_limit_s=None) as job:
             _add_graph(job, problem)
             limited = [load for load in problem.loads if math.isfinite(load.limit)]

@@ -1,9 +1,8 @@
-"""METIS under several limits: asked for a little less than the limits, and asked again where it broke them.
+"""METIS with several balance constraints: run with tighter limits than requested, and again if it exceeds them.
 
-METIS takes its limits for goals: on power-law graphs it ends a few per cent above. And it has no lower limits: while
-the others can hold all of a slow rank's share, it may leave that rank's part empty. The first run asks for most of the
-allowance, the second for less of it, and a third, for less still, is made only if some part is empty; the best run is
-returned.
+METIS treats its limits as goals: on power-law graphs it ends a few per cent above. It has no lower limits: if the other
+parts can hold all of a slow rank's share, it may leave that rank's part empty. The first run gets most of the
+allowance, the second less, and a third, with less still, is made only if some part is empty. The best run is returned.
 
 Letters: N nodes, P parts, C constraints.
 """
@@ -18,17 +17,17 @@ from numpy.typing import NDArray
 from graphprep.partition.methods.metis_ctypes import MetisGraph, MetisLibrary
 
 ASKED_OF_ALLOWANCE = (0.85, 0.5, 0.2)
-"""Part of (limit - 1) that each run asks for."""
+"""Share of (limit - 1) that each run is given."""
 LEAST_LIMIT = 1.001
 
 
 class Found(NamedTuple):
-    """A partition and how it keeps the limits."""
+    """A partition and how far it exceeds the limits."""
 
     part_N: NDArray[np.int64]
     cut: int
     excess: float
-    """The greatest load of a part over what its limit and one node of slack allow, at least 1."""
+    """The greatest load of a part over its limit plus one node of slack, at least 1."""
     empty: int
     """Parts without a node."""
 
@@ -45,7 +44,7 @@ def partition_within(
     *,
     seed: int,
 ) -> Found:
-    """A k-way partition that keeps the limits if METIS finds one.
+    """A k-way partition that keeps the limits, if METIS finds one.
 
     Args:
         shares_P: target shares; sums to 1.
@@ -72,7 +71,7 @@ def excess(
     shares_P: NDArray[np.float64],
     limits_C: NDArray[np.float64],
 ) -> float:
-    """The greatest load of a part over what its limit and one node of slack allow; 1.0 where all limits are kept."""
+    """The greatest load of a part over its limit plus one node of slack; 1.0 where all limits are kept."""
     worst = 1.0
     for weight_N, limit in zip(weights_NC.T, limits_C, strict=True):
         load_P = np.bincount(part_N, weights=weight_N, minlength=len(shares_P))

@@ -1,8 +1,9 @@
-"""METIS's own C interface, found in pymetis's shared library, for what pymetis does not pass on: several constraints.
+"""METIS's C interface, called by ctypes in pymetis's shared library, for several balance constraints.
 
-The library does not say how wide its numbers are. The options array tells the integers: METIS sets 40 of them to -1.
-The reals are found by a small partition with unequal shares, since limits of the wrong width are not refused: they are
-read as other numbers, and the parts come out as uneven as those numbers allow.
+pymetis itself passes on no more than one. The width of METIS's numbers depends on its build. That of integers follows
+from the options array, of which METIS sets 40 entries to -1. That of reals is found by a small partition with unequal
+shares: METIS does not refuse limits of the wrong width but reads them as other numbers, and the parts are as uneven as
+those numbers allow.
 
 Karypis, Kumar: Multilevel algorithms for multi-constraint graph partitioning, SC 1998.
 
@@ -44,11 +45,11 @@ class MetisGraph(NamedTuple):
 
 
 class MetisLibrary:
-    """The two partitioning functions; made in the process that is to call them."""
+    """The two partitioning functions; create it in the process that calls them."""
 
     def __init__(self) -> None:
         """Raises:
-        RuntimeError: the functions are not there, or the numbers are of a width that is not known.
+        RuntimeError: the functions are missing, or the numbers have an unknown width.
         """
         reason = missing()
         if reason:
@@ -79,7 +80,7 @@ class MetisLibrary:
             shares_P: target share of each part in every constraint; sums to 1.
             limits_C: greatest share over target share for each constraint.
             seed: of METIS's generator.
-            recursive: bisect again and again.
+            recursive: by recursive bisection instead of k-way.
             objective: "cut" or "volume"; the latter with k-way only.
 
         Raises:

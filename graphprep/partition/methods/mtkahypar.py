@@ -1,4 +1,4 @@
-"""Mt-KaHyPar, where it is installed: by cut, by rows (connectivity), and mapped onto the topology (Steiner trees).
+"""Mt-KaHyPar (optional): by cut, by rows (connectivity), and mapped onto the topology (Steiner trees).
 
 By rows, each node is a net of itself and its neighbours: the connectivity of all nets less one each is exactly what one
 exchange sends. On a graph it is 30 to 40 times slower than by cut. Mapped, an edge between two ranks costs the link
@@ -63,7 +63,7 @@ class MtKaHyPar:
         """See `Method`."""
         reason = self.needs(problem.num_parts, problem.topology)
         if reason:
-            raise PartitionError(f"{self.title} cannot be had: {reason}")
+            raise PartitionError(f"{self.title} is not available: {reason}")
         graph = problem.graph
         if graph.num_edges >= INT32_LIMIT:
             raise PartitionError(

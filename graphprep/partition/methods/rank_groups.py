@@ -1,4 +1,4 @@
-"""Ranks as groups in groups. Plain values, so that they are JSON. How a topology groups them: `topology_groups`."""
+"""Nested groups of ranks, as plain values for JSON. `topology_groups` makes them from a topology."""
 
 from __future__ import annotations
 

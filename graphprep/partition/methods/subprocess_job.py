@@ -1,8 +1,9 @@
-"""Native partitioners run in a process of their own, and what they return is checked before it is believed.
+"""Run a native partitioner in a child process and check its result.
 
-They kill their process on input they do not like, hold the interpreter for the whole call, print to standard output,
-and may be shot by the kernel when memory runs out. So the graph goes into files that the child maps, the child's output
-into a log, and a child that dies or takes too long is one PartitionError, whereupon another method is tried.
+Native libraries end their process on input that they reject, hold the interpreter for the whole call, print to standard
+output, and may be killed by the kernel when memory runs out. So the graph is written to files that the child maps, the
+child's output goes to a log, and a child that fails or times out raises a PartitionError; the caller goes on with
+another method.
 
 Letters: N nodes, P parts.
 """
@@ -32,24 +33,24 @@ from graphprep.system.child_process import child_settings, python_command
 
 FIRST_POLL_S, LAST_POLL_S = 0.002, 0.05
 METIS_NO_MEMORY = "Memory allocation failed"
-"""METIS prints it, and pymetis then speaks of an unknown exception."""
+"""METIS prints this, and pymetis reports only an unknown exception."""
 CHUNK = 1 << 22
 """Entries that are converted and written at a time."""
 MOST_MISSING = 64.0
-"""A part left empty is an error if more nodes than this are due to it and its share is at least half the mean. Smaller
-ones are filled later: no limit is broken while a slow rank has too little."""
+"""An empty part is an error if its target is above this many nodes and its share is at least half the mean.
+Smaller ones are filled later: a slow rank with too few nodes breaks no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run of a native library."""
+    """One run of a native library in a child process."""
 
     title: str
-    """What messages call it."""
+    """Its name in messages."""
     module: str
     """What the child runs: `python -m MODULE FOLDER`."""
     folder: Path
-    """Holds the input; the child leaves assignment.npy and facts.json there."""
+    """Holds the input; the child writes assignment.npy and facts.json there."""
     time_limit_s: float | None
     cancelled: Event | None = None
 
@@ -68,7 +69,7 @@ class Job:
             problem: what the result is checked against.
 
         Raises:
-            PartitionError: the child died or was late, or its result is no partition.
+            PartitionError: the child failed or timed out, or its result is not a valid partition.
         """
         (self.folder / "request.json").write_text(json.dumps(request))
         run_child(self)
@@ -82,20 +83,20 @@ class Job:
 
 @contextmanager
 def job(problem: PartitionProblem, *, title: str, module: str, time_limit_s: float | None) -> Iterator[Job]:
-    """A job with a folder of its own, which is gone afterwards; the problem's time limit goes before the method's."""
+    """A job with a temporary folder. The problem's time limit overrides the method's."""
     limit = problem.time_limit_s if problem.time_limit_s is not None else time_limit_s
     with tempfile.TemporaryDirectory(prefix=".partial-native-", dir=problem.scratch) as folder:
         yield Job(title=title, module=module, folder=Path(folder), time_limit_s=limit, cancelled=problem.cancelled)
 
 
 def run_child(work: Job) -> None:
-    """Start the child and wait; it is killed when it is late or the wait is interrupted.
+    """Start the child and wait; kill it when it times out or the wait is interrupted.
 
     Raises:
-        PartitionError: it was late, ended by a signal, or failed; with the last line that it printed.
+        PartitionError: it timed out, was ended by a signal, or failed; with the last line that it printed.
     """
     command = python_command("-m", work.module, str(work.folder))
-    late = cancelled = False
+    timed_out = cancelled = False
     with (
         (work.folder / "log").open("wb") as log,
         progress.task(work.title) as task,
@@ -105,7 +106,7 @@ def run_child(work: Job) -> None:
         try:
             while child.poll() is None:
                 if work.time_limit_s is not None and time.monotonic() - started > work.time_limit_s:
-                    late = True
+                    timed_out = True
                     child.kill()
                     break
                 cancelled = work.cancelled is not None and work.cancelled.is_set()
@@ -121,7 +122,7 @@ def run_child(work: Job) -> None:
             raise
     if cancelled:
         raise PartitionError(f"{work.title} was ended with the run")
-    if late:
+    if timed_out:
         raise PartitionError(f"{work.title} was not done within {work.time_limit_s:.0f} s and was ended")
     if child.returncode:
         raise PartitionError(f"{work.title} {_cause_of(child.returncode, work.folder / 'log')}")
@@ -142,7 +143,7 @@ def _cause_of(status: int, log: Path) -> str:
 def checked(
     assignment_N: NDArray[Any], facts: Mapping[str, Any], problem: PartitionProblem, *, title: str
 ) -> NDArray[np.int32]:
-    """The result of a native library as int32 [N], if it is a partition.
+    """The result of a native library as int32 [N], after validation.
 
     Raises:
         PartitionError: a wrong length, a part number out of range, a negative cut, or an empty part that should

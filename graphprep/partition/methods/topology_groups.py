@@ -1,7 +1,7 @@
-"""Ranks that good links join, as groups in groups: what a partitioner that cuts the slow links first follows.
+"""Nested groups of ranks by link bandwidth, for partitioners that cut across the slow links first.
 
-The bandwidth of a pair of ranks is what it gets when all pairs send at once: on each link of its route the link's
-bandwidth divided by the pairs that are routed over it, and the least of these. So a machine's network card, which
+The bandwidth of a pair of ranks is its share when all pairs send at once: the minimum, over the links of its route, of
+the link's bandwidth divided by the number of pairs that are routed over it. So a machine's network card, which
 many pairs share, is slower than its bandwidth says.
 
 Ranks are joined from the best bandwidth down (average linkage: Sokal, Michener 1958). Clusters that are all joined to
@@ -56,7 +56,7 @@ def _worst_hop(model: LinkModel, seconds_D: NDArray[np.float64]) -> NDArray[np.f
 
 
 def groups_of(bandwidth_PP: NDArray[np.float64]) -> RankGroup:
-    """Nested groups from pair bandwidths, float64 [P, P], symmetric; the diagonal is not looked at."""
+    """Nested groups from pair bandwidths, float64 [P, P], symmetric; the diagonal is ignored."""
     clusters: list[RankGroup] = list(range(len(bandwidth_PP)))
     joined_at = [np.inf] * len(clusters)
     sizes_K = np.ones(len(clusters))
@@ -86,7 +86,7 @@ def groups_of(bandwidth_PP: NDArray[np.float64]) -> RankGroup:
 
 
 def _to_join(linkage_KK: NDArray[np.float64], sizes_K: NDArray[np.float64]) -> list[int]:
-    """The clusters that become one group next, ascending."""
+    """The clusters that are joined next, ascending."""
     best = linkage_KK.max()
     good_KK = linkage_KK >= best / ONE_LEVEL
     _, label_K = connected_components(good_KK, directed=False)

@@ -1,4 +1,4 @@
-"""What every child process that calls a native partitioner shares: how it starts, what it reads, what it leaves."""
+"""The common part of the child processes that call native partitioners: start, input and output files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_MEMORY = "it ran out of memory"
 
 
 class Task(NamedTuple):
-    """The input of a child, in a folder that its caller has filled."""
+    """The input of a child: a folder that its caller has filled."""
 
     folder: Path
     request: dict[str, Any]
@@ -29,12 +29,12 @@ class Task(NamedTuple):
         return mapped
 
     def array_if_any(self, name: str) -> NDArray[Any] | None:
-        """NAME.npy, mapped read-only, or None where the caller has written none."""
+        """NAME.npy, mapped read-only, or None if there is no such file."""
         return self.array(name) if (self.folder / f"{name}.npy").exists() else None
 
 
 class Parts(NamedTuple):
-    """What a child found."""
+    """The result of a child."""
 
     assignment: ArrayLike
     cut: int
@@ -43,7 +43,7 @@ class Parts(NamedTuple):
 def main(partition: Callable[[Task], Parts]) -> None:
     """Run `partition` on the folder that the command line names and write assignment.npy and facts.json there."""
     end_with_parent()
-    _be_the_one_that_is_shot()
+    _prefer_this_process_to_the_oom_killer()
     folder = Path(sys.argv[1])
     try:
         parts = partition(Task(folder, json.loads((folder / "request.json").read_text())))
@@ -53,7 +53,7 @@ def main(partition: Callable[[Task], Parts]) -> None:
     (folder / "facts.json").write_text(json.dumps({"cut": int(parts.cut)}))
 
 
-def _be_the_one_that_is_shot() -> None:
+def _prefer_this_process_to_the_oom_killer() -> None:
     """Ask Linux to end this process, and not its caller, when memory runs out."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

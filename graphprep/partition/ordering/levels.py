@@ -1,4 +1,4 @@
-"""Nodes by breadth-first levels, where a graph is long and thin, so that its levels are short.
+"""Level ordering: nodes by breadth-first levels, for graphs that are long and thin, so that levels are short.
 
 Each component is ordered from an end of it: the last node of a first sweep begins the second one (Cuthill, McKee:
 Reducing the bandwidth of sparse symmetric matrices, ACM 1969; George, Liu: An implementation of a pseudoperipheral node
@@ -20,7 +20,7 @@ from numba import njit
 THIN = 8
 """A component is long and thin if no level holds more than one in THIN of its nodes."""
 SMALL = 256
-"""A component of up to this many nodes lies in cache, however it is ordered."""
+"""A component of up to this many nodes fits into cache in any order."""
 
 
 @njit(cache=True, nogil=True)

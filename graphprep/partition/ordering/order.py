@@ -1,4 +1,4 @@
-"""The order of nodes inside a part: neighbours near each other, so that a pass over the CSR reads from cache.
+"""The order of nodes inside a part: neighbours close to each other, so that a pass over the CSR reads from cache.
 
 A part's nodes are ordered by the part's own edges, in one of two ways, both linear in nodes and edges:
 
@@ -92,7 +92,7 @@ def order_of_part(
 
 
 def _from_the_rim(indptr: NDArray[np.int64], dtype: np.dtype[Any]) -> Ids:
-    """Where to begin: nodes by rising degree, since a walk from the rim leaves no holes; isolated ones last. [n]"""
+    """Where walks begin: nodes by ascending degree, isolated ones last. A walk from the rim leaves no gaps. [n]"""
     degree_n = np.diff(indptr)
     degree_n[degree_n == 0] = np.iinfo(np.int64).max
     return np.argsort(degree_n, kind="stable").astype(dtype, copy=False)

@@ -1,4 +1,4 @@
-"""Nodes one after another, each the one that shares most with the rows that a processor has just read.
+"""Window ordering: each next node is the one that shares most neighbours with the rows read just before.
 
 Next comes the node with the highest score: its neighbours among the last `window` nodes taken, divided by the cube root
 of its degree; among equals the one that came to this score last. Where no node has any, the walk begins anew at the
@@ -26,7 +26,7 @@ from numba import njit
 WINDOW = 1024
 """Rows of 512 bytes in half a MiB: half of a common L2 cache. Results differ by a few percent from 512 to 4096."""
 GRAIN = 8.0
-"""Scores are multiples of 1/GRAIN: scores of one node's neighbours are told apart up to a degree of 512."""
+"""Scores are multiples of 1/GRAIN: scores of one node's neighbours differ up to a degree of 512."""
 COUNT, SCORE, NEXT, PREVIOUS = 0, 1, 2, 3
 """Columns of a node's state, together in 16 bytes since all are used together: neighbours in the window; the list that
 it is in, 0 for none, TAKEN for ever out; its neighbours in that list, NONE at the ends."""
@@ -111,7 +111,7 @@ def _count(node, change, weight_n, state_n4, first_S):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def _unlink(node, state_n4, first_S):  # type: ignore[no-untyped-def]
-    """Take a node out of the list of its score."""
+    """Remove a node from the list of its score."""
     before, after = state_n4[node, PREVIOUS], state_n4[node, NEXT]
     if before != NONE:
         state_n4[before, NEXT] = after

@@ -1,7 +1,7 @@
-"""The coarsest level: METIS divides it along the topology and at once, its parts are laid on ranks and refined.
+"""The coarsest level: METIS partitions it with several constraints and along the topology; LDG if both fail.
 
-Coarse nodes weigh what their nodes weigh together, so only those of METIS's ways that know weights will do. What
-counts is the weight of edges, which stands for rows.
+Coarse nodes weigh as much as their nodes together, so only METIS's methods for weighted nodes apply. The objective is
+the weight of edges, which approximates rows. The parts are mapped to ranks and refined in memory.
 
 Letters: X nodes of the level, E directed edges, P parts, C limits.
 """
@@ -31,15 +31,16 @@ from graphprep.system import progress
 from graphprep.system.threads import side_by_side
 
 EFFORT = "fast"
-"""of refinement. Weights only stand for rows: annealing by them doubles the cut for less than the finer levels win."""
-WAYS = ("metis-balanced", "metis-hierarchical")
+"""of refinement. Edge weights only approximate rows: annealing by them doubles the cut for a gain that the finer levels
+undo."""
+METIS_NAMES = ("metis-balanced", "metis-hierarchical")
 REFINED_EDGES = 4_000_000
 """directed edges up to which the level is refined in memory; each is a net of its own, of some 180 bytes"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Division:
-    """What dividing the coarsest level takes beside the level itself."""
+    """Settings of partitioning the coarsest level."""
 
     links: Links
     most_PC: NDArray[np.float64]
@@ -47,16 +48,16 @@ class Division:
     minimise: str
     workers: int
     mapped: bool
-    """whether parts may be laid on other ranks"""
+    """whether parts may be mapped to other ranks"""
 
 
 def divide(problem: PartitionProblem, weight_XC: NDArray[np.integer], division: Division) -> NDArray[np.int32]:
-    """The best of METIS's ways, int32 [X]; LDG where none of them comes through.
+    """The best partition of METIS's methods, int32 [X]; LDG's if all of them fail.
 
     Args:
         problem: of the coarsest level; loads count what coarse nodes weigh.
         weight_XC: the loads that have limits.
-        division: what else is known.
+        division: the settings.
     """
     graph = problem.graph
     if graph.num_rows <= problem.num_parts:
@@ -66,21 +67,21 @@ def divide(problem: PartitionProblem, weight_XC: NDArray[np.integer], division: 
     methods = [
         method
         for method in METIS_METHODS
-        if method.name in WAYS and method.needs(problem.num_parts, problem.topology) is None
+        if method.name in METIS_NAMES and method.needs(problem.num_parts, problem.topology) is None
     ]
-    tried = [partial(_tried, method, problem) for method in methods]
+    tried = [partial(_run_metis, method, problem) for method in methods]
     found = [part_X for part_X in side_by_side(tried, workers=division.workers) if part_X is not None]
     if not found:
         if methods:
             problem.fallbacks.append("METIS could not divide the coarsest level")
-        progress.warn("METIS could not divide the coarsest level; the streaming partitioner LDG does, less well")
+        progress.warn("METIS could not partition the coarsest level; falling back to LDG, whose cut is larger")
         found = [ldg(graph, shares_P=problem.shares_P, seed=problem.seed, imbalance=problem.imbalance)]
-    laid = [_laid(part_X, problem, division) for part_X in found]
+    mapped_parts = [_map_to_ranks(part_X, problem, division) for part_X in found]
     if division.effort != "none" and graph.num_edges <= REFINED_EDGES:
         nets = edge_pairs(graph)
-        laid = [_refined(nets, part_X, weight_XC, problem, division) for part_X in laid]
-    costs = [_cost(part_X, graph, weight_XC, division) for part_X in laid]
-    best = laid[min(range(len(laid)), key=costs.__getitem__)]
+        mapped_parts = [_refine(nets, part_X, weight_XC, problem, division) for part_X in mapped_parts]
+    costs = [_cost(part_X, graph, weight_XC, division) for part_X in mapped_parts]
+    best = mapped_parts[min(range(len(mapped_parts)), key=costs.__getitem__)]
     return small_components.fill_empty_parts(best, problem.num_parts, np.diff(graph.indptr))
 
 
@@ -93,24 +94,24 @@ def edge_pairs(graph: Csr) -> Hypergraph:
     return Hypergraph(first_X=np.asarray(graph.indptr).astype(offsets), weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
 
 
-def _tried(method: object, problem: PartitionProblem) -> NDArray[np.int32] | None:
-    """METIS's parts with small components placed, None where it did not come through."""
+def _run_metis(method: object, problem: PartitionProblem) -> NDArray[np.int32] | None:
+    """METIS's parts with small components placed; None where METIS failed."""
     amounts_DN = np.stack([load.amount_N for load in problem.loads])
-    apart = small_components.set_apart(problem.graph, amounts_DN, problem.shares_P)
-    core = small_components.core_graph(problem.graph, apart)
+    small = small_components.find_small(problem.graph, amounts_DN, problem.shares_P)
+    core = small_components.core_graph(problem.graph, small)
     if core.num_rows <= problem.num_parts:
         return None
-    loads = tuple(replace(load, amount_N=load.amount_N[apart.core_N]) for load in problem.loads)
+    loads = tuple(replace(load, amount_N=load.amount_N[small.core_N]) for load in problem.loads)
     try:
         part = method.partition(replace(problem, graph=core, loads=loads))  # type: ignore[attr-defined]
     except PartitionError as error:
         progress.warn(str(error))
         return None
-    return small_components.place_apart(part, apart, amounts_DN, problem.shares_P)
+    return small_components.place_small(part, small, amounts_DN, problem.shares_P)
 
 
-def _laid(part_X: NDArray[np.int32], problem: PartitionProblem, division: Division) -> NDArray[np.int32]:
-    """The parts, each on the rank that suits it."""
+def _map_to_ranks(part_X: NDArray[np.int32], problem: PartitionProblem, division: Division) -> NDArray[np.int32]:
+    """Assign each part to the rank that minimises the objective."""
     if not division.mapped or division.effort == "none":
         return part_X
     rank_P = best_mapping(
@@ -123,7 +124,7 @@ def _laid(part_X: NDArray[np.int32], problem: PartitionProblem, division: Divisi
     return rank_P[part_X]
 
 
-def _refined(
+def _refine(
     nets: Hypergraph,
     part_X: NDArray[np.int32],
     weight_XC: NDArray[np.integer],
@@ -150,8 +151,8 @@ def _sent(part_X: NDArray[np.int32], graph: Csr, num_parts: int) -> NDArray[np.i
 def _cost(
     part_X: NDArray[np.int32], graph: Csr, weight_XC: NDArray[np.integer], division: Division
 ) -> tuple[float, ...]:
-    """The smaller the better."""
+    """Sort key, lower is better."""
     limits = link_loads.limits_of(part_X, weight_XC, division.most_PC)
-    link_loads.lay(division.links, _sent(part_X, graph, len(division.most_PC)))
+    link_loads.set_loads(division.links, _sent(part_X, graph, len(division.most_PC)))
     seconds = (link_loads.slowest(division.links), float(division.links.load_D.sum()))
     return (link_loads.excess(limits), *(seconds[::-1] if division.minimise == "total" else seconds))

@@ -1,6 +1,6 @@
-"""Clusters become nodes: the edges between two of them are sorted and summed, by way of the disk where they have to be.
+"""Contraction: clusters become nodes, and the edges between two clusters are sorted and summed, in files if need be.
 
-A graph without much structure hardly loses edges when its nodes are drawn together: twenty random neighbours of each
+A graph without much structure hardly loses edges in contraction: twenty random neighbours of each
 of sixteen nodes are three hundred neighbours of the cluster. Levels would then cost as much as the graph itself, and
 METIS would run out of memory on the coarsest. So a level keeps DENSITY edges a node, chosen by weight: an edge lighter
 than a threshold is kept with a probability of its weight over the threshold, and then counts for the threshold, so
@@ -59,9 +59,9 @@ def contract(
         ranges: of its rows.
         coarse_X: the cluster of each node.
         count: how many clusters there are.
-        passes: over the ranges; who makes them also sorts.
+        passes: over the ranges; their executor also sorts.
         level: number of the new level, for messages.
-        folder: for files, which are gone when the arrays are.
+        folder: for temporary files, which are removed with the arrays.
         memory_limit: bytes that this process may hold; None for half of what is free.
         memory_bytes: an array that is larger than this goes to a file and is mapped.
         seed: of the choice of light edges.
@@ -202,7 +202,7 @@ def _cross(
 def _choose(
     indptr: Any, indices: Any, data: Any, first: Any, threshold: Any, seed: Any, length: Any, columns: Any, weights: Any
 ) -> Any:
-    """Fill in what is kept; both directions of an edge are drawn alike."""
+    """Fill in the kept edges; both directions of an edge share one random number."""
     count = 0
     for row in range(len(indptr) - 1):
         before = count

@@ -1,4 +1,4 @@
-"""Partitioning and ordering of a graph whose edges lie in files: the same steps as in memory, by passes over them.
+"""Out-of-core partitioning and ordering: the steps of the in-memory run, as passes over edges in files.
 
 Letters: N nodes, P parts.
 """
@@ -19,7 +19,7 @@ from graphprep.core.fallback import Fallback
 from graphprep.core.row_ranges import even_ranges
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, Rows
 from graphprep.partition.constraints import loads_of
-from graphprep.partition.evaluation import judge
+from graphprep.partition.evaluation import evaluate_assignment
 from graphprep.partition.methods.base import NodeLoad
 from graphprep.partition.ordering.order import order_of_part
 from graphprep.partition.out_of_core.levels import Multilevel, Settings
@@ -32,15 +32,15 @@ from graphprep.partition.search import require_enough_nodes
 from graphprep.system import memory, progress
 from graphprep.system.executor import Executor, Threads
 from graphprep.topology import Topology
-from graphprep.traffic import FOR_HALO, Count, LinkModel, capacities, count_in_order, memory_of, shares_of
+from graphprep.traffic import SHARE_BEFORE_HALO, Count, LinkModel, capacities, count_in_order, memory_of, shares_of
 
 METHOD = "multilevel"
 BYTES_OF_A_NODE, BYTES_OF_AN_EDGE = 80, 4
-"""of a part while its nodes are put in order"""
+"""of a part during ordering"""
 MOST_PIECE_BYTES = 32_000_000
 
 
-def partition_past_memory(
+def partition_out_of_core(
     graph: MappedGraph,
     topology: Topology,
     request: PartitionRequest,
@@ -58,10 +58,10 @@ def partition_past_memory(
         topology: one part is made for each of its ranks.
         request: effort, seed and limits; the method is the multilevel one.
         scratch: an existing folder for temporary files.
-        memory_limit: bytes that this process and METIS's may hold; None for what is free.
+        memory_limit: bytes that this process and its children may use; None for what is free.
         count: how traffic is counted.
         passes: over the edges; None for threads.
-        settings: for tests and benchmarks.
+        settings: sizes of levels and ranges; only tests and benchmarks change them.
 
     Raises:
         NoRoomError: the disk is full.
@@ -97,12 +97,12 @@ def partition_past_memory(
     del run
     candidate = Candidate(method=METHOD, seconds=time.monotonic() - started, assignment=part_N)
     with progress.task("counting rows and edges between parts"):
-        result = judge(part_N, whole, topology, request, model, count=count)
+        result = evaluate_assignment(part_N, whole, topology, request, model, count=count)
     return replace(result, method=METHOD, tried=(candidate.summary(result.quality),), fallback=fallback)
 
 
 def _finest(graph: MappedGraph, request: PartitionRequest, settings: Settings, passes: Passes) -> View:
-    """What the seconds of links count on the finest level."""
+    """What links carry on the finest level: rows or edges, by `request.balance`."""
 
     def ranges(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
         return even_ranges(indptr, settings.edges_a_range, settings.rows_a_range)
@@ -121,19 +121,19 @@ def _finest(graph: MappedGraph, request: PartitionRequest, settings: Settings, p
 def _memory_load(
     graph: MappedGraph, topology: Topology, request: PartitionRequest, shares_P: NDArray[np.float64]
 ) -> tuple[NodeLoad, ...]:
-    """What nodes add to their ranks' memory, where ranks state it; targets follow memory already."""
+    """The load of memory that nodes add to their ranks, if ranks state their memory."""
     capacity_P = capacities(topology)
     if capacity_P is None:
         return ()
     degree_N = np.diff(graph.whole.matrix.indptr)
     bytes_N = memory_of(degree_N, np.ones_like(degree_N), np.zeros_like(degree_N), request.row_bytes)
     target_P = shares_P * bytes_N.sum()
-    # The rank with the least room beside its share says how uneven all may be.
-    limit = float((FOR_HALO * capacity_P / target_P).min())
+    # The rank with the least memory for its share sets the limit of all.
+    limit = float((SHARE_BEFORE_HALO * capacity_P / target_P).min())
     return (NodeLoad(what="memory", amount_N=bytes_N, limit=max(limit, request.imbalance)),)
 
 
-def order_past_memory(
+def order_out_of_core(
     graph: MappedGraph,
     assignment_N: NDArray[np.int32],
     num_parts: int,

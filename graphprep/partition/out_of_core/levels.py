@@ -1,8 +1,8 @@
-"""Down by clusters until METIS can take the rest, and up again, refining every level by passes over its edges.
+"""The multilevel scheme: coarsen until METIS fits, partition, then uncoarsen and refine level by level.
 
-On every level its communities are found first: clusters as large as a share of a part. Nodes are then drawn together
-only within them (community-aware coarsening: Heuer, Schlag 2017), a few at a time, so that refinement has levels of
-every size to work on.
+Each level's communities, clusters as large as a share of a part, are found first. Nodes are then clustered only within
+communities (community-aware coarsening: Heuer, Schlag 2017), a few at a time, so that refinement has levels of every
+size to work on.
 
 Letters: N nodes, X nodes of a level, E directed edges, P parts, C limits.
 """
@@ -33,26 +33,26 @@ from graphprep.system.threads import cores
 from graphprep.topology import Topology
 
 COMMUNITIES = 4
-"""communities that a part's share has at least"""
+"""minimum number of communities in a part's share"""
 PARTS_OF_A_SHARE = 32
-"""no coarse node weighs more than this part of what a part may hold"""
+"""a coarse node weighs at most 1/PARTS_OF_A_SHARE of a part's limit"""
 GROWTHS = (2.0, 8.0)
-"""Nodes of a level that come together on average, at most. Few make smooth borders; many are taken from the level on
-that hardly shrinks by few, and on levels of more than FINE_EDGES, where each pass takes its time."""
+"""Most nodes in a cluster, on average. Small clusters make better cuts; large ones are used from the level on that
+hardly shrinks by small ones, and on levels of more than FINE_EDGES, where a pass is expensive."""
 FINE_EDGES = 1 << 25
 SHRINKS = 0.9
-"""a level that has more than this part of the finer one's nodes is not worth its while, and the last"""
+"""coarsening ends at a level that keeps more than this share of the finer level's nodes"""
 COARSEST_NODES = 1 << 17
-"""nodes from which on METIS takes over, if its memory allows"""
+"""nodes up to which METIS takes over, if its memory allows"""
 LEAST_NODES = 40
-"""nodes a part, below which no level goes, whatever METIS would need"""
+"""coarsening ends at this many nodes a part, whatever METIS needs"""
 EDGES_A_RANGE, ROWS_A_RANGE = 1 << 22, 1 << 18
 INT32_LIMIT = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What tests and benchmarks make small."""
+    """Sizes that tests and benchmarks reduce."""
 
     coarsest_nodes: int = COARSEST_NODES
     edges_a_range: int = EDGES_A_RANGE
@@ -71,7 +71,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Multilevel:
-    """One run."""
+    """One run of the multilevel scheme."""
 
     shares_P: NDArray[np.float64]
     loads: tuple[NodeLoad, ...]
@@ -84,15 +84,15 @@ class Multilevel:
     effort: str
     minimise: str
     mapped: bool
-    """whether parts may be laid on other ranks"""
+    """whether parts may be mapped to other ranks"""
     scratch: Path
     memory_limit: int | None = None
-    """bytes that this process and METIS's may hold; None for what is free"""
+    """bytes that this process and its children may use; None for what is free"""
     settings: Settings = field(default_factory=Settings)
     passes: Passes = field(default_factory=Passes)
     """over the edges of all levels"""
     fallbacks: list[str] = field(default_factory=list)
-    """why METIS did not divide the coarsest level, if so"""
+    """why METIS did not partition the coarsest level, if so"""
 
     def most_PC(self) -> NDArray[np.float64]:
         """What each part may hold of each load that has a limit, nodes first."""
@@ -103,11 +103,11 @@ class Multilevel:
 
         Args:
             graph: symmetric, no self-loops, no duplicates; arrays may be mapped.
-            finest: how the finest level's edges say what moves change; None for by their weight.
+            finest: what links carry on the finest level; None for the weight of edges.
         """
         most_PC = self.most_PC()
-        levels = self.coarsened(graph, most_PC)
-        part_X = self._divided(levels[-1], most_PC)
+        levels = self.coarsen(graph, most_PC)
+        part_X = self._divide(levels[-1], most_PC)
         for number in reversed(range(len(levels))):
             level = levels.pop()
             if level.coarse_X is not None:
@@ -116,8 +116,8 @@ class Multilevel:
             part_X = self._refined(number, level, view, part_X, most_PC)
         return part_X
 
-    def coarsened(self, graph: Csr, most_PC: NDArray[np.float64]) -> list[Level]:
-        """From the finest level to the coarsest."""
+    def coarsen(self, graph: Csr, most_PC: NDArray[np.float64]) -> list[Level]:
+        """All levels, from the finest to the coarsest."""
         weight_XC = np.stack([_narrow(load.amount_N) for load in limited(self.loads)], axis=1)
         settings, num_nodes = self.settings, graph.num_rows
         levels: list[Level] = []
@@ -129,13 +129,15 @@ class Multilevel:
                 return levels
             number = len(levels)
             with progress.task(f"level {number}: finding communities of {graph.num_rows:,} nodes"):
-                group_X, communities = self._clusters(levels[-1], most_PC.min(axis=0) / COMMUNITIES, None)
-            with progress.task(f"level {number}: drawing {graph.num_rows:,} nodes together"):
-                coarse_X, count = self._drawn_together(levels[-1], most_PC, group_X, num_nodes, growths)
+                group_X, communities = self._propagate(levels[-1], most_PC.min(axis=0) / COMMUNITIES, None)
+            with progress.task(f"level {number}: clustering {graph.num_rows:,} nodes"):
+                coarse_X, count = self._cluster(levels[-1], most_PC, group_X, num_nodes, growths)
             if count > SHRINKS * graph.num_rows:
-                progress.warn(f"level {number}: {graph.num_rows:,} nodes hardly come together any more")
+                progress.warn(
+                    f"level {number}: clustering {graph.num_rows:,} nodes hardly reduces them, so coarsening ends here"
+                )
                 return levels
-            with progress.task(f"level {number}: {count:,} clusters become nodes"):
+            with progress.task(f"level {number}: contracting {count:,} clusters"):
                 coarse = contract(
                     graph,
                     ranges,
@@ -157,10 +159,10 @@ class Multilevel:
                 f"({communities:,} communities before)"
             )
 
-    def _drawn_together(
+    def _cluster(
         self, level: Level, most_PC: NDArray[np.float64], group_X: Ids, num_nodes: int, growths: list[float]
     ) -> tuple[Ids, int]:
-        """The cluster of each node, and how many there are; of `growths` those by which nodes hardly come together go.
+        """The cluster of each node, and how many there are; removes growths that hardly shrink the level.
 
         Args:
             level: the coarsest so far.
@@ -173,12 +175,12 @@ class Multilevel:
             growth = growths[0] if level.graph.num_edges <= FINE_EDGES else GROWTHS[-1]
             most_C = most_PC.min(axis=0) / PARTS_OF_A_SHARE
             most_C[0] = min(most_C[0], max(2.0, growth * num_nodes / level.graph.num_rows))
-            coarse_X, count = self._clusters(level, most_C, group_X)
+            coarse_X, count = self._propagate(level, most_C, group_X)
             if count <= SHRINKS * level.graph.num_rows or growth == GROWTHS[-1]:
                 return coarse_X, count
             growths.pop(0)
 
-    def _clusters(self, level: Level, most_C: NDArray[np.float64], group_X: Ids | None) -> tuple[Ids, int]:
+    def _propagate(self, level: Level, most_C: NDArray[np.float64], group_X: Ids | None) -> tuple[Ids, int]:
         return propagate(
             level.graph,
             level.ranges,
@@ -194,7 +196,7 @@ class Multilevel:
         needed = metis.expected_bytes(graph.num_rows, graph.num_edges)
         return graph.num_rows <= self.settings.coarsest_nodes and needed <= memory.free(self.memory_limit) // 2
 
-    def _divided(self, level: Level, most_PC: NDArray[np.float64]) -> NDArray[np.int32]:
+    def _divide(self, level: Level, most_PC: NDArray[np.float64]) -> NDArray[np.int32]:
         """The parts of the coarsest level."""
         loads = tuple(
             NodeLoad(what=load.what, amount_N=level.weight_XC[:, c].astype(np.int64), limit=load.limit)
@@ -248,7 +250,7 @@ class Multilevel:
 
 
 def limited(loads: Sequence[NodeLoad]) -> list[NodeLoad]:
-    """Nodes, and what else has a limit and is not nothing."""
+    """The load of nodes, and all other loads with a limit that are not all 0."""
     return [loads[0], *(load for load in loads[1:] if np.isfinite(load.limit) and load.amount_N.any())]
 
 
@@ -262,5 +264,5 @@ def limits_of(loads: Sequence[NodeLoad], shares_P: NDArray[np.float64]) -> NDArr
 
 
 def _narrow(amounts: NDArray[np.integer]) -> NDArray[np.integer]:
-    """In 4 bytes each, if their sum, and so that of any cluster, can be told in as many."""
+    """As int32, if their sum, and so that of any cluster, fits in it."""
     return amounts.astype(np.int32) if amounts.sum(axis=0).max(initial=0) < INT32_LIMIT else amounts

@@ -1,4 +1,4 @@
-"""How parts stand: what is on the links, what they hold, and which of two states is the better one.
+"""Loads of links and parts, and the order of two states of a partition.
 
 Letters: X nodes of a level, P parts, C limits.
 """
@@ -15,14 +15,14 @@ from graphprep.partition.refine.refine_kernels import Limits, Links, change, cos
 
 
 def limits_of(part_X: NDArray[np.int32], weight_XC: NDArray[np.integer], most_PC: NDArray[np.float64]) -> Limits:
-    """What the parts hold of what they may."""
+    """The weights of parts and their limits."""
     weights: NDArray[Any] = weight_XC
     held = [np.bincount(part_X, weights=weight_X, minlength=len(most_PC)) for weight_X in weight_XC.T]
     return Limits(weight_XC=weights, held_PC=np.stack(held, axis=1), most_PC=most_PC)
 
 
-def lay(links: Links, units_PP: NDArray[np.int64]) -> None:
-    """Put what the parts exchange on the links."""
+def set_loads(links: Links, units_PP: NDArray[np.int64]) -> None:
+    """Set the loads of links from what the parts exchange."""
     links.rows_PP[:] = 0
     links.load_D[:] = 0.0
     for p, q in np.argwhere(units_PP > 0):
@@ -35,17 +35,17 @@ def slowest(links: Links) -> float:
 
 
 def scale(links: Links, reference: float, steps: int) -> None:
-    """Set the norm by which states are compared: against so many seconds, or for a sum against one row's."""
+    """Set the norm: its reference in seconds, which for a sum (steps 0) is that of one row."""
     links.scale[:] = max(reference if steps else float(links.second_D.max(initial=0.0)), 1e-30), steps
 
 
 def excess(limits: Limits) -> int:
-    """By how much limits are broken, all in all, in whole thousandths."""
+    """The excess over all limits, in whole thousandths."""
     with np.errstate(invalid="ignore"):
         excess_PC = np.where(np.isfinite(limits.most_PC), limits.held_PC / limits.most_PC - 1, 0.0)
     return math.ceil(float(np.maximum(excess_PC, 0.0).sum()) * 1000 - 1e-9)
 
 
 def rank(links: Links, limits: Limits) -> tuple[int, float]:
-    """The smaller the better: by how much limits are broken, then the norm."""
+    """Sort key, lower is better: the excess over the limits, then the norm."""
     return excess(limits), float(cost_of(links))

@@ -1,4 +1,4 @@
-"""A graph for the partitioner whose edges lie in files: read from its source once, by ranges of rows.
+"""A graph with its edges in files: read from its source once, by ranges of rows.
 
     matrices    in-edges of each edge type, as the source has them
     matrix      in-edges of all types in the common numbering, as in `whole_graph`
@@ -39,12 +39,12 @@ from graphprep.system.executor import Threads
 
 EDGES_AT_A_TIME = 1 << 21
 SHARE_IN_MEMORY = 64
-"""An array of up to this part of the free memory is no file."""
+"""An array of up to 1/SHARE_IN_MEMORY of the free memory stays in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MappedGraph:
-    """See the module's docstring."""
+    """The matrices of one graph, mapped from files; see the module's docstring."""
 
     whole: WholeGraph
     into: Csr
@@ -112,7 +112,7 @@ class _Files:
         )
 
     def copied(self, source: GraphSource, kind: EdgeType, task: progress.Task) -> Csr:
-        """One edge type's in-edges; weights are not looked at."""
+        """One edge type's in-edges, without weights."""
         num_rows, num_sources = source.num_nodes[kind.destination], source.num_nodes[kind.source]
 
         def pieces() -> Iterator[Csr]:
@@ -149,7 +149,7 @@ class _Files:
         return self.written(pieces, matrix.num_rows, matrix.num_sources, kept)
 
     def sorted(self, name: str, sections: EdgeSections, num_nodes: int, treatment: Treatment) -> Csr:
-        """Edges in any order, sorted by way of the disk where they have to be."""
+        """Edges in any order, sorted in files if need be."""
         work = self.folder / f"{name}.edges"
         table = EdgeTable.of_sections(EdgeType(name, "to", name), sections)
         try:

@@ -1,4 +1,4 @@
-"""The multilevel partitioner as a start like METIS, for graphs that are in memory.
+"""The multilevel partitioner as a `Method`, for graphs that are in memory.
 
 It refines all levels by the weight of edges; what comes after a start knows rows exactly.
 """
@@ -17,7 +17,7 @@ from graphprep.topology import Topology
 from graphprep.traffic import LinkModel
 
 ROW_BYTES = 1024
-"""of the rows that edges stand for; only against the latency of messages does it matter"""
+"""of the rows that edges represent; it matters only in relation to the latency of messages"""
 BYTES_PER_NODE, BYTES_PER_EDGE = 100, 70
 """of the levels' numbers, of contraction and of METIS on the coarsest level"""
 
@@ -30,7 +30,7 @@ class MultilevelMethod:
     settings: Settings = field(default_factory=Settings)
 
     def needs(self, num_parts: int, topology: Topology | None) -> str | None:  # noqa: ARG002
-        """None: it is always there."""
+        """None: it is always available."""
         return None
 
     def expected_bytes(self, num_nodes: int, num_edges: int) -> int:

@@ -1,12 +1,12 @@
-"""The numba loops that propose moves against a snapshot of the parts. None checks its input; `streamed` does.
+"""The numba kernels that propose moves against a snapshot of the parts. None checks its input; `refinement` does.
 
-Every range of rows makes its moves one after another on its own copy of the links and of what the parts hold, as
-`refine_kernels.improve` does on the only one. The other ranges do much the same meanwhile, so a range counts each of
-its moves for as many as there are ranges: prices rise and parts fill as fast as they will when all moves are made.
+Every range of rows makes its moves one after another on its own copy of the links and of the parts' weights, as
+`refine_kernels.improve` does on the only copy. The other ranges make similar moves at the same time, so a range counts
+each of its moves as many times as there are ranges: prices rise and parts fill as fast as if all moves were made.
 
-Two ways to know what a move changes:
+Two ways to compute the change of a move:
 
-    by weight   a level's edges stand for the rows: from u's own row, the weight that it has to each part
+    by weight   edge weights approximate the rows that a node sends to and needs from each part
     by rows     exact: two bit masks a node over the parts say where its row goes. `present`: some node that it has an
                 edge to lies there; `single`: exactly one does. Where u leaves part p for q, each node w with an edge
                 to u saves the row to p if that is single, and needs one more to q if that is not present; u's own row
@@ -35,15 +35,15 @@ from graphprep.partition.refine.refine_kernels import (
 )
 
 WORD_BITS = 64
-FLOOR = 0.1
-"""What any row costs, as a part of the mean price."""
+PRICE_FLOOR = 0.1
+"""The least price of a row, as a share of the mean price."""
 PRESENT, SINGLE = 0, 1
 """where a node's two masks begin, in masks_X2W"""
 
 
 @njit(cache=True, nogil=True)
-def is_over(limits: Limits, node: Any, part: Any) -> Any:
-    """Whether a part holds more than it may of something that the node has."""
+def exceeds_limit(limits: Limits, node: Any, part: Any) -> Any:
+    """Whether a part exceeds the limit of a load that the node has."""
     for c in range(limits.most_PC.shape[1]):
         if limits.weight_XC[node, c] > 0 and limits.held_PC[part, c] > limits.most_PC[part, c]:
             return True
@@ -52,9 +52,9 @@ def is_over(limits: Limits, node: Any, part: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _price(links: Links) -> None:
-    """Prices, with a floor: rows on quick links cost next to nothing by the norm, and would become many for nothing."""
+    """Prices, with a floor: rows on fast links cost almost nothing by the norm, so many would be added for no gain."""
     price(links)
-    floor = FLOOR * links.price_PP.mean()
+    floor = PRICE_FLOOR * links.price_PP.mean()
     for p in range(len(links.price_PP)):
         for q in range(len(links.price_PP)):
             if p != q:
@@ -62,7 +62,7 @@ def _price(links: Links) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _carry(limits: Limits, node: Any, source: Any, target: Any, times: Any) -> None:
+def _shift_load(limits: Limits, node: Any, source: Any, target: Any, times: Any) -> None:
     for c in range(limits.most_PC.shape[1]):
         weight = limits.weight_XC[node, c] * np.float64(times)
         limits.held_PC[source, c] -= weight
@@ -96,12 +96,12 @@ def propose_by_weight(
     targets: Any,
     gains: Any,
 ) -> Any:
-    """Fill in the moves of half of a range's nodes; how many they are. Moves that only relieve a part lose something.
+    """Propose moves of half of a range's nodes; returns how many. Moves that only relieve a part have a negative gain.
 
     Args:
-        links, limits: the range's own copies; links carry what was counted.
-        times: what a move counts for.
-        salt: of the draw of the half.
+        links, limits: the range's own copies; with the counted loads.
+        times: how many times a move is counted.
+        salt: of the choice of the half.
     """
     num_parts = len(links.rows_PP)
     to_P, touched_P = np.zeros(num_parts, np.float64), np.empty(num_parts, np.int64)
@@ -119,7 +119,7 @@ def propose_by_weight(
                 touched_P[touched] = part
                 touched += 1
             to_P[part] += data[e] if len(data) else 1.0
-        leaves = is_over(limits, node, source)
+        leaves = exceeds_limit(limits, node, source)
         if leaves or touched > 1 or (touched == 1 and touched_P[0] != source):
             best, best_gain = -1, -np.inf
             for easing in range(2 if leaves else 1):
@@ -141,16 +141,16 @@ def propose_by_weight(
                     if gain > best_gain:
                         best, best_gain = target, gain
             if best >= 0 and (best_gain > 0.0 or leaves):
-                _lay_weights(links, source, best, to_P, touched_P, touched, times)
+                _shift_weights(links, source, best, to_P, touched_P, touched, times)
                 found = cost_of(links)
                 if found < cost or leaves:
                     cost = found
-                    _carry(limits, node, source, best, times)
+                    _shift_load(limits, node, source, best, times)
                     nodes[count], targets[count], gains[count] = node, best, best_gain
                     count += 1
                     since += 1
                 else:
-                    _lay_weights(links, best, source, to_P, touched_P, touched, times)
+                    _shift_weights(links, best, source, to_P, touched_P, touched, times)
         for i in range(touched):
             to_P[touched_P[i]] = 0.0
         if since == MOVES_A_PRICE:
@@ -160,8 +160,8 @@ def propose_by_weight(
 
 
 @njit(cache=True, nogil=True)
-def _lay_weights(links: Links, source: Any, target: Any, to_P: Any, touched_P: Any, touched: Any, times: Any) -> None:
-    """A node with so much weight to each part goes from one part to another."""
+def _shift_weights(links: Links, source: Any, target: Any, to_P: Any, touched_P: Any, touched: Any, times: Any) -> None:
+    """Move a node, with its weight to each part, from one part to another."""
     for i in range(touched):
         part = touched_P[i]
         weight = np.int64(to_P[part]) * times
@@ -259,7 +259,7 @@ def propose_by_rows(
         if spread(node, salt) & 1:
             continue
         source = part_X[node]
-        leaves = is_over(limits, node, source)
+        leaves = exceeds_limit(limits, node, source)
         sent = _parts_of(masks_X2W[node, PRESENT], sent_P)
         if mutual and not leaves and (sent == 0 or (sent == 1 and sent_P[0] == source)):
             continue
@@ -303,16 +303,16 @@ def propose_by_rows(
                     if gain > best_gain:
                         best, best_gain = target, gain
             if best >= 0 and (best_gain > 0.0 or leaves):
-                _lay_rows(node, best, indptr, indices, masks_X2W, part_X, links, sent_P, sent, times)
+                _shift_rows(node, best, indptr, indices, masks_X2W, part_X, links, sent_P, sent, times)
                 after = cost_of(links)
                 if after < cost or leaves:
                     cost = after
-                    _carry(limits, node, source, best, times)
+                    _shift_load(limits, node, source, best, times)
                     nodes[count], targets[count], gains[count] = node, best, best_gain
                     count += 1
                     since += 1
                 else:
-                    _lay_rows(node, best, indptr, indices, masks_X2W, part_X, links, sent_P, sent, -times)
+                    _shift_rows(node, best, indptr, indices, masks_X2W, part_X, links, sent_P, sent, -times)
             saved_P[:] = 0.0
         for k in range(near):
             is_near_P[near_P[k]] = False
@@ -324,7 +324,7 @@ def propose_by_rows(
 
 
 @njit(cache=True, nogil=True)
-def _lay_rows(
+def _shift_rows(
     node: Any,
     target: Any,
     indptr: Any,
@@ -336,7 +336,7 @@ def _lay_rows(
     sent: Any,
     times: Any,
 ) -> None:
-    """A node goes to another part, so many times; a negative number takes that back."""
+    """Move a node to another part, counted `times`; a negative number undoes that."""
     source = part_X[node]
     for k in range(sent):
         change(links, source, sent_P[k], -times)
@@ -351,10 +351,10 @@ def _lay_rows(
 
 
 @njit(cache=True, nogil=True)
-def make(order: Any, nodes: Any, targets: Any, gains: Any, part_X: Any, limits: Limits, most: Any) -> Any:
-    """Make the proposed moves in this order, as far as limits have room, and no more than `most`; how many were made.
+def make_moves(order: Any, nodes: Any, targets: Any, gains: Any, part_X: Any, limits: Limits, most: Any) -> Any:
+    """Make the proposed moves in this order, within the limits, and no more than `most`; returns how many.
 
-    One that loses something is made only while the part that it leaves holds more than it may.
+    A move with a negative gain is made only while its source part exceeds a limit.
     """
     made = 0
     for i in order:
@@ -362,11 +362,11 @@ def make(order: Any, nodes: Any, targets: Any, gains: Any, part_X: Any, limits: 
             break
         node, target = nodes[i], targets[i]
         source = part_X[node]
-        leaves = is_over(limits, node, source)
+        leaves = exceeds_limit(limits, node, source)
         if gains[i] <= 0.0 and not leaves:
             continue
         if fits(limits, node, source, target) or (leaves and eases(limits, node, source, target)):
-            _carry(limits, node, source, target, 1)
+            _shift_load(limits, node, source, target, 1)
             part_X[node] = target
             made += 1
     return made

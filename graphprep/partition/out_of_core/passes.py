@@ -1,11 +1,11 @@
 """Passes over a level's edges: one function on fixed ranges of rows, by threads or by a Dask cluster's workers.
 
-What a range gives is made from the range and from what is shared, and nothing that is shared changes while a pass goes
-on; what came of all ranges is put together here, in their order. So a range whose worker was lost is simply done again,
-and who did which changes nothing.
+The result of a range depends only on the range and on shared arrays, which do not change during a pass; results are
+returned in the order of the ranges. So a range whose worker was lost is computed again, and the assignment of ranges to
+workers does not change the result.
 
-Workers of a cluster map what is shared from files. The edges of a level are written to files anyway; labels, parts and
-masks, which are others after every pass, are written to a new file for each, so that nobody sees an old one.
+Workers of a cluster map shared arrays from files. The edges of a level are in files anyway; labels, parts and masks,
+which change after every pass, are written to a new file each time, so that no worker reads an old one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FOLDER = "shared"
 
 
 class Places(TypedDict):
-    """Arguments of `csr_files.in_files`."""
+    """Arguments of `csr_mmap.in_files`."""
 
     folder: Path
     memory_bytes: int
@@ -42,7 +42,7 @@ class Places(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passes:
-    """Who makes the passes."""
+    """An executor of passes, and the folder that its workers share."""
 
     executor: Executor = field(default_factory=Threads)
     folder: Path | None = None
@@ -50,7 +50,7 @@ class Passes:
 
     @classmethod
     def of(cls, executor: Executor, scratch: Path) -> Passes:
-        """Passes by an executor; what a killed run has left of shared files is removed.
+        """Passes by an executor; removes shared files that a killed run left.
 
         Args:
             executor: of the ranges.
@@ -64,17 +64,17 @@ class Passes:
         return cls(executor=executor, folder=folder)
 
     def shared(self, array: Array) -> Array:
-        """The array, as it can be handed to `over`: mapped from a file where workers have no other way to it."""
+        """The array as `over` takes it: mapped from a file if workers do not share this process's memory."""
         if self.folder is None or has_name(array):
             return array
         return in_file(array, self.folder, stage=STAGE)  # type: ignore[return-value]
 
     def places(self, folder: Path, memory_bytes: int) -> Places:
-        """Where the arrays of a graph go that is to be passed over.
+        """Where the arrays of a graph for passes are stored.
 
         Args:
             folder: for files without names.
-            memory_bytes: what an array may take in memory. Where workers have no other way to it, it is in a file.
+            memory_bytes: the largest array in memory, if workers share it; else all are in files.
         """
         if self.folder is None:
             return Places(folder=folder, memory_bytes=memory_bytes, named=False)
@@ -83,11 +83,11 @@ class Passes:
     def over(
         self, ranges: Ranges, function: Callable[..., Result], *shared: object, needed: int
     ) -> Iterator[tuple[Range, Result]]:
-        """Each range and what comes of it, in order.
+        """Each range and its result, in order.
 
         Args:
             ranges: of rows.
-            function: called with a range and then what is shared; a module's own, and without side effects.
+            function: called with a range and then the shared arguments; of a module, and without side effects.
             shared: what all ranges have in common; large arrays come from `shared` or from files with names.
             needed: bytes that a range takes.
         """
@@ -100,5 +100,5 @@ def longest(ranges: Ranges) -> int:
 
 
 def weights_of(graph: Csr) -> NDArray[np.float32]:
-    """As kernels take them: empty where every edge weighs 1."""
+    """The weights as kernels take them: empty where every edge weighs 1."""
     return np.empty(0, np.float32) if graph.data is None else graph.data

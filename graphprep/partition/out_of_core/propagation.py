@@ -1,4 +1,4 @@
-"""Nodes are drawn together by labels that pass along edges: size-constrained label propagation, in synchronous rounds.
+"""Clustering by size-constrained label propagation, in synchronous rounds.
 
 A node takes the label that weighs most among its neighbours' and has room for it (Raghavan, Albert, Kumara 2007; with
 a limit on what a label may hold: Meyerhenke, Sanders, Schulz 2014). It shrinks graphs with hubs, on which matchings

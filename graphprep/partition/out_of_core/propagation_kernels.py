@@ -1,4 +1,4 @@
-"""The numba loops of label propagation. None checks its input; `propagation` does.
+"""The numba kernels of label propagation. None checks its input; `propagation` does.
 
 Letters: X nodes of a level, E directed edges, C limits.
 """
@@ -11,13 +11,13 @@ import numpy as np
 from numba import njit
 
 HUB = 2048
-"""Of a longer row so many neighbours, evenly spread, are looked at."""
+"""Of a longer row only this many neighbours, evenly spread, are visited."""
 NONE = -1
 
 
 @njit(cache=True, nogil=True)
 def spread(number: Any, salt: Any) -> Any:
-    """63 bits in which every bit of both numbers has a say (the finaliser of SplitMix64)."""
+    """A 63-bit hash of both numbers (the finaliser of SplitMix64)."""
     x = np.uint64(number) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(salt) * np.uint64(0xD6E8FEB86659FD93)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -98,7 +98,7 @@ def visit(
         new_x: of the range's own nodes; the same at first, and written.
         held_XC: what each label's nodes weigh when the round began. What leaves a label in this round still counts.
         most_C: what a label may hold.
-        salt: of the draw between equal labels.
+        salt: of the random choice between equal labels.
         half: 0 or 1 for half of the nodes, -1 for all.
     """
     num_limits = len(most_C)
@@ -144,7 +144,7 @@ def visit(
 
 @njit(cache=True, nogil=True)
 def _has_room(label: Any, node: Any, weight_XC: Any, held_XC: Any, most_C: Any) -> Any:
-    """Whether a label can hold a node beside what it holds."""
+    """Whether a label has room for a node."""
     for c in range(len(most_C)):
         if weight_XC[node, c] > 0 and held_XC[label, c] + weight_XC[node, c] > most_C[c]:
             return False
@@ -153,7 +153,7 @@ def _has_room(label: Any, node: Any, weight_XC: Any, held_XC: Any, most_C: Any) 
 
 @njit(cache=True, nogil=True)
 def settle(label_X: Any, new_X: Any, weight_XC: Any, held_XC: Any, most_C: Any) -> Any:
-    """Take the new labels over, in the order of the nodes, as far as they have room; how many nodes moved.
+    """Adopt the new labels in the order of the nodes, as far as they have room; returns how many nodes moved.
 
     Ranges do not see what others put into a label. What comes too late keeps its old label, where its room was kept.
     """
@@ -197,7 +197,7 @@ def favourites(
     size_X: Any,
     favourite_x: Any,
 ) -> None:
-    """Fill in the label that each node of a range that is alone would have taken, had there been room.
+    """Fill in the label that each single node of a range would have taken if it had had room.
 
     -1 where it has no neighbour, -2 where it is not alone, or has neighbours in other groups only.
     """
@@ -224,7 +224,7 @@ def favourites(
 
 @njit(cache=True, nogil=True)
 def pack(favourite_X: Any, label_X: Any, weight_XC: Any, held_XC: Any, most_C: Any, open_X: Any) -> Any:
-    """Nodes that are alone and have one favourite share a label, as many as it holds; how many took another's.
+    """Single nodes with the same favourite share a label, as far as it has room; returns how many changed theirs.
 
     `open_X` [X + 1] is filled: the label that takes those of each favourite; the last one takes those without.
     """

@@ -1,12 +1,11 @@
-"""Refinement by passes over the edges: nodes move by what that changes of link seconds, as long as it gets better.
+"""Out-of-core refinement: passes over the edges propose moves that lower the link seconds, until they hardly fall.
 
-A round is two passes. The first counts what the parts exchange as they are; on the finest level that is exact, by two
-bit masks a node. In the second, ranges of rows propose moves of half of the nodes, drawn anew each round, so that
-neighbours do not move at once for ever (`proposals`). The proposals are made in the order of what they gain, under all
-limits. Then the parts are counted again: a round that has made them worse is undone, and of the next round's proposals
-only half as many are made.
+A round is two passes. The first counts what the parts exchange; on the finest level that is exact, by two bit masks a
+node. In the second, ranges of rows propose moves of half of the nodes, another random half each round, so that
+neighbours do not swap parts for ever. The moves are made in the order of their gains, within all limits. Then the parts
+are counted again: a round that made the partition worse is undone, and the next one makes half as many moves.
 
-The result depends on the ranges and on the seed, not on who makes the passes.
+The result depends on the ranges and on the seed, not on the executor.
 
 Letters: X nodes of a level, P parts, W words of 64 bits for a bit a part, C limits; x nodes of a range.
 """
@@ -28,32 +27,32 @@ from graphprep.partition.out_of_core.passes import Passes, Range, Ranges, longes
 from graphprep.partition.refine.refine_kernels import Limits, Links
 
 Proposals = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
-"""nodes, where they are to go, and what that gains"""
+"""nodes, their target parts, and the gains"""
 
 ROUNDS = 16
-"""at most, for each steepness of the norm; each visits half of the nodes"""
+"""at most, for each power of the norm; each visits half of the nodes"""
 SETTLED = 0.0005
-"""rounds end when two together move fewer than this part of the nodes"""
+"""rounds end when two together move fewer than this share of the nodes"""
 LEAST_SHARE = 1 / 16
 """rounds end when fewer than this share of the proposals may be made"""
-WORTH = 0.002
-"""rounds end when two together lower the slowest link's seconds by less than this part"""
+LEAST_GAIN = 0.002
+"""rounds end when two together lower the bottleneck by less than this share"""
 BYTES_OF_A_PROPOSAL = 40
-"""as it is found, and as it is given"""
+"""of a range's work arrays, and of its result"""
 
 
 class View(Protocol):
-    """How a level's edges say what moves change."""
+    """How the moves of a level change the loads of links."""
 
     def count(self, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
-        """int64 [P, P]: what each part sends to each; `propose` is about these parts then."""
+        """int64 [P, P]: what each part sends to each; `propose` then refers to these parts."""
 
     def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ByWeight:
-    """Edges by their weight: right for edges, and a stand-in for rows on coarse levels."""
+    """By edge weight: exact for edges, an approximation of rows on coarse levels."""
 
     graph: Csr
     """symmetric"""
@@ -81,7 +80,7 @@ class ByRows:
     def __init__(
         self, out: Csr, into: Csr, *, out_ranges: Ranges, in_ranges: Ranges, passes: Passes | None = None
     ) -> None:
-        """Nothing is read yet.
+        """Edges are read later, by `count` and `propose`.
 
         Args:
             out: row u lists the nodes that u has an edge to, each once and not u itself.
@@ -128,62 +127,62 @@ def improve(
     rounds: int = ROUNDS,
     advance: Callable[[int], None] = lambda _: None,
 ) -> NDArray[np.int32]:
-    """Better parts, int32 [X]; `part_X` is left as it is.
+    """Improve an assignment, int32 [X]; `part_X` is not changed.
 
     Args:
         view: of the level's edges.
-        part_X: the parts to begin with.
-        weight_XC: what each node weighs.
-        most_PC: what each part may hold.
-        links: of the ranks; what is on them is overwritten.
+        part_X: the assignment to begin with.
+        weight_XC: the weights of each node.
+        most_PC: the limits of each part.
+        links: of the ranks; their loads are overwritten.
         steps: binary logarithms of the norm's power, one after another; see `refine_kernels`.
         seed: of the halves.
         rounds: at most so many, for each of the steps.
-        advance: is told 1 a round.
+        advance: called with 1 each round.
     """
     num_parts = len(most_PC)
     limits = link_loads.limits_of(part_X, weight_XC, most_PC)
     units_PP = view.count(part_X, num_parts)
     for step in steps:
-        share, moved, worth = 1.0, [len(part_X)], [1.0]
+        share, moved, gain_shares = 1.0, [len(part_X)], [1.0]
         for number in range(rounds):
-            link_loads.lay(links, units_PP)
+            link_loads.set_loads(links, units_PP)
             before = link_loads.slowest(links)
             link_loads.scale(links, before, step)
             rank = link_loads.rank(links, limits)
             found = view.propose(part_X, links, limits, seed + number)
             tried_X, held_PC = part_X.copy(), limits.held_PC.copy()
             tried = limits._replace(held_PC=held_PC)
-            made = _made(found, tried_X, tried, share)
+            made = _make_moves(found, tried_X, tried, share)
             advance(1)
             if made:
                 units_PP = view.count(tried_X, num_parts)
-                link_loads.lay(links, units_PP)
+                link_loads.set_loads(links, units_PP)
                 if link_loads.rank(links, tried) < rank:
                     part_X, limits = tried_X, tried
-                    worth.append(1 - link_loads.slowest(links) / max(before, 1e-30) if step else 1.0)
+                    gain_shares.append(1 - link_loads.slowest(links) / max(before, 1e-30) if step else 1.0)
                     share = min(1.0, 1.5 * share)
                     if rank[0]:
-                        worth[-1] = 1.0
+                        gain_shares[-1] = 1.0
                 else:
                     units_PP = view.count(part_X, num_parts)
                     share /= 2
                     made = len(part_X)
-                    worth.append(1.0)
+                    gain_shares.append(1.0)
             else:
-                worth.append(0.0)
+                gain_shares.append(0.0)
             moved.append(made)
-            if sum(moved[-2:]) <= SETTLED * len(part_X) or share < LEAST_SHARE or sum(worth[-2:]) < WORTH:
+            if sum(moved[-2:]) <= SETTLED * len(part_X) or share < LEAST_SHARE or sum(gain_shares[-2:]) < LEAST_GAIN:
                 break
     return part_X
 
 
-def _made(found: Proposals, part_X: NDArray[np.int32], limits: Limits, share: float) -> int:
-    """Make a share of the proposals, the best first and before them those that relieve a part; how many were made."""
+def _make_moves(found: Proposals, part_X: NDArray[np.int32], limits: Limits, share: float) -> int:
+    """Make a share of the moves, first those that relieve a part, then the best ones; returns how many."""
     nodes, targets, gains = found
     order = np.argsort(np.where(gains <= 0, -np.inf, -gains), kind="stable")
     most = math.ceil(share * len(nodes))
-    return int(kernels.make(order, nodes, targets, gains, part_X, limits, most))
+    return int(kernels.make_moves(order, nodes, targets, gains, part_X, limits, most))
 
 
 def _weights_counted(rows: Range, graph: Csr, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
@@ -237,7 +236,7 @@ def _proposed(
     num_ranges: int,
     salt: int,
 ) -> Proposals:
-    """What a kernel proposes for a range, on the range's own copies of the links and of what the parts hold."""
+    """The proposals of a range, on its own copies of the links and of the parts' weights."""
     (start, stop), indptr = rows, known[0]
     own_links = links._replace(rows_PP=links.rows_PP.copy(), load_D=links.load_D.copy(), price_PP=links.price_PP.copy())
     own_limits = limits._replace(held_PC=limits.held_PC.copy())

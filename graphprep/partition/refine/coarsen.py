@@ -1,4 +1,4 @@
-"""Coarse levels for refinement: nodes of one part that share nets are drawn together, a few at a time.
+"""Coarsening for refinement: nodes of one part that share nets are clustered, a few at a time.
 
 Clusters grow by size-constrained label propagation (Meyerhenke, Sanders, Schulz: Partitioning complex networks via
 size-constrained clustering, 2014): each node in turn joins the cluster that it shares the most net weight with, where a
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from graphprep.partition.refine.hypergraph import Hypergraph
 
 HUB_PINS = 2048
-"""the net of a hub says little about who belongs together and takes long to walk"""
+"""nets with more pins say little about clusters and take long to visit"""
 
 
 def cluster(
@@ -35,10 +35,10 @@ def cluster(
 
     Args:
         nets: of the level.
-        part_X: int32 [X]; a cluster lies within one part, or whatever else the numbers stand for.
+        part_X: int32 [X]; a cluster lies within one part (or any other group with a number).
         weight_XC: what each node weighs; without columns where only the number of nodes counts.
         most_C: what a cluster may weigh.
-        nodes_a_cluster: how many nodes of this level may come together.
+        nodes_a_cluster: most nodes of this level in a cluster.
         seed: of the order of visits.
     """
     order_X = np.random.default_rng(seed).permutation(np.arange(nets.num_nodes, dtype=np.int32))

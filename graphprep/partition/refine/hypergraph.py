@@ -1,4 +1,4 @@
-"""What a partition has to pay for, as nets: a node whose row is sent, and the nodes for whose sake it is sent.
+"""The hypergraph of an exchange: a net is a node whose row is sent, its pins are the nodes that need it.
 
 The net of node u has u as its root and the nodes that u has an edge to as its pins. Whatever the assignment, part(u)
 sends one row to every other part that holds a pin: the rows V[p,q] of the cost model are just the sum over nets. This
@@ -44,7 +44,7 @@ class Hypergraph:
     first_X: NDArray[np.signedinteger[Any]]
     """[X + 1]: node x is the root of nets first_X[x] .. first_X[x + 1] - 1"""
     weight_M: NDArray[np.int32]
-    """[M]: rows (or edges) that the net stands for"""
+    """[M]: rows (or edges) that the net represents"""
     pin_ptr: NDArray[np.signedinteger[Any]]
     """[M + 1]"""
     pins: NDArray[np.int32]
@@ -65,7 +65,7 @@ class Hypergraph:
         return np.repeat(np.arange(self.num_nodes, dtype=np.int32), np.diff(self.first_X))
 
     def incidence(self) -> Incidence:
-        """Worked out anew each time, since it takes as much memory as the pins; those themselves if mirrored."""
+        """Computed at each call, since it takes as much memory as the pins; the pins themselves if mirrored."""
         if self.is_mirrored:
             return Incidence(self.pin_ptr, self.pins)
         return Incidence(*kernels.transpose(self.pin_ptr, self.pins, self.num_nodes))
@@ -90,13 +90,13 @@ def row_nets(matrix: Csr, clean: Csr | None = None) -> Hypergraph:
 
 
 def edge_nets(matrix: Csr) -> Hypergraph:
-    """One net for every pair of nodes that has edges, as heavy as they are many."""
+    """One net for every pair of nodes with edges; its weight is their number."""
     pin_ptr, pins, weight_M, first_X = kernels.pairs(matrix.indptr, matrix.indices, _no_offsets(matrix.num_edges))
     return Hypergraph(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
 
 
 def renumbered(nets: Hypergraph, order_X: NDArray[np.signedinteger[Any]]) -> Hypergraph:
-    """The nets after nodes have got new numbers.
+    """The nets after renumbering the nodes.
 
     Args:
         nets: as they are.
@@ -113,14 +113,14 @@ def renumbered(nets: Hypergraph, order_X: NDArray[np.signedinteger[Any]]) -> Hyp
 
 
 def contract(nets: Hypergraph, coarse_X: NDArray[np.int32], num_coarse: int) -> Hypergraph:
-    """The nets after nodes have been drawn together.
+    """The nets after contracting clusters of nodes.
 
     Args:
         nets: of the finer level.
         coarse_X: int32 [X], the coarse node of each node.
         num_coarse: how many coarse nodes there are.
     """
-    first_X, weight_M, pin_ptr, pins = kernels.draw_together(
+    first_X, weight_M, pin_ptr, pins = kernels.contract_nets(
         nets.first_X, nets.weight_M, nets.pin_ptr, nets.pins, coarse_X, num_coarse
     )
     return Hypergraph(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
@@ -135,5 +135,5 @@ def _mirrored(pin_ptr: NDArray[np.signedinteger[Any]], pins: NDArray[np.int32]) 
 
 
 def _no_offsets(num_edges: int) -> NDArray[np.signedinteger[Any]]:
-    """An empty array that tells a kernel how wide its offsets have to be."""
+    """An empty array whose dtype is that of a kernel's offsets."""
     return np.zeros(0, index_dtype(num_edges))

@@ -1,4 +1,4 @@
-"""The numba loops that make nets and contract them. None checks its input; `nets` does.
+"""The numba kernels that make nets and contract them. None checks its input; `hypergraph` does.
 
 Letters as in `nets`: X nodes, M nets.
 """
@@ -129,7 +129,7 @@ def renumber_mirrored(ptr: Any, columns: Any, order: Any, place: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def draw_together(first: Any, weight: Any, pin_ptr: Any, pins: Any, coarse: Any, num_coarse: Any) -> Any:
+def contract_nets(first: Any, weight: Any, pin_ptr: Any, pins: Any, coarse: Any, num_coarse: Any) -> Any:
     """Nets on coarse nodes, by root, each with its pins once.
 
     Empty nets are left out, and nets of one root whose pins have one fingerprint become one: the first of them, with
@@ -190,7 +190,7 @@ def draw_together(first: Any, weight: Any, pin_ptr: Any, pins: Any, coarse: Any,
 
 @njit(cache=True, nogil=True)
 def _mixed(number: Any) -> Any:
-    """64 bits in which every bit of the number has a say (the finaliser of SplitMix64, Steele and others 2014)."""
+    """A 64-bit hash of the number (the finaliser of SplitMix64, Steele and others 2014)."""
     number += np.uint64(0x9E3779B97F4A7C15)
     number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -199,7 +199,7 @@ def _mixed(number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _leaders(begin: Any, by_home: Any, mark: Any, size: Any) -> Any:
-    """For each net the first of its home with the same fingerprint; how many lead, and how many pins these have."""
+    """For each net the first of its root with the same fingerprint; how many such nets there are, and their pins."""
     leader = np.empty(len(mark), by_home.dtype)
     kept, kept_pins = 0, 0
     for home in range(len(begin) - 1):

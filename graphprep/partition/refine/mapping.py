@@ -1,9 +1,9 @@
-"""Which part goes to which rank: the traffic between parts is laid on the links so that the slowest is done soonest.
+"""Map parts to ranks so that the traffic between parts takes the slowest link the fewest seconds.
 
-Up to `EXACT_RANKS` ranks all assignments are tried (Heap 1963 goes from one to the next by a swap, so each costs the
-pairs of two ranks); above that, swaps from several starts until none helps, each judged exactly (a quadratic assignment
-by local search, as process mappers do: Walshaw, Cross: Multilevel mesh partitioning for heterogeneous communication
-networks, 2001). Ranks that want shares of different size never swap.
+Up to `EXACT_RANKS` ranks all permutations are enumerated (by swaps: Heap 1963, so each step costs the pairs of two
+ranks); above that, local search swaps ranks from several initial permutations until no swap helps, as process
+mappers do (quadratic assignment: Walshaw, Cross: Multilevel mesh partitioning for heterogeneous communication
+networks, 2001). Ranks with target shares of different size never swap.
 
 Letters: P parts and ranks, D link directions.
 """
@@ -25,7 +25,7 @@ MOST_CHANGES = 100_000_000
 """Pairs of ranks whose rows may be taken off links or put on them, in all: some seconds. A swap that is tried and
 taken back changes 8 P of them, so hundreds of ranks get one start and as many sweeps as that allows."""
 STEEP = 16.0
-"""K of the norm by which swaps are judged"""
+"""K of the norm that swaps minimise"""
 
 
 def best_mapping(
@@ -40,10 +40,10 @@ def best_mapping(
 
     Args:
         rows_PP: int64 [P, P], what part p sends to part q.
-        links: of the ranks; what is on them is overwritten.
+        links: of the ranks; their loads are overwritten.
         shares_P: float64 [P], the share of each rank, which part p was made for as rank p.
         seed: of the random starts.
-        by_total: make the sum of all seconds small, and not those of the slowest link direction first.
+        by_total: minimise the sum of all seconds, not those of the slowest link direction.
 
     Returns:
         int32 [P]: a permutation that is no worse than leaving each part where it is.
@@ -65,11 +65,11 @@ def best_mapping(
         starts.append(start)
     each = trials // len(starts)
     steep = 1.0 if by_total else STEEP
-    found = [_swapped(start, rows_PP, group_P, links, each, steep) for start in starts]
+    found = [_local_search(start, rows_PP, group_P, links, each, steep) for start in starts]
     return min(found, key=lambda way: way[1][::-1] if by_total else way[1])[0]
 
 
-def _swapped(
+def _local_search(
     start: NDArray[np.int32],
     rows_PP: NDArray[np.int64],
     group_P: NDArray[np.int64],
@@ -77,14 +77,14 @@ def _swapped(
     trials: int,
     steep: float,
 ) -> tuple[NDArray[np.int32], tuple[float, float]]:
-    """Where swaps lead from one start, the seconds of the slowest link direction and of all; at most so many trials."""
+    """Local search from one permutation: the result, and its seconds of the slowest link direction and of all."""
     rank_P = start.copy()
     _swap_until_none_helps(rank_P, rows_PP, group_P, links, trials, steep)
     return rank_P, (float(links.load_D.max(initial=0.0)), float(links.load_D.sum()))
 
 
 @njit(cache=True, nogil=True)
-def _lay(rank_P: Any, rows_PP: Any, links: Links) -> None:
+def _place(rank_P: Any, rows_PP: Any, links: Links) -> None:
     links.rows_PP[:] = 0
     links.load_D[:] = 0.0
     for p in range(len(rank_P)):
@@ -95,7 +95,7 @@ def _lay(rank_P: Any, rows_PP: Any, links: Links) -> None:
 
 @njit(cache=True, nogil=True)
 def _swap(i: Any, j: Any, rank_P: Any, rows_PP: Any, links: Links) -> None:
-    """Parts i and j change places."""
+    """Swap the ranks of parts i and j."""
     for sign in (-1, 1):
         for p in range(len(rank_P)):
             for q in (i, j):
@@ -113,8 +113,8 @@ def _swap(i: Any, j: Any, rank_P: Any, rows_PP: Any, links: Links) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _judged(links: Links, by_total: Any) -> Any:
-    """What is to be small, and what decides between equals."""
+def _objective(links: Links, by_total: Any) -> Any:
+    """The objective, and the tie-breaker."""
     most, total = links.load_D.max() if len(links.load_D) else 0.0, links.load_D.sum()
     return (total, most) if by_total else (most, total)
 
@@ -123,8 +123,8 @@ def _judged(links: Links, by_total: Any) -> Any:
 def _all_permutations(start: Any, rows_PP: Any, group_P: Any, links: Links, by_total: Any) -> Any:
     num_parts = len(start)
     rank_P, best_P = start.copy(), start.copy()
-    _lay(rank_P, rows_PP, links)
-    best, second = _judged(links, by_total)
+    _place(rank_P, rows_PP, links)
+    best, second = _objective(links, by_total)
     counter = np.zeros(num_parts, np.int64)
     i = 1
     while i < num_parts:
@@ -134,7 +134,7 @@ def _all_permutations(start: Any, rows_PP: Any, group_P: Any, links: Links, by_t
             for p in range(num_parts):
                 allowed = allowed and group_P[p] == group_P[rank_P[p]]
             if allowed:
-                found, then = _judged(links, by_total)
+                found, then = _objective(links, by_total)
                 if found < best * (1 - 1e-9) or (found <= best * (1 + 1e-9) and then < second * (1 - 1e-9)):
                     best, second = found, then
                     best_P[:] = rank_P
@@ -158,7 +158,7 @@ def _norm(links: Links, reference: Any, steep: Any) -> Any:
 @njit(cache=True, nogil=True)
 def _swap_until_none_helps(rank_P: Any, rows_PP: Any, group_P: Any, links: Links, trials: Any, steep: Any) -> None:
     num_parts, tried = len(rank_P), 0
-    _lay(rank_P, rows_PP, links)
+    _place(rank_P, rows_PP, links)
     better = True
     while better:
         better = False

@@ -1,18 +1,18 @@
-"""Refinement: an assignment is changed until the slowest link direction cannot easily be made quicker.
+"""Multilevel refinement: nodes move between parts to minimise the seconds of the slowest link direction.
 
-    relieve      parts that hold too much give nodes away, those first whose leaving costs least
-    levels       nodes are drawn together level by level (`coarsen`); from the coarsest back to the finest, a level is
-                 annealed if it is small, and then improved move by move until next to nothing changes
+    relieve      parts above a limit give nodes away, first those whose move costs least
+    levels       the graph is coarsened level by level (`coarsen`); from the coarsest back to the finest, a level is
+                 annealed if it is small, and then improved move by move until almost no node moves
 
-With a second assignment at hand, nodes are drawn together only where both have them in one part. What the two agree on
-then moves as a whole, and on the coarse levels the first takes from the second what makes it better (Sanders, Schulz:
+To combine two assignments, nodes are clustered only where both have them in one part. So nodes on which the two agree
+move together, and on the coarse levels the first takes over improvements from the second (Sanders, Schulz:
 Distributed evolutionary graph partitioning, 2012, combine partitions so).
 
-All levels work on nets (`nets`), so every one of them sees the exact rows of the cost model, and on all limits. The
-first thing is to lay nodes that belong together side by side: visits then find their nets in the processor's cache,
-which makes them four times as fast.
+All levels work on a hypergraph (`hypergraph`), which has the exact rows of the cost model, and on all limits. Nodes are
+renumbered by cluster first, so that the nets of successive visits are in the processor's cache, which makes visits four
+times as fast.
 
-What may be spent is counted in visits to nets, not in seconds, so that a seed gives the same parts on a busy machine.
+The budget of a run is a number of visits to nets, not seconds, so that a seed gives the same parts on a busy machine.
 
 Letters: N nodes, X nodes of a level, P parts, C limits.
 """
@@ -35,28 +35,27 @@ from graphprep.traffic import LinkModel
 
 NODES_A_CLUSTER = 8
 COARSEST = 40
-"""nodes a part, below which no level goes"""
+"""coarsening ends at this many nodes a part"""
 PARTS_OF_A_SHARE = 20
-"""no coarse node weighs more than this part of what a part may hold"""
+"""a coarse node weighs at most 1/PARTS_OF_A_SHARE of a part's limit"""
 SHRINKS = 0.85
-"""a level that has more than this part of the finer one's nodes is not worth its while"""
+"""coarsening ends at a level that keeps more than this share of the finer level's nodes"""
 COOLING, COOLER = 0.9, 0.4
-"""What is left of the temperature after each round of annealing, and what the first one of a generation is of that of
-the generation before"""
+"""Factors of the temperature: from one round of annealing to the next, and from one generation to the next"""
 SMALL_PINS = 200_000
-JUDGED = 2000
-"""nodes whose moves are looked at to find what is usual"""
+SAMPLED_NODES = 2000
+"""nodes by whose gains the first temperature is set"""
 ROUNDS = 8
 SETTLED = 0.001
-"""rounds end when fewer than this part of the visited nodes move"""
+"""rounds end when fewer than this share of the visited nodes move"""
 VISIT_BLOCK = 64
-"""nodes that are visited one after another as they lie; blocks of them come in random order"""
+"""nodes that are visited in order of their numbers; blocks of them come in random order"""
 RELIEF_ROUNDS = 30
-LAID_TOGETHER = 1000
-"""nodes that are laid side by side, about one L2 cache of them"""
+LOCALITY_CLUSTER = 1000
+"""nodes in a cluster of the renumbering, about one L2 cache of them"""
 BYTES_PER_PIN, BYTES_PER_NET, BYTES_PER_NODE = 20, 45, 100
 """memory of one run of refinement beyond the graph: pins on the finest and all coarse levels, of one level the nets
-that each node is in and slots as well; offsets and heads; what nodes weigh, and what drawing them together needs"""
+that each node is in and slots as well; offsets and heads; weights of nodes, and arrays for coarsening"""
 
 
 def expected_bytes(num_nodes: int, num_nets: int, num_pins: int) -> int:
@@ -66,51 +65,51 @@ def expected_bytes(num_nodes: int, num_nets: int, num_pins: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What is made small, for the kernels."""
+    """The objective, as the kernels read it."""
 
     steps: tuple[int, ...]
     """binary logarithms of the norm's power K, one pass after another"""
     heat: float
-    """the first temperature of annealing, in parts of what the best moves of boundary nodes change on average"""
+    """the first temperature of annealing, in units of the mean gain of boundary nodes"""
 
 
 OBJECTIVES = {"slowest": Objective(steps=(3, 4), heat=2.0), "total": Objective(steps=(0,), heat=1.0)}
-"""By what is minimised. For the slowest link K is first 8 and then 16, since a gentler norm finds a way where the steep
-one sees only that link. The sum of all links is the norm with K = 1."""
+"""By --minimise. For the slowest link K is first 8 and then 16, since the steeper norm alone considers only that link.
+The sum of all links is the norm with K = 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long to try."""
+    """The budget of refinement."""
 
     starts: int
-    """how many of the starts are refined; each of the others is then combined with the best, until one is left"""
+    """how many of the initial partitions are refined and then combined"""
     small_starts: int
-    """the same for graphs of at most SMALL_PINS pins, which are soon done"""
+    """the same for graphs of at most SMALL_PINS pins"""
     visits: float
-    """to nets in one run, as a multiple of all pins of all nets, after which nothing new is begun"""
+    """to nets in one run, as a multiple of all pins, after which no new round begins"""
     least_visits: int
     """the same for small graphs, as a number"""
     annealed_pins: int
     """pins up to which a level is annealed"""
     annealing_rounds: int
 
-    def starts_of(self, num_pins: int) -> int:
-        """How many starts are refined."""
+    def num_refined(self, num_pins: int) -> int:
+        """How many initial partitions are refined."""
         return self.small_starts if num_pins <= SMALL_PINS else self.starts
 
     def without_annealing(self) -> Effort:
-        """The same with nothing but moves that help, which end no worse than they began."""
+        """The same with improving moves only, so that no run ends worse than it began."""
         return replace(self, annealing_rounds=0)
 
     def runs(self, num_pins: int) -> int:
-        """Of refinement in all, combinations included."""
-        starts = self.starts_of(num_pins)
+        """The number of runs of refinement, combinations included."""
+        starts = self.num_refined(num_pins)
         return starts * (starts + 1) // 2
 
 
 ANNEALING_SHARE = 0.7
-"""of the visits, so that what annealing leaves hot cools, and finer levels have their turn"""
+"""of the visits may be spent on annealing, so that some are left for improving moves and finer levels"""
 
 EFFORTS = {
     "fast": Effort(starts=1, small_starts=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
@@ -125,7 +124,7 @@ EFFORTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Level:
-    """The nets of a coarse level, what its nodes weigh, and where the nodes of the next finer level have gone."""
+    """The hypergraph of a coarse level, its node weights, and the coarse node of each node of the finer level."""
 
     nets: Hypergraph
     weight_XC: NDArray[np.float64]
@@ -134,7 +133,7 @@ class Level:
 
 
 class Refinement:
-    """The state that all levels share."""
+    """Refinement on one topology: the state that all levels share."""
 
     def __init__(
         self,
@@ -146,15 +145,15 @@ class Refinement:
         seed: int,
         advance: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Make ready for runs on one topology.
+        """Prepare for runs on one topology.
 
         Args:
             links: they are overwritten.
-            most_PC: float64 [P, C], what each part may hold.
-            effort: how long to try.
+            most_PC: float64 [P, C], the limits of each part.
+            effort: the budget.
             objective: one of OBJECTIVES.
-            seed: of all that is drawn.
-            advance: is told visits.
+            seed: of all random choices.
+            advance: called with numbers of visits.
         """
         num_parts = len(most_PC)
         self.links, self.most_PC, self.effort, self.objective = links, most_PC, effort, objective
@@ -179,18 +178,18 @@ class Refinement:
         other_N: NDArray[np.int32] | None = None,
         generation: int = 0,
     ) -> NDArray[np.int32]:
-        """The refined assignment, int32 [N]; `part_N` is left as it is.
+        """The refined assignment, int32 [N]; `part_N` is not changed.
 
         Args:
             nets: of the whole graph.
             part_N: int32 [N], the assignment to begin with.
-            weight_NC: float64 [N, C], what each node weighs.
+            weight_NC: float64 [N, C], the weights of each node.
             other_N: int32 [N], an assignment to combine it with.
-            generation: how many runs `part_N` has been through; later ones anneal from a lower temperature.
+            generation: number of runs that `part_N` has been through; later ones start at a lower temperature.
         """
         self.most_visits = int(max(self.effort.visits * 2 * len(nets.pins), self.effort.least_visits))
         heat = self.objective.heat * COOLER**generation
-        order_N = self._laid_together(nets, part_N)
+        order_N = self._locality_order(nets, part_N)
         part_X, weight_XC = part_N[order_N], weight_NC[order_N]
         finest = renumbered(nets, order_N)
         self._relieve(finest, part_X, weight_XC)
@@ -209,14 +208,14 @@ class Refinement:
         refined_N[order_N] = part_X
         return refined_N
 
-    def _laid_together(self, nets: Hypergraph, part_N: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _locality_order(self, nets: Hypergraph, part_N: NDArray[np.int32]) -> NDArray[np.int64]:
         """int64 [N]: the nodes by part, and within it by cluster."""
         cluster_N, _ = cluster(
             nets,
             part_N,
             np.empty((nets.num_nodes, 0)),
             most_C=np.empty(0),
-            nodes_a_cluster=LAID_TOGETHER,
+            nodes_a_cluster=LOCALITY_CLUSTER,
             seed=int(self.rng.integers(2**31)),
         )
         return np.lexsort((cluster_N, part_N))
@@ -228,7 +227,7 @@ class Refinement:
         weight_XC: NDArray[np.float64],
         other_X: NDArray[np.int32] | None,
     ) -> tuple[list[Level], NDArray[np.int32]]:
-        """All levels above the finest, the coarsest last, and the assignment on that; else the given one."""
+        """All levels above the finest, the coarsest last, and the assignment on the coarsest level."""
         num_parts = len(self.most_PC)
         group_X = part_X if other_X is None else part_X * np.int32(num_parts) + other_X
         levels: list[Level] = []
@@ -256,8 +255,8 @@ class Refinement:
     def _improve(
         self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64], heat: float
     ) -> None:
-        """Anneal a small level, then make the moves that help; `part_X` is changed."""
-        pins, limits = self._laid(nets, part_X, weight_XC)
+        """Anneal a small level, then make improving moves; changes `part_X`."""
+        pins, limits = self._slots_and_limits(nets, part_X, weight_XC)
         boundary_X = np.zeros(nets.num_nodes, np.bool_)
         if len(nets.pins) <= self.effort.annealed_pins:
             self._anneal(pins, limits, part_X, heat)
@@ -265,8 +264,8 @@ class Refinement:
         for steps in self.objective.steps:
             active_X = boundary_X.copy()
             for _ in range(ROUNDS):
-                order = self._in_blocks(np.flatnonzero(active_X))
-                if not len(order) or not self._scaled(steps) or self.visits >= self.most_visits:
+                order = self._shuffled_blocks(np.flatnonzero(active_X))
+                if not len(order) or not self._rescale(steps) or self.visits >= self.most_visits:
                     break
                 active_X[:] = False
                 moves = self._visit(order, pins, limits, part_X, active_X, 0.0)
@@ -278,19 +277,19 @@ class Refinement:
         active_X = np.zeros(len(part_X), np.bool_)
         unit: float | None = None
         for round_number in range(self.effort.annealing_rounds):
-            if not self._scaled(self.objective.steps[0]) or self.visits >= ANNEALING_SHARE * self.most_visits:
+            if not self._rescale(self.objective.steps[0]) or self.visits >= ANNEALING_SHARE * self.most_visits:
                 return
             active_X[:] = False
             kernels.find_boundary(pins, part_X, len(self.most_PC), active_X)
             order = self.rng.permutation(np.flatnonzero(active_X))
             if unit is None:
-                unit = self._usual_change(order[:JUDGED], pins, limits, part_X)
+                unit = self._typical_change(order[:SAMPLED_NODES], pins, limits, part_X)
             self._visit(order, pins, limits, part_X, active_X, heat * unit * COOLING**round_number)
 
-    def _usual_change(self, nodes: NDArray[np.int64], pins: Pins, limits: Limits, part_X: NDArray[np.int32]) -> float:
-        """By how much the best moves of these nodes change the norm, on average."""
+    def _typical_change(self, nodes: NDArray[np.int64], pins: Pins, limits: Limits, part_X: NDArray[np.int32]) -> float:
+        """The mean absolute gain of the best moves of these nodes."""
         gain = np.empty(len(nodes))
-        kernels.judge(nodes, pins, part_X, self.links, limits, self.scratch, gain, False)
+        kernels.move_gains(nodes, pins, part_X, self.links, limits, self.scratch, gain, False)
         possible = np.abs(gain[np.isfinite(gain)])
         return float(possible.mean()) if len(possible) else 0.0
 
@@ -311,7 +310,7 @@ class Refinement:
         return int(moves)
 
     def _relieve(self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> None:
-        """Move nodes out of parts that hold more than they may, as far as others have room; `part_X` is changed."""
+        """Move nodes out of parts above a limit, as far as others have room; changes `part_X`."""
         pins, limits = None, None
         for _ in range(RELIEF_ROUNDS):
             if limits is None:
@@ -320,18 +319,20 @@ class Refinement:
             if not over_PC.any():
                 return
             if pins is None:
-                pins, limits = self._laid(nets, part_X, weight_XC)
-            self._scaled(self.objective.steps[0])
+                pins, limits = self._slots_and_limits(nets, part_X, weight_XC)
+            self._rescale(self.objective.steps[0])
             leaving = np.flatnonzero(((weight_XC > 0) & over_PC[part_X]).any(axis=1))
             gain = np.empty(len(leaving))
-            kernels.judge(leaving, pins, part_X, self.links, limits, self.scratch, gain, True)
+            kernels.move_gains(leaving, pins, part_X, self.links, limits, self.scratch, gain, True)
             relief = (weight_XC[leaving] / limits.most_PC[part_X[leaving]] * over_PC[part_X[leaving]]).max(axis=1)
             order = leaving[np.argsort(-gain / relief, kind="stable")]
             if not kernels.relieve(order, pins, part_X, self.links, limits, self.scratch):
                 return
 
-    def _laid(self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> tuple[Pins, Limits]:
-        """Slots and limits of a level; the links carry what it costs."""
+    def _slots_and_limits(
+        self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]
+    ) -> tuple[Pins, Limits]:
+        """Slots and limits of a level; sets the loads of links."""
         num_parts = len(self.most_PC)
         num_slots = int(np.minimum(np.diff(nets.pin_ptr), num_parts).sum())
         head_M4 = np.zeros((nets.num_nets, 4), index_dtype(num_slots))
@@ -347,7 +348,7 @@ class Refinement:
             head_M4=head_M4,
             slots=np.zeros(num_slots, np.int32),
         )
-        kernels.lay_pins(pins, part_X, num_parts)
+        kernels.fill_slots(pins, part_X, num_parts)
         kernels.count_rows(pins, self.links)
         return pins, self._limits(part_X, weight_XC)
 
@@ -355,8 +356,8 @@ class Refinement:
         held = [np.bincount(part_X, weights=weight_X, minlength=len(self.most_PC)) for weight_X in weight_XC.T]
         return Limits(weight_XC=weight_XC, held_PC=np.stack(held, axis=1), most_PC=self.most_PC)
 
-    def _scaled(self, steps: int) -> bool:
-        """Set the norm to the links as they are; whether there is anything on them.
+    def _rescale(self, steps: int) -> bool:
+        """Scale the norm to the current loads of links; whether there are any.
 
         A sum is not set by the slowest link, which grows while a level is hot, and would keep it hot.
         """
@@ -365,15 +366,15 @@ class Refinement:
         self.links.scale[:] = max(reference, 1e-30), steps
         return slowest > 0
 
-    def _in_blocks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Nodes block by block in random order; the last ones, which fill no block, come at the end."""
+    def _shuffled_blocks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Nodes block by block in random order; the last, incomplete block comes at the end."""
         whole = len(nodes) // VISIT_BLOCK * VISIT_BLOCK
         blocks = nodes[:whole].reshape(-1, VISIT_BLOCK)
         return np.concatenate([self.rng.permutation(blocks).ravel(), nodes[whole:]])
 
 
 def links_of(model: LinkModel, row_bytes: int) -> Links:
-    """A topology's routes as the kernels read them, with nothing on the links."""
+    """A topology's routes as the kernels read them, without loads."""
     by_pair = model.crossed.T.tocsr()
     by_pair.sort_indices()
     num_ranks, num_directions = model.num_ranks, len(model.bytes_per_s_D)
@@ -392,7 +393,7 @@ def links_of(model: LinkModel, row_bytes: int) -> Links:
 def weights_and_limits(
     loads: Sequence[NodeLoad], shares_P: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What each node weighs, float64 [N, C], and what each part may hold, float64 [P, C].
+    """The weights of nodes, float64 [N, C], and the limits of parts, float64 [P, C].
 
     A part may always hold its share rounded up to whole nodes; what nobody has is no limit.
     """

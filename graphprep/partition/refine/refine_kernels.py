@@ -1,16 +1,17 @@
-"""The numba loops of refinement: how nets lie over parts, what a move is worth, and moves one after another.
+"""The numba kernels of refinement: pin counts of nets by part, gains of moves, and moves one after another.
 
-For every net some slots say which parts hold its pins, and how many. A net with at least P pins has a slot for each
+For every net, slots hold the number of its pins in each part. A net with at least P pins has a slot for each
 part, which holds the count; a smaller one has as many slots as pins, of which the first `used` hold part and count. So
-there are never more slots than pins. What is asked of a net is kept together in a head of 16 bytes, since nearly every
-net that is looked at is a miss of the cache.
+there are never more slots than pins. All other data of a net is in a head of 16 bytes, since nearly every visit to a
+net is a cache miss.
 
-The objective is a steep norm of the seconds of all link directions, a smooth stand-in for the slowest of them:
+The objective is a steep norm of the seconds of all link directions, a smooth approximation of the slowest of them:
 
     cost = sum over d of (seconds_d / reference) ** K  +  FLAT * sum over d of seconds_d / reference,   K = 2 ** steps
 
-Its derivative by the rows of a pair of parts is that pair's price. A move is first judged by prices, which is one pass
-over the slots of the nets that the node is in; the best one is then made, and unmade if the exact cost has not fallen.
+Its derivative by the rows of a pair of parts is that pair's price. The gain of a move is first estimated by prices,
+which is one pass over the slots of the node's nets; the best move is then made, and undone if the exact cost has not
+fallen.
 
 Letters: X nodes, M nets, P parts, D link directions, C limits.
 """
@@ -24,20 +25,20 @@ from numba import njit
 from numpy.typing import NDArray
 
 FLAT = 1e-3
-"""weight of the sum of seconds beside the norm: enough to tell equal maxima apart"""
+"""weight of the sum of seconds beside the norm, so that it decides between equal maxima"""
 MOVES_A_PRICE = 32
-"""moves after which prices are worked out again"""
+"""moves after which prices are computed again"""
 
 
 BEGIN, USED, HOME, WEIGHT = 0, 1, 2, 3
-"""Columns of a net's head: its first slot, slots in use (or DENSE), its root's part, rows that it stands for."""
+"""Columns of a net's head: its first slot, slots in use (or DENSE), its root's part, rows that it represents."""
 DENSE = -1
 COUNT_BITS = 16
 COUNT_MASK = (1 << COUNT_BITS) - 1
 
 
 class Pins(NamedTuple):
-    """A level's nets and how they lie."""
+    """A level's nets and their slots."""
 
     first_X: NDArray[np.signedinteger[Any]]
     pin_ptr: NDArray[np.signedinteger[Any]]
@@ -51,7 +52,7 @@ class Pins(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Which link directions a pair of parts uses, and what is on them."""
+    """The route of each pair of parts, and the loads of links."""
 
     route_ptr: NDArray[np.int64]
     """[P * P + 1]"""
@@ -80,7 +81,7 @@ class Limits(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for judging one node."""
+    """Work arrays for the gains of one node."""
 
     sent_P: NDArray[np.float64]
     got_P: NDArray[np.float64]
@@ -90,7 +91,7 @@ class Scratch(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def lay_pins(pins: Pins, part_X: Any, num_parts: Any) -> None:
+def fill_slots(pins: Pins, part_X: Any, num_parts: Any) -> None:
     """Fill heads and slots; WEIGHT is there already."""
     at = 0
     for net in range(len(pins.root_M)):
@@ -182,7 +183,7 @@ def count_rows(pins: Pins, links: Links) -> None:
 
 @njit(cache=True, nogil=True)
 def change(links: Links, p: Any, q: Any, rows: Any) -> None:
-    """So many rows more from p to q."""
+    """Add rows from p to q to the loads of links."""
     if p == q:
         return
     before = links.rows_PP[p, q]
@@ -211,7 +212,7 @@ def cost_of(links: Links) -> Any:
 
 @njit(cache=True, nogil=True)
 def price(links: Links) -> None:
-    """Work out what one more row of each pair costs."""
+    """Compute the cost of one more row for each pair."""
     reference, steps = links.scale[0], int(links.scale[1])
     num_parts = len(links.rows_PP)
     exponent = 2.0**steps
@@ -234,7 +235,7 @@ def price(links: Links) -> None:
 
 @njit(cache=True, nogil=True)
 def fits(limits: Limits, node: Any, source: Any, target: Any) -> Any:
-    """Whether a move breaks no limit, or breaks one by less than the part that is left broke it before.
+    """Whether a move exceeds no limit, or exceeds one by less than the source part did before.
 
     The first limit is on nodes; no part gives its last one away.
     """
@@ -253,7 +254,7 @@ def fits(limits: Limits, node: Any, source: Any, target: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def eases(limits: Limits, node: Any, source: Any, target: Any) -> Any:
-    """Whether a move makes the sum of all relative excesses less, whatever it does to a single one."""
+    """Whether a move reduces the sum of all relative excesses."""
     if limits.held_PC[source, 0] <= limits.weight_XC[node, 0]:
         return False
     change = 0.0
@@ -273,11 +274,11 @@ def eases(limits: Limits, node: Any, source: Any, target: Any) -> Any:
 def best_move(
     node: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch, anywhere: Any, easing: Any
 ) -> Any:
-    """The part that a node had best go to, by prices, and how much that saves; -1 if it cannot go anywhere.
+    """The target part with the greatest gain by prices, and that gain; -1 if no move is allowed.
 
     Args:
-        anywhere: whether parts that have nothing to do with the node are looked at too.
-        easing: whether a move has to make limits less broken, and not just to break none.
+        anywhere: whether parts without neighbours of the node are targets too.
+        easing: whether a move must reduce the excess over limits, not just exceed none.
     """
     num_parts = len(links.rows_PP)
     source = part_X[node]
@@ -346,7 +347,7 @@ def best_move(
 
 @njit(cache=True, nogil=True)
 def move(node: Any, target: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch) -> None:
-    """Put a node into another part; slots, rows, seconds and what the parts hold follow."""
+    """Move a node to another part, and update slots, rows, seconds and weights of parts."""
     source = part_X[node]
     found = scratch.touched_P
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
@@ -385,7 +386,7 @@ def find_boundary(pins: Pins, part_X: Any, num_parts: Any, active_X: Any) -> Non
 
 @njit(cache=True, nogil=True)
 def _wake(node: Any, pins: Pins, active_X: Any) -> None:
-    """Mark a node's neighbours, whose best moves may be others now."""
+    """Mark a node's neighbours, whose gains have changed."""
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
         for i in range(pins.pin_ptr[net], pins.pin_ptr[net + 1]):
             active_X[pins.pins[i]] = True
@@ -394,7 +395,7 @@ def _wake(node: Any, pins: Pins, active_X: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _drawn() -> Any:
+def _uniform() -> Any:
     return np.random.random()  # noqa: NPY002
 
 
@@ -415,14 +416,14 @@ def improve(
     Args:
         temperature: above 0, a move that raises the cost by x is made too, with the probability exp(-x / temperature)
             (Kirkpatrick, Gelatt, Vecchi: Optimization by simulated annealing, 1983).
-        seed: of these draws.
+        seed: of the acceptance.
     """
     np.random.seed(seed)  # noqa: NPY002  of the kernel's own generator
     moves, since = 0, 0
     price(links)
     cost = cost_of(links)
     for node in order:
-        slack = -temperature * np.log(1.0 - _drawn()) if temperature > 0.0 else 0.0
+        slack = -temperature * np.log(1.0 - _uniform()) if temperature > 0.0 else 0.0
         target, gain = best_move(node, pins, part_X, links, limits, scratch, False, False)
         if target < 0 or gain <= -slack:
             continue
@@ -443,12 +444,12 @@ def improve(
 
 
 @njit(cache=True, nogil=True)
-def judge(
+def move_gains(
     nodes: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch, gain: Any, easing: Any
 ) -> None:
-    """What the best move of each node anywhere saves, by prices; -inf where it cannot go.
+    """The gain of the best move of each node to any part, by prices; -inf where no move is allowed.
 
-    `easing`: a node that cannot go anywhere without breaking a limit may go where limits are less broken in all.
+    `easing`: a node with no move within the limits may make one that reduces the excess over them.
     """
     price(links)
     for i in range(len(nodes)):
@@ -459,7 +460,7 @@ def judge(
 
 @njit(cache=True, nogil=True)
 def relieve(order: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch) -> Any:
-    """Move nodes out of parts that hold more than they may, in this order, until they do not; how many moved."""
+    """Move nodes in this order out of parts that exceed a limit, until they do not; returns how many moved."""
     num_limits = limits.most_PC.shape[1]
     moves, since = 0, 0
     price(links)

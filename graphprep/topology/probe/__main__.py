@@ -1,8 +1,7 @@
 """`torchrun --nproc-per-node K -m graphprep.topology.probe --out FILE`: one rank.
 
-When something is wrong, one sentence comes out: that of the rank that found it or, where all ranks find the same, that
-of the first one on each machine. A rank that has nothing of its own to say keeps still while torchrun ends it, since
-the first rank that goes takes the others along, whether they have spoken or not.
+An error is printed once: by the rank that found it or, where all ranks find the same, by the first one of each machine.
+The other ranks wait for torchrun to end them, because torchrun ends all ranks as soon as one exits.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from graphprep.topology.probe.rank_info import RankInfo
 from graphprep.topology.probe.rendezvous import LostRankError
 
 GRACE_S = 30.0
-"""For torchrun to end a rank that has nothing to say of its own."""
+"""For torchrun to end a rank that has no error of its own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,13 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     try:
         options = parse(words)
-        seat = RankInfo.from_environment(os.environ)
+        rank_info = RankInfo.from_environment(os.environ)
         progress.configure(quiet=options.quiet)
         from graphprep.topology.probe.run import run
 
-        run(options, seat)
+        run(options, rank_info)
     except GraphprepError as error:
-        # All ranks of a machine find the same, but for the file, which is rank 0's, and it is the first on its machine.
+        # All ranks of a machine find the same errors, except those of the file, which rank 0 writes.
         if "TORCHELASTIC_RUN_ID" in os.environ and (not first_here or isinstance(error, LostRankError)):
             time.sleep(GRACE_S)
         return _say(error, str(error), first_here, debug, error.exit_status)
@@ -70,4 +69,4 @@ if __name__ == "__main__":
     sys.stdout.flush()
     sys.stderr.flush()
     if exit_status:
-        os._exit(exit_status)  # the others may be gone: without the farewells of the communication libraries
+        os._exit(exit_status)  # the others may be gone: without the shutdown of the communication libraries

@@ -1,7 +1,7 @@
-"""Rank 0 says what is measured next, and all ranks do it.
+"""Rank 0 plans the measurements, and all ranks run them.
 
-Plans and reports go through the store, so that nobody sends anything while a trial runs but the pairs that are tried.
-Before each trial all ranks line up, and are told there if the time for it has run out.
+Plans and reports go through the store, so that during a trial only the measured pairs send. Before each trial an
+all-reduce synchronises the ranks, and tells them whether the time has run out.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from graphprep.system import progress
 from graphprep.topology.probe import plan as plans
 from graphprep.topology.probe.fit import Line, fit
 from graphprep.topology.probe.plan import Flow, Stamps
-from graphprep.topology.probe.rendezvous import Meeting
+from graphprep.topology.probe.rendezvous import RankGroup
 from graphprep.topology.probe.trial import Pair, Trial
 
 FIRST_REPEATS, MOST_REPEATS, FEWEST_REPEATS = 5, 30, 2
 ALONE_SHARE = 0.5
 """Of all time, for the pairs alone."""
 LEAST_SHARE = 0.05
-"""Of all time, that every later step has, however long the earlier ones took."""
+"""Least share of all time for every later step, however long the earlier ones took."""
 SHORTEST_S, LONGEST_S = 0.01, 0.25
 """Of a trial of several pairs."""
 MOST_ROUNDS = 5
-"""Of trials that are few; medians count."""
+"""Of few trials; the result is the median."""
 
 
 class Coordinator:
-    """The instrument that the ranks of a run are; made on rank 0."""
+    """The `Instrument` of a run, created on rank 0."""
 
-    def __init__(self, meeting: Meeting, *, seconds: float, sizes: Sequence[int]) -> None:
+    def __init__(self, ranks: RankGroup, *, seconds: float, sizes: Sequence[int]) -> None:
         """
         Args:
             meeting: connected.
-            seconds: that all measurements may take together, more or less.
+            seconds: that all measurements take together, approximately.
             sizes: bytes of the messages of pairs alone, ascending, at least two. These two are always measured, larger
                 ones where the time allows it.
         """
-        self.meeting, self.seconds, self.sizes = meeting, seconds, sizes
+        self.ranks, self.seconds, self.sizes = ranks, seconds, sizes
         self.lines: dict[Pair, Line] = {}
         self.trials = 0
         self._plans = 0
         self._end = time.monotonic() + seconds
 
     def alone(self, pairs: Sequence[Pair]) -> Mapping[Pair, Line]:
-        """Every pair alone, size after size, large ones where the time allows it; then once more in what is left."""
+        """Measure every pair alone by size, large sizes if the time allows; then once more in the remaining time."""
         seen: dict[Pair, dict[int, list[float]]] = {pair: {} for pair in pairs}
         deadline = self._end - (1 - ALONE_SHARE) * self.seconds
 
         def measure(wanted: Sequence[Flow], until: float | None, purpose: str) -> None:
             trials = [[flow] for flow in wanted]
-            for (flow,), stamps in zip(trials, self._perform(trials, until, purpose), strict=False):
+            for (flow,), stamps in zip(trials, self._measure(trials, until, purpose), strict=False):
                 times = [b - a for a, b in pairwise(stamps[flow.pair])]
                 seen[flow.pair].setdefault(flow.num_bytes, []).extend(times)
 
@@ -76,7 +76,7 @@ class Coordinator:
         return self.lines
 
     def together(self, groups: Sequence[Sequence[Pair]], *, share: float, purpose: str) -> list[Trial]:
-        """Every group at once, one after the other, until the time runs out; few groups several times."""
+        """Measure the pairs of a group at once, group after group, until the time runs out; repeat few groups."""
         if not groups:
             return []
         now = time.monotonic()
@@ -86,7 +86,7 @@ class Coordinator:
         rounds = min(MOST_ROUNDS, max(1, int(available_s / (2 * LONGEST_S * len(groups)))))
         plan = [plans.flows_together(group, self.lines, trial_s, max(self.sizes)) for group in groups]
         kept: list[list[tuple[float, ...]]] = [[] for _ in plan]
-        for number, stamps in enumerate(self._perform(plan * rounds, now + available_s, purpose)):
+        for number, stamps in enumerate(self._measure(plan * rounds, now + available_s, purpose)):
             kept[number % len(plan)].append(plans.kept(plan[number % len(plan)], stamps, self.lines))
         return [
             Trial(
@@ -98,19 +98,21 @@ class Coordinator:
             if seen
         ]
 
-    def dismiss(self) -> None:
-        """Let the other ranks go."""
-        self.meeting.tell(f"plan/{self._plans}", plans.to_text(None))
+    def finish(self) -> None:
+        """Tell the other ranks that there are no more plans."""
+        self.ranks.store_set(f"plan/{self._plans}", plans.to_text(None))
 
-    def _perform(self, plan: Sequence[Sequence[Flow]], deadline: float | None, purpose: str) -> list[Stamps]:
-        """Have the ranks do a plan; the stamps of its trials, of those that were done before the deadline."""
+    def _measure(self, plan: Sequence[Sequence[Flow]], deadline: float | None, purpose: str) -> list[Stamps]:
+        """Run a plan on all ranks; the time stamps of the trials that ended before the deadline."""
         if not plan:
             return []
-        self.meeting.tell(f"plan/{self._plans}", plans.to_text(plan))
+        self.ranks.store_set(f"plan/{self._plans}", plans.to_text(plan))
         with progress.task(purpose, total=len(plan), unit="trials") as task:
-            mine = _do(self.meeting, plan, lambda: deadline is not None and time.monotonic() > deadline, task.advance)
-        pages = [f"report/{self._plans}/{rank}" for rank in range(1, self.meeting.world)]
-        reports = [mine, *(json.loads(self.meeting.hear(page)) for page in pages)]
+            mine = _run_plan(
+                self.ranks, plan, lambda: deadline is not None and time.monotonic() > deadline, task.advance
+            )
+        pages = [f"report/{self._plans}/{rank}" for rank in range(1, self.ranks.world)]
+        reports = [mine, *(json.loads(self.ranks.store_get(page)) for page in pages)]
         self._plans += 1
         done = min(map(len, reports))
         self.trials += done
@@ -127,29 +129,29 @@ def _repeats(seconds: float, expected_s: float) -> int:
     return max(FEWEST_REPEATS, int(min(MOST_REPEATS, seconds / expected_s)) if expected_s else FIRST_REPEATS)
 
 
-def follow(meeting: Meeting) -> None:
-    """What every rank but the first does: plan after plan, until there is none."""
+def run_plans(ranks: RankGroup) -> None:
+    """Run plans until there are no more; the main loop of every rank but 0."""
     number = 0
-    while (plan := plans.from_text(meeting.hear(f"plan/{number}"))) is not None:
-        report = _do(meeting, plan, lambda: False, lambda: None)
-        meeting.tell(f"report/{number}/{meeting.rank}", json.dumps(report))
+    while (plan := plans.from_text(ranks.store_get(f"plan/{number}"))) is not None:
+        report = _run_plan(ranks, plan, lambda: False, lambda: None)
+        ranks.store_set(f"report/{number}/{ranks.rank}", json.dumps(report))
         number += 1
 
 
-def _do(
-    meeting: Meeting, plan: Sequence[Sequence[Flow]], is_over: Callable[[], bool], advance: Callable[[], None]
+def _run_plan(
+    ranks: RankGroup, plan: Sequence[Sequence[Flow]], is_over: Callable[[], bool], advance: Callable[[], None]
 ) -> list[dict[str, list[float]]]:
-    """Take part in a plan; for each trial the stamps of the flows that this rank leads, by the other rank."""
+    """Run this rank's flows of a plan; for each trial the time stamps of those that it leads, by the other rank."""
     report: list[dict[str, list[float]]] = []
     for flows in plan:
-        if meeting.line_up(stop=is_over()):
+        if ranks.agree_to_stop(stop=is_over()):
             break
-        mine = [flow for flow in flows if meeting.rank in flow.pair]
-        leads = [flow for flow in mine if flow.a == meeting.rank]
+        mine = [flow for flow in flows if ranks.rank in flow.pair]
+        leads = [flow for flow in mine if flow.a == ranks.rank]
         stamps: list[float] = []
         if mine:
-            others = [(flow.b if flow.a == meeting.rank else flow.a, flow.num_bytes) for flow in mine]
-            stamps = meeting.exchange(others, mine[0].repeats)
+            others = [(flow.b if flow.a == ranks.rank else flow.a, flow.num_bytes) for flow in mine]
+            stamps = ranks.exchange(others, mine[0].repeats)
         report.append({str(flow.b): [round(stamp, 7) for stamp in stamps] for flow in leads})
         advance()
     return report

@@ -1,10 +1,9 @@
 """All ranks of a probe on this machine, started and watched by this process.
 
-They meet at torch's key-value store in this process and talk to each other on the loopback interface alone, so nobody
-outside this machine can reach them, and nothing that is read there is a pickle. Both are otherwise with torchrun.
+They connect to torch's key-value store in this process and to each other on the loopback interface alone, so no other
+machine can reach them, and nothing that is read there is a pickle. Both differ from torchrun.
 
-The first rank that fails ends the others. Its own sentence is all that comes out; one that a signal ended could say
-nothing, so that is said here.
+The first rank that fails ends the others. Only its own error is printed; if a signal ended it, this process says so.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from graphprep.topology.probe.options import PROGRAM, ProbeOptions
 
 LOOPBACK = "127.0.0.1"
 POLL_S, GRACE_S = 0.05, 30.0
-"""Between looks at the ranks, and for ranks to end when they are asked to."""
+"""Between polls of the ranks, and for ranks to end after SIGTERM."""
 
 
 def start(options: ProbeOptions, num_ranks: int | None) -> int:
@@ -39,9 +38,9 @@ def start(options: ProbeOptions, num_ranks: int | None) -> int:
         0, or the status of the rank that failed, which has said why.
 
     Raises:
-        UsageError: how many ranks cannot be told, or they are too few or too many.
+        UsageError: the number of ranks is unknown, too small or too large.
         TopologyError: a signal ended a rank.
-        KeyboardInterrupt: this process was asked to stop.
+        KeyboardInterrupt: this process was interrupted.
     """
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     count = _gpus() if num_ranks is None else num_ranks
@@ -86,7 +85,7 @@ def _run(words: list[str], count: int, environment: dict[str, str]) -> dict[int,
 
 
 def _store_at(listener: socket.socket) -> Any:
-    """A store that answers at a socket that listens already; TCPStore's own would listen on all interfaces."""
+    """A store on an open listening socket; TCPStore's own would listen on all interfaces."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     port = listener.getsockname()[1]
@@ -112,7 +111,7 @@ def _gpus() -> int:
 
 
 def _status(codes: dict[int, int]) -> int:
-    """Of the rank whose failure ended the run: one that went by itself, else one that a signal ended."""
+    """The status of the rank that failed first: one that exited, else one that a signal ended."""
     by_itself = [code for code in codes.values() if code > 0]
     if by_itself:
         return by_itself[0]

@@ -1,4 +1,4 @@
-"""Which pairs have a link of their own, and which ranks stand close together, from what pairs reach alone.
+"""Which pairs have a link of their own, and which ranks are close, by the bandwidth of each pair alone.
 
 Through switches the speed of a pair is that of the slowest link on its path, so r(a, b) >= min(r(a, w), r(w, b)) for
 every third rank w: ranks that are fast with the same rank are fast with each other. Speeds are sorted into bands, a gap

@@ -1,4 +1,4 @@
-"""What the ranks are told to do: trials, one after the other, of flows at once; and what they report.
+"""Plans of the measurements: trials, one after the other, of concurrent flows; and the evaluation of reports.
 
 A plan travels as JSON: a list of trials, each a list of flows [a, b, bytes, repeats]. Ranks a and b send each other
 that many bytes, both ways at once, `repeats` times after once for warming up. The flows of one rank in one trial go out
@@ -19,7 +19,7 @@ from graphprep.topology.probe.levels import joined
 from graphprep.topology.probe.trial import Pair
 
 SLICES = 8
-"""Messages in which a pair of a trial is to spend its time alone."""
+"""Messages that a pair of a trial takes to use its time."""
 LEAST_BYTES, FEWEST_REPEATS, MOST_REPEATS = 4096, 4, 200
 
 
@@ -41,7 +41,7 @@ Stamps = Mapping[Pair, Sequence[float]]
 
 
 def to_text(plan: Sequence[Sequence[Flow]] | None) -> str:
-    """A plan for the road; None says that there is nothing more to do."""
+    """A plan as JSON; None says that there are no more plans."""
     return json.dumps(plan)
 
 
@@ -52,7 +52,7 @@ def from_text(text: str) -> list[list[Flow]] | None:
 
 
 def flows_together(pairs: Sequence[Pair], lines: Mapping[Pair, Line], seconds: float, most_bytes: int) -> list[Flow]:
-    """A trial that takes about `seconds` if nobody slows anybody down.
+    """A trial that takes about `seconds` if no flow slows another down.
 
     Args:
         pairs: that send at once. Those of one rank get messages that take the same time alone, so that none waits.
@@ -73,7 +73,7 @@ def flows_together(pairs: Sequence[Pair], lines: Mapping[Pair, Line], seconds: f
 
 
 def kept(flows: Sequence[Flow], stamps: Stamps, lines: Mapping[Pair, Line]) -> tuple[float, ...]:
-    """The part of its speed alone that each flow kept while all of them were under way, at most 1."""
+    """The share of its speed alone that each flow kept while all of them were sending, at most 1."""
     begin = max(stamps[flow.pair][0] for flow in flows)
     end = min(stamps[flow.pair][-1] for flow in flows)
     rates = []
@@ -88,7 +88,7 @@ def kept(flows: Sequence[Flow], stamps: Stamps, lines: Mapping[Pair, Line]) -> t
 
 
 def _messages_by(moment: float, times: Sequence[float]) -> float:
-    """Messages after the warm-up that were through at a moment, the one under way in proportion."""
+    """Messages after the warm-up that were complete at a time, the current one in proportion."""
     for number, (before, after) in enumerate(pairwise(times)):
         if moment < after:
             return number + max(0.0, moment - before) / (after - before)

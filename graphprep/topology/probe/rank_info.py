@@ -1,4 +1,4 @@
-"""Where a rank is: its number, as torchrun tells it, and the host and device that it finds itself on."""
+"""A rank's number, from torchrun's variables, and its host and device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ START = "start the ranks with torchrun, or all of this machine's with `graphprep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankInfo:
-    """One process's place among all."""
+    """The number of this process, among all and on its machine."""
 
     rank: int
     """0 .. world - 1 over all machines."""
@@ -42,7 +42,7 @@ class RankInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a rank tells the others about itself."""
+    """A rank's host and device, as it publishes them to the others."""
 
     host: str
     device: int
@@ -64,7 +64,7 @@ def ranks_of(places: Sequence[Place]) -> list[Rank]:
     """The topology's ranks: machines by the first rank on each host, names by machine and place on it."""
     hosts = list(dict.fromkeys(place.host for place in places))
     on_host: dict[str, int] = dict.fromkeys(hosts, 0)
-    seats = [(place.host, place.device) for place in places]
+    devices = [(place.host, place.device) for place in places]
     ranks = []
     for place in places:
         machine = f"m{hosts.index(place.host)}"
@@ -78,7 +78,7 @@ def ranks_of(places: Sequence[Place]) -> list[Rank]:
                 gpu=place.model,
                 host=place.host,
                 # Two runs of torchrun on one host count their devices alike, and then the number says nothing.
-                device=place.device if seats.count((place.host, place.device)) == 1 else None,
+                device=place.device if devices.count((place.host, place.device)) == 1 else None,
             )
         )
     return ranks

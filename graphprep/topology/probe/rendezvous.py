@@ -1,7 +1,7 @@
-"""One rank among all: the store, where ranks leave each other notes, and the process group, through which they send.
+"""The store and the process group of a probe's ranks.
 
-Everything that needs torch's communication is in this one object. A rank that is gone or silent becomes a
-`LostRankError` for the others; why it went is its own to say.
+All communication by torch is in one object. If a rank exits or does not answer, the others raise `LostRankError`; that
+rank prints the cause itself.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class LostRankError(TopologyError):
-    """Another rank is gone or silent."""
+    """Another rank has exited or does not answer."""
 
 
-class Meeting:
-    """The ranks of a probe, seen from one of them."""
+class RankGroup:
+    """The ranks of a probe, as one of them communicates with them."""
 
-    def __init__(self, seat: RankInfo, device: str, *, timeout: float) -> None:
-        """Meet the other ranks' store; torchrun's variables say where it is.
+    def __init__(self, rank_info: RankInfo, device: str, *, timeout: float) -> None:
+        """Connect to the store, whose address is in torchrun's variables.
 
         Args:
-            seat: this rank.
+            rank_info: this rank.
             device: `cpu` or `cuda:N`; NCCL joins GPUs, gloo CPUs.
             timeout: seconds to wait for another rank, here and later.
 
@@ -41,23 +41,23 @@ class Meeting:
         import torch
         from torch.distributed.rendezvous import rendezvous
 
-        self.rank, self.world = seat.rank, seat.world
+        self.rank, self.world = rank_info.rank, rank_info.world
         self.device = torch.device(device)
         self._timeout = datetime.timedelta(seconds=timeout)
         self._received: dict[int, torch.Tensor] = {}
         self._sent = torch.zeros(0, dtype=torch.uint8)
-        with _talking("meet"):
+        with _translated("meet the other ranks"):
             self._store, _, _ = next(rendezvous("env://", rank=self.rank, world_size=self.world, timeout=self._timeout))
             self._store.set_timeout(self._timeout)
 
-    def tell(self, page: str, text: str) -> None:
-        """Leave a note for all ranks."""
-        with _talking("leave a note"):
+    def store_set(self, page: str, text: str) -> None:
+        """Set a value in the store."""
+        with _translated("write to the store shared with the other ranks"):
             self._store.set(page, text)
 
-    def hear(self, page: str) -> str:
-        """Wait for a note."""
-        with _talking("compare notes"):
+    def store_get(self, page: str) -> str:
+        """Wait for a value in the store."""
+        with _translated("read the store shared with the other ranks"):
             return str(self._store.get(page).decode())
 
     def connect(self) -> None:
@@ -67,7 +67,7 @@ class Meeting:
         from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
         on_gpu = self.device.type == "cuda"
-        with _talking("connect"):
+        with _translated("connect with the other ranks"):
             if on_gpu:
                 torch.cuda.set_device(self.device)
             dist.init_process_group(
@@ -78,15 +78,15 @@ class Meeting:
                 timeout=self._timeout,
                 device_id=self.device if on_gpu else None,
             )
-            self.line_up(stop=False)
+            self.agree_to_stop(stop=False)
 
-    def line_up(self, *, stop: bool) -> bool:
-        """Wait until all ranks are here; whether one of them wants to stop."""
+    def agree_to_stop(self, *, stop: bool) -> bool:
+        """A barrier of all ranks; whether one of them wants to stop."""
         import torch
         import torch.distributed as dist
 
         flag = torch.tensor([int(stop)], dtype=torch.int32, device=self.device)
-        with _talking("line up"):
+        with _translated("synchronise with the other ranks"):
             dist.all_reduce(flag, op=dist.ReduceOp.MAX)
             return bool(flag.item())
 
@@ -105,7 +105,7 @@ class Meeting:
 
         self._make_room(messages)
         started, stamps = time.perf_counter(), []
-        with _talking("exchange messages"):
+        with _translated("exchange messages with the other ranks"):
             for _ in range(1 + repeats):
                 operations = []
                 for peer, num_bytes in messages:
@@ -118,11 +118,11 @@ class Meeting:
                 stamps.append(time.perf_counter() - started)
         return stamps
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """End the process group together with all others."""
         import torch.distributed as dist
 
-        self.line_up(stop=False)
+        self.agree_to_stop(stop=False)
         dist.destroy_process_group()
 
     def _make_room(self, messages: Sequence[tuple[int, int]]) -> None:
@@ -139,8 +139,8 @@ class Meeting:
 
 
 @contextmanager
-def _talking(purpose: str) -> Iterator[None]:
-    """Turn what torch raises when a rank is gone into one sentence."""
+def _translated(purpose: str) -> Iterator[None]:
+    """Translate torch's errors about lost ranks into one sentence."""
     try:
         yield
     except RuntimeError as problem:
@@ -148,6 +148,6 @@ def _talking(purpose: str) -> Iterator[None]:
         first_line = str(problem).strip().partition("\n")[0]
         said = re.sub(r"^\[[^\]]*\]\s*", "", first_line)
         raise LostRankError(
-            f"could not {purpose} with the other ranks ({said}); if one failed, it says why, "
+            f"could not {purpose} ({said}); if a rank failed, it says why, "
             "and if one is only slow, give a longer --timeout"
         ) from problem

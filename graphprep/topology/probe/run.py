@@ -1,4 +1,4 @@
-"""One rank of a probe, from its options to the file."""
+"""One rank of a probe: rendezvous, measurements, and on rank 0 the topology file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from graphprep.errors import TopologyError, UsageError
 from graphprep.system import progress
 from graphprep.topology.network import Rank
 from graphprep.topology.probe.build import build
-from graphprep.topology.probe.coordinator import Coordinator, follow
+from graphprep.topology.probe.coordinator import Coordinator, run_plans
 from graphprep.topology.probe.options import ProbeOptions
 from graphprep.topology.probe.rank_info import Place, RankInfo, ranks_of
-from graphprep.topology.probe.rendezvous import Meeting
+from graphprep.topology.probe.rendezvous import RankGroup
 from graphprep.topology.probe.survey import Survey, survey
 from graphprep.topology.probe.trial import SHARED
 from graphprep.topology.to_yaml import checked_out, save
@@ -24,47 +24,47 @@ LISTED_UP_TO = 8
 """Ranks whose pairs are all listed in the file's comment."""
 
 
-def run(options: ProbeOptions, seat: RankInfo) -> None:
-    """Meet, measure, and on rank 0 write the file.
+def run(options: ProbeOptions, rank_info: RankInfo) -> None:
+    """Connect, measure, and on rank 0 write the file.
 
     Raises:
         UsageError: the file may not be written.
-        TopologyError: the ranks do not fit together, or one of them is lost.
+        TopologyError: the ranks' devices do not match, or one of them is lost.
     """
-    out = checked_out(options.out, replace=options.replace) if seat.rank == 0 else options.out
-    place = place_here(options.backend, seat)
-    meeting = Meeting(seat, f"cuda:{place.device}" if place.model else "cpu", timeout=options.timeout)
-    meeting.tell(f"place/{seat.rank}", place.to_text())
-    places = [Place.from_text(meeting.hear(f"place/{rank}")) for rank in range(seat.world)]
+    out = checked_out(options.out, replace=options.replace) if rank_info.rank == 0 else options.out
+    place = place_here(options.backend, rank_info)
+    group = RankGroup(rank_info, f"cuda:{place.device}" if place.model else "cpu", timeout=options.timeout)
+    group.store_set(f"place/{rank_info.rank}", place.to_text())
+    places = [Place.from_text(group.store_get(f"place/{rank}")) for rank in range(rank_info.world)]
     check_together(places)
-    meeting.connect()
-    if seat.rank:
-        follow(meeting)
-        meeting.leave()
+    group.connect()
+    if rank_info.rank:
+        run_plans(group)
+        group.close()
         return
     hosts = {rank: place.host for rank, place in enumerate(places)}
-    progress.say(f"{seat.world} ranks on {len(set(hosts.values()))} host(s), about {options.seconds:g} s")
+    progress.say(f"{rank_info.world} ranks on {len(set(hosts.values()))} host(s), about {options.seconds:g} s")
     started = time.monotonic()
-    conductor = Coordinator(meeting, seconds=options.seconds, sizes=options.sizes)
-    surveyed = survey(hosts, conductor)
+    coordinator = Coordinator(group, seconds=options.seconds, sizes=options.sizes)
+    surveyed = survey(hosts, coordinator)
     seconds = time.monotonic() - started
-    conductor.dismiss()
-    meeting.leave()
+    coordinator.finish()
+    group.close()
     ranks = ranks_of(places)
     topology = build(surveyed, ranks, name=options.name)
     head = (
-        f"Measured by `graphprep topology probe`: {conductor.trials:,} trials in {seconds:.0f} s, "
+        f"Measured by `graphprep topology probe`: {coordinator.trials:,} trials in {seconds:.0f} s, "
         f"{'NCCL between GPUs' if place.model else 'gloo between CPUs'}."
     )
     save(topology, [head, *comments(surveyed, ranks, places)], out)
 
 
-def place_here(backend: str | None, seat: RankInfo) -> Place:
+def place_here(backend: str | None, rank_info: RankInfo) -> Place:
     """Where this rank is, and on which device.
 
     Args:
         backend: as in the options.
-        seat: this rank.
+        rank_info: this rank.
 
     Raises:
         TopologyError: NCCL was asked for and there is not a GPU for every rank here.
@@ -82,14 +82,14 @@ def place_here(backend: str | None, seat: RankInfo) -> Place:
         )
     host = socket.gethostname()
     if backend == "gloo" or gpus < local_world:
-        return Place(host=host, device=seat.local_rank, model=None, memory_gb=None)
-    properties = torch.cuda.get_device_properties(seat.local_rank)
+        return Place(host=host, device=rank_info.local_rank, model=None, memory_gb=None)
+    properties = torch.cuda.get_device_properties(rank_info.local_rank)
     memory_gb = round(properties.total_memory / 1e9, 1)
-    return Place(host=host, device=seat.local_rank, model=properties.name, memory_gb=memory_gb)
+    return Place(host=host, device=rank_info.local_rank, model=properties.name, memory_gb=memory_gb)
 
 
 def check_together(places: Sequence[Place]) -> None:
-    """Refuse ranks that cannot talk to each other; every rank finds the same.
+    """Refuse ranks that cannot communicate; every rank finds the same error.
 
     Raises:
         UsageError: some have a GPU and others have none.
@@ -104,7 +104,7 @@ def check_together(places: Sequence[Place]) -> None:
 
 
 def comments(surveyed: Survey, ranks: Sequence[Rank], places: Sequence[Place]) -> Iterator[str]:
-    """What stands above the topology: what was measured, where it does not show in the links."""
+    """The comment above the topology: measurements that its links do not show."""
     models = list(dict.fromkeys(place.model for place in places if place.model))
     if models:
         yield f"GPUs: {', '.join(models)}."

@@ -1,4 +1,4 @@
-"""The order of the measurements, and what is decided after each of them."""
+"""The sequence of the measurements, and what is inferred after each of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphprep.topology.probe.trial import Instrument, Pair, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """All that was measured and decided."""
+    """All measurements and inferences."""
 
     lines: Mapping[Pair, Line]
     """Of every pair alone."""

@@ -1,4 +1,4 @@
-"""What is measured: pairs of ranks that send at once, and how much of their speed alone each keeps."""
+"""A trial: pairs of ranks that send at once, and the share of their speed alone that each keeps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphprep.topology.probe.fit import Line
 Pair = tuple[int, int]
 """Two ranks, the lower one first. They send to each other in both directions at once."""
 SHARED = 0.85
-"""Pairs that keep a smaller part of their speed than this share a link; noise costs less."""
+"""Pairs that keep a smaller share of their speed than this have a link in common; noise costs less."""
 
 
 def pair_of(a: int, b: int) -> Pair:
@@ -24,9 +24,9 @@ class Trial:
 
     pairs: tuple[Pair, ...]
     alone: tuple[float, ...]
-    """Bytes a second of each pair with nobody else sending."""
+    """Bytes a second of each pair with no other pair sending."""
     kept: tuple[float, ...]
-    """The part of it, 0 .. 1, that was left."""
+    """The share of it, 0 .. 1, that each pair kept."""
 
     @property
     def total_alone(self) -> float:
@@ -45,10 +45,10 @@ class Trial:
 
 
 class Instrument(Protocol):
-    """What can measure. Everything else is arithmetic."""
+    """What measures trials: the ranks of a run, or a simulated network."""
 
     def alone(self, pairs: Sequence[Pair]) -> Mapping[Pair, Line]:
-        """Measure every pair with nobody else sending."""
+        """Measure every pair with no other pair sending."""
         ...
 
     def together(self, groups: Sequence[Sequence[Pair]], *, share: float, purpose: str) -> list[Trial]:

@@ -25,7 +25,7 @@ def test_ldg_keeps_its_capacity_and_cuts_less_than_chance() -> None:
     shares_P = np.array([0.4, 0.4, 0.2])
     rows = np.repeat(np.arange(num_nodes), np.diff(clean.indptr))
     by_ldg = baselines.ldg(clean, shares_P=shares_P, seed=0, imbalance=1.05)
-    by_chance = baselines.at_random(num_nodes, shares_P=shares_P, seed=0)
+    by_chance = baselines.random_assignment(num_nodes, shares_P=shares_P, seed=0)
     assert (np.bincount(by_ldg, minlength=3) <= np.ceil(1.05 * shares_P * num_nodes)).all()
     assert np.bincount(by_chance, minlength=3).tolist() == [160, 160, 80]
     cuts = [int((parts_N[rows] != parts_N[clean.indices]).sum()) for parts_N in (by_ldg, by_chance)]

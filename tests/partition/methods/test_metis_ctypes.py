@@ -117,7 +117,7 @@ def test_without_its_symbols_the_candidate_says_why(monkeypatch: pytest.MonkeyPa
     assert CANDIDATES["metis-hierarchical"].needs(4, None) == reason
     assert CANDIDATES["metis"].needs(4, None) is None
     case = Case(random_edges(np.random.default_rng(0), 100, 300), 100, np.ones(4))
-    with pytest.raises(PartitionError, match=f"METIS with several constraints cannot be had: {reason}"):
+    with pytest.raises(PartitionError, match=f"METIS with several constraints is not available: {reason}"):
         assign("metis-balanced", case.clean, shares_P=case.shares_P, request=PartitionRequest(), scratch=tmp_path)
     monkeypatch.setattr(metis_ctypes, "LIBRARY", "pymetis.nowhere")
     assert "pymetis's shared library cannot be used: No module named" in str(metis_ctypes.missing())

@@ -17,7 +17,7 @@ from graphprep.core.row_ranges import even_ranges, row_ranges
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, RawGraph
 from graphprep.errors import PartitionError
 from graphprep.partition.out_of_core import contraction, levels, link_loads, move_kernels
-from graphprep.partition.out_of_core.driver import order_past_memory, partition_past_memory
+from graphprep.partition.out_of_core.driver import order_out_of_core, partition_out_of_core
 from graphprep.partition.out_of_core.mapped_graph import MappedGraph
 from graphprep.partition.out_of_core.passes import Passes
 from graphprep.partition.out_of_core.propagation import propagate
@@ -101,7 +101,7 @@ def partitioned(
 ) -> PartitionResult:
     folder.mkdir(exist_ok=True)
     request = PartitionRequest(method="multilevel", **options)
-    return partition_past_memory(
+    return partition_out_of_core(
         in_files(matrix, folder),
         topology,
         request,
@@ -314,7 +314,7 @@ def test_order_is_that_of_the_graph_in_memory(tmp_path: Path) -> None:
     matrix = communities(4, 60)
     graph = in_files(matrix, tmp_path)
     part_N = np.random.default_rng(0).integers(0, 5, 240).astype(np.int32)
-    found = order_past_memory(graph, part_N, 5, scratch=tmp_path, memory_limit=None)
+    found = order_out_of_core(graph, part_N, 5, scratch=tmp_path, memory_limit=None)
     for one, other in zip(found, locality_order(graph.clean, part_N, 5), strict=True):
         assert np.array_equal(one, other)
 

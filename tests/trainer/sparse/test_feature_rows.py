@@ -9,7 +9,8 @@ from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
 from trainer.sparse import feature_rows
 from trainer.sparse.dropout import Dropout
-from trainer.sparse.feature_rows import DenseRows, SparseRows, are_sparse, count_entries
+from trainer.sparse.feature_rows import DenseRows, SparseRows, count_entries
+from trainer.sparse.sparsity import are_sparse
 
 CPU = torch.device("cpu")
 CLOCK = Clock(CPU)

@@ -1,0 +1,75 @@
+"""Ask the trainer how much memory a run would need: the figures that it checks and prints before it trains.
+
+The trainer is a program of its own and is started as a process; nothing of it is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphprep.errors import CacheError, TrainingError, UsageError
+from graphprep.plan.training import TrainingPlan
+from graphprep.system.child_process import child_settings, python_command
+
+SECONDS = 60.0
+RankSizes = Mapping[str, int | None]
+"""Counts of one rank by the names of the fields of the trainer's Sizes; `entries` is None where features are dense."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedMemory:
+    """The trainer's answer."""
+
+    by_entries: bool
+    """Whether it holds features by the entries that are not 0."""
+    bytes_by_purpose: list[dict[str, int]]
+    """Of each rank."""
+    sentence: str
+    """About the rank that needs the most, as in the run's log."""
+
+
+def expected_memory(training: TrainingPlan, sizes: Sequence[RankSizes], cache: Path | None) -> ExpectedMemory:
+    """What each rank would need.
+
+    Args:
+        training: the trainer's options.
+        sizes: of all ranks.
+        cache: a cache's folder, whose sums of features the trainer may use; None for a store.
+
+    Raises:
+        UsageError: the trainer refuses an option.
+        CacheError: the trainer refuses the cache.
+        TrainingError: the trainer cannot be started, or does not answer.
+    """
+    request = {
+        "arguments": training.arguments,
+        "cache": None if cache is None else str(cache.absolute()),
+        "sizes": list(sizes),
+    }
+    advice = "run `graphprep doctor`"
+    try:
+        done = subprocess.run(
+            python_command("-m", "trainer.startup.expected_memory"),
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            **child_settings(),
+        )
+    except OSError as error:
+        raise TrainingError(f"the trainer cannot be started to plan memory ({error.strerror}); {advice}") from error
+    except subprocess.TimeoutExpired as error:
+        raise TrainingError(f"the trainer did not say in {SECONDS:.0f} s how much memory it needs; {advice}") from error
+    if done.returncode:
+        sentence = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        if done.returncode in (UsageError.exit_status, CacheError.exit_status):
+            raise (UsageError if done.returncode == UsageError.exit_status else CacheError)(sentence)
+        raise TrainingError(f"the trainer cannot be started to plan memory: {sentence}; {advice}")
+    found = json.loads(done.stdout)
+    return ExpectedMemory(
+        by_entries=found["by_entries"], bytes_by_purpose=found["bytes"], sentence=found["announcement"]
+    )

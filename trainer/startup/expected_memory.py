@@ -1,0 +1,66 @@
+"""`python -m trainer.startup.expected_memory`: what a run would need, for programs that plan one. No torch here.
+
+Standard input has a JSON object, and standard output gets one:
+
+    {"arguments": [...], "cache": FOLDER or null, "sizes": [{...}, ...]}
+    {"by_entries": true or false, "bytes": [{"weights": ..., ...}, ...], "announcement": "rank 1 will need ..."}
+
+`arguments` are options of `python -m trainer`, `sizes` are the fields of `trainer.startup.memory.Sizes` by rank, with
+`entries` wherever they are known. The answer has the bytes of each rank by purpose, and the sentence of the run's log.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+from trainer.base.child_process import end_with_parent, forget_current_folder
+from trainer.base.errors import OptionError, TrainerError
+from trainer.base.printable import printable
+from trainer.config.command_line import parse
+from trainer.data.cache import open_cache
+from trainer.layers.sums import allows_sparse_features
+from trainer.startup.memory import Sizes, announcement, expected_bytes, in_one_form
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What the ranks of `request` would need.
+
+    Raises:
+        OptionError: an option has a wrong value.
+        CacheError: the cache cannot be opened.
+    """
+    folder = request["cache"]
+    options = parse([folder or ".", *request["arguments"]])
+    cache = None if folder is None else open_cache(folder, options.target)
+    sizes = [Sizes.of(of_rank) for of_rank in request["sizes"]]
+    if not allows_sparse_features(options, cache):
+        sizes = [replace(one, entries=None) for one in sizes]
+    by_entries, sizes = in_one_form(sizes)
+    return {
+        "by_entries": by_entries,
+        "bytes": [expected_bytes(options, one) for one in sizes],
+        "announcement": announcement(options, sizes),
+    }
+
+
+def main() -> int:
+    """Answer the request on standard input; returns the exit status."""
+    try:
+        found = answer(json.load(sys.stdin))
+    except TrainerError as error:
+        print(printable(str(error)), file=sys.stderr)
+        return error.exit_status
+    except (ValueError, KeyError, TypeError) as error:
+        print(f"standard input has no request ({type(error).__name__}: {error})", file=sys.stderr)
+        return OptionError.exit_status
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    forget_current_folder()
+    sys.exit(main())
