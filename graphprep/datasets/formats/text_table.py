@@ -32,7 +32,7 @@ class TextTable(NamedTuple):
     """A table and how it is written."""
 
     table: Any
-    """Arrow's; columns without names are called f0, f1 ... after their places"""
+    """Arrow's; columns without names are called by their numbers, from 1"""
     dialect: Dialect
 
 
@@ -147,15 +147,15 @@ def _joined(parts: Sequence[Any]) -> Any:
 def _names(dialect: Dialect) -> list[str]:
     """A name for each column, none twice."""
     if dialect.names is None:
-        return [f"f{place}" for place in range(dialect.columns)]
-    found: list[str] = []
+        return [str(number) for number in range(1, dialect.columns + 1)]
+    names: list[str] = []
     for name in [*dialect.names, *[""] * (dialect.columns - len(dialect.names))]:
         again = 1
         fresh = name
-        while fresh in found:
+        while fresh in names:
             fresh, again = f"{name}.{again}", again + 1
-        found.append(fresh)
-    return found[: max(dialect.columns, 1)]
+        names.append(fresh)
+    return names[: max(dialect.columns, 1)]
 
 
 def _find_fault(dialect: Dialect, block: bytes, first_line: int, *, numbers: bool) -> None:

@@ -71,9 +71,9 @@ class NodeFiles:
     task: LabelTask = "auto"
     """what the labels are for"""
 
-    def options(self, *, words: bool, told: list[str]) -> TableOptions:
+    def options(self, *, words: bool, read_as: list[str]) -> TableOptions:
         """How its tables are read; see `TableOptions`."""
-        return TableOptions(header=self.header, delimiter=self.delimiter, words=words, told=told)
+        return TableOptions(header=self.header, delimiter=self.delimiter, words=words, read_as=read_as)
 
     def reading(self) -> dict[str, object]:
         """How the files are read, for the key of a store."""
@@ -113,8 +113,10 @@ class NodeData:
     """a table whose rows are in another order than those of the table that lists the nodes"""
     options: TableOptions = field(default_factory=TableOptions)
     """how tables are read"""
-    told: Sequence[str] = ()
+    read_as: Sequence[str] = ()
     """what was taken as what, for people"""
+    original: Original | None = None
+    """the nodes' ids by row, where the edges name rows already"""
 
     def known_count(self) -> int | None:
         """N, if anything but the edges says it.
@@ -150,12 +152,12 @@ def load_nodes(files: NodeFiles, *, words: bool = False) -> NodeData:
     names = {"features": "x", "labels": "y", "times": "time"}
     arrays: dict[str, Array] = {}
     origin: dict[str, str] = {}
-    told: list[str] = []
+    read_as: list[str] = []
     ids: ListedIds | None = None
     counts = {} if files.num_nodes is None else {"num_nodes": files.num_nodes}
     without_ids: list[Path] = []
     reordered: str | None = None
-    plain = files.options(words=words, told=told)
+    plain = files.options(words=words, read_as=read_as)
     for part, path, options in _to_read(files, plain):
         options = replace(options, rows=next(iter(counts.values()), None))
         table = kind_of_table(path) in TABLES
@@ -189,7 +191,7 @@ def load_nodes(files: NodeFiles, *, words: bool = False) -> NodeData:
         id_column=files.id_column,
         origin=origin,
         options=plain,
-        told=told,
+        read_as=read_as,
         task=files.task,
         reordered=reordered,
     )
@@ -298,7 +300,7 @@ def _to_read(files: NodeFiles, plain: TableOptions) -> list[tuple[str, Path, Tab
 def _split_of(path: Path, options: TableOptions) -> list[str] | None:
     """The split in a table's column."""
     with reading(path):
-        return read_table(path, replace(options, told=[])).split
+        return read_table(path, replace(options, read_as=[])).split
 
 
 def _masks_of(split: Sequence[str]) -> dict[str, Array]:

@@ -71,7 +71,7 @@ class TableOptions:
     """the column that says which part of the split a node is in"""
     rows: int | None = None
     """how many there should be, if that is known"""
-    told: list[str] = field(default_factory=list)
+    read_as: list[str] = field(default_factory=list)
     """what was taken as what is added here, for people"""
 
     def named(self) -> tuple[str, ...]:
@@ -221,7 +221,7 @@ def read_table(path: Path, options: TableOptions) -> NodeTable:
     left = [name for name in whole.column_names if name not in wanted and name not in taken]
     words += [f"columns {_listed(wanted)} taken"] if wanted else []
     words += [f"columns {_listed(left)} left out"] if left else []
-    options.told.append(f"{path.name}: {', '.join(words)}")
+    options.read_as.append(f"{path.name}: {', '.join(words)}")
     return NodeTable(whole.select(wanted), ids, split, dialect)
 
 
@@ -244,7 +244,8 @@ def _index_ids(whole: Any, index: Sequence[str], words: list[str]) -> Array | No
         and int(ids[0]) in (0, 1)
         and np.array_equal(ids, np.arange(len(ids)) + ids[0])
     ):
-        words.append(f"column {index[0]!r} numbers the rows and is left out")
+        named = index[0] and not index[0].startswith(INDEX_PREFIX)
+        words.append(f"{f'column {index[0]!r}' if named else 'the index'} numbers the rows and is left out")
         return None
     return ids
 
@@ -277,7 +278,7 @@ def _in_order(table: NodeTable, rows: Array, options: TableOptions) -> Array:
             f"its index has the ids {', '.join(str(one) for one in table.ids[:3])} ..., not 0 .. {len(rows) - 1:,}; "
             "--id-column, with its name or number, matches rows by it"
         )
-    options.told[-1] += ", rows put in the order of their index"
+    options.read_as[-1] += ", rows put in the order of their index"
     return rows[order]
 
 

@@ -231,6 +231,21 @@ def test_what_was_taken_as_what(tmp_path: Path) -> None:
     assert edges_of(raw.edges[0]) == [(0, 1, 1), (1, 2, 2)]
 
 
+def test_columns_without_names_and_a_drawn_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards against names of columns that are not the file's own, and a random split that is said twice."""
+    edges = written(tmp_path / "e.csv", "src,dst\n7,9\n9,8\n")
+    table = written(tmp_path / "n.csv", "7,0.5,1\n8,0.25,0\n9,0.75,1\n")
+    raw = graph(edges, features=table, id_column="1", label=("3",))
+    _, features, labels, nodes = raw.notes["read_as"]  # type: ignore[misc]
+    assert "ids from column '1', columns '2' taken" in features
+    assert "columns '3' taken, columns '2' left out" in labels
+    assert nodes == (
+        "nodes node: 3, ids of numbers numbered anew in the order of n.csv, x, y, labels without masks, so a random "
+        "split was drawn, 20 nodes of each class to train and 30 to validate, the rest to test (seed 0)"
+    )
+    assert "split" not in capsys.readouterr().err
+
+
 def test_words_take_as_much_as_they_are_long(tmp_path: Path) -> None:
     """Guards against one id of 490 letters that makes every other one as large: 784 MB for 400,000 of them."""
     rows = "".join(f"a{number} b{number}\n" for number in range(50_000))

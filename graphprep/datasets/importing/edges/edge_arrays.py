@@ -35,6 +35,8 @@ class EdgeArrays:
     ignored: tuple[str, ...] = ()
     nodes: Mapping[str, Array] = field(default_factory=dict)
     read_again: bool = True
+    how: str = ""
+    """what was taken as what, where there is more to say than the names of these arrays"""
 
     def __post_init__(self) -> None:
         """Compare lengths and dtypes.
@@ -68,9 +70,11 @@ class EdgeArrays:
 
     def read_as(self) -> str:
         """What was taken as what."""
-        found = ["arrays of sources and destinations"]
-        found += [name for name, array in (("weights", self.weight), ("times", self.time)) if array is not None]
-        return ", ".join([*found, *(f"{name} of the nodes" for name in self.nodes)])
+        if self.how:
+            return self.how
+        names = [name for name, array in (("weights", self.weight), ("times", self.time)) if array is not None]
+        names += [f"{name} of the nodes" for name in self.nodes]
+        return ", ".join(["arrays of sources and destinations", *names])
 
     def rows(self) -> Iterator[EdgeRows]:
         """The edges in their order.
