@@ -29,7 +29,8 @@ from graphprep.core.types import Duplicates, EdgeType, SelfLoops, Treatment
 from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.formats.text_dialect import given_delimiter
 from graphprep.datasets.importing.edges.edge_columns import GivenColumns
-from graphprep.datasets.importing.edges.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
+from graphprep.datasets.importing.edges.edge_file import IdKind
+from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, Format, format_of
 from graphprep.datasets.importing.edges.saved_pyg import TYPE_NAME
 from graphprep.datasets.importing.node_files import PARTS, NodeFiles
 from graphprep.datasets.importing.user_files import EdgeFiles, ImportRequest

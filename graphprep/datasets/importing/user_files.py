@@ -24,15 +24,8 @@ from graphprep.core.types import (
 )
 from graphprep.datasets.formats.text_dialect import given_delimiter
 from graphprep.datasets.importing.edges.edge_columns import NONE_GIVEN, GivenColumns
-from graphprep.datasets.importing.edges.edge_file import (
-    DOCUMENTS,
-    WHOLE_GRAPH,
-    Format,
-    IdKind,
-    Wanted,
-    format_of,
-    open_edges,
-)
+from graphprep.datasets.importing.edges.edge_file import IdKind, Wanted
+from graphprep.datasets.importing.edges.edge_formats import DOCUMENTS, WHOLE_GRAPH, Format, format_of, open_edges
 from graphprep.datasets.importing.node_attributes import NodeAttributes
 from graphprep.datasets.importing.node_files import PARTS, NodeData, NodeFiles, load_nodes
 from graphprep.datasets.importing.typed_edges import TypedEdges

@@ -13,7 +13,8 @@ import pytest
 from graphprep.datasets.formats import text_file
 from graphprep.datasets.formats.text_dialect import given_delimiter, look
 from graphprep.datasets.importing.edges.edge_columns import GivenColumns
-from graphprep.datasets.importing.edges.edge_file import Wanted, open_edges
+from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_formats import open_edges
 from graphprep.datasets.importing.tables import load_features, load_labels, load_mask
 from graphprep.errors import DatasetError, UsageError
 from tests.datasets.user_graphs import Edges, edges_of, graph, rows_of, written

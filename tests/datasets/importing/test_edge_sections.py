@@ -22,7 +22,8 @@ from graphprep.datasets.formats.text_file import byte_ranges, lines_between
 from graphprep.datasets.importing import edge_sections
 from graphprep.datasets.importing.edge_sections import Place
 from graphprep.datasets.importing.edges import edge_text, numpy_edges, parquet_edges
-from graphprep.datasets.importing.edges.edge_file import SectionedFile, Wanted, open_edges
+from graphprep.datasets.importing.edges.edge_file import SectionedFile, Wanted
+from graphprep.datasets.importing.edges.edge_formats import open_edges
 from graphprep.datasets.importing.ids import DistinctIds
 from graphprep.datasets.importing.node_ids import FoundIds
 from graphprep.datasets.importing.user_files import ImportRequest, read_files

@@ -25,7 +25,8 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph, T
 from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.formats.text_file import whole_text
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
-from graphprep.datasets.importing.edges.edge_file import Format, Wanted
+from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_formats import Format
 from graphprep.datasets.importing.node_attributes import NodeAttributes
 from graphprep.datasets.importing.node_files import NodeData
 from graphprep.datasets.importing.node_ids import Original

@@ -8,16 +8,14 @@ expression takes the letters off, NumPy parses the numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphprep.datasets.formats.edge_weights import Weights
 from graphprep.datasets.formats.text_file import line_blocks
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeRows, Wanted
 from graphprep.errors import DatasetError
 from graphprep.system import progress
 
@@ -26,10 +24,8 @@ LINE = re.compile(rb"(?m)^([ae])[ \t]+(\d{1,18})[ \t]+(\d{1,18})(?:[ \t]+([+-]?[
 OTHER = re.compile(rb"(?m)^(?:[cndvxp](?:[ \t\r][^\n]*)?|[ \t\r]*)$")
 
 
-class Dimacs:
-    """A DIMACS graph; an EdgeFile."""
-
-    read_again = False
+class Dimacs(EdgeFile):
+    """A DIMACS graph."""
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         """Read the line that says how large the graph is.
@@ -45,27 +41,16 @@ class Dimacs:
             raise DatasetError(f"{path} has no line 'p sp N M' or 'p edge N M', so it is no DIMACS graph")
         self.kind = found[1].decode()
         self._num_nodes, self._num_lines = int(found[2]), int(found[3])
-        self.ignored: tuple[str, ...] = () if wanted.weights or self.kind != "sp" else ("weights",)
-
-    @property
-    def num_sources(self) -> int:
-        return self._num_nodes
-
-    @property
-    def num_destinations(self) -> int:
-        return self._num_nodes
+        self.num_sources = self.num_destinations = self._num_nodes
+        self.ignored = () if wanted.weights or self.kind != "sp" else ("weights",)
 
     def read_as(self) -> str:
-        """What was taken as what."""
         lines = (
             f"arcs, {self._num_lines:,} lines"
             if self.kind == "sp"
             else f"edges in both directions, {self._num_lines:,} lines"
         )
         return f"DIMACS {self.kind}, {self._num_nodes:,} nodes, {lines}"
-
-    def node_arrays(self) -> Mapping[str, NDArray[Any]]:
-        return {}
 
     def rows(self) -> Iterator[EdgeRows]:
         """See `EdgeFile`."""

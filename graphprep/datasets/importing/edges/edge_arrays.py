@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.datasets.formats.edge_weights import Weights
-from graphprep.datasets.importing.edges.edge_file import EdgeRows
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeRows
 from graphprep.errors import DatasetError
 
 Array = NDArray[Any]
@@ -19,8 +19,8 @@ CHUNK_EDGES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeArrays:
-    """Edges as columns; an EdgeFile."""
+class EdgeArrays(EdgeFile):
+    """Edges as columns."""
 
     path: Path
     src: Array
@@ -69,7 +69,6 @@ class EdgeArrays:
         return self.nodes
 
     def read_as(self) -> str:
-        """What was taken as what."""
         if self.how:
             return self.how
         names = [name for name, array in (("weights", self.weight), ("times", self.time)) if array is not None]

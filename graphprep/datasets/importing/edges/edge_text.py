@@ -15,14 +15,13 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphprep.datasets.formats.edge_weights import as_float32
 from graphprep.datasets.formats.text_dialect import Dialect, Look, is_value, look
@@ -36,7 +35,7 @@ from graphprep.datasets.formats.text_records import (
     without_lines,
 )
 from graphprep.datasets.importing.edges.edge_columns import Roles, roles
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, FileRange, Wanted, Words
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeRows, FileRange, Wanted, Words
 from graphprep.datasets.importing.edges.edge_lines import pairs_of
 from graphprep.datasets.importing.edges.text_faults import INT64_MAX, FaultFinder, Layout
 from graphprep.errors import DatasetError, UsageError
@@ -50,10 +49,8 @@ KONECT_NAMES = ("src", "dst", "weight", "time")
 ADJACENCY = (".adjlist", ".adj", ".multiline_adjlist")
 
 
-class EdgeText:
+class EdgeText(EdgeFile):
     """One file of edges."""
-
-    read_again = False
 
     def __init__(
         self, path: Path, wanted: Wanted, *, layout: Layout | None = None, expected: bytes | None = None
@@ -70,8 +67,6 @@ class EdgeText:
             DatasetError: this is no edge list.
         """
         self.path, self.wanted, self._expected = path, wanted, expected
-        self.num_sources: int | None = None
-        self.num_destinations: int | None = None
         self._words = wanted.ids == "words"
         self._time_type = "int64"
         self._version = version_of(path)
@@ -80,17 +75,12 @@ class EdgeText:
         self._shift = 0
         self.layout = layout or self._look()
         self._faults = FaultFinder(path, self.layout, wanted)
+        unused = sorted(set(range(self.layout.columns)) - set(self.layout.roles.used()))
+        self.ignored = tuple(self._column(position) for position in unused)
         if self._of_two_types:
             self._shift = self._sizes[0] if self._sizes else self._highest_source()
 
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        used = self.layout.roles.used()
-        left = [position for position in range(self.layout.columns) if position not in used]
-        return tuple(self._column(position) for position in left)
-
     def read_as(self) -> str:
-        """What was taken as what."""
         dialect, place = self.layout.dialect, self.layout.roles
         words = [f"text cut at {dialect.cut()}"]
         if dialect.header_line is not None:
@@ -122,10 +112,6 @@ class EdgeText:
         return f"column {position + 1}" + (
             f" {names[position]!r}" if names and any(names[position : position + 1]) else ""
         )
-
-    def node_arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Text has none."""
-        return {}
 
     def rows(self) -> Iterator[EdgeRows]:
         """All edges in the file's order, one run a block. Can be used again.

@@ -14,10 +14,10 @@ The entries are read by `edge_text`, so a wrong one is named with its line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from graphprep.datasets.formats.edge_weights import Weights
 from graphprep.datasets.formats.text_dialect import Dialect
 from graphprep.datasets.formats.text_file import MATRIX_MARKET, line_blocks
 from graphprep.datasets.importing.edges.edge_columns import Roles
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeRows, Wanted
 from graphprep.datasets.importing.edges.edge_text import EdgeText
 from graphprep.datasets.importing.edges.text_faults import Layout, shown
 from graphprep.errors import DatasetError
@@ -45,10 +45,8 @@ class Head(NamedTuple):
     """of the sizes"""
 
 
-class MatrixMarket:
+class MatrixMarket(EdgeFile):
     """One file."""
-
-    read_again = False
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         """Read the header.
@@ -74,13 +72,8 @@ class MatrixMarket:
         self._text = EdgeText(path, limits, layout=layout, expected=MATRIX_MARKET)
 
     def read_as(self) -> str:
-        """What was taken as what."""
         shape = f"{self.head.rows:,} x {self.head.columns:,}"
         return f"MatrixMarket, {'symmetric' if self.head.symmetric else 'general'}, {self.head.field}, {shape}"
-
-    def node_arrays(self) -> Mapping[str, NDArray[Any]]:
-        """The format has none."""
-        return {}
 
     def rows(self) -> Iterator[EdgeRows]:
         """The entries as edges; of a symmetric matrix in both directions, one run after the other.

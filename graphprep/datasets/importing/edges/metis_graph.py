@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeRows, Wanted
 from graphprep.datasets.importing.edges.number_lines import NumberLines, number_lines
 from graphprep.errors import DatasetError
 
@@ -51,7 +51,7 @@ class Adjacency(NamedTuple):
     weights: NDArray[np.int64]
 
 
-class MetisGraph:
+class MetisGraph(EdgeFile):
     """One file."""
 
     read_again = True
@@ -75,7 +75,6 @@ class MetisGraph:
             raise DatasetError(f"{path} has the edge weight {self._graph.weights.max()}, beyond {EXACT_WEIGHTS:,}")
 
     def read_as(self) -> str:
-        """What was taken as what."""
         return ", ".join([f"METIS, {self.num_sources:,} nodes", *self._node_arrays])
 
     def node_arrays(self) -> Mapping[str, NDArray[Any]]:

@@ -8,7 +8,7 @@ would be no edge. Times may be integers, floats or timestamps, which become inte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from graphprep.datasets.formats.pandas_index import INDEX_PREFIX, pandas_index
 from graphprep.datasets.importing.edges.edge_arrays import node_ids, times, weights
 from graphprep.datasets.importing.edges.edge_columns import Roles, roles
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, FileRange, Wanted, Words
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeRows, FileRange, Wanted, Words
 from graphprep.datasets.importing.table_files import reading
 from graphprep.errors import DatasetError, UsageError
 
@@ -26,10 +26,8 @@ BATCH_ROWS = 1 << 20
 ROWS_A_SECTION = 1 << 22
 
 
-class ParquetEdges:
+class ParquetEdges(EdgeFile):
     """One file."""
-
-    read_again = False
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         """Read the schema.
@@ -40,8 +38,6 @@ class ParquetEdges:
         import pyarrow.parquet as pq
 
         self.path, self.wanted = path, wanted
-        self.num_sources: int | None = None
-        self.num_destinations: int | None = None
         with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             schema = file.schema_arrow
             self._index = tuple(name for name in pandas_index(schema) if name.startswith(INDEX_PREFIX))
@@ -52,7 +48,6 @@ class ParquetEdges:
         self.ignored = tuple(f"column {name!r}" for position, name in enumerate(schema.names) if position not in used)
 
     def read_as(self) -> str:
-        """What was taken as what."""
         roles = (
             "sources",
             "destinations",
@@ -61,10 +56,6 @@ class ParquetEdges:
         words = [f"{what} from column {name!r}" for what, name in zip(roles, self._names, strict=True)]
         words += [f"column {name!r} is the index that pandas keeps" for name in self._index]
         return ", ".join(["Parquet", *words])
-
-    def node_arrays(self) -> Mapping[str, NDArray[Any]]:
-        """A table of edges has none."""
-        return {}
 
     def rows(self) -> Iterator[EdgeRows]:
         """The edges in the file's order.

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from graphprep.core.types import RawGraph
-from graphprep.datasets.importing.edges.edge_file import DOCUMENTS, format_of
+from graphprep.datasets.importing.edges.edge_formats import DOCUMENTS, format_of
 from graphprep.errors import DatasetError, UsageError
 from pipelines import ingest
 from tests.datasets.user_graphs import edges_of, graph, written
