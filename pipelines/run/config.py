@@ -317,7 +317,7 @@ class _Reader:
         return text if text is None or is_url(text) else str(self._folder / text)
 
     def _import(self, form: ImportForm) -> Any:
-        from graphprep.datasets.importing.user_files import request_of
+        from graphprep.datasets.importing.import_request import request_of
 
         options = form.model_dump(exclude={"edges", "graph_schema"})
         for name in NODE_FILES:

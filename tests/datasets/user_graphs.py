@@ -13,7 +13,8 @@ import numpy as np
 from graphprep.core.types import EdgeTable, RawGraph
 from graphprep.datasets.importing.edges.edge_file import EdgeRows, SectionedFile, Wanted
 from graphprep.datasets.importing.edges.edge_formats import Format, open_edges
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.import_request import ImportRequest
+from graphprep.datasets.importing.user_files import read_files
 
 Edges = list[tuple[Any, ...]]
 

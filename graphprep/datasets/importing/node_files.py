@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from graphprep.datasets.formats.labels import LabelTask, checked_labels
 from graphprep.datasets.importing import tables
+from graphprep.datasets.importing.edges.edge_file import Words
 from graphprep.datasets.importing.node_ids import ListedIds, Original
 from graphprep.datasets.importing.table_files import (
     TABLES,
@@ -351,7 +352,5 @@ def _checked(rows: Array, part: str, path: Path, files: NodeFiles) -> Array:
 
 def _rows_of(known: ListedIds, ids: Original) -> NDArray[np.int64]:
     """The row of each id; none may be unknown."""
-    from graphprep.datasets.importing.edges.edge_file import Words
-
     run = Words(np.arange(len(ids)), ids.tolist()) if ids.dtype.kind in "UT" else ids.astype(np.int64)
     return known.rows(known.codes(run))

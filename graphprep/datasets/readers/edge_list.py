@@ -17,8 +17,9 @@ from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.importing import tables
 from graphprep.datasets.importing.edges.edge_file import Wanted
 from graphprep.datasets.importing.edges.edge_formats import open_edges
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.node_files import PARTS
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.system.verify import FileCheck
 

@@ -25,8 +25,9 @@ from graphprep.datasets.importing.edges import edge_text, numpy_edges, parquet_e
 from graphprep.datasets.importing.edges.edge_file import SectionedFile, Wanted
 from graphprep.datasets.importing.edges.edge_formats import open_edges
 from graphprep.datasets.importing.ids import DistinctIds
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.node_ids import FoundIds
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import DatasetError
 from graphprep.store import sort
 from graphprep.store.sort import sort_table

@@ -26,9 +26,10 @@ from torch_geometric.data import Data
 from graphprep.datasets import readers
 from graphprep.datasets.formats import pickles, torch_file
 from graphprep.datasets.formats.matlab_file import read_arrays
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.schema import load_schema
 from graphprep.datasets.importing.table_files import read_array, reading
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import GraphprepError
 from graphprep.system import memory
 from graphprep.topology import from_yaml

@@ -20,8 +20,9 @@ from graphprep.datasets.formats import pickles
 from graphprep.datasets.formats.arrays import Npz
 from graphprep.datasets.formats.pickles import PickledDtype
 from graphprep.datasets.formats.torch_file import load
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.table_files import read_array, reading
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system import memory
 from graphprep.system.archive import Archive

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,12 @@ class Wanted:
     num_sources: int | None = None
     """ids of sources from here on are errors with their place, where the format can tell it; None: no limit known"""
     num_destinations: int | None = None
+
+    @classmethod
+    def of_columns(cls, columns: GivenColumns, *, weights: bool, times: bool, **others: Any) -> Self:
+        """Options in which a column of weights or times that is named is also read."""
+        weights, times = weights or columns.weight is not None, times or columns.time is not None
+        return cls(weights=weights, times=times, columns=columns, **others)
 
 
 FileRange = tuple[int, int]

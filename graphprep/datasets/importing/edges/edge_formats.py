@@ -1,8 +1,8 @@
 """Which format a file of edges has, and the class that reads it.
 
-The ending of the name decides, before .gz or .zst: .mtx, .graph, .npy, .npz, .parquet, .pt, .graphml, .gexf, .gml, .paj,
-.json, .dimacs; of other names (.net, .gr, .col too) the first bytes do (`magic_bytes`), and what these do not show is
-text. What text is given under a wrong name is noticed by its first bytes and named.
+The ending of the name decides, before .gz or .zst: .mtx, .graph, .npy, .npz, .parquet, .pt, .graphml, .gexf, .gml,
+.paj, .json, .dimacs; of other names (.net, .gr, .col too) the first bytes do (`magic_bytes`), and what these do not
+show is text. What text is given under a wrong name is noticed by its first bytes and named.
 """
 
 from __future__ import annotations
