@@ -15,7 +15,7 @@ from pathlib import Path
 from graphprep.errors import DatasetError
 from graphprep.system.regular_file import regular_file
 
-FileCheck = Callable[[Path], None]
+FileCheck = Callable[[Path], object]
 """Reads a whole file and raises DatasetError with what is wrong with it, as the end of a sentence."""
 
 HEAD_BYTES = 1024

@@ -14,8 +14,8 @@ from typing import Any
 from graphprep.core.splits import SplitRule
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Duplicates, EdgeType, SelfLoops, Treatment
 from graphprep.datasets.formats.text_dialect import given_delimiter
-from graphprep.datasets.importing.edges.edge_columns import NONE_GIVEN, GivenColumns
-from graphprep.datasets.importing.edges.edge_file import IdKind, Wanted
+from graphprep.datasets.importing.edges.edge_columns import NO_COLUMNS, RequestedColumns
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions, IdKind
 from graphprep.datasets.importing.edges.edge_formats import Format, format_of
 from graphprep.datasets.importing.node_files import NodeFiles
 from graphprep.errors import UsageError
@@ -32,7 +32,7 @@ class EdgeFiles:
     paths: tuple[Path, ...]
     """read one after the other as one list"""
     format: Format = "auto"
-    options: Wanted = field(default_factory=Wanted)
+    options: EdgeOptions = field(default_factory=EdgeOptions)
     """what to read; ids and the numbers of nodes are those of the request"""
     treatment: Treatment | None = None
     """None: that of the request"""
@@ -61,7 +61,7 @@ class ImportRequest:
         edge_times: bool = False,
         header: bool | None = None,
         delimiter: str | None = None,
-        columns: GivenColumns = NONE_GIVEN,
+        columns: RequestedColumns = NO_COLUMNS,
         node_header: bool | None = None,
         node_delimiter: str | None = None,
         undirected: bool = False,
@@ -86,7 +86,7 @@ class ImportRequest:
                     type=HOMOGENEOUS_EDGE,
                     paths=tuple(edges),
                     format=format,
-                    options=Wanted.of_columns(
+                    options=EdgeOptions.of_columns(
                         columns, weights=weights, times=edge_times, header=header, delimiter=delimiter
                     ),
                 ),
@@ -99,12 +99,12 @@ class ImportRequest:
     def files(self) -> list[tuple[str, Path]]:
         """Every file with its role, in a fixed order."""
         alone = set(self.nodes) == {HOMOGENEOUS_NODE} and [part.type for part in self.edges] == [HOMOGENEOUS_EDGE]
-        found: list[tuple[str, Path]] = []
+        files: list[tuple[str, Path]] = []
         for part in self.edges:
-            found += [("edges" if alone else f"{part.type.key} edges", path) for path in part.paths]
-        for name, files in self.nodes.items():
-            found += [(role if alone else f"{name} {role}", path) for role, path in files.files()]
-        return found
+            files += [("edges" if alone else f"{part.type.key} edges", path) for path in part.paths]
+        for name, node_files in self.nodes.items():
+            files += [(role if alone else f"{name} {role}", path) for role, path in node_files.files()]
+        return files
 
     def to_json(self) -> dict[str, object]:
         """All but the files' places, which do not change the graph: their roles and kinds stand for them."""
@@ -147,9 +147,8 @@ def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[st
     others = {name: value for name, value in options.items() if name not in _OF_SPLITS}
     others = {**others, **_delimiters(others)}
     if schema is None:
-        given = {column: others.pop(column, None) for column in _OF_COLUMNS}
-        others["columns"] = GivenColumns(**given)
-        return ImportRequest.of_one_type(paths, split=split, **others)
+        columns = RequestedColumns(**{column: others.pop(column, None) for column in _OF_COLUMNS})
+        return ImportRequest.of_one_type(paths, split=split, columns=columns, **others)
     if paths:
         raise UsageError(f"{paths[0]} and --schema cannot be given together; name all files in {schema}")
     from graphprep.datasets.importing.schema import load_schema
@@ -162,11 +161,11 @@ def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[st
 
 def _delimiters(options: Mapping[str, Any]) -> dict[str, str]:
     """Delimiters as characters."""
-    found = {}
+    characters = {}
     for name in ("delimiter", "node_delimiter"):
         if options.get(name) is not None:
             try:
-                found[name] = given_delimiter(options[name])
+                characters[name] = given_delimiter(options[name])
             except ValueError as problem:
                 raise UsageError(f"--{name.replace('_', '-')}: {problem}") from problem
-    return found
+    return characters

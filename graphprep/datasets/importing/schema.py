@@ -28,8 +28,8 @@ from graphprep.core.splits import SplitRule
 from graphprep.core.types import Duplicates, EdgeType, SelfLoops, Treatment
 from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.formats.text_dialect import given_delimiter
-from graphprep.datasets.importing.edges.edge_columns import GivenColumns
-from graphprep.datasets.importing.edges.edge_file import IdKind, Wanted
+from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions, IdKind
 from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, Format, format_of
 from graphprep.datasets.importing.edges.saved_pyg import TYPE_NAME
 from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
@@ -156,8 +156,8 @@ class EdgeTypeFiles(_Model):
             type=self.types()[0],
             paths=tuple(folder / name for name in self.files),
             format=self.format,
-            options=Wanted.of_columns(
-                GivenColumns(
+            options=EdgeOptions.of_columns(
+                RequestedColumns(
                     source=self.source_column,
                     target=self.target_column,
                     weight=self.weight_column,

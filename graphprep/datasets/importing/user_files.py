@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from graphprep.core.types import HOMOGENEOUS_NODE, RawGraph
-from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import DOCUMENTS, WHOLE_GRAPH, format_of, open_edges
 from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
 from graphprep.datasets.importing.node_attributes import NodeAttributes
@@ -72,12 +72,18 @@ def _read(request: ImportRequest, memory_limit: int | None, executor: Executor |
     )
 
 
-def _edge_options(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeData]) -> Wanted:
-    limits = {
-        end: None if nodes[name].ids is not None else nodes[name].known_count()
-        for end, name in (("num_sources", part.type.source), ("num_destinations", part.type.destination))
+def _edge_options(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeData]) -> EdgeOptions:
+    source, destination = part.type.source, part.type.destination
+    counts = {
+        name: None if nodes[name].ids is not None else nodes[name].known_count() for name in (source, destination)
     }
-    return replace(part.options, ids=request.ids, one_type=part.type.source == part.type.destination, **limits)
+    return replace(
+        part.options,
+        ids=request.ids,
+        one_type=source == destination,
+        num_sources=counts[source],
+        num_destinations=counts[destination],
+    )
 
 
 def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
@@ -88,17 +94,17 @@ def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
     kind = "a whole graph of PyTorch Geometric" if format == "pyg" else f"a whole graph ({format})"
     if len(request.edges) > 1 or len(files.paths) > 1:
         raise UsageError(f"{path} is {kind}; import it alone")
-    if given := [
+    if beside := [
         part
         for files in request.nodes.values()
         for part in (*PARTS, "num_nodes", "id_column", "split_column")
         if getattr(files, part)
     ]:
-        raise UsageError(f"{path} is {kind}, so {given[0]} cannot be given beside it")
+        raise UsageError(f"{path} is {kind}, so {beside[0]} cannot be given beside it")
     if files.options.columns.any() or files.options.delimiter is not None:
         raise UsageError(f"{path} is {kind}, which has no columns or delimiters to name")
     nodes = request.nodes[HOMOGENEOUS_NODE]
-    options = Wanted(weights=files.options.weights, times=files.options.times, ids=request.ids)
+    options = EdgeOptions(weights=files.options.weights, times=files.options.times, ids=request.ids)
     if format in DOCUMENTS:
         from graphprep.datasets.importing.documents.graph_document import read_document
 

@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeTable, EdgeType, NodeTable, RawGraph
 from graphprep.datasets.assemble import drawn_split, labelled, stream
-from graphprep.datasets.formats.arrays import check_npz
 from graphprep.datasets.formats.checks import classes, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -35,11 +33,6 @@ RELATIONS = {
     ("paper", "written_by", "author", "writes"): "paper_author.txt",
     ("paper", "published_in", "venue", "publishes"): "paper_conf.txt",
 }
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads all members."""
-    return check_npz
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:

@@ -23,12 +23,11 @@ from scipy.sparse.csgraph import connected_components
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
-from graphprep.datasets.formats.arrays import Npz, Sparse, check_npz
+from graphprep.datasets.formats.arrays import Npz, Sparse
 from graphprep.datasets.formats.checks import classes, file_of, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -41,11 +40,6 @@ class GnnBenchmarkOptions(ReaderOptions):
     """keep how often a word is used, as DGL does, instead of whether it is"""
     largest_component: bool = False
     """take the nodes of the largest connected component alone; `node_number` says which they are in the file"""
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads all members."""
-    return check_npz
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeTable, EdgeType, NodeTable, RawGraph
 from graphprep.datasets.assemble import labelled, stream
-from graphprep.datasets.formats.arrays import Npz, Sparse, check_npz, member_array
+from graphprep.datasets.formats.arrays import Npz, Sparse, member_array
 from graphprep.datasets.formats.checks import classes, disjoint, features, file_of, node_mask, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -40,11 +39,6 @@ class MagnnOptions(ReaderOptions):
     """node type -> its member with features, in the order in which the matrix numbers them; null where it has none"""
     labelled: str
     """the node type of labels.npy and of the split"""
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads all members."""
-    return check_npz
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:

@@ -12,8 +12,8 @@ import pytest
 
 from graphprep.datasets.formats import text_file
 from graphprep.datasets.formats.text_dialect import given_delimiter, look
-from graphprep.datasets.importing.edges.edge_columns import GivenColumns
-from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import open_edges
 from graphprep.datasets.importing.tables import load_features, load_labels, load_mask
 from graphprep.errors import DatasetError, UsageError
@@ -23,7 +23,7 @@ from tests.datasets.user_graphs import Edges, edges_of, graph, rows_of, written
 def read(path: Path, **wanted: Any) -> Edges:
     """The edges from front to back; quotes cannot be read by sections."""
     found: Edges = []
-    for run in open_edges(path, "auto", Wanted(**wanted)).rows():
+    for run in open_edges(path, "auto", EdgeOptions(**wanted)).rows():
         columns = [array.tolist() for array in run if isinstance(array, np.ndarray)]
         found += zip(*columns, strict=True)
     return found
@@ -70,8 +70,8 @@ def test_edges_between_words(tmp_path: Path, name: str, text: str, edges: list[t
         ("e.csv", "0,1\n5,7\n", {"header": True}, [(5, 7)]),
         ("e.csv", "0,1\n5,7\n", {"header": False}, [(0, 1), (5, 7)]),
         ("e.txt", "1|2\n2|3\n", {"delimiter": "|"}, [(1, 2), (2, 3)]),
-        ("e.txt", "9 1 2 3\n8 2 3 4\n", {"columns": GivenColumns(source="2", target="4")}, [(1, 3), (2, 4)]),
-        ("e.csv", "a,b,c\n9,1,2\n", {"columns": GivenColumns(source="C", target="b", weight="a")}, [(2, 1, 9)]),
+        ("e.txt", "9 1 2 3\n8 2 3 4\n", {"columns": RequestedColumns(source="2", target="4")}, [(1, 3), (2, 4)]),
+        ("e.csv", "a,b,c\n9,1,2\n", {"columns": RequestedColumns(source="C", target="b", weight="a")}, [(2, 1, 9)]),
         ("out.k", "% asym weighted\n% 2 3 3\n1 2 1 11\n2 3 -1 12\n", {"weights": True}, [(1, 2, 1), (2, 3, -1)]),
         ("out.k", "% asym weighted\n1 2 1 11\n2 3 -1 12\n", {"times": True}, [(1, 2, 11), (2, 3, 12)]),
         ("out.b", "% bip unweighted\n% 3 2 2\n1 1\n2 2\n", {}, [(1, 3), (2, 4)]),
@@ -108,9 +108,9 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
     """Guards against a mistyped column that is replaced by a guess."""
     path = written(tmp_path / "e.csv", "a,b\n1,2\n")
     with pytest.raises(UsageError, match=r"no column 'z' among the 2; there are a, b"):
-        rows_of(path, columns=GivenColumns(source="z"))
+        rows_of(path, columns=RequestedColumns(source="z"))
     with pytest.raises(UsageError, match="one column is given for two things"):
-        rows_of(path, columns=GivenColumns(source="a", target="1"))
+        rows_of(path, columns=RequestedColumns(source="a", target="1"))
     with pytest.raises(UsageError, match="has no columns or delimiters"):
         rows_of(tmp_path / "e.npy", delimiter=",")
     with pytest.raises(ValueError, match="is no delimiter"):

@@ -22,7 +22,7 @@ from graphprep.datasets.formats.text_file import byte_ranges, lines_between
 from graphprep.datasets.importing import edge_sections
 from graphprep.datasets.importing.edge_sections import Place
 from graphprep.datasets.importing.edges import edge_text, numpy_edges, parquet_edges
-from graphprep.datasets.importing.edges.edge_file import SectionedFile, Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions, SectionedFile
 from graphprep.datasets.importing.edges.edge_formats import open_edges
 from graphprep.datasets.importing.ids import DistinctIds
 from graphprep.datasets.importing.import_request import ImportRequest
@@ -85,7 +85,7 @@ def test_which_files_have_ranges(tmp_path: Path) -> None:
     assert byte_ranges(plain, 25) == [(0, 25), (25, 40)]
     assert byte_ranges(written(tmp_path / "b.txt.gz", gzip.compress(b"0 1\n" * 10)), 25) == []
     assert byte_ranges(written(tmp_path / "c.txt", "0 1\r" * 10), 25) == []
-    assert open_edges(tmp_path / "c.txt", "auto", Wanted()).sections() == [(0, 40)]  # type: ignore[attr-defined]
+    assert open_edges(tmp_path / "c.txt", "auto", EdgeOptions()).sections() == [(0, 40)]  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("short_sections")
@@ -101,7 +101,7 @@ def test_text(tmp_path: Path, name: str) -> None:
 
 def opened(path: Path, **wanted: Any) -> SectionedFile:
     """A file that can be read by sections."""
-    found = open_edges(path, "auto", Wanted(**wanted))
+    found = open_edges(path, "auto", EdgeOptions(**wanted))
     assert isinstance(found, SectionedFile)
     return found
 
@@ -262,7 +262,7 @@ def test_sets_of_ids_join(sets: list[list[int]]) -> None:
 def test_a_section_gives_its_own_ids_alone(tmp_path: Path) -> None:
     """Guards against ids that pile up in a worker, or that its threads lose because they share one set."""
     path = written(tmp_path / "e.txt", "0 1\n2 3\n")
-    sections = edge_sections.FileSections.of([open_edges(path, "auto", Wanted())])
+    sections = edge_sections.FileSections.of([open_edges(path, "auto", EdgeOptions())])
     assert sections is not None
     ids = FoundIds()
     first, second = (edge_sections._see(Place(0, span), sections.files, ids, ids) for span in ((0, 4), (4, 8)))

@@ -25,7 +25,7 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph, T
 from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.formats.text_file import whole_text
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
-from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import Format
 from graphprep.datasets.importing.node_attributes import NodeAttributes
 from graphprep.datasets.importing.node_files import NodeData
@@ -70,7 +70,7 @@ class GraphDocument:
 def read_document(
     path: Path,
     format: Format,
-    wanted: Wanted,
+    options: EdgeOptions,
     attributes: NodeAttributes,
     *,
     treatment: Treatment,
@@ -83,7 +83,7 @@ def read_document(
     Args:
         path: of the file; .gz and .zst are unpacked.
         format: one of MEMORY_FACTOR.
-        wanted: whether weights and times are read, and whether ids are words.
+        options: whether weights and times are read, and whether ids are words.
         attributes: of the nodes, which become features and labels.
         treatment, split: as for `user_graph.build`.
         task: what labels are for; see `labels.checked_labels`.
@@ -113,9 +113,9 @@ def read_document(
         document = _parsed(format, text, room // NODE_BYTES)
         if not document.ids:
             raise DatasetError("it has no nodes")
-        original, order = _ordered(document.ids, wanted)
+        original, order = _ordered(document.ids, options)
         arrays, classes = _node_arrays(document, attributes, task, order)
-        edges = _edges(path, document, wanted, attributes, order)
+        edges = _edges(path, document, options, attributes, order)
     arrays = checked_arrays(str(path), arrays, len(document.ids), task)
     nodes = NodeData(
         arrays=arrays,
@@ -125,7 +125,7 @@ def read_document(
     )
     return build(
         {HOMOGENEOUS_NODE: nodes},
-        [TypedEdges(type=HOMOGENEOUS_EDGE, files=[edges], times=wanted.times)],
+        [TypedEdges(type=HOMOGENEOUS_EDGE, files=[edges], times=options.times)],
         treatment=treatment,
         split=split,
         notes={"classes": classes} if classes else {},
@@ -184,12 +184,16 @@ def _node_arrays(
 
 
 def _edges(
-    path: Path, document: GraphDocument, wanted: Wanted, attributes: NodeAttributes, order: NDArray[np.int64] | None
+    path: Path,
+    document: GraphDocument,
+    options: EdgeOptions,
+    attributes: NodeAttributes,
+    order: NDArray[np.int64] | None,
 ) -> EdgeArrays:
     """The edges by row, each undirected one in both directions."""
     used: list[str] = []
-    weight = _edge_numbers(document, WEIGHTS, used, missing=1.0) if wanted.weights else None
-    time = _edge_numbers(document, TIMES, used, missing=None) if wanted.times else None
+    weight = _edge_numbers(document, WEIGHTS, used, missing=1.0) if options.weights else None
+    time = _edge_numbers(document, TIMES, used, missing=None) if options.times else None
     src, dst = document.src, document.dst
     if order is not None:
         row_of = np.argsort(order)
@@ -219,7 +223,9 @@ def _edges(
     )
 
 
-def _ordered(ids: Sequence[int] | Sequence[str], wanted: Wanted) -> tuple[Original | None, NDArray[np.int64] | None]:
+def _ordered(
+    ids: Sequence[int] | Sequence[str], options: EdgeOptions
+) -> tuple[Original | None, NDArray[np.int64] | None]:
     """The ids by row unless they are the rows, and which node each row is unless that is the document's order."""
     kinds = {type(node) for node in ids}
     if kinds not in ({int}, {str}):
@@ -228,9 +234,9 @@ def _ordered(ids: Sequence[int] | Sequence[str], wanted: Wanted) -> tuple[Origin
             f"its node ids are neither all whole numbers nor all words (one is {str(odd)[:60]!r}); write all of them "
             "in one way"
         )
-    numbers = None if wanted.ids == "words" else _whole_numbers(ids)
+    numbers = None if options.ids == "words" else _whole_numbers(ids)
     if numbers is None:
-        if wanted.ids == "numbers":
+        if options.ids == "numbers":
             raise DatasetError("its node ids are not all whole numbers; leave out --ids numbers")
         return word_array([str(node) for node in ids]), None
     order = np.argsort(numbers, kind="stable")

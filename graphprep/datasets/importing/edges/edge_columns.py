@@ -43,7 +43,7 @@ class Roles(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenColumns:
+class RequestedColumns:
     """Columns that a person names: each the name of one, or its number from 1; None to find it."""
 
     source: str | None = None
@@ -56,7 +56,7 @@ class GivenColumns:
         return any((self.source, self.target, self.weight, self.time))
 
 
-NONE_GIVEN = GivenColumns()
+NO_COLUMNS = RequestedColumns()
 
 
 def names_ends(names: Sequence[str]) -> bool:
@@ -99,7 +99,7 @@ def roles(
     *,
     weights: bool,
     times: bool,
-    given: GivenColumns = NONE_GIVEN,
+    requested: RequestedColumns = NO_COLUMNS,
     no_ends: Sequence[int] = (),
 ) -> Roles | None:
     """The roles of a table's columns; None if it has no column left for what is wanted.
@@ -109,25 +109,25 @@ def roles(
         columns: how many there are.
         weights: whether one is wanted.
         times: likewise.
-        given: what a person says.
+        requested: what a person says.
         no_ends: positions of columns that hold nothing of the edges: they number the rows.
 
     Raises:
-        KeyError: a column that was given is not there; the end of a sentence.
+        KeyError: a column that was named is not there; the end of a sentence.
     """
     named = {name.strip().strip('"').lower(): position for position, name in reversed(list(enumerate(names or ())))}
     said = {
         role: None if column is None else column_place(column, names, columns)
         for role, column in (
-            ("source", given.source),
-            ("destination", given.target),
-            ("weight", given.weight),
-            ("time", given.time),
+            ("source", requested.source),
+            ("destination", requested.target),
+            ("weight", requested.weight),
+            ("time", requested.time),
         )
     }
     places_said = [place for place in said.values() if place is not None]
     if len(set(places_said)) < len(places_said):
-        raise KeyError("one column is given for two things; the source, target, weight and time need one each")
+        raise KeyError("one column is named for two things; the source, target, weight and time need one each")
     taken_by_said = {place for place in said.values() if place is not None}
 
     def called(role: str) -> int | None:
@@ -158,8 +158,11 @@ def roles(
                 return None  # one end is somewhere else, so the first two columns are not the ends
             src, dst = left[0], left[1]
     found: dict[str, int] = {}
-    for role, wanted in (("weight", weights or given.weight is not None), ("time", times or given.time is not None)):
-        if not wanted:
+    for role, needed in (
+        ("weight", weights or requested.weight is not None),
+        ("time", times or requested.time is not None),
+    ):
+        if not needed:
             continue
         place = places[role]
         if place is None or (place in (src, dst) and said[role] is None):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import Ids
 from graphprep.datasets.formats.edge_weights import Weights
-from graphprep.datasets.importing.edges.edge_columns import NONE_GIVEN, GivenColumns
+from graphprep.datasets.importing.edges.edge_columns import NO_COLUMNS, RequestedColumns
 
 IdKind = Literal["auto", "numbers", "words"]
 
@@ -44,7 +44,7 @@ class EdgeRows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EdgeOptions:
     """What to read of a file of edges."""
 
     weights: bool = False
@@ -57,7 +57,7 @@ class Wanted:
     """of text: whether the first line names the columns; None: told as `text_dialect` says"""
     delimiter: str | None = None
     """of text: what stands between fields, a space for blanks; None: told as `text_dialect` says"""
-    columns: GivenColumns = NONE_GIVEN
+    columns: RequestedColumns = NO_COLUMNS
     """of text and Parquet: which columns hold what, where a person says it"""
     one_type: bool = True
     """whether sources and destinations are nodes of one type, so that one id is one node"""
@@ -66,7 +66,7 @@ class Wanted:
     num_destinations: int | None = None
 
     @classmethod
-    def of_columns(cls, columns: GivenColumns, *, weights: bool, times: bool, **others: Any) -> Self:
+    def of_columns(cls, columns: RequestedColumns, *, weights: bool, times: bool, **others: Any) -> Self:
         """Options in which a column of weights or times that is named is also read."""
         weights, times = weights or columns.weight is not None, times or columns.time is not None
         return cls(weights=weights, times=times, columns=columns, **others)

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from graphprep.datasets.formats.magic_bytes import format_by_beginning
 from graphprep.datasets.formats.text_file import unpacked_name
-from graphprep.datasets.importing.edges.edge_file import EdgeFile, Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions
 from graphprep.errors import UsageError
 
 Format = Literal[
@@ -46,51 +46,51 @@ WHOLE_GRAPH: tuple[Format, ...] = ("pyg", *DOCUMENTS)
 """files that are a whole graph, read by `saved_pyg` or `graph_document` and not as an EdgeFile"""
 
 
-def format_of(path: Path, given: Format = "auto") -> Format:
-    """The format of a file: `given`, or by the ending of its name, or else by its first bytes if it is there."""
-    if given != "auto":
-        return given
+def format_of(path: Path, format: Format = "auto") -> Format:
+    """The format of a file: `format`, or by the ending of its name, or else by its first bytes if it is there."""
+    if format != "auto":
+        return format
     name = unpacked_name(path)
-    by_name = next((format for ending, format in ENDINGS.items() if name.endswith(ending)), None)
+    by_name = next((known for ending, known in ENDINGS.items() if name.endswith(ending)), None)
     return by_name or format_by_beginning(path) or "text"
 
 
-def open_edges(path: Path, format: Format, wanted: Wanted) -> EdgeFile:
+def open_edges(path: Path, format: Format, options: EdgeOptions) -> EdgeFile:
     """Open one file of edges.
 
     Raises:
         DatasetError: it is not of this format, or is damaged.
         UsageError: the format cannot give what is wanted, or holds a whole graph.
     """
-    found = format_of(path, format)
-    if found not in ("text", "parquet") and (wanted.columns.any() or wanted.delimiter is not None):
-        raise UsageError(f"{path}: the format {found} has no columns or delimiters that could be named")
-    if wanted.ids == "words" and found not in ("text", "parquet"):
-        raise UsageError(f"{path}: ids are numbers in the format {found}, so they cannot be words")
-    match found:
+    format = format_of(path, format)
+    if format not in ("text", "parquet") and (options.columns.any() or options.delimiter is not None):
+        raise UsageError(f"{path}: the format {format} has no columns or delimiters that could be named")
+    if options.ids == "words" and format not in ("text", "parquet"):
+        raise UsageError(f"{path}: ids are numbers in the format {format}, so they cannot be words")
+    match format:
         case "metis":
             from graphprep.datasets.importing.edges.metis_graph import MetisGraph
 
-            return MetisGraph(path, wanted)
+            return MetisGraph(path, options)
         case "mtx":
             from graphprep.datasets.importing.edges.matrix_market import MatrixMarket
 
-            return MatrixMarket(path, wanted)
+            return MatrixMarket(path, options)
         case "npy" | "npz":
             from graphprep.datasets.importing.edges.numpy_edges import open_numpy
 
-            return open_numpy(path, found, wanted)
+            return open_numpy(path, format, options)
         case "parquet":
             from graphprep.datasets.importing.edges.parquet_edges import ParquetEdges
 
-            return ParquetEdges(path, wanted)
+            return ParquetEdges(path, options)
         case "dimacs":
             from graphprep.datasets.importing.edges.dimacs import Dimacs
 
-            return Dimacs(path, wanted)
+            return Dimacs(path, options)
         case "pyg" | "graphml" | "gexf" | "gml" | "pajek" | "json":
-            raise UsageError(f"{path} holds a whole graph ({found}); import it alone, without a schema")
+            raise UsageError(f"{path} holds a whole graph ({format}); import it alone, without a schema")
         case _:
             from graphprep.datasets.importing.edges.edge_text import EdgeText
 
-            return EdgeText(path, wanted)
+            return EdgeText(path, options)

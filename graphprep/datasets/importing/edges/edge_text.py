@@ -35,7 +35,7 @@ from graphprep.datasets.formats.text_records import (
     without_lines,
 )
 from graphprep.datasets.importing.edges.edge_columns import Roles, roles
-from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeRows, FileRange, Wanted, Words
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions, EdgeRows, FileRange, Words
 from graphprep.datasets.importing.edges.edge_lines import pairs_of
 from graphprep.datasets.importing.edges.text_faults import INT64_MAX, FaultFinder, Layout
 from graphprep.errors import DatasetError, UsageError
@@ -53,28 +53,28 @@ class EdgeText(EdgeFile):
     """One file of edges."""
 
     def __init__(
-        self, path: Path, wanted: Wanted, *, layout: Layout | None = None, expected: bytes | None = None
+        self, path: Path, options: EdgeOptions, *, layout: Layout | None = None, expected: bytes | None = None
     ) -> None:
         """Look at the first lines.
 
         Args:
             path: text, packed or not.
-            wanted: what to read; ids from its limits on are errors with their line.
+            options: what to read; ids from its limits on are errors with their line.
             layout: what the lines are like, if that is known.
             expected: the magic of a format that is text of its own; see `text_file`.
 
         Raises:
             DatasetError: this is no edge list.
         """
-        self.path, self.wanted, self._expected = path, wanted, expected
-        self._words = wanted.ids == "words"
+        self.path, self.options, self._expected = path, options, expected
+        self._words = options.ids == "words"
         self._time_type = "int64"
         self._version = version_of(path)
         self._of_two_types = False
         self._sizes: tuple[int, int] | None = None
         self._shift = 0
         self.layout = layout or self._look()
-        self._faults = FaultFinder(path, self.layout, wanted)
+        self._faults = FaultFinder(path, self.layout, options)
         unused = sorted(set(range(self.layout.columns)) - set(self.layout.roles.used()))
         self.ignored = tuple(self._column(position) for position in unused)
         if self._of_two_types:
@@ -139,7 +139,7 @@ class EdgeText(EdgeFile):
 
     def sections(self) -> Sequence[FileRange]:
         """Ranges of bytes; none of what is packed, where ids are words or there are times, or a header comes late."""
-        if self._words or self.wanted.times:
+        if self._words or self.options.times:
             return []
         ranges = byte_ranges(self.path, BYTES_A_SECTION)
         header = self.layout.dialect.last_skipped
@@ -167,8 +167,8 @@ class EdgeText(EdgeFile):
             self.path,
             words=self._words,
             edges=True,
-            header=self.wanted.header,
-            delimiter=self.wanted.delimiter,
+            header=self.options.header,
+            delimiter=self.options.delimiter,
         )
         if found is None:
             return self._without_rows(comments)
@@ -180,38 +180,38 @@ class EdgeText(EdgeFile):
             return self._without_rows(comments, dialect)
         number, _, line = rows[0]
         layout = Layout(dialect=dialect, roles=self._roles(dialect, number, line))
-        faults = FaultFinder(self.path, layout, self.wanted)
+        faults = FaultFinder(self.path, layout, self.options)
         faults.check_columns(number, line, named=dialect.names is not None)
         self._require_no_lists(rows)
         self._require_clear(found, faults)
-        if konect and konect[1] == b"bip" and self.wanted.one_type:
+        if konect and konect[1] == b"bip" and self.options.one_type:
             self._of_two_types = True
             self._sizes = None if konect[2] is None else (int(konect[2]), int(konect[3]))
         return layout
 
     def _without_rows(self, comments: Sequence[bytes], dialect: Dialect | None = None) -> Layout:
-        if self.wanted.num_sources is None or self.wanted.num_destinations is None:
+        if self.options.num_sources is None or self.options.num_destinations is None:
             raise DatasetError(f"{self.path} has no edges in it")
-        columns = 2 + self.wanted.weights + self.wanted.times
+        columns = 2 + self.options.weights + self.options.times
         dialect = dialect or Dialect(delimiter=" ", columns=columns, comments=len(comments))
         return Layout(dialect=dialect, roles=Roles(0, 1))
 
     def _roles(self, dialect: Dialect, number: int, line: bytes) -> Roles:
-        wanted = self.wanted
-        finder = FaultFinder(self.path, Layout(dialect=dialect, roles=Roles(0, 1)), wanted)
+        options = self.options
+        finder = FaultFinder(self.path, Layout(dialect=dialect, roles=Roles(0, 1)), options)
         try:
-            found = roles(
+            column_roles = roles(
                 dialect.names,
                 dialect.columns,
-                weights=wanted.weights,
-                times=wanted.times,
-                given=wanted.columns,
+                weights=options.weights,
+                times=options.times,
+                requested=options.columns,
                 no_ends=(0,) if dialect.has_index else (),
             )
         except KeyError as problem:
             raise UsageError(f"{self.path}: {problem.args[0]}") from problem
-        if found is not None:
-            return found
+        if column_roles is not None:
+            return column_roles
         if dialect.columns < 2:
             finder.check_columns(number, line, named=False)
         if dialect.names is not None:
@@ -221,8 +221,8 @@ class EdgeText(EdgeFile):
                 "--source, --target, --weight or --time",
                 line,
             )
-        takes = " and ".join(["weights"] * wanted.weights + ["times"] * wanted.times)
-        count = "third column" if wanted.weights + wanted.times < 2 else "third and fourth column"
+        takes = " and ".join(["weights"] * options.weights + ["times"] * options.times)
+        count = "third column" if options.weights + options.times < 2 else "third and fourth column"
         return finder.fail(number, f"there is no {count} to take {takes} from", line)
 
     def _require_no_lists(self, rows: Sequence[tuple[int, list[bytes], bytes]]) -> None:
@@ -237,17 +237,22 @@ class EdgeText(EdgeFile):
         """Refuse what can be read in two ways that give different graphs."""
         dialect, rows = found.dialect, found.records
         number, fields, line = rows[0]
-        given = self.wanted.columns
-        if self._words and dialect.names is None and dialect.columns == 3 and not (given.source or given.target):
+        requested = self.options.columns
+        if (
+            self._words
+            and dialect.names is None
+            and dialect.columns == 3
+            and not (requested.source or requested.target)
+        ):
             third = [row[2] for _, row, _ in rows if len(row) == 3]
-            if not any(is_value(field) or field[:1] in b"([{" for field in third) and not self.wanted.times:
+            if not any(is_value(field) or field[:1] in b"([{" for field in third) and not self.options.times:
                 faults.fail(
                     number,
                     "three words may be source, destination and a label, or subject, predicate and object; say which "
                     "with --source 1 --target 2, or --source 1 --target 3 (column 3)",
                     line,
                 )
-        if dialect.doubtful_names and self.wanted.header is None and len(rows) > 1 and found.complete:
+        if dialect.doubtful_names and self.options.header is None and len(rows) > 1 and found.complete:
             place = faults.layout.roles
             others = {row[end] for _, row, _ in rows[1:] for end in (place.src, place.dst) if len(row) > end}
             if fields[place.src] in others or fields[place.dst] in others or not all(map(bytes.isdigit, others)):
@@ -317,7 +322,7 @@ class EdgeText(EdgeFile):
         return run if self._in_order(run) else None
 
     def _in_order(self, run: EdgeRows) -> bool:
-        for ids, limit in ((run.src, self.wanted.num_sources), (run.dst, self.wanted.num_destinations)):
+        for ids, limit in ((run.src, self.options.num_sources), (run.dst, self.options.num_destinations)):
             if isinstance(ids, Words):
                 if not all(ids.words):
                     return False
@@ -351,7 +356,7 @@ class EdgeText(EdgeFile):
         """Times are whole numbers until a block has others, and floats from there on."""
         time_type = self._time_type
         run = self._arrow(text, separator, time_type)
-        if run is None and self.wanted.times and time_type == "int64":
+        if run is None and self.options.times and time_type == "int64":
             run = self._arrow(text, separator, "float64")
             self._time_type = "int64" if run is None else "float64"
         return run
@@ -368,9 +373,9 @@ class EdgeText(EdgeFile):
             types[names[place.weight]] = pa.float64()
         if place.time is not None:
             types[names[place.time]] = pa.type_for_alias(time_type)
-        wanted = [names[position] for position in place.used()]
+        used_names = [names[position] for position in place.used()]
         try:
-            table = arrow_table(text, separator, names, types, quoted=self.layout.dialect.quoted, columns=wanted)
+            table = arrow_table(text, separator, names, types, quoted=self.layout.dialect.quoted, columns=used_names)
         except pa.ArrowInvalid:
             return None
         if not table.num_rows:

@@ -31,7 +31,7 @@ from graphprep.core.splits import SplitRule
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, RawGraph, Treatment
 from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
-from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.node_files import NodeData
 from graphprep.datasets.importing.node_lists import NODE_LISTS, listed_nodes
 from graphprep.datasets.importing.table_files import reading
@@ -81,7 +81,7 @@ class Shell:
 
 def read_saved(
     path: Path,
-    wanted: Wanted,
+    options: EdgeOptions,
     *,
     treatment: Treatment,
     split: SplitRule,
@@ -92,7 +92,7 @@ def read_saved(
 
     Args:
         path: of the file.
-        wanted: whether weights and times are read.
+        options: whether weights and times are read.
         treatment, split, memory_limit: as for `user_graph.build`.
         task: what labels are for; see `labels.checked_labels`.
 
@@ -101,7 +101,7 @@ def read_saved(
     """
     with reading(path):
         nodes, edges, ignored = _found(_one_graph(_loaded(path)))
-        typed = [_typed(path, edge_type, store, wanted, ignored) for edge_type, store in edges.items()]
+        typed = [_typed(path, edge_type, store, options, ignored) for edge_type, store in edges.items()]
         for edge_type in edges:
             for name in (edge_type.source, edge_type.destination):
                 nodes.setdefault(name, {})
@@ -257,7 +257,7 @@ def _type_name(name: object) -> str:
     return name
 
 
-def _typed(path: Path, edge_type: EdgeType, store: Store, wanted: Wanted, ignored: list[str]) -> TypedEdges:
+def _typed(path: Path, edge_type: EdgeType, store: Store, options: EdgeOptions, ignored: list[str]) -> TypedEdges:
     used = {"edge_index"}
 
     def one_of(names: tuple[str, ...], what: str) -> Array:
@@ -278,11 +278,11 @@ def _typed(path: Path, edge_type: EdgeType, store: Store, wanted: Wanted, ignore
         path=path,
         src=index[0],
         dst=index[1],
-        weight=one_of(WEIGHTS, "weights") if wanted.weights else None,
-        time=one_of(TIMES, "times") if wanted.times else None,
+        weight=one_of(WEIGHTS, "weights") if options.weights else None,
+        time=one_of(TIMES, "times") if options.times else None,
     )
     ignored += [f"{edge_type.key} {name}" for name in store if name not in used]
-    return TypedEdges(type=edge_type, files=[arrays], times=wanted.times)
+    return TypedEdges(type=edge_type, files=[arrays], times=options.times)
 
 
 def _node_data(
