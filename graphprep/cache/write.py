@@ -83,7 +83,7 @@ def write_cache(
     Raises:
         OSError: the disk is full.
     """
-    room = memory.room(memory_limit)
+    room = memory.budget(memory_limit)
     steps = Steps(folder, scratch / "steps", content=_digest(content))
     piece_bytes = max(LEAST_PIECE_BYTES, min(MOST_PIECE_BYTES, room // 8))
     executor = executor or Threads(memory_limit=memory_limit)

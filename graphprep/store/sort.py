@@ -77,7 +77,7 @@ def sort_table(
     name = table.type.key
     rules = Rules.of(treatment, square=table.type.source == table.type.destination, name=name)
     numbered = bool(table.attributes)
-    room = memory.room(limit)
+    room = memory.budget(limit)
     executor = executor or Threads(memory_limit=limit)
     spill = Spill(
         work, num_rows=num_rows, num_sources=num_sources, rules=rules, numbered=numbered, room=room, name=name

@@ -124,7 +124,7 @@ class Archive:
         """
         if (size := self._found(name).file_size) > limit:
             raise DatasetError(f"its member {name} has {size:,} bytes, more than the {limit:,} that are read at once")
-        memory.require_room(size, f"its member {name}")
+        memory.require_memory(size, f"its member {name}")
         with self.open(name) as stream:
             return stream.read()
 

@@ -101,7 +101,7 @@ def read_npy(stream: IO[bytes], num_bytes: int, name: str, kinds: str, shape: Sh
     found, fortran, dtype = npy_header(stream, num_bytes, what)
     _require_fits(found, dtype, name, kinds, shape)
     size = math.prod(found) * dtype.itemsize
-    memory.require_room(size, what)
+    memory.require_memory(size, what)
     with in_plain_words(f"{what} is damaged"):
         data = bytearray(size)
         filled = 0
@@ -223,7 +223,7 @@ class Sparse:
         if self.data is None or not np.isfinite(self.data).all():
             raise DatasetError("its sparse matrix has values that are not finite")
         what = f"its matrix of {self.shape[0]:,} x {self.shape[1]:,}"
-        memory.require_room(self.shape[0] * self.shape[1] * np.dtype(np.float32).itemsize, what)
+        memory.require_memory(self.shape[0] * self.shape[1] * np.dtype(np.float32).itemsize, what)
         with in_plain_words(f"{what} is too large"):
             table = np.zeros(self.shape, np.float32)
         np.add.at(table, (self._rows(slice(0, len(self))), self.column), self.data.astype(np.float32))

@@ -113,14 +113,14 @@ def _front(stream: IO[bytes], kind: int, size: int, order: str) -> bytes:
 def _all(stream: IO[bytes], kind: int, size: int, order: str, name: str) -> memoryview:
     """All bytes of the variable called `name`, of which a packed one says how many it has before it is unpacked."""
     if kind == MATRIX:
-        memory.require_room(COPIES * size, f"its array {name!r}")
+        memory.require_memory(COPIES * size, f"its array {name!r}")
         return memoryview(stream.read(size))
     found, wanted = bytearray(), None
     for piece in _unpacked(stream, size):
         found += piece
         if wanted is None and len(found) >= TAG_BYTES:
             wanted = TAG_BYTES + _inner_bytes(found, order)
-            memory.require_room(COPIES * wanted, f"its array {name!r}")
+            memory.require_memory(COPIES * wanted, f"its array {name!r}")
         if wanted is not None and len(found) > wanted + PADDING_BYTES:
             raise DatasetError(f"its .mat file is damaged: its array {name!r} unpacks to more bytes than it says")
     if wanted is None or len(found) < wanted:

@@ -118,7 +118,7 @@ class PickledCsr:
         if not np.isfinite(data).all():
             raise DatasetError("it holds a sparse matrix with values that are not finite")
         what = f"the matrix of {rows:,} x {columns:,} that it holds"
-        memory.require_room(rows * columns * np.dtype(np.float32).itemsize, what)
+        memory.require_memory(rows * columns * np.dtype(np.float32).itemsize, what)
         try:
             dense = np.zeros((rows, columns), np.float32)
         except (MemoryError, ValueError) as problem:

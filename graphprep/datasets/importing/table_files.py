@@ -392,14 +392,14 @@ def _from_npz(path: Path) -> Array:
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)  # toarray trusts the indices
     what = f"its matrix of {' x '.join(f'{size:,}' for size in matrix.shape)}"
-    memory.require_room(math.prod(matrix.shape) * matrix.dtype.itemsize, what)
+    memory.require_memory(math.prod(matrix.shape) * matrix.dtype.itemsize, what)
     return np.asarray(matrix.toarray())
 
 
 def _require_honest(archive: Archive) -> None:
     """Compare the shapes that NumPy is about to allocate with the bytes that are there, and with memory."""
     sizes = {name: archive.size(name) for name in archive.names}
-    memory.require_room(sum(sizes.values()), "what it unpacks to")
+    memory.require_memory(sum(sizes.values()), "what it unpacks to")
     for name, size in sizes.items():
         with archive.open(name) as stream:
             npy_header(stream, size, f"its array {name.removesuffix('.npy')!r}")

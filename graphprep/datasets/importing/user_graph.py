@@ -70,7 +70,7 @@ def build(
     for name, data in known.items():
         for origin, count in data.counts.items():
             _require_room(origin, name, count, memory_limit)
-    room = Room(min(KEPT_BYTES, memory.room(memory_limit) // KEPT_SHARE))
+    room = Room(min(KEPT_BYTES, memory.budget(memory_limit) // KEPT_SHARE))
     with progress.task("reading the edges", unit="edges") as task:
         seen = [see(typed, ids, room, task, executor) for typed in edges]
     made: dict[str, NodeTable] = {}
@@ -200,7 +200,7 @@ def _require_room(origin: str, name: str, num_nodes: int, memory_limit: int | No
     Raises:
         DatasetError: they are.
     """
-    needed, free = num_nodes * BYTES_A_NODE, memory.free(memory_limit)
+    needed, free = num_nodes * BYTES_A_NODE, memory.full_budget(memory_limit)
     if needed > free:
         raise DatasetError(
             f"{origin} has ids or a size for {num_nodes:,} nodes of the type {name!r}, which take at least "

@@ -70,29 +70,29 @@ def time_limit() -> Iterator[None]:
 
 
 def imported(path: Path) -> None:
-    for table in read_files(ImportRequest.of_one_type([path]), memory_limit=memory.held() + ROOM).edges:
+    for table in read_files(ImportRequest.of_one_type([path]), memory_limit=memory.resident() + ROOM).edges:
         edges_of(table)
 
 
 def features(path: Path) -> None:
-    with memory.limited(memory.held() + ROOM), reading(path):
+    with memory.limited(memory.resident() + ROOM), reading(path):
         read_array(path)
 
 
 def matlab(path: Path) -> None:
-    with memory.limited(memory.held() + ROOM):
+    with memory.limited(memory.resident() + ROOM):
         read_arrays(io.BytesIO(path.read_bytes()), ("a", "b"))
 
 
 def fraud(path: Path) -> None:
     entry = dgl_files.write_fraud(path.parent, {}, path.read_bytes())
-    readers.read(path.parent, entry, memory_limit=memory.held() + ROOM)
+    readers.read(path.parent, entry, memory_limit=memory.resident() + ROOM)
 
 
 def fraud_zip(path: Path) -> None:
     entry = dgl_files.write_fraud(path.parent, {})
     path.rename(path.parent / "mini.zip")
-    readers.read(path.parent, entry, memory_limit=memory.held() + ROOM)
+    readers.read(path.parent, entry, memory_limit=memory.resident() + ROOM)
 
 
 def schema(path: Path) -> None:

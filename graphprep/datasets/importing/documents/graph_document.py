@@ -98,7 +98,7 @@ def read_document(
         UsageError: it needs more memory than there is.
     """
     factor = MEMORY_FACTOR[format]
-    room = memory.free(memory_limit)
+    room = memory.full_budget(memory_limit)
     with reading(path):
         text = whole_text(path, room // factor)
     if text is None:
@@ -107,7 +107,7 @@ def read_document(
             f"{progress.format_bytes(room)} may be used; give more with --memory, or convert the edges to CSV or "
             "Parquet, which are streamed"
         )
-    if len(text) * factor > memory.LEAST_ROOM:
+    if len(text) * factor > memory.LEAST_BUDGET:
         progress.say(f"{path.name} is parsed as a whole; that takes about {progress.format_bytes(len(text) * factor)}")
     with reading(path):
         document = _parsed(format, text, room // NODE_BYTES)
