@@ -102,16 +102,16 @@ def entries() -> dict[str, DatasetEntry]:
     """
     from graphprep.datasets.entry import canonical
 
-    found: dict[str, DatasetEntry] = {}
+    by_name: dict[str, DatasetEntry] = {}
     for task in (NODES, LINKS):
         for name, column in _table(task):
             key = canonical(name)
             try:
                 if task == NODES or _flag(column, "has_node_attr"):
-                    found[key] = _entry(key, name, column, task)
+                    by_name[key] = _entry(key, name, column, task)
             except (KeyError, ValueError) as problem:
                 progress.warn(f"ogb's table describes {name} in a way that is not known here ({problem!r:.200})")
-    return found
+    return by_name
 
 
 def _table(task: str) -> Iterator[tuple[str, dict[str, str]]]:

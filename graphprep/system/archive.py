@@ -180,10 +180,10 @@ class Archive:
     def _found(self, name: str) -> zipfile.ZipInfo:
         here = [info for info in self._zip.infolist() if not info.is_dir()]
         exact = [info for info in here if info.filename == name]
-        found = exact or [info for info in here if info.filename.endswith(f"/{name}") and info.filename[:2] != "__"]
-        if len(found) != 1:
-            raise DatasetError(f"it has {'no' if not found else 'more than one'} member {name}")
-        return found[0]
+        members = exact or [info for info in here if info.filename.endswith(f"/{name}") and info.filename[:2] != "__"]
+        if len(members) != 1:
+            raise DatasetError(f"it has {'no' if not members else 'more than one'} member {name}")
+        return members[0]
 
 
 class _Pieces(io.RawIOBase):

@@ -22,7 +22,7 @@ def left(root: Path = Path("/")) -> int | None:
     Args:
         root: of the file system.
     """
-    found: list[int | None] = []
+    amounts: list[int | None] = []
     for line in _lines(root / "proc/self/cgroup"):
         _, *where = line.split(":", 2)
         if len(where) != 2:
@@ -35,8 +35,8 @@ def left(root: Path = Path("/")) -> int | None:
         group = top / path.lstrip("/")
         # In a container a path may be the host's, of which only the top is here.
         places = [place for place in (group, *group.parents) if place.is_relative_to(top)]
-        found += [_left(place, *names) for place in places]
-    return min((room for room in found if room is not None), default=None)
+        amounts += [_left(place, *names) for place in places]
+    return min((room for room in amounts if room is not None), default=None)
 
 
 def _left(group: Path, limit_name: str, used_name: str, idle_name: str) -> int | None:
@@ -47,8 +47,8 @@ def _left(group: Path, limit_name: str, used_name: str, idle_name: str) -> int |
     facts = dict(line.partition(" ")[::2] for line in _lines(group / "memory.stat"))
     idle = facts.get(idle_name, "")
     # The files are read one after the other, and idle pages may be more by then than all were before.
-    taken = max(0, int(used) - (int(idle) if idle.isdecimal() else 0))
-    return max(0, int(limit) - taken)
+    used_bytes = max(0, int(used) - (int(idle) if idle.isdecimal() else 0))
+    return max(0, int(limit) - used_bytes)
 
 
 def _lines(path: Path) -> list[str]:

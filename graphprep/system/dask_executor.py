@@ -68,13 +68,13 @@ class DaskExecutor:
         """See `Executor.map`."""
         running: deque[tuple[Piece, Any]] = deque()
         parcel = SharedPayload(shared).sent()
-        held = self._submit(_same, parcel)
+        submitted = self._submit(_same, parcel)
 
         def start(piece: Piece) -> Any:
-            nonlocal held
-            if held.status in ("error", "cancelled", "lost"):
-                held = self._submit(_same, parcel)
-            return self._submit(_done, function, piece, held)
+            nonlocal submitted
+            if submitted.status in ("error", "cancelled", "lost"):
+                submitted = self._submit(_same, parcel)
+            return self._submit(_done, function, piece, submitted)
 
         try:
             for piece in pieces:
@@ -84,7 +84,7 @@ class DaskExecutor:
             while running:
                 yield self._result(*running.popleft(), start)
         finally:
-            self.client.cancel([*(future for _, future in running), held])
+            self.client.cancel([*(future for _, future in running), submitted])
 
     def _submit(self, function: Callable[..., Any], *arguments: object) -> Any:
         with warnings.catch_warnings():

@@ -25,7 +25,7 @@ def mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
     Args:
         path: of what `np.savez` wrote.
     """
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     with zipfile.ZipFile(regular_file(path)) as archive, path.open("rb") as file:
         for info in archive.infolist():
             file.seek(info.header_offset)
@@ -35,7 +35,7 @@ def mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
             shape, _, dtype = npy.read_array_header_1_0(file)
             name = info.filename.removesuffix(".npy")
             empty = 0 in shape  # which cannot be mapped
-            found[name] = (
+            arrays[name] = (
                 np.empty(shape, dtype) if empty else np.memmap(path, dtype, "c", offset=file.tell(), shape=shape)
             )
-    return found
+    return arrays

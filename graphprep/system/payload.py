@@ -89,9 +89,9 @@ class SharedPayload:
 
     @cached_property
     def _packed(self) -> bytes:
-        found = BytesIO()
-        _Pickler(found, self._in_file if self._folder else None).dump(self.content)
-        return found.getvalue()
+        stream = BytesIO()
+        _Pickler(stream, self._in_file if self._folder else None).dump(self.content)
+        return stream.getvalue()
 
     def _in_file(self, array: NDArray[Any]) -> NDArray[Any]:
         assert self._folder is not None
@@ -107,8 +107,8 @@ class _Arrived:
 
     @cached_property
     def content(self) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = pickle.loads(self._packed)
-        return found
+        content: tuple[Any, ...] = pickle.loads(self._packed)
+        return content
 
     def __reduce__(self) -> tuple[type[_Arrived], tuple[bytes]]:
         return _Arrived, (self._packed,)

@@ -104,8 +104,8 @@ def validated(model: type[M], text: str, *, origin: str, error: type[GraphprepEr
         raise error(f"{origin}, line {problem.line}: {problem}") from problem
     if not isinstance(document.value, dict):
         keys = ", ".join(_known_keys([model]))
-        found = "nothing" if document.value is None else describe(document.value)
-        raise error(f"{origin}, line {document.lines[()]}: expected a mapping with the keys {keys}, found {found}")
+        kind = "nothing" if document.value is None else describe(document.value)
+        raise error(f"{origin}, line {document.lines[()]}: expected a mapping with the keys {keys}, found {kind}")
     try:
         return model.model_validate(document.value)
     except ValidationError as problem:
@@ -271,9 +271,9 @@ def _plain(details: Mapping[str, Any]) -> str:
     words = re.sub(r"^\w+ should ", "must ", details["msg"]).replace(" after validation", "")
     words = re.sub(r"a valid dictionary( or instance of \w+)?", "a mapping", words)
     words = words[:1].lower() + words[1:]
-    found = details["input"]
-    quotes = "; put it in quotes" if details["type"] == "string_type" and not isinstance(found, dict | list) else ""
-    return f"{words}, found {describe(found)}{quotes if found is not None else ''}"
+    value = details["input"]
+    quotes = "; put it in quotes" if details["type"] == "string_type" and not isinstance(value, dict | list) else ""
+    return f"{words}, found {describe(value)}{quotes if value is not None else ''}"
 
 
 def _types_at(model: type[BaseModel], where: Where) -> list[object]:

@@ -127,14 +127,14 @@ def disjoint(masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, NDArray[np.boo
     Raises:
         DatasetError: two do, or they are of different shapes.
     """
-    taken: NDArray[np.bool_] | None = None
+    union: NDArray[np.bool_] | None = None
     for name, mask in masks.items():
-        if taken is not None and taken.shape != mask.shape:
-            raise DatasetError(f"its {name} is for {mask.shape[1]} splits, another mask for {taken.shape[1]}")
-        if taken is not None and (both := taken & mask).any():
+        if union is not None and union.shape != mask.shape:
+            raise DatasetError(f"its {name} is for {mask.shape[1]} splits, another mask for {union.shape[1]}")
+        if union is not None and (both := union & mask).any():
             node, split = np.argwhere(both)[0]
             raise DatasetError(f"its {name} names the node {node} of split {split}, which another mask has too")
-        taken = mask if taken is None else taken | mask
+        union = mask if union is None else union | mask
     return dict(masks)
 
 

@@ -127,8 +127,8 @@ class PickledCsr:
         return dense
 
     def _array(self, name: str) -> NDArray[Any]:
-        found = self.state.get(name) if isinstance(self.state, dict) else None
-        array = found.plain() if isinstance(found, PickledArray) else None
+        array = self.state.get(name) if isinstance(self.state, dict) else None
+        array = array.plain() if isinstance(array, PickledArray) else None
         if array is None or array.ndim != 1:
             raise DatasetError(f"it holds a sparse matrix without the array {name!r}")
         return array

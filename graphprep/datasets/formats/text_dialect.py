@@ -99,10 +99,10 @@ def given_delimiter(text: str) -> str:
     Raises:
         ValueError: it is neither; the end of a sentence.
     """
-    found = GIVEN_DELIMITERS.get(text.lower(), text)
-    if len(found) != 1 or found in '"\n\r' or not found.isascii():
+    delimiter = GIVEN_DELIMITERS.get(text.lower(), text)
+    if len(delimiter) != 1 or delimiter in '"\n\r' or not delimiter.isascii():
         raise ValueError(f"{text!r} is no delimiter; give tab, comma, semicolon, blanks, bar or one ASCII character")
-    return found
+    return delimiter
 
 
 def look(
@@ -146,7 +146,7 @@ def look(
             break
     if not body:
         return None, tuple(comments)
-    found = _looked_at(
+    dialect, rows, complete = _looked_at(
         path,
         body if complete else body[: _sample_size(body)],
         first_line,
@@ -157,7 +157,7 @@ def look(
         delimiter=delimiter,
         comments=num_comments,
     )
-    return Look(dialect=found[0], records=found[1], comments=tuple(comments), complete=found[2]), tuple(comments)
+    return Look(dialect=dialect, records=rows, comments=tuple(comments), complete=complete), tuple(comments)
 
 
 def _sample_size(body: bytes) -> int:
@@ -171,7 +171,7 @@ def records(
 ) -> Iterator[tuple[int, list[bytes], bytes]]:
     """The records of a text, which begins with one: number of the first line, fields, and the text of the record."""
     pending: list[bytes] = []
-    start, found = first_line, 0
+    start, place = first_line, 0
     for number, line in enumerate(_lines(text, dialect), first_line):
         if not pending:
             start = number
@@ -186,8 +186,8 @@ def records(
         record = b"\n".join(pending)
         pending = []
         yield start, fields_of(record, dialect), record
-        found += 1
-        if most is not None and found >= most:
+        place += 1
+        if most is not None and place >= most:
             return
     if pending:
         yield start, fields_of(b"\n".join(pending), dialect), b"\n".join(pending)

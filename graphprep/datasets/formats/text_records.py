@@ -84,8 +84,8 @@ def tidied(text: bytes, delimiter: str, *, quoted: bool, bracketed: bool) -> byt
     raw = np.frombuffer(text, np.uint8)
     out = np.empty(len(raw), np.uint8)
     size = int(_tidy(raw, ord(delimiter), quoted, bracketed, out))
-    found: bytes = out[:size].tobytes()
-    return found
+    tidy: bytes = out[:size].tobytes()
+    return tidy
 
 
 def arrow_table(

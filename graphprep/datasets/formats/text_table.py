@@ -56,16 +56,16 @@ def read_text_table(
     Raises:
         DatasetError: as the end of a sentence: there are no rows, a row has other than as many fields, or is no text.
     """
-    found, _ = look(path, words=bool(as_text), edges=False, header=header, delimiter=delimiter)
-    if found is None:
+    first_look, _ = look(path, words=bool(as_text), edges=False, header=header, delimiter=delimiter)
+    if first_look is None:
         raise DatasetError("it has no rows")
-    dialect = found.dialect
+    dialect = first_look.dialect
     table = _table(path, dialect, as_text)
     if dialect.doubtful_names and header is None and rows != table.num_rows:
         if rows is not None and table.num_rows == rows + 1:
             progress.say(f"{path}: its first line names the columns, as there are {rows:,} nodes")
             return read_text_table(path, header=True, delimiter=delimiter, as_text=as_text)
-        line = found.records[0][2]
+        line = first_look.records[0][2]
         progress.warn(
             f"{path}: its first line, {shown(line)}, is read as a row and not as the names of columns; give "
             "--node-header if it names them, --no-node-header if it does not"

@@ -54,10 +54,10 @@ class InputDigests:
         if not self._future.done():
             with progress.task("checking input files"):
                 wait([self._future])
-        found = self._future.result()
+        digests = self._future.result()
         for (_, path), version in zip(self._files, self._versions, strict=True):
             require_version(path, version)
-        return found
+        return digests
 
     def _digest(self, role: str, path: Path) -> dict[str, object]:
         digest, count = hashlib.sha256(), 0

@@ -261,7 +261,7 @@ def _say_order(path: Path, ids: ListedIds, reordered: str | None) -> None:
 
 def _to_read(files: NodeFiles, plain: TableOptions) -> list[tuple[str, Path, TableOptions]]:
     """Which part comes from which file, and which columns of it."""
-    found: list[tuple[str, Path, TableOptions]] = []
+    reads: list[tuple[str, Path, TableOptions]] = []
     features, labels = files.features, files.labels
     if files.label and labels is None and features is None:
         raise UsageError("columns of labels need a table that has them; name it with --labels or --features")
@@ -279,22 +279,22 @@ def _to_read(files: NodeFiles, plain: TableOptions) -> list[tuple[str, Path, Tab
     same = files.label if labels is None else ()
     if features is not None:
         options = replace(plain, columns=files.feature, left_out=() if files.feature else same)
-        found.append(("features", features, options))
+        reads.append(("features", features, options))
         if same:
-            found.append(("labels", features, replace(plain, columns=files.label)))
+            reads.append(("labels", features, replace(plain, columns=files.label)))
     if labels is not None:
-        found.append(("labels", labels, replace(plain, columns=files.label)))
+        reads.append(("labels", labels, replace(plain, columns=files.label)))
     if files.times is not None:
-        found.append(("times", files.times, plain))
+        reads.append(("times", files.times, plain))
     if files.split_column is None:
-        return found
+        return reads
     part = "labels" if split_file == labels else "features"
     split = files.split_column
     return [
         (name, path, replace(options, split_column=split) if path == split_file and name == part else options)
         if name == part or path != split_file
         else (name, path, replace(options, left_out=(*options.left_out, split)))
-        for name, path, options in found
+        for name, path, options in reads
     ]
 
 
@@ -315,15 +315,15 @@ def _matched(
 ) -> tuple[Array, ListedIds, list[str] | None, bool]:
     """A table's rows in the order of the ids known so far, or the first to list them; whether they had that order."""
     assert files.id_column is not None
-    found = read_identified(path, files.id_column, options)
-    rows: Array = found.rows
-    split = found.split
+    listed = read_identified(path, files.id_column, options)
+    rows: Array = listed.rows
+    split = listed.split
     in_order = True
     with reading(path):
         if known is None:
-            known = ListedIds(found.ids, str(path))
+            known = ListedIds(listed.ids, str(path))
         else:
-            places = _rows_of(known, found.ids)
+            places = _rows_of(known, listed.ids)
             if len(places) != len(known.ids):
                 missing = np.ones(len(known.ids), np.bool_)
                 missing[places] = False

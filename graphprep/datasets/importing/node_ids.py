@@ -195,8 +195,8 @@ class ListedIds:
     def rows(self, codes: Ids) -> Ids:
         if self._words is not None:
             return codes
-        found: NDArray[np.int64] = self._order[self._place(codes)]
-        return found
+        rows: NDArray[np.int64] = self._order[self._place(codes)]
+        return rows
 
     def _place(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         return np.minimum(np.searchsorted(self._ascending, ids), len(self._ascending) - 1).astype(np.int64, copy=False)
@@ -215,12 +215,12 @@ class WordCodes:
         """The code of each word of a run; new words get the next ones."""
         code = self._code
         known = np.fromiter((code.setdefault(word, len(code)) for word in run.words), np.int64, len(run.words))
-        taken: NDArray[np.int64] = known[run.codes]
-        return taken
+        codes: NDArray[np.int64] = known[run.codes]
+        return codes
 
-    def word(self, wanted: int) -> str:
+    def word(self, number: int) -> str:
         """The word with this code."""
-        return next(word for word, code in self._code.items() if code == wanted)
+        return next(word for word, code in self._code.items() if code == number)
 
     def ascending(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """All words in ascending order of their code points, and the row of each code.

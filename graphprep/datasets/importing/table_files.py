@@ -169,10 +169,10 @@ def read_table(path: Path, options: TableOptions) -> NodeTable:
         DatasetError: as the end of a sentence: it is no table, or has no such columns.
     """
     if kind_of_table(path) in TEXT:
-        found = read_text_table(
+        text = read_text_table(
             path, header=options.header, delimiter=options.delimiter, as_text=options.named(), rows=options.rows
         )
-        whole, dialect = found.table, found.dialect
+        whole, dialect = text.table, text.dialect
         names = list(dialect.names or ())
         index = [whole.column_names[0]] if names and whole.num_columns > 1 and NAMELESS.fullmatch(names[0]) else []
     else:
@@ -190,7 +190,7 @@ def read_table(path: Path, options: TableOptions) -> NodeTable:
 
     ids: Array | None = None
     numbering: str | None
-    taken: set[str] = set()
+    used: set[str] = set()
     words = [f"{whole.num_rows:,} rows"]
     if dialect is not None:
         words.append(f"text cut at {dialect.cut()}")
@@ -199,30 +199,30 @@ def read_table(path: Path, options: TableOptions) -> NodeTable:
     if options.id_column is not None:
         column = named(options.id_column, "of ids")
         ids = _ids(whole.column(column), column, words=options.words, is_text=dialect is not None)
-        taken = {column, *(name for name in index if name.startswith(INDEX_PREFIX) or NAMELESS.fullmatch(name))}
+        used = {column, *(name for name in index if name.startswith(INDEX_PREFIX) or NAMELESS.fullmatch(name))}
         words.append(f"ids from column {column!r}")
     elif index:
-        taken = set(index)
+        used = set(index)
         ids = _index_ids(whole, index, words)
     elif (numbering := _row_numbers(path, whole, known)) is not None and numbering not in options.columns:
-        taken = {numbering}
+        used = {numbering}
         words.append(f"column {numbering!r} numbers the rows and is left out")
     split = None
     if options.split_column is not None and (known is not None or options.split_column.isdecimal()):
         column = named(options.split_column, "of the split")
         split = _split_parts(whole.column(column), column)
-        taken.add(column)
+        used.add(column)
         words.append(f"the split from column {column!r}")
     if options.columns:
-        wanted = [named(column, "to take") for column in options.columns]
+        columns = [named(column, "to take") for column in options.columns]
     else:
-        taken |= {named(column, "to leave out") for column in options.left_out}
-        wanted = [name for name in whole.column_names if name not in taken]
-    left = [name for name in whole.column_names if name not in wanted and name not in taken]
-    words += [f"columns {_listed(wanted)} taken"] if wanted else []
+        used |= {named(column, "to leave out") for column in options.left_out}
+        columns = [name for name in whole.column_names if name not in used]
+    left = [name for name in whole.column_names if name not in columns and name not in used]
+    words += [f"columns {_listed(columns)} taken"] if columns else []
     words += [f"columns {_listed(left)} left out"] if left else []
     options.read_as.append(f"{path.name}: {', '.join(words)}")
-    return NodeTable(whole.select(wanted), ids, split, dialect)
+    return NodeTable(whole.select(columns), ids, split, dialect)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -284,17 +284,17 @@ def _in_order(table: NodeTable, rows: Array, options: TableOptions) -> Array:
 
 def _split_parts(column: Any, name: str) -> list[str]:
     """Which part each row is in: train, val, test or nothing."""
-    found = []
+    parts = []
     for row, value in enumerate(column.to_pylist()):
         word = "" if value is None else str(value).strip().lower()
         if word not in SPLIT_NAMES and word not in NO_SPLIT:
             raise DatasetError(
                 f"row {row} of its column {name!r} has {str(value)[:40]!r}; a split has train, val, test or nothing"
             )
-        found.append(SPLIT_NAMES.get(word, ""))
-    if not any(found):
+        parts.append(SPLIT_NAMES.get(word, ""))
+    if not any(parts):
         raise DatasetError(f"its column {name!r} has no node for train, val or test")
-    return found
+    return parts
 
 
 def _ids(column: Any, name: str, *, words: bool, is_text: bool) -> Array:
@@ -321,10 +321,10 @@ def _ids(column: Any, name: str, *, words: bool, is_text: bool) -> Array:
             raise DatasetError(f"row {odd} has the id {ids[odd]}, which is negative or beyond 64 bits")
         ids = ids.astype(np.int64)
     elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        found = [word.strip() for word in column.to_pylist()]
-        if "" in found:
-            raise DatasetError(f"row {found.index('')} has no id")
-        ids = word_array(found)
+        stripped = [word.strip() for word in column.to_pylist()]
+        if "" in stripped:
+            raise DatasetError(f"row {stripped.index('')} has no id")
+        ids = word_array(stripped)
     else:
         raise DatasetError(f"column {name!r} is of {column.type}, but node ids are integers or words")
     order = np.argsort(ids, kind="stable")
@@ -377,8 +377,8 @@ def _mapped(path: Path) -> Array:
 
 
 def _from_npz(path: Path) -> Array:
-    with Archive(path) as found:
-        _require_honest(found)
+    with Archive(path) as packed:
+        _require_honest(packed)
     with np.load(path, allow_pickle=False) as archive:
         names = archive.files
         if "format" not in names:
@@ -416,11 +416,11 @@ def _columns(table: Any) -> Array:
     """An Arrow table's columns beside each other, [N, F]; a column of lists is as many as each list has values."""
     import pyarrow as pa
 
-    found = []
+    arrays = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
         if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-            found.append(_lists(name, column))
+            arrays.append(_lists(name, column))
             continue
         if not _is_number_type(kind):
             words = ((row, str(value)) for row, value in enumerate(column.to_pylist()))
@@ -428,10 +428,10 @@ def _columns(table: Any) -> Array:
             raise DatasetError(f"column {name!r} is not of numbers{odd}")
         if column.null_count:
             raise DatasetError(f"column {name!r} has {column.null_count:,} rows without a value")
-        found.append(column.to_numpy())
-    if not found:
+        arrays.append(column.to_numpy())
+    if not arrays:
         raise DatasetError("it has no columns")
-    return np.column_stack(found)
+    return np.column_stack(arrays)
 
 
 def _is_number_type(kind: Any) -> bool:

@@ -164,10 +164,10 @@ def checked_times(times: Array) -> Array:
         times = times[:, 0]
     if times.ndim != 1 or times.dtype.kind not in "iuf":
         raise DatasetError(f"it holds shape {times.shape} and dtype {times.dtype}, not one time a node")
-    found = times.astype(np.float64 if times.dtype.kind == "f" else np.int64)
-    if (odd := _first(~np.isfinite(found))) is not None:
+    converted = times.astype(np.float64 if times.dtype.kind == "f" else np.int64)
+    if (odd := _first(~np.isfinite(converted))) is not None:
         raise DatasetError(f"row {odd} has the time {times[odd]}")
-    return found
+    return converted
 
 
 def require_disjoint(masks: Mapping[str, NDArray[np.bool_]]) -> None:

@@ -132,23 +132,23 @@ def checked_arrays(
         DatasetError: one is not what it should be.
     """
     rows = num_nodes if num_nodes is not None else next((len(arrays[name]) for name in ("x", "y") if name in arrays), 0)
-    found: dict[str, Array] = {}
+    checked: dict[str, Array] = {}
     for name, array in arrays.items():
         try:
             match name:
                 case "x":
-                    found[name] = tables.checked_features(array, origin)
+                    checked[name] = tables.checked_features(array, origin)
                 case "y":
-                    found[name] = checked_labels(array, task=task, origin=origin)
+                    checked[name] = checked_labels(array, task=task, origin=origin)
                 case "time":
-                    found[name] = tables.checked_times(array)
+                    checked[name] = tables.checked_times(array)
                 case "train_mask" | "val_mask" | "test_mask":
-                    found[name] = tables.checked_mask(array, rows)
+                    checked[name] = tables.checked_mask(array, rows)
                 case _:
-                    found[name] = array
+                    checked[name] = array
         except DatasetError as problem:
             raise DatasetError(f"{origin} cannot be used: its array {name!r}: {problem}") from problem
-    return found
+    return checked
 
 
 def _take_counts(nodes: dict[str, NodeData], edge_type: EdgeType, file: EdgeFile) -> None:

@@ -100,11 +100,11 @@ def _labels(
     """The class of each node, int64 [N], and how many labelled names belong to no node."""
     class_of = dict(zip(named[0], named[1].tolist(), strict=True))
     y = np.full(num_nodes, -1, np.int64)
-    found = set()
+    matched = set()
     for node, name in zip(numbered[0].tolist(), numbered[1], strict=True):
         if name in class_of and node < num_nodes:
-            found.add(name)
+            matched.add(name)
             y[node] = class_of[name] - 1
     if len(named[1]) and int(named[1].min()) < 1:
         raise DatasetError(f"it has the class {int(named[1].min())}: classes are numbered from 1")
-    return classes(y), len(class_of.keys() - found)
+    return classes(y), len(class_of.keys() - matched)

@@ -85,12 +85,12 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
 
 def _check_edges(options: EntryOptions, path: Path) -> None:
     count = options.num_nodes
-    wanted = EdgeOptions(
+    edge_options = EdgeOptions(
         weights=options.weights,
         times=options.edge_times,
         header=options.header,
         num_sources=count,
         num_destinations=count,
     )
-    for _ in open_edges(path, "auto", wanted).rows():
+    for _ in open_edges(path, "auto", edge_options).rows():
         pass

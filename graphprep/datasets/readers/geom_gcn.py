@@ -51,7 +51,7 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
                 split = {part: flags(Npz(archive).array(f"{part}_mask", "biuf", (len(x),))[:, None]) for part in PARTS}
                 for part, mask in disjoint(split).items():
                     columns[part].append(mask)
-    masks = {f"{part}_mask": np.hstack(found) for part, found in columns.items() if found} or None
+    masks = {f"{part}_mask": np.hstack(of_part) for part, of_part in columns.items() if of_part} or None
     return one_type(entry, num_nodes=len(x), x=x, y=y, edges=edges, masks=masks)
 
 

@@ -89,11 +89,11 @@ def _sizes(archive: Archive, counts: dict[str, int | None]) -> dict[str, int]:
         raise DatasetError(f"its member {NODE_TYPES} has a type outside 0 .. {len(counts) - 1}")
     if (np.diff(codes) < 0).any():
         raise DatasetError(f"its member {NODE_TYPES} does not number the nodes type after type")
-    found = dict(zip(counts, np.bincount(codes, minlength=len(counts)).tolist(), strict=True))
+    sizes = dict(zip(counts, np.bincount(codes, minlength=len(counts)).tolist(), strict=True))
     for name, count in counts.items():
-        if count not in (None, found[name]):
-            raise DatasetError(f"its member {NODE_TYPES} has {found[name]:,} nodes of type {name}, features {count:,}")
-    return found
+        if count not in (None, sizes[name]):
+            raise DatasetError(f"its member {NODE_TYPES} has {sizes[name]:,} nodes of type {name}, features {count:,}")
+    return sizes
 
 
 def _masks(archive: Archive, folder: Path, num_nodes: int) -> dict[str, NDArray[np.bool_]]:

@@ -135,11 +135,11 @@ def times(values: Array, start: int) -> NDArray[np.int64] | NDArray[np.float64]:
 
 def _finite(what: str, values: Array, dtype: type[np.floating[Any]], start: int) -> NDArray[Any]:
     with np.errstate(over="ignore"):
-        found = values.astype(dtype)
-    if not (fine := np.isfinite(found)).all():
+        narrow = values.astype(dtype)
+    if not (fine := np.isfinite(narrow)).all():
         odd = int(np.argmin(fine))
-        raise DatasetError(f"edge {start + odd:,} has the {what} {values[odd]}, which is not finite in {found.dtype}")
-    return found
+        raise DatasetError(f"edge {start + odd:,} has the {what} {values[odd]}, which is not finite in {narrow.dtype}")
+    return narrow
 
 
 def _require_below(values: Array, limit: int, what: str, start: int) -> None:

@@ -157,7 +157,7 @@ def roles(
             if len(left) < 2 or (src, dst) not in ((None, None), (left[0], None), (None, left[1])):
                 return None  # one end is somewhere else, so the first two columns are not the ends
             src, dst = left[0], left[1]
-    found: dict[str, int] = {}
+    value_places: dict[str, int] = {}
     for role, needed in (
         ("weight", weights or requested.weight is not None),
         ("time", times or requested.time is not None),
@@ -166,11 +166,11 @@ def roles(
             continue
         place = places[role]
         if place is None or (place in (src, dst) and said[role] is None):
-            taken = {src, dst, *found.values(), *(place for place in places.values() if place is not None), *no_ends}
-            place = next((position for position in range(columns) if position not in taken), None)
+            used = {src, dst, *value_places.values(), *places.values(), *no_ends}
+            place = next((position for position in range(columns) if position not in used), None)
         if place is None:
             return None
-        found[role] = place
+        value_places[role] = place
     if max(src, dst) >= columns:
         return None
-    return Roles(src, dst, found.get("weight"), found.get("time"))
+    return Roles(src, dst, value_places.get("weight"), value_places.get("time"))

@@ -39,10 +39,10 @@ def pairs_of(text: bytes, separators: bytes) -> tuple[Ids, Ids] | None:
     for dtype in (np.int32, np.int64):
         first: Ids = np.empty(num_lines, dtype)
         second: Ids = np.empty(num_lines, dtype)
-        found = _read_pairs(characters, separator, np.iinfo(dtype).max, first, second)
-        if found == num_lines:
+        lines_read = _read_pairs(characters, separator, np.iinfo(dtype).max, first, second)
+        if lines_read == num_lines:
             return first, second
-        if found != TOO_LARGE:
+        if lines_read != TOO_LARGE:
             return None
     return None
 

@@ -163,16 +163,16 @@ class EdgeText(EdgeFile):
             line = max(line, first_row)
 
     def _look(self) -> Layout:
-        found, comments = look(
+        first_look, comments = look(
             self.path,
             words=self._words,
             edges=True,
             header=self.options.header,
             delimiter=self.options.delimiter,
         )
-        if found is None:
+        if first_look is None:
             return self._without_rows(comments)
-        dialect, rows = found.dialect, found.records
+        dialect, rows = first_look.dialect, first_look.records
         konect = KONECT.match(b"\n".join(comments)) if dialect.names is None and not self._words else None
         if konect and dialect.columns <= len(KONECT_NAMES):
             dialect = replace(dialect, names=KONECT_NAMES[: dialect.columns])
@@ -183,7 +183,7 @@ class EdgeText(EdgeFile):
         faults = FaultFinder(self.path, layout, self.options)
         faults.check_columns(number, line, named=dialect.names is not None)
         self._require_no_lists(rows)
-        self._require_clear(found, faults)
+        self._require_clear(first_look, faults)
         if konect and konect[1] == b"bip" and self.options.one_type:
             self._of_two_types = True
             self._sizes = None if konect[2] is None else (int(konect[2]), int(konect[3]))
@@ -233,9 +233,9 @@ class EdgeText(EdgeFile):
                 "edge a line (NetworkX: write_edgelist), as column 3 and those behind it would be left out"
             )
 
-    def _require_clear(self, found: Look, faults: FaultFinder) -> None:
+    def _require_clear(self, first_look: Look, faults: FaultFinder) -> None:
         """Refuse what can be read in two ways that give different graphs."""
-        dialect, rows = found.dialect, found.records
+        dialect, rows = first_look.dialect, first_look.records
         number, fields, line = rows[0]
         requested = self.options.columns
         if (
@@ -252,7 +252,7 @@ class EdgeText(EdgeFile):
                     "with --source 1 --target 2, or --source 1 --target 3 (column 3)",
                     line,
                 )
-        if dialect.doubtful_names and self.options.header is None and len(rows) > 1 and found.complete:
+        if dialect.doubtful_names and self.options.header is None and len(rows) > 1 and first_look.complete:
             place = faults.layout.roles
             others = {row[end] for _, row, _ in rows[1:] for end in (place.src, place.dst) if len(row) > end}
             if fields[place.src] in others or fields[place.dst] in others or not all(map(bytes.isdigit, others)):

@@ -121,10 +121,10 @@ def _loaded(path: Path) -> object:
         with _only_shells():
             return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as problem:  # the unpickler lets out whatever a damaged program runs into
-        asked = re.search(r"GLOBAL ([\w.]+)", str(problem))
-        if asked:
+        refused = re.search(r"GLOBAL ([\w.]+)", str(problem))
+        if refused:
             raise DatasetError(
-                f"it asks for {asked[1]}, which a saved Data or HeteroData has no need of; do not open it yourself"
+                f"it asks for {refused[1]}, which a saved Data or HeteroData has no need of; do not open it yourself"
             ) from problem
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise DatasetError(f"torch cannot read it ({first[:200]})") from problem
@@ -162,14 +162,14 @@ def _count_graphs(slices: object) -> int:
     return 1 if slices is None else max(1, len(slices) - 1) if hasattr(slices, "__len__") else 1
 
 
-def _unpacked(found: object) -> object:
+def _unpacked(value: object) -> object:
     """The object that `to_dict` made a dictionary of: a Data of its attributes, or a HeteroData of its stores by type.
 
     Returns:
         A shell in the state of that object, or what it was given where that is neither.
     """
-    if not isinstance(found, dict):
-        return found
+    if not isinstance(value, dict):
+        return value
 
     def store(mapping: object) -> Shell:
         made = Shell()
@@ -177,8 +177,8 @@ def _unpacked(found: object) -> object:
         return made
 
     shell = Shell()
-    if any(isinstance(key, tuple) for key in found):
-        stores = {key: store(mapping) for key, mapping in found.items() if isinstance(mapping, dict)}
+    if any(isinstance(key, tuple) for key in value):
+        stores = {key: store(mapping) for key, mapping in value.items() if isinstance(mapping, dict)}
         extra = stores.pop("_global_store", store({}))
         shell.state = {
             "_global_store": extra,
@@ -186,9 +186,9 @@ def _unpacked(found: object) -> object:
             "_edge_store_dict": {key: made for key, made in stores.items() if isinstance(key, tuple)},
         }
         return shell
-    if "edge_index" not in found and "adj_t" not in found:
-        return found
-    shell.state = {"_store": store(found)}
+    if "edge_index" not in value and "adj_t" not in value:
+        return value
+    shell.state = {"_store": store(value)}
     return shell
 
 
@@ -242,10 +242,10 @@ def _is_of_edges(store: Store) -> bool:
 
 
 def _mapping(store: object) -> Store:
-    found = store.state.get("_mapping") if isinstance(store, Shell) else None
-    if not isinstance(found, dict):
+    mapping = store.state.get("_mapping") if isinstance(store, Shell) else None
+    if not isinstance(mapping, dict):
         raise DatasetError("it holds a store in a form that PyTorch Geometric does not write")
-    return found
+    return mapping
 
 
 def _type_name(name: object) -> str:
@@ -261,11 +261,11 @@ def _typed(path: Path, edge_type: EdgeType, store: Store, options: EdgeOptions, 
     used = {"edge_index"}
 
     def one_of(names: tuple[str, ...], what: str) -> Array:
-        found = next((name for name in names if name in store), None)
-        if found is None:
+        chosen = next((name for name in names if name in store), None)
+        if chosen is None:
             raise DatasetError(f"the edges {edge_type.key} have no {what} ({' or '.join(names)})")
-        used.add(found)
-        array = _array(store[found], f"{edge_type.key} {found}")
+        used.add(chosen)
+        array = _array(store[chosen], f"{edge_type.key} {chosen}")
         return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
     if "edge_index" not in store:
@@ -318,13 +318,13 @@ def _number(count: object) -> object:
 
 def _greatest(name: str, typed: list[TypedEdges]) -> int:
     """The greatest id of a node type among its edges, -1 if there is none."""
-    found = -1
+    greatest = -1
     for part in typed:
         for file in part.files:
             if isinstance(file, EdgeArrays):
                 for end, ids in ((part.type.source, file.src), (part.type.destination, file.dst)):
-                    found = max(found, int(ids.max())) if end == name and len(ids) else found
-    return found
+                    greatest = max(greatest, int(ids.max())) if end == name and len(ids) else greatest
+    return greatest
 
 
 def _array(value: object, what: str) -> Array:
