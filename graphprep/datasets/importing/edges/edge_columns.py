@@ -127,7 +127,7 @@ def roles(
     }
     places_said = [place for place in said.values() if place is not None]
     if len(set(places_said)) < len(places_said):
-        raise KeyError("one column is named for two things; the source, target, weight and time need one each")
+        raise KeyError("one column is given for two things; the source, target, weight and time need one each")
     taken_by_said = {place for place in said.values() if place is not None}
 
     def called(role: str) -> int | None:
