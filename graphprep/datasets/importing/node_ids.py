@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import Ids
 from graphprep.datasets.importing.edges.edge_file import Words
-from graphprep.datasets.importing.ids import DistinctIds, Renumbering, Seen
+from graphprep.datasets.importing.ids import DistinctIds, IdSet, Renumbering
 from graphprep.datasets.importing.table_files import word_array
 from graphprep.errors import DatasetError
 
@@ -37,15 +37,15 @@ class NodeIds(Protocol):
         """
         ...
 
-    def unseen(self) -> NodeIds:
+    def empty(self) -> NodeIds:
         """One that takes in ids in another process, in place of this one."""
         ...
 
-    def seen(self) -> Seen | None:
+    def id_set(self) -> IdSet | None:
         """Which numbers it has taken in; None where that does not matter. There are no words among them."""
         ...
 
-    def join(self, seen: Seen) -> None:
+    def join(self, ids: IdSet) -> None:
         """Take in the numbers of one that was in another process.
 
         Raises:
@@ -81,13 +81,13 @@ class RowNumbers:
                 raise DatasetError(f"the node id {bad} does not fit {self.num_nodes:,} nodes, whose ids are 0 .. N-1")
         return ids
 
-    def unseen(self) -> RowNumbers:
+    def empty(self) -> RowNumbers:
         return self
 
-    def seen(self) -> None:
+    def id_set(self) -> None:
         return None
 
-    def join(self, seen: Seen) -> None:
+    def join(self, ids: IdSet) -> None:
         """All ids were compared where they were read."""
 
     def close(self) -> tuple[int, None]:
@@ -117,16 +117,16 @@ class FoundIds:
             self._numbers.add(ids)
         return ids
 
-    def unseen(self) -> FoundIds:
+    def empty(self) -> FoundIds:
         return FoundIds()
 
-    def seen(self) -> Seen | None:
-        return self._numbers.seen() if self._numbers else None
+    def id_set(self) -> IdSet | None:
+        return self._numbers.id_set() if self._numbers else None
 
-    def join(self, seen: Seen) -> None:
+    def join(self, ids: IdSet) -> None:
         self._require(words=False)
         self._numbers = self._numbers or DistinctIds()
-        self._numbers.join(seen)
+        self._numbers.join(ids)
 
     def close(self) -> tuple[int, Original | None]:
         if self._words is not None:
@@ -178,14 +178,14 @@ class ListedIds:
                 self._unknown(str(ids[int(np.argmax(wrong))]))
         return ids
 
-    def unseen(self) -> FoundIds:
+    def empty(self) -> FoundIds:
         return FoundIds()
 
-    def seen(self) -> None:
+    def id_set(self) -> None:
         return None
 
-    def join(self, seen: Seen) -> None:
-        self.codes(seen.ascending())
+    def join(self, ids: IdSet) -> None:
+        self.codes(ids.ascending())
 
     def close(self) -> tuple[int, Original | None]:
         rows = np.arange(len(self.ids))

@@ -22,8 +22,8 @@ from graphprep.datasets.importing import tables
 from graphprep.datasets.importing.edges.edge_file import EdgeFile
 from graphprep.datasets.importing.node_files import NodeData, load_mask
 from graphprep.datasets.importing.node_ids import FoundIds, NodeIds, Original, RowNumbers
-from graphprep.datasets.importing.spool import KEPT_BYTES, Room
-from graphprep.datasets.importing.typed_edges import TypedEdges, see
+from graphprep.datasets.importing.spool import KEPT_BYTES, Spool
+from graphprep.datasets.importing.typed_edges import TypedEdges, scan
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system import memory, progress
 from graphprep.system.executor import Executor
@@ -70,9 +70,9 @@ def build(
     for name, data in known.items():
         for origin, count in data.counts.items():
             _require_room(origin, name, count, memory_limit)
-    room = Room(min(KEPT_BYTES, memory.budget(memory_limit) // KEPT_SHARE))
+    spool = Spool(min(KEPT_BYTES, memory.budget(memory_limit) // KEPT_SHARE))
     with progress.task("reading the edges", unit="edges") as task:
-        seen = [see(typed, ids, room, task, executor) for typed in edges]
+        scanned = [scan(typed, ids, spool, task, executor) for typed in edges]
     made: dict[str, NodeTable] = {}
     numbered: dict[str, str] = {}
     drawn: dict[str, object] = {}
@@ -94,7 +94,7 @@ def build(
     facts: dict[str, Mapping[str, object]] = {"ids": numbered, "seeded_split": drawn, "treatments": own}
     return RawGraph(
         nodes=made,
-        edges=tuple(table for part in seen for table in part.tables(ids)),
+        edges=tuple(table for part in scanned for table in part.tables(ids)),
         treatment=treatment,
         notes={
             **{name: _alone(fact) for name, fact in facts.items() if fact},

@@ -238,7 +238,7 @@ def test_files_that_workers_do_not_reach_are_read_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Guards against a cluster without the user's disk that makes an import fail, or drops what was not read."""
-    monkeypatch.setattr(edge_sections, "_see", unreached)
+    monkeypatch.setattr(edge_sections, "_scan_section", unreached)
     path = written(tmp_path / "e.txt", TEXTS["pairs"])
     found = read(path)
     assert found.edges[0].sections is None
@@ -255,7 +255,7 @@ def test_sets_of_ids_join(sets: list[list[int]]) -> None:
         part = DistinctIds()
         if ids:
             part.add(np.array(ids))
-        whole.join(part.seen())
+        whole.join(part.id_set())
     assert whole.ascending().tolist() == sorted(set(itertools.chain(*sets)))
 
 
@@ -265,9 +265,9 @@ def test_a_section_gives_its_own_ids_alone(tmp_path: Path) -> None:
     sections = edge_sections.FileSections.of([open_edges(path, "auto", EdgeOptions())])
     assert sections is not None
     ids = FoundIds()
-    first, second = (edge_sections._see(Place(0, span), sections.files, ids, ids) for span in ((0, 4), (4, 8)))
+    first, second = (edge_sections._scan_section(Place(0, span), sections.files, ids, ids) for span in ((0, 4), (4, 8)))
     assert [section.sources.ascending().tolist() for section in (first, second)] == [[0, 1], [2, 3]]  # type: ignore[union-attr]
-    assert ids.seen() is None
+    assert ids.id_set() is None
 
 
 @pytest.mark.usefixtures("short_sections")
