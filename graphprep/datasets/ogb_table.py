@@ -4,7 +4,7 @@ The ogb package carries a table of its datasets: URL, folder, layout, direction,
 it is, so that a dataset that a new release of ogb adds is known here at once; the package itself is not imported, which
 would load torch and pandas, look for a newer release of itself on the network, and print.
 
-What the table does not say (licence, citation, published counts) stands below for the datasets that have it.
+What the table does not say (licence, citation, published counts) is listed below for the datasets that have it.
 """
 
 from __future__ import annotations

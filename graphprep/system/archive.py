@@ -1,4 +1,4 @@
-"""Zip archives, read where they lie: nothing is unpacked under a name that the archive chose.
+"""Zip archives, read without unpacking: nothing is written under a name that the archive chose.
 
 An archive is opened only if all its names stay below one folder and none is a link; one that has other names was made
 to write elsewhere, and is refused whole. A member is found by its name or by the end of its path, since publishers put
@@ -43,7 +43,7 @@ MOST_LETTERS = 300
 """of what a library says of damage, which may quote the file"""
 ENCRYPTED = 0x1
 LOCAL_HEADER = struct.Struct("<4s22xHH")
-"""what stands before a member's bytes: a magic, and the lengths of two fields that follow"""
+"""what comes before a member's bytes: a magic, and the lengths of two fields that follow"""
 
 
 class Archive:

@@ -1,8 +1,8 @@
-"""What the control groups of this process leave of memory: the limit of a batch system's job or of a container.
+"""The memory that the control groups of this process still allow: the limit of a batch job or of a container.
 
 A process that takes more than its group may is killed without a word, however much the machine has free. Groups are
 nested, and each of them may have a limit. In both versions of the kernel's interface what a group uses counts pages of
-files, which the kernel takes back when they are needed; those that have not been looked at lately are left out.
+files, which the kernel takes back when they are needed; those that have not been used lately are left out.
 
 This file is in graphprep and in the trainer, neither of which knows the other.
 """

@@ -72,7 +72,7 @@ class Threads:
         try:
             running: deque[Future[Result]] = deque()
             for piece in pieces:
-                if len(running) > workers:  # one more, so that nobody waits while the oldest is taken
+                if len(running) > workers:  # one more, so that no worker waits while the oldest result is used
                     yield running.popleft().result()
                 running.append(threads.submit(function, piece, *shared))
             while running:

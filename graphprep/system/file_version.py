@@ -1,4 +1,4 @@
-"""Whether a file that is read twice is the same both times."""
+"""The size and time of a file, to find out whether it has changed between two readings."""
 
 from __future__ import annotations
 

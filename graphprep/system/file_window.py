@@ -1,4 +1,4 @@
-"""A range of a file as a file of its own: what lies unpacked inside an archive can be searched without a copy."""
+"""A range of a file as a seekable file of its own, for members that an archive stores unpacked."""
 
 from __future__ import annotations
 

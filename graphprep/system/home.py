@@ -1,4 +1,4 @@
-"""Where things lie: GRAPHPREP_HOME holds raw/NAME/, stores/NAME.zarr and caches/NAME/LABEL/."""
+"""Paths of downloads, stores and caches: GRAPHPREP_HOME holds raw/NAME/, stores/NAME.zarr and caches/NAME/LABEL/."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The arrays of an uncompressed .npz file, mapped where they lie in it: of a large one, what is needed is read alone.
+"""The arrays of an uncompressed .npz file as memory maps, so that only what is used of a large one is read.
 
-The file's checksums are not looked at; whoever reads all of it by `np.load` compares them.
+The file's checksums are not compared; `np.load`, which reads all of it, compares them.
 """
 
 from __future__ import annotations

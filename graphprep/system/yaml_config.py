@@ -31,7 +31,7 @@ M = TypeVar("M", bound=BaseModel)
 
 MAX_VALUES = 1_000_000
 MAX_NUMBER_LENGTH = 400
-"""Characters; a longer number is no number that anybody means, and PyYAML's base 60 takes quadratic time for it."""
+"""Characters; a longer number is a mistake, and PyYAML's base 60 takes quadratic time for it."""
 _MAP_TAG, _SEQ_TAG, _MERGE_TAG = (f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "merge"))
 _NUMBER_TAGS = tuple(f"tag:yaml.org,2002:{name}" for name in ("int", "float"))
 _UNKNOWN_KEY, _MISSING_KEY = "extra_forbidden", "missing"
@@ -55,7 +55,7 @@ class FaultAt(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinedYaml:
-    """One document: its plain value, and the line (from 1) on which each path's key or item stands."""
+    """One document: its plain value, and the line (from 1) of each path's key or item."""
 
     value: object
     lines: Mapping[Where, int]

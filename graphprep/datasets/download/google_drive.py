@@ -1,4 +1,4 @@
-"""Google Drive's page in place of a file: too large to be scanned for viruses, "download anyway?"
+"""Google Drive's page that asks "download anyway?" in place of a file that is too large to be scanned for viruses.
 
 The page has a form (in older pages a link) whose fields lead to the file; the token among them is made for each
 request, so no URL written down beforehand always works. Other pages say that the file was fetched too often today, or

@@ -1,4 +1,4 @@
-"""What a failure over HTTP means: worth another try, or the end; and in which words.
+"""Failures over HTTP: which are tried again, and the message of each.
 
 A second try can mend no or a broken connection, a stall, 408, 425, 429 and 5xx. It cannot mend a 404, a 403, or a
 certificate that is not trusted.

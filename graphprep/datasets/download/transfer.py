@@ -185,7 +185,7 @@ class Transfer:
                 request = response.next_request
 
     def _time_for_a_piece(self) -> float:
-        """Seconds in which some of a body has to come, be it ever so little; its rate is looked at then."""
+        """Seconds in which some of a body has to come, however little; then its rate is compared with SLOW_RATE."""
         return SLOW_WINDOW + self.policy.read_timeout
 
     def _resume_point(self) -> tuple[int, dict[str, str] | None]:

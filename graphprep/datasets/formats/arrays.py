@@ -1,7 +1,7 @@
 """Arrays from .npy and .npz files, read without unpickling and checked against what is expected of them.
 
-NumPy marks arrays of Python objects as pickles; they are refused by name, and a member that nobody asks for is not
-looked at, so an archive may carry such metadata. A header can claim any shape: it is compared with the bytes that are
+NumPy marks arrays of Python objects as pickles; they are refused by name, and a member that is not requested is not
+read, so an archive may carry such metadata. A header can claim any shape: it is compared with the bytes that are
 there, with what is expected and with the memory that is left before anything is allocated.
 
 Sparse matrices come in SciPy's layout (`format`, `shape`, and `data` with `indices`, `indptr` or `row`, `col`), or with

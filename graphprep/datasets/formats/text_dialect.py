@@ -1,10 +1,10 @@
 """How a text table is written: delimiter, quotes, comments, the line of names, and a column of row numbers.
 
-This is the one place that decides it, for edges and for the tables of nodes. The first lines are looked at, and what
+This is the one place that decides it, for edges and for the tables of nodes. It reads the first lines, and what
 was said by the caller overrules what they show:
 
 1. Lines at the beginning that are empty, or begin with # or %, are comments.
-2. The delimiter is told from what stands outside quotes and brackets: a tab wins, then `;` or `,` (the one that cuts
+2. The delimiter is found in the text outside quotes and brackets: a tab wins, then `;` or `,` (the one that cuts
    all lines into equally many fields), then blanks, of which any run is one delimiter.
 3. The first line that is no comment names the columns if none of its fields is a value (a number, true or false) and
    the table is one of values; in a table of words, if it names both ends of an edge, or has a word over a column of
@@ -121,7 +121,7 @@ def look(
         The look, None where there are no rows; and the first comments.
 
     Raises:
-        DatasetError: the delimiter cannot be told; the file cannot be read.
+        DatasetError: the delimiter cannot be found; the file cannot be read.
     """
     comments: list[bytes] = []
     num_comments = first_line = 0
@@ -161,7 +161,7 @@ def look(
 
 
 def _sample_size(body: bytes) -> int:
-    """How much of a text is looked at: whole lines up to SAMPLE_BYTES, but at least SAMPLE_LINES of them."""
+    """How much of a text is sampled: whole lines up to SAMPLE_BYTES, but at least SAMPLE_LINES of them."""
     ends = islice(LINE_ENDS.finditer(body), SAMPLE_LINES)
     return max(SAMPLE_BYTES + 1, *(end.end() for end in ends))
 

@@ -1,7 +1,7 @@
 """A table of nodes in text as an Arrow table, read in blocks of whole records by the rules of `text_dialect`.
 
-The columns' types are told from all values: whole numbers, numbers, truth values, else text. Columns of ids are text
-until `table_files` knows what ids are.
+The columns' types are inferred from all values: whole numbers, numbers, truth values, else text. Columns of ids are
+text until `table_files` knows what ids are.
 """
 
 from __future__ import annotations
@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from graphprep.datasets.formats.text_dialect import Dialect, is_value, look, records
-from graphprep.datasets.formats.text_records import (
-    arrow_table,
-    record_blocks,
-    single_line_ends,
-    tidied,
-    without_comments,
-    without_lines,
-)
+from graphprep.datasets.formats.text_records import arrow_table, record_blocks, records_alone, tidied
 from graphprep.datasets.importing.edges.edge_columns import column_place
 from graphprep.datasets.importing.edges.text_faults import shown
 from graphprep.errors import DatasetError
@@ -103,14 +96,11 @@ def _table(path: Path, dialect: Dialect, as_text: Collection[str]) -> Any:
         try:
             types[names[column_place(column, dialect.names or names, dialect.columns)]] = pa.string()
         except KeyError:
-            continue  # whoever wants it says that it is not there
+            continue  # the caller says that it is not there
     parts = []
     for first_line, block in record_blocks(path, dialect.delimiter, quoted=dialect.quoted, after=dialect.last_skipped):
-        text = without_lines(block, dialect.last_skipped - first_line) if first_line <= dialect.last_skipped else block
-        text = single_line_ends(text, quoted=dialect.quoted)
-        if dialect.comments_anywhere and (b"#" in text or b"%" in text):
-            text = without_comments(text)
-        if not text or text.isspace():
+        text = records_alone(block, first_line, dialect)
+        if not text:
             continue
         if b"\0" in text or (not as_text and HEXADECIMAL.search(text)):
             _find_fault(dialect, block, first_line, numbers=not as_text)

@@ -1,7 +1,7 @@
 """Files of edges read by other processes, section by section: first to learn which ids occur, then for the edges.
 
-A section has no idea of the lines before it, so that what is wrong in a file is told with its place only by reading it
-from front to back. Here a fault means no more than that this has to be done.
+A section does not know how many lines are before it, so an error with its line comes only from reading the file from
+front to back. Here a fault means only that this has to be done.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ TABLE_RATIO = 4
 
 
 class IdSet(NamedTuple):
-    """A set of ids on its way from one process to another."""
+    """A set of ids, as one process sends it to another."""
 
     flags: NDArray[np.uint8]
     """one bit an id, from 0 on"""

@@ -59,9 +59,9 @@ class NodeFiles:
     id_column: str | None = None
     """of the tables, its name or number; None: rows are in the order of the ids 0 .. N-1"""
     header: bool | None = None
-    """whether the first line of tables in text names the columns; None: told as `text_dialect` says"""
+    """whether the first line of tables in text names the columns; None: as `text_dialect` finds"""
     delimiter: str | None = None
-    """of tables in text; None: told likewise"""
+    """of tables in text; None: likewise"""
     label: tuple[str, ...] = ()
     """the columns of `labels`, or of `features` if there is no such file, that are the labels; none: all"""
     feature: tuple[str, ...] = ()

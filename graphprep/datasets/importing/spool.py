@@ -1,4 +1,4 @@
-"""Edges that have been parsed once, kept compactly, to be read again as often as is needed.
+"""Parsed edges, kept in memory and then in a file, to be read again.
 
 To parse a text costs far more than to read its numbers, and the ids must all be known before the first one can get its
 row. So runs of edges are kept as they come, ids in int32 where they fit: 8 bytes an edge. What goes beyond `KEPT_BYTES`

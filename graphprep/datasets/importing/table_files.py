@@ -1,4 +1,4 @@
-"""Files of numbers about nodes -> arrays, without a look at what they mean: .npy, .npz, text tables, .parquet.
+"""Arrays of numbers about nodes from .npy, .npz, text tables and .parquet, before anything is checked.
 
 Nothing here unpickles. A .npy file is mapped into memory, so it may be larger than it. A table (.csv, .tsv, .txt,
 .parquet) may have a column of ids, numbers or words, which say to which node a row belongs; its other columns are
@@ -163,7 +163,7 @@ def read_identified(path: Path, column: str, options: TableOptions | None = None
 
 
 def read_table(path: Path, options: TableOptions) -> NodeTable:
-    """A table, with its columns told apart.
+    """A table, with its ids, split and values in separate columns.
 
     Raises:
         DatasetError: as the end of a sentence: it is no table, or has no such columns.

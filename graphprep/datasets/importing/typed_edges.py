@@ -1,4 +1,4 @@
-"""The edges of one type: seen once, then streamed as often as anybody wants, with ids as rows.
+"""The edges of one type: scanned once for their ids, then streamed with ids as rows, as often as needed.
 
 What took parsing is kept (`spool`), what is an array stays where it is. Where other processes can do the reading, and
 all files can be read by sections, each of these is read where it is wanted, twice, and nothing is kept.

@@ -1,4 +1,4 @@
-"""Nodes and files of edges, of any number of types, become a RawGraph.
+"""A RawGraph from the nodes and the files of edges of any number of types.
 
 First all that files say about nodes is gathered and compared. Then each file of edges is read once (`typed_edges`), to
 learn which ids occur, to count, and to find what is wrong. Then the number of nodes of every type is known, and masks

@@ -1,4 +1,4 @@
-"""Readers: the files of one kind of source -> a RawGraph. One reader a file, loaded when it is needed.
+"""Readers of published datasets: each turns the files of one kind of source into a RawGraph.
 
 A reader is a module with the function `read` of `Source`, and with a function `file_check` where the ending of a file's
 name does not say how it is checked. To add one, write the module and name it in `READERS`; the contract tests then run

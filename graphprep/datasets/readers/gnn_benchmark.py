@@ -7,8 +7,8 @@
 Each edge may be listed in one direction or in both, self-loops occur, and weights mean nothing; the registry's
 treatment makes the graph undirected and simple, as PyTorch Geometric does. Shchur et al. (Pitfalls of Graph Neural
 Network Evaluation, 2018) go on with the largest connected component, which `largest_component` does too: no message
-reaches the other nodes from there. Some of the files carry pickled names of nodes and classes as well, which nobody
-reads here. None brings a split.
+reaches the other nodes from there. Some of the files carry pickled names of nodes and classes as well, which are not
+read here. None brings a split.
 """
 
 from __future__ import annotations

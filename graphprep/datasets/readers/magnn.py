@@ -51,7 +51,7 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
         tables = {name: _features(archive, member, folder) for name, member in options.features.items()}
         counts = {name: None if x is None else len(x) for name, x in tables.items()}
         sizes = _sizes(archive, counts)
-        y = classes(_array(archive, LABELS, "iu", (sizes[options.labelled],)))
+        y = classes(member_array(archive, LABELS, "iu", (sizes[options.labelled],)))
         masks = _masks(archive, folder, len(y))
         with archive.copied(EDGES, folder) as copy, Archive(copy) as inner:
             edges = _by_type(Npz(inner).sparse(values=False), sizes)
@@ -71,20 +71,16 @@ def _features(archive: Archive, member: str | None, folder: Path) -> Array | Non
     if member is None:
         return None
     if member.endswith(".npy"):
-        return features(_array(archive, member, "fiu", (None, None)).astype(np.float32), folder)
+        return features(member_array(archive, member, "fiu", (None, None)).astype(np.float32), folder)
     with archive.copied(member, folder) as copy, Archive(copy) as inner:
         return Npz(inner).sparse().dense()
-
-
-def _array(archive: Archive, name: str, kinds: str, shape: tuple[int | None, ...]) -> Array:
-    return member_array(archive, name, kinds, shape)
 
 
 def _sizes(archive: Archive, counts: dict[str, int | None]) -> dict[str, int]:
     """The nodes of each type; those without features are counted in node_types.npy."""
     if None not in counts.values():
         return {name: count for name, count in counts.items() if count is not None}
-    codes = _array(archive, NODE_TYPES, "iu", (None,)).astype(np.int64)
+    codes = member_array(archive, NODE_TYPES, "iu", (None,)).astype(np.int64)
     if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(counts):
         raise DatasetError(f"its member {NODE_TYPES} has a type outside 0 .. {len(counts) - 1}")
     if (np.diff(codes) < 0).any():

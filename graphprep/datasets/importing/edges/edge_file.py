@@ -1,4 +1,4 @@
-"""One file of edges, whatever its format: what every format gives, and what it is asked for.
+"""The protocol of a file of edges, whatever its format, and the options of its reading.
 
 A format is a class with `rows()`: runs of edges in the file's order, with the ids as the file has them. Ids are numbers
 from 0, or words; a format that counts from 1 (METIS, MatrixMarket) counts from 0 here. Formats that say how many nodes
@@ -54,9 +54,9 @@ class EdgeOptions:
     ids: IdKind = "auto"
     """"auto": words only where the file's own types say so (Parquet)"""
     header: bool | None = None
-    """of text: whether the first line names the columns; None: told as `text_dialect` says"""
+    """of text: whether the first line names the columns; None: as `text_dialect` finds"""
     delimiter: str | None = None
-    """of text: what stands between fields, a space for blanks; None: told as `text_dialect` says"""
+    """of text: what stands between fields, a space for blanks; None: as `text_dialect` finds"""
     columns: RequestedColumns = NO_COLUMNS
     """of text and Parquet: which columns hold what, where a person says it"""
     one_type: bool = True
@@ -86,7 +86,7 @@ class EdgeFile(Protocol):
     read_again: bool = False
     """whether to call rows() again costs no more than reading memory or a memory map"""
     ignored: tuple[str, ...] = ()
-    """what the file has and nobody asked for, in words: weights, column 3"""
+    """what the file has and was not requested, in words: weights, column 3"""
 
     def read_as(self) -> str:
         """What was taken as what, for people: columns, names, what stands between fields, comments."""
@@ -114,7 +114,7 @@ class SectionedFile(EdgeFile, Protocol):
         ...
 
     def rows_of(self, section: FileRange) -> Iterator[EdgeRows]:
-        """The edges of one of them. What is wrong with them is told as by `rows`, but for its place.
+        """The edges of one of them. Errors are those of `rows`, but for their place.
 
         Raises:
             DatasetError: what is no edge; a damaged file.

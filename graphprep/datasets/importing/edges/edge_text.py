@@ -26,14 +26,7 @@ import numpy as np
 from graphprep.datasets.formats.edge_weights import as_float32
 from graphprep.datasets.formats.text_dialect import Dialect, Look, is_value, look
 from graphprep.datasets.formats.text_file import byte_ranges, lines_between, unpacked_name
-from graphprep.datasets.formats.text_records import (
-    arrow_table,
-    record_blocks,
-    single_line_ends,
-    tidied,
-    without_comments,
-    without_lines,
-)
+from graphprep.datasets.formats.text_records import arrow_table, record_blocks, records_alone, tidied
 from graphprep.datasets.importing.edges.edge_columns import Roles, roles
 from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions, EdgeRows, FileRange, Words
 from graphprep.datasets.importing.edges.edge_lines import pairs_of
@@ -118,7 +111,7 @@ class EdgeText(EdgeFile):
 
         Raises:
             DatasetError: with the line number, a line that is not an edge; a damaged file; a file that has changed
-                since it was first looked at.
+                since it was opened.
         """
         require_version(self.path, self._version)
         workers = min(MOST_THREADS, os.cpu_count() or 1)
@@ -274,14 +267,8 @@ class EdgeText(EdgeFile):
 
     def _general(self, block: bytes, first_line: int) -> EdgeRows | None:
         """The edges of a block that is not pairs of numbers alone."""
-        dialect = self.layout.dialect
-        text = block
-        if first_line <= dialect.last_skipped:
-            text = without_lines(text, dialect.last_skipped - first_line)
-        text = single_line_ends(text, quoted=dialect.quoted)
-        if dialect.comments_anywhere and (b"#" in text or b"%" in text):
-            text = without_comments(text)
-        if not text or text.isspace():
+        text = records_alone(block, first_line, self.layout.dialect)
+        if not text:
             return None
         if self._words:
             if b"\0" in text:

@@ -5,7 +5,7 @@
 entry in row i and column j is the edge i -> j. Beside them `edge_weight` (or `weight`) and `edge_time` (or `time`),
 `num_nodes`, and arrays of the nodes: x, y, train_mask, val_mask, test_mask (or lists: train_idx, val_idx, test_idx).
 
-Nothing is unpickled: arrays of Python objects are refused by name, or left alone if nobody asks for them.
+Nothing is unpickled: arrays of Python objects are refused by name, or left alone if they are not requested.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from graphprep.datasets.formats.arrays import Npz, map_npy, npy_header
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions, EdgeRows, FileRange
-from graphprep.datasets.importing.node_lists import NODE_LISTS, listed_nodes
+from graphprep.datasets.importing.node_lists import listed_nodes, named_lists
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
 
@@ -124,8 +124,7 @@ def _from_npz(path: Path, options: EdgeOptions) -> EdgeArrays:
             count = int(npz.array("num_nodes", "iu", ()))
             if count < 1:
                 raise DatasetError(f"its num_nodes is {count}")
-        lists = {f"{part}_mask": name for part, names in NODE_LISTS.items() for name in names if name in npz.names}
-        lists = {mask: name for mask, name in lists.items() if mask not in nodes}
+        lists = named_lists(npz.names, nodes)
         used.update(lists.values())
         ignored = tuple(sorted(npz.names - used - set(nodes) - {"num_nodes"}))
         if lists:

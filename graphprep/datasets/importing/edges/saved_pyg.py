@@ -33,7 +33,7 @@ from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.node_files import NodeData
-from graphprep.datasets.importing.node_lists import NODE_LISTS, listed_nodes
+from graphprep.datasets.importing.node_lists import listed_nodes, named_lists
 from graphprep.datasets.importing.table_files import reading
 from graphprep.datasets.importing.typed_edges import TypedEdges
 from graphprep.datasets.importing.user_graph import build, checked_arrays
@@ -289,8 +289,7 @@ def _node_data(
     path: Path, name: str, store: Store, typed: list[TypedEdges], ignored: list[str], task: LabelTask
 ) -> NodeData:
     arrays = {key: _array(store[key], f"{name} {key}") for key in NODE_NAMES if store.get(key) is not None}
-    lists = {f"{part}_mask": key for part, keys in NODE_LISTS.items() for key in keys if store.get(key) is not None}
-    lists = {mask: key for mask, key in lists.items() if mask not in arrays}
+    lists = named_lists([key for key, value in store.items() if value is not None], arrays)
     used = {*arrays, *lists.values(), "num_nodes"}
     ignored += [f"{name} {key}" for key, value in store.items() if key not in used and value is not None]
     count = _number(store.get("num_nodes"))

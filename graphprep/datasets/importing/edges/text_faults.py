@@ -1,4 +1,4 @@
-"""Which line of a block of text is not an edge, and why: the slow way, taken once, when the fast one has refused."""
+"""Which line of a block of text is not an edge, and why: a slow search, made once the fast parser has refused it."""
 
 from __future__ import annotations
 
