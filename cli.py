@@ -280,7 +280,7 @@ def import_files(
       graphprep import karate.graphml --name karate --label club
       graphprep import --schema acm.yaml --name acm
     """
-    from graphprep.datasets.importing.user_files import request_of
+    from graphprep.datasets.importing.import_request import request_of
     from graphprep.system.executor import open_executor
     from pipelines.ingest import import_files as import_request
 

@@ -44,7 +44,7 @@ warm = NodeLayout.from_order(np.zeros(64, np.int32), [np.arange(64)])
 write_cache(folder / "warm", GraphStore(folder / "stores/warm.zarr"), CacheContent(
     key="0" * 64, layouts={"node": warm}, traffic=traffic, quality=quality, topology=Topology.flat(1), options={}),
     scratch=folder / "warm-scratch")
-before, started = memory.held(), time.perf_counter()
+before, started = memory.resident(), time.perf_counter()
 write_cache(folder / "ours", store, content, scratch=folder / "scratch", memory_limit=limit or None)
 print(json.dumps({"before": before, "seconds": time.perf_counter() - started}))
 """
@@ -75,7 +75,7 @@ folder, parts = Path(sys.argv[1]), int(sys.argv[2])
 data = GraphStore(folder / "stores/graph.zarr").to_pyg()
 cluster = torch.from_numpy(np.load(folder / "assignment.npy").astype(np.int64))
 ClusterData._metis = lambda self, *_: cluster
-before, started = memory.held(), time.perf_counter()
+before, started = memory.resident(), time.perf_counter()
 Partitioner(data, parts, str(folder / "pyg")).generate_partition()
 print(json.dumps({"before": before, "seconds": time.perf_counter() - started}))
 """

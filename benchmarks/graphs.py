@@ -43,7 +43,8 @@ def load(name: str) -> Csr:
         raise SystemExit(f"the graph {name} is read from the folder that GRAPHPREP_TEST_DATA names")
     with tempfile.TemporaryDirectory() as home:
         if name in FILES:
-            from graphprep.datasets.importing.user_files import ImportRequest, read_files
+            from graphprep.datasets.importing.import_request import ImportRequest
+            from graphprep.datasets.importing.user_files import read_files
 
             os.environ["GRAPHPREP_HOME"] = home
             return _simple(read_files(ImportRequest.of_one_type((Path(data) / FILES[name],))))

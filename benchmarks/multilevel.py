@@ -232,7 +232,7 @@ def shares_of(edges: int, arguments: argparse.Namespace, folder: Path) -> dict[s
 
     def convert(executor: Timed) -> GraphStore:
         request = SbmRequest(nodes=edges // DEGREE, edges=edges // 2)
-        room = memory.held() + 2 * memory.LEAST_ROOM  # so that edges do not fit
+        room = memory.resident() + 2 * memory.LEAST_BUDGET  # so that edges do not fit
         return generate_graph(request, name=name, out=place, replace=True, memory_limit=room, executor=executor).store
 
     def partition(store: GraphStore, executor: Timed) -> None:

@@ -31,7 +31,7 @@ TOPOLOGY, RANKS = "dgx-1-v100", 8
 METIS = f"""
 import numpy as np, pymetis
 from graphprep.system import memory
-before = memory.held()
+before = memory.resident()
 with np.load(FILE) as arrays:
     adjacency = pymetis.CSRAdjacency(arrays["indptr"], arrays["indices"].astype(np.int64))
 pymetis.part_graph({RANKS}, adjacency=adjacency, recursive=False, options=pymetis.Options(seed=0, ufactor=50))
@@ -63,7 +63,7 @@ small, _ = csr.from_edges([EdgeChunk(ring, (ring + 1) % 1000)], num_rows=1000, n
                           name="warm-up")
 run(small)
 memory.give_back()
-before = memory.held()
+before = memory.resident()
 with np.load(FILE) as arrays:
     matrix = Csr(indptr=arrays["indptr"], indices=arrays["indices"], num_sources=len(arrays["indptr"]) - 1)
 found = run(matrix)

@@ -31,7 +31,7 @@ from pipelines.estimate import Expectation, GraphSize
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry, Expected
-    from graphprep.datasets.importing.user_files import ImportRequest
+    from graphprep.datasets.importing.import_request import ImportRequest
 
 TEXT_BYTES_AN_EDGE, PACKED_RATIO, PACKED = 12, 3, (".gz", ".zst")
 BYTES_AN_EDGE = {".npy": 16, ".npz": 12, ".parquet": 6, ".pq": 6, ".pt": 16, ".pth": 16, ".graph": 14}

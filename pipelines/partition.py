@@ -271,7 +271,7 @@ def plan_partition(
     if assignment is not None:
         given = read_assignment(assignment, num_nodes=sum(store.num_nodes.values()), num_parts=chosen.num_ranks)
     if memory_limit is not None:
-        memory.room(memory_limit)
+        memory.budget(memory_limit)
     return PartitionPlan(
         store=store,
         topology=chosen,
@@ -466,7 +466,7 @@ def is_tried_again(cache: PartitionCache, memory_limit: int | None) -> bool:
     fallback = cache.fallback
     if fallback is None:
         return False
-    return fallback.memory_bytes is None or fallback.memory_bytes <= memory.free(memory_limit)
+    return fallback.memory_bytes is None or fallback.memory_bytes <= memory.full_budget(memory_limit)
 
 
 def say_up_to_date(cache: PartitionCache) -> None:

@@ -83,7 +83,7 @@ def write_cache(
     Raises:
         OSError: the disk is full.
     """
-    budget = memory.room(memory_limit)
+    budget = memory.budget(memory_limit)
     steps = ResumableSteps(folder, scratch / "steps", content=_digest(content))
     piece_bytes = max(LEAST_PIECE_BYTES, min(MOST_PIECE_BYTES, budget // 8))
     executor = executor or Threads(memory_limit=memory_limit)

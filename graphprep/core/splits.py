@@ -86,13 +86,8 @@ class SplitRule(BaseModel):
             return shared_split(y, self.train_share, self.val_share, self.seed, self.splits)
         return seeded_split(y, self.train, self.val, self.seed, self.splits)
 
-    def draw_and_say(self, y: NDArray[Any], whose: str) -> tuple[Split, dict[str, Any]]:
-        """The masks, and what of the rule was used; a line on standard error says that they were drawn.
-
-        Args:
-            y: as for `draw`.
-            whose: begins the line.
-        """
+    def describe(self, y: NDArray[Any]) -> tuple[str, dict[str, Any]]:
+        """What `draw` does with the labels `y`: the end of a sentence for people, and what of the rule is used."""
         shares = y.ndim == 2
         used = {"train_share", "val_share", "seed"} if shares else {"train", "val", "seed"}
         facts = {name: getattr(self, name) for name in SplitRule.model_fields if name in used}
@@ -104,7 +99,12 @@ class SplitRule(BaseModel):
             else f"{self.train} nodes of each class to train and {self.val} to validate"
         )
         count = "a random split was" if self.splits == 1 else f"{self.splits} random splits were"
-        progress.say(f"{whose}: {count} drawn, {how}, the rest to test (seed {self.seed})")
+        return f"{count} drawn, {how}, the rest to test (seed {self.seed})", facts
+
+    def draw_and_say(self, y: NDArray[Any], whose: str) -> tuple[Split, dict[str, Any]]:
+        """The masks, and what of the rule was used; a line on standard error, begun by `whose`, says so."""
+        sentence, facts = self.describe(y)
+        progress.say(f"{whose}: {sentence}")
         return self.draw(y), facts
 
 

@@ -120,11 +120,11 @@ class Expected(StrictModel):
             return sum(self.nodes.get(kind, 0) * width for kind, width in self.features.items())
         return (self.total("nodes") or 0) * (self.total("features") or 0)
 
-    def check(self, found: Mapping[str, Counted], *, dataset: str) -> None:
+    def check(self, counts: Mapping[str, Counted], *, dataset: str) -> None:
         """Compare what came out with what must.
 
         Args:
-            found: by the names of this class's fields, a number or numbers by type; those that are absent are not
+            counts: by the names of this class's fields, a number or numbers by type; those that are absent are not
                 compared, and numbers by type are added up where one number is expected.
             dataset: its name, for the message.
 
@@ -134,8 +134,8 @@ class Expected(StrictModel):
         wrong = [
             f"{came or 0:,} {name}{f' of type {kind}' if kind else ''} instead of {count:,}"
             for name, expected in self.model_dump(exclude_none=True).items()
-            if name in found
-            for kind, came, count in _side_by_side(found[name], expected)
+            if name in counts
+            for kind, came, count in _side_by_side(counts[name], expected)
             if came != count
         ]
         if wrong:
@@ -145,16 +145,16 @@ class Expected(StrictModel):
             )
 
 
-def _side_by_side(found: Counted, expected: Counted) -> Iterator[tuple[str, int | None, int]]:
+def _side_by_side(actual: Counted, expected: Counted) -> Iterator[tuple[str, int | None, int]]:
     """(type or nothing, what came, what must come) for each number that is expected."""
     if isinstance(expected, Mapping):
-        by_type = found if isinstance(found, Mapping) else {"": found}
+        by_type = actual if isinstance(actual, Mapping) else {"": actual}
         for kind, count in expected.items():
             yield kind, by_type.get(kind), count
         for kind in by_type.keys() - expected.keys():
             yield kind, by_type[kind], 0
     else:
-        yield "", sum(found.values()) if isinstance(found, Mapping) else found, expected
+        yield "", sum(actual.values()) if isinstance(actual, Mapping) else actual, expected
 
 
 class DatasetEntry(StrictModel):

@@ -4,7 +4,7 @@ The ogb package carries a table of its datasets: URL, folder, layout, direction,
 it is, so that a dataset that a new release of ogb adds is known here at once; the package itself is not imported, which
 would load torch and pandas, look for a newer release of itself on the network, and print.
 
-What the table does not say (licence, citation, published counts) stands below for the datasets that have it.
+What the table does not say (licence, citation, published counts) is listed below for the datasets that have it.
 """
 
 from __future__ import annotations
@@ -102,16 +102,16 @@ def entries() -> dict[str, DatasetEntry]:
     """
     from graphprep.datasets.entry import canonical
 
-    found: dict[str, DatasetEntry] = {}
+    by_name: dict[str, DatasetEntry] = {}
     for task in (NODES, LINKS):
         for name, column in _table(task):
             key = canonical(name)
             try:
                 if task == NODES or _flag(column, "has_node_attr"):
-                    found[key] = _entry(key, name, column, task)
+                    by_name[key] = _entry(key, name, column, task)
             except (KeyError, ValueError) as problem:
                 progress.warn(f"ogb's table describes {name} in a way that is not known here ({problem!r:.200})")
-    return found
+    return by_name
 
 
 def _table(task: str) -> Iterator[tuple[str, dict[str, str]]]:

@@ -38,8 +38,8 @@ class Registry(StrictModel):
     @model_validator(mode="after")
     def _distinct_aliases(self) -> Self:
         owners = {name: name for name in self.datasets}
-        for name, found in self.datasets.items():
-            for alias in found.aliases:
+        for name, dataset in self.datasets.items():
+            for alias in dataset.aliases:
                 if alias != canonical(alias):
                     raise FaultAt("an alias is lower case with '-' between its words", ("datasets", name, "aliases"))
                 if (owner := owners.setdefault(alias, name)) != name:
@@ -81,8 +81,8 @@ def load_registry(path: Path | None = None) -> dict[str, DatasetEntry]:
     except (OSError, UnicodeDecodeError) as problem:
         raise DatasetError(f"{path} cannot be read as text: {problem}") from problem
     registry = validated(Registry, text, origin=str(path), error=DatasetError)
-    named = {name: found.model_copy(update={"name": name}) for name, found in registry.datasets.items()}
-    known = named | {name: found for name, found in listed.items() if name not in named}
+    named = {name: dataset.model_copy(update={"name": name}) for name, dataset in registry.datasets.items()}
+    known = named | {name: dataset for name, dataset in listed.items() if name not in named}
     for alias, name in registry.aliases.items():
         if name in known:
             known[name] = known[name].model_copy(update={"aliases": (*known[name].aliases, alias)})
@@ -96,10 +96,10 @@ def entry(name: str, registry: Mapping[str, DatasetEntry] | None = None) -> Data
         UnknownDatasetError: there is none; the message names the ones that are close.
     """
     known = load_registry() if registry is None else registry
-    owners = {alias: found for found in known.values() for alias in found.aliases}
-    found = known.get(canonical(name)) or owners.get(canonical(name))
-    if found is None:
+    owners = {alias: dataset for dataset in known.values() for alias in dataset.aliases}
+    dataset = known.get(canonical(name)) or owners.get(canonical(name))
+    if dataset is None:
         close = difflib.get_close_matches(canonical(name), [*known, *owners], n=3)
         hint = f"did you mean {' or '.join(close)}? " if close else ""
         raise UnknownDatasetError(f"no dataset is called {name!r}: {hint}`graphprep list` shows all that are known")
-    return found
+    return dataset

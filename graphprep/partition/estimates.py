@@ -66,7 +66,7 @@ def needs_out_of_core(
     methods = AUTO[request.effort] if request.method == "auto" else (request.method,)
     start_bytes = min(CANDIDATES[name].expected_bytes(num_nodes, both_ways) for name in methods)
     graph_bytes = _graph_bytes(num_nodes, num_edges, directed=directed)
-    return graph_bytes + max(start_bytes, effort_bytes) > memory.free(memory_limit)
+    return graph_bytes + max(start_bytes, effort_bytes) > memory.full_budget(memory_limit)
 
 
 def estimate_out_of_core(
@@ -120,7 +120,7 @@ def estimate(
     methods = {
         name: draws for name, draws in methods.items() if CANDIDATES[name].needs(topology.num_ranks, topology) is None
     }
-    room = memory.free(memory_limit)
+    room = memory.full_budget(memory_limit)
     native_bytes = max((CANDIDATES[name].expected_bytes(num_nodes, both_ways) for name in methods), default=0)
     starts = sum(methods.values())
     starts_at_a_time = min(workers_for(native_bytes, room), starts)

@@ -70,7 +70,7 @@ class PartitionTask:
         Raises:
             UsageError: the memory limit is too low to work with.
         """
-        return memory.free(self.memory_limit)
+        return memory.full_budget(self.memory_limit)
 
     def bytes_N(self) -> NDArray[np.int64]:
         """int64 [N]: what each node adds to its rank's memory, itself and its in-edges."""

@@ -77,7 +77,7 @@ def sort_table(
     name = table.type.key
     rules = TreatmentRules.of(treatment, square=table.type.source == table.type.destination, name=name)
     numbered = bool(table.attributes)
-    budget = memory.room(limit)
+    budget = memory.budget(limit)
     executor = executor or Threads(memory_limit=limit)
     external = ExternalSort(
         work, num_rows=num_rows, num_sources=num_sources, rules=rules, numbered=numbered, budget=budget, name=name

@@ -1,4 +1,4 @@
-"""Zip archives, read where they lie: nothing is unpacked under a name that the archive chose.
+"""Zip archives, read without unpacking: nothing is written under a name that the archive chose.
 
 An archive is opened only if all its names stay below one folder and none is a link; one that has other names was made
 to write elsewhere, and is refused whole. A member is found by its name or by the end of its path, since publishers put
@@ -43,7 +43,7 @@ MOST_LETTERS = 300
 """of what a library says of damage, which may quote the file"""
 ENCRYPTED = 0x1
 LOCAL_HEADER = struct.Struct("<4s22xHH")
-"""what stands before a member's bytes: a magic, and the lengths of two fields that follow"""
+"""what comes before a member's bytes: a magic, and the lengths of two fields that follow"""
 
 
 class Archive:
@@ -124,7 +124,7 @@ class Archive:
         """
         if (size := self._found(name).file_size) > limit:
             raise DatasetError(f"its member {name} has {size:,} bytes, more than the {limit:,} that are read at once")
-        memory.require_room(size, f"its member {name}")
+        memory.require_memory(size, f"its member {name}")
         with self.open(name) as stream:
             return stream.read()
 
@@ -180,10 +180,10 @@ class Archive:
     def _found(self, name: str) -> zipfile.ZipInfo:
         here = [info for info in self._zip.infolist() if not info.is_dir()]
         exact = [info for info in here if info.filename == name]
-        found = exact or [info for info in here if info.filename.endswith(f"/{name}") and info.filename[:2] != "__"]
-        if len(found) != 1:
-            raise DatasetError(f"it has {'no' if not found else 'more than one'} member {name}")
-        return found[0]
+        members = exact or [info for info in here if info.filename.endswith(f"/{name}") and info.filename[:2] != "__"]
+        if len(members) != 1:
+            raise DatasetError(f"it has {'no' if not members else 'more than one'} member {name}")
+        return members[0]
 
 
 class _Pieces(io.RawIOBase):

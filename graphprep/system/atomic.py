@@ -1,4 +1,4 @@
-"""Whole or not there: files and folders are built under another name, flushed to disk, and renamed.
+"""Atomic writing: files and folders are built under another name, flushed to disk, and renamed.
 
 rename(2) within one folder is atomic, so a reader sees the old state or the new one. fsync comes before it, because
 after a power cut a rename may survive data that was only in the page cache.

@@ -67,14 +67,14 @@ class DaskExecutor:
     ) -> Iterator[Result]:
         """See `Executor.map`."""
         running: deque[tuple[Piece, Any]] = deque()
-        parcel = SharedPayload(shared).sent()
-        held = self._submit(_same, parcel)
+        payload = SharedPayload(shared).sent()
+        submitted = self._submit(_same, payload)
 
         def start(piece: Piece) -> Any:
-            nonlocal held
-            if held.status in ("error", "cancelled", "lost"):
-                held = self._submit(_same, parcel)
-            return self._submit(_done, function, piece, held)
+            nonlocal submitted
+            if submitted.status in ("error", "cancelled", "lost"):
+                submitted = self._submit(_same, payload)
+            return self._submit(_done, function, piece, submitted)
 
         try:
             for piece in pieces:
@@ -84,7 +84,7 @@ class DaskExecutor:
             while running:
                 yield self._result(*running.popleft(), start)
         finally:
-            self.client.cancel([*(future for _, future in running), held])
+            self.client.cancel([*(future for _, future in running), submitted])
 
     def _submit(self, function: Callable[..., Any], *arguments: object) -> Any:
         with warnings.catch_warnings():
@@ -115,7 +115,7 @@ class DaskExecutor:
         """The result of a piece, when it is there.
 
         Raises:
-            WorkersLostError: there is nobody who could do it, and nobody comes.
+            WorkersLostError: there are no workers, and none come.
         """
         seen = time.monotonic()
         while True:
@@ -141,7 +141,7 @@ def open_dask(where: str) -> Iterator[DaskExecutor]:
         where: a scheduler's address, or local:N.
 
     Raises:
-        UsageError: Dask is not installed, the words are neither, or nobody answers.
+        UsageError: Dask is not installed, the words are neither, or no scheduler answers.
     """
     local = LOCAL.fullmatch(where)
     if local is None and (where.startswith("local") or not ADDRESS.fullmatch(where)):
@@ -213,5 +213,5 @@ def _same(value: Result) -> Result:
     return value
 
 
-def _done(function: Callable[..., Result], piece: Any, parcel: Any) -> Result:
-    return function(piece, *parcel.content)
+def _done(function: Callable[..., Result], piece: Any, payload: Any) -> Result:
+    return function(piece, *payload.content)

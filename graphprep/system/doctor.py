@@ -55,7 +55,7 @@ print(json.dumps({
 
 def examine() -> dict[str, Any]:
     """The findings as plain JSON values; `advice` holds a sentence for everything that a person may want to change."""
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "graphprep": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -70,7 +70,7 @@ def examine() -> dict[str, Any]:
         "cores_of_machine": os.cpu_count(),
         "threads": {name: os.environ.get(name) for name in THREAD_SETTINGS},
     }
-    return found | {"advice": _advice(found)}
+    return report | {"advice": _advice(report)}
 
 
 def gpus_here() -> list[str]:
@@ -152,13 +152,13 @@ def _free_disk(folder: Path) -> int | None:
     return None
 
 
-def _advice(found: dict[str, Any]) -> list[str]:
+def _advice(report: dict[str, Any]) -> list[str]:
     advice = [
         f"{name} is not installed; install graphprep again"
-        for name, is_at in found["packages"].items()
+        for name, is_at in report["packages"].items()
         if is_at is None
     ]
-    torch, driver = found["torch"], found["driver"]
+    torch, driver = report["torch"], report["driver"]
     if torch.get("problem"):
         advice.append(f"torch cannot be used: {torch['problem']}; install it again for this machine")
     elif driver["gpus"] and not torch["cuda_available"]:
@@ -169,14 +169,14 @@ def _advice(found: dict[str, Any]) -> list[str]:
         )
     if driver["problem"]:
         advice.append(f"nvidia-smi does not work: {driver['problem']}")
-    disk = found["disk_free_bytes"]
+    disk = report["disk_free_bytes"]
     if disk is not None and disk < LEAST_DISK:
-        advice.append(f"only {disk / 1e9:.1f} GB are free in {found['home']}; set GRAPHPREP_HOME to a larger disk")
-    if found["memory_free_bytes"] < LEAST_MEMORY:
-        advice.append(f"only {found['memory_free_bytes'] / 1e9:.1f} GB of memory are free; give --memory to long runs")
-    for name, value in found["threads"].items():
+        advice.append(f"only {disk / 1e9:.1f} GB are free in {report['home']}; set GRAPHPREP_HOME to a larger disk")
+    if report["memory_free_bytes"] < LEAST_MEMORY:
+        advice.append(f"only {report['memory_free_bytes'] / 1e9:.1f} GB of memory are free; give --memory to long runs")
+    for name, value in report["threads"].items():
         if value is not None and not (value.isdecimal() and int(value) >= 1):
             advice.append(f"{name}={value} is no number of threads; unset it")
-        elif value is not None and int(value) > found["cores"]:
-            advice.append(f"{name}={value} is more than the {found['cores']} cores that this process may use")
+        elif value is not None and int(value) > report["cores"]:
+            advice.append(f"{name}={value} is more than the {report['cores']} cores that this process may use")
     return advice

@@ -62,7 +62,7 @@ class Threads:
         self, function: Callable[..., Result], pieces: Sequence[Piece], *shared: object, needed: int
     ) -> Iterator[Result]:
         """See `Executor.map`."""
-        workers = min(self.most, workers_for(needed, memory.left(self.memory_limit))) if len(pieces) > 1 else 1
+        workers = min(self.most, workers_for(needed, memory.remaining(self.memory_limit))) if len(pieces) > 1 else 1
         if workers == 1:
             for piece in pieces:
                 yield function(piece, *shared)
@@ -72,7 +72,7 @@ class Threads:
         try:
             running: deque[Future[Result]] = deque()
             for piece in pieces:
-                if len(running) > workers:  # one more, so that nobody waits while the oldest is taken
+                if len(running) > workers:  # one more, so that no worker waits while the oldest result is used
                     yield running.popleft().result()
                 running.append(threads.submit(function, piece, *shared))
             while running:

@@ -1,4 +1,4 @@
-"""Whether a file that is read twice is the same both times."""
+"""The size and time of a file, to find out whether it has changed between two readings."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def version_of(path: Path) -> FileVersion:
         DatasetError: the file is not there, or not to be reached.
     """
     try:
-        found = regular_file(path).stat()
+        status = regular_file(path).stat()
     except OSError as problem:
         raise DatasetError(f"{path} cannot be read ({problem.strerror})") from problem
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def require_version(path: Path, version: FileVersion) -> None:

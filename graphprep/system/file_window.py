@@ -1,4 +1,4 @@
-"""A range of a file as a file of its own: what lies unpacked inside an archive can be searched without a copy."""
+"""A range of a file as a seekable file of its own, for members that an archive stores unpacked."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Window(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        wanted = max(0, min(len(buffer), self._size - self._position))
+        count = max(0, min(len(buffer), self._size - self._position))
         self._file.seek(self._start + self._position)
-        piece = self._file.read(wanted)
+        piece = self._file.read(count)
         buffer[: len(piece)] = piece
         self._position += len(piece)
         return len(piece)

@@ -1,4 +1,4 @@
-"""Where things lie: GRAPHPREP_HOME holds raw/NAME/, stores/NAME.zarr and caches/NAME/LABEL/."""
+"""Paths of downloads, stores and caches: GRAPHPREP_HOME holds raw/NAME/, stores/NAME.zarr and caches/NAME/LABEL/."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def find_store(name_or_store: str) -> Path | str:
     """
     if is_url(name_or_store):
         return name_or_store
-    given = Path(name_or_store).expanduser()
+    path = Path(name_or_store).expanduser()
     name = name_or_store.rstrip("/")
     if named_store(name_or_store):
-        say_which(given, store_path(name))
+        say_which(path, store_path(name))
         return store_path(name)
-    if name_or_store and given.is_dir():
-        return given
+    if name_or_store and path.is_dir():
+        return path
     if NAME_PATTERN.fullmatch(name):
         raise DatasetError(
             f"there is no store of {name!r} in {home() / 'stores'} and no folder of that name"
@@ -106,14 +106,14 @@ def find_cache(text: str) -> Path | None:
 
     NAME/LABEL is a cache in GRAPHPREP_HOME, and only without one a folder; `./NAME/LABEL` is always a folder.
     """
-    given = Path(text).expanduser()
+    path = Path(text).expanduser()
     name, _, label = text.rstrip("/").partition("/")
     if NAME_PATTERN.fullmatch(name) and NAME_PATTERN.fullmatch(label):
         named = cache_path(name, label)
         if named.is_dir():
-            say_which(given, named)
+            say_which(path, named)
             return named
-    return given if text and given.is_dir() else None
+    return path if text and path.is_dir() else None
 
 
 def require_cache(text: str) -> Path:
@@ -122,13 +122,13 @@ def require_cache(text: str) -> Path:
     Raises:
         CacheError: there is no such folder.
     """
-    found = find_cache(text)
-    if found is None:
+    cache = find_cache(text)
+    if cache is None:
         raise CacheError(
             f"{text} is neither a folder nor NAME/LABEL of a cache in {home() / 'caches'}"
             f"{nearest_cache(text)}; run `graphprep partition` first"
         )
-    return found
+    return cache
 
 
 def nearest_cache(text: str) -> str:
@@ -138,10 +138,10 @@ def nearest_cache(text: str) -> str:
     return f" (did you mean {own[0]!r}?)" if own else nearest(text, names)
 
 
-def say_which(given: Path, named: Path) -> None:
+def say_which(requested: Path, named: Path) -> None:
     """Say that what is in GRAPHPREP_HOME is taken, where a folder of this name could be meant too."""
-    if given.is_dir() and kind_of(given) is not None and not given.samefile(named):
-        say(f"{given} is taken for {named}; give ./{given} for the {kind_of(given)} in the current folder")
+    if requested.is_dir() and kind_of(requested) is not None and not requested.samefile(named):
+        say(f"{requested} is taken for {named}; give ./{requested} for the {kind_of(requested)} in the current folder")
 
 
 def _stores_here() -> list[str]:

@@ -1,4 +1,4 @@
-"""What lies in GRAPHPREP_HOME: raw downloads, stores, caches, and what runs that were cut short left behind.
+"""The contents of GRAPHPREP_HOME: raw downloads, stores, caches, and what runs that were cut short left behind.
 
     raw/NAME/               downloads                       .partial-FILE, FILE.bad, .partial-unpacked/, .replaced-NAME
     stores/NAME.zarr        stores                          .partial-NAME.zarr, -edges, -features, .replaced-NAME.zarr
@@ -7,7 +7,7 @@
     anywhere                                                .WHAT.lock of a holder that was killed
 
 Everything says whose locks protect it: as long as one of them is held, a process works on it. Links are no part of
-this, and folders of other names are nobody's business.
+this, and folders of other names are left alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Item:
     path: Path
     bytes: int
     locks: tuple[Path, ...]
-    """whose locks are held by whoever works on it"""
+    """whose locks are held by the process that works on it"""
 
 
 def contents() -> list[Item]:

@@ -1,6 +1,6 @@
-"""The arrays of an uncompressed .npz file, mapped where they lie in it: of a large one, what is needed is read alone.
+"""The arrays of an uncompressed .npz file as memory maps, so that only what is used of a large one is read.
 
-The file's checksums are not looked at; whoever reads all of it by `np.load` compares them.
+The file's checksums are not compared; `np.load`, which reads all of it, compares them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
     Args:
         path: of what `np.savez` wrote.
     """
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     with zipfile.ZipFile(regular_file(path)) as archive, path.open("rb") as file:
         for info in archive.infolist():
             file.seek(info.header_offset)
@@ -35,7 +35,7 @@ def mapped_npz(path: Path) -> dict[str, NDArray[Any]]:
             shape, _, dtype = npy.read_array_header_1_0(file)
             name = info.filename.removesuffix(".npy")
             empty = 0 in shape  # which cannot be mapped
-            found[name] = (
+            arrays[name] = (
                 np.empty(shape, dtype) if empty else np.memmap(path, dtype, "c", offset=file.tell(), shape=shape)
             )
-    return found
+    return arrays

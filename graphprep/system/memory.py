@@ -15,7 +15,7 @@ from graphprep.system import cgroup, progress
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 M_MMAP_THRESHOLD, RETURNED_BYTES = -3, 1 << 20
 """glibc's parameter, and the size from which blocks are returned"""
-LEAST_ROOM = 64_000_000
+LEAST_BUDGET = 64_000_000
 """Below this nothing useful fits; a smaller limit is an error."""
 SMALL_BYTES = 1 << 20
 """An array up to this size is read without looking up how much memory is left."""
@@ -28,10 +28,10 @@ def parse(text: str) -> int:
     Raises:
         UsageError: it is no amount.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
-    if not found or found[2].lower() not in UNITS:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text, re.IGNORECASE)
+    if not match or match[2].lower() not in UNITS:
         raise UsageError(f"--memory {text!r} is no amount of memory; write for instance 2GB or 512MiB")
-    return int(float(found[1]) * UNITS[found[2].lower()])
+    return int(float(match[1]) * UNITS[match[2].lower()])
 
 
 def available() -> int:
@@ -43,45 +43,45 @@ def available() -> int:
     return min(free, default=4 * 10**9)
 
 
-def held() -> int:
+def resident() -> int:
     """Bytes that this process holds in memory of its own (anonymous and shared, without mapped files)."""
     names = ("RssAnon:", "RssShmem:")
     return sum(int(line.split()[1]) * 1024 for line in _lines("/proc/self/status") if line.startswith(names))
 
 
-def room(limit: int | None) -> int:
+def budget(limit: int | None) -> int:
     """Bytes that may still be taken: `limit` less what is held, or half of what is available.
 
     Raises:
         UsageError: the limit leaves too little to work with.
     """
-    found = left(limit)
-    if found < LEAST_ROOM:
+    num_bytes = remaining(limit)
+    if num_bytes < LEAST_BUDGET:
         assert limit is not None
         raise UsageError(
-            f"--memory {limit / 1e6:.0f} MB leaves {found / 1e6:.0f} MB beside the {held() / 1e6:.0f} MB that "
-            f"the program itself holds; give at least {(held() + LEAST_ROOM) / 1e6:.0f} MB"
+            f"--memory {limit / 1e6:.0f} MB leaves {num_bytes / 1e6:.0f} MB beside the {resident() / 1e6:.0f} MB that "
+            f"the program itself holds; give at least {(resident() + LEAST_BUDGET) / 1e6:.0f} MB"
         )
-    return found
+    return num_bytes
 
 
-def left(limit: int | None) -> int:
-    """As `room`, but 0 where nothing is left: for those who only ask how much they can do at a time."""
-    return max(LEAST_ROOM, available() // 2) if limit is None else max(0, limit - held())
+def remaining(limit: int | None) -> int:
+    """As `budget`, but 0 where nothing remains, for callers that only need to know how much to do at a time."""
+    return max(LEAST_BUDGET, available() // 2) if limit is None else max(0, limit - resident())
 
 
-def free(limit: int | None) -> int:
+def full_budget(limit: int | None) -> int:
     """Bytes that may still be taken: `limit` less what is held, or all that is available.
 
     Raises:
         UsageError: the limit leaves too little to work with.
     """
-    return available() if limit is None else room(limit)
+    return available() if limit is None else budget(limit)
 
 
 @contextlib.contextmanager
 def limited(limit: int | None) -> Iterator[None]:
-    """The bytes that the process may use, for every `require_room` of the block in this thread; None for no limit."""
+    """The bytes that the process may use, for every `require_memory` of the block in this thread; None for no limit."""
     before = _limit.set(limit)
     try:
         yield
@@ -89,7 +89,7 @@ def limited(limit: int | None) -> Iterator[None]:
         _limit.reset(before)
 
 
-def require_room(num_bytes: int, what: str) -> None:
+def require_memory(num_bytes: int, what: str) -> None:
     """Refuse what is about to be read whole and does not fit into memory.
 
     Args:
@@ -103,10 +103,10 @@ def require_room(num_bytes: int, what: str) -> None:
     if num_bytes <= SMALL_BYTES:
         return
     limit = _limit.get()
-    found = available() if limit is None else max(0, limit - held())
-    if num_bytes > found:
+    allowed = available() if limit is None else max(0, limit - resident())
+    if num_bytes > allowed:
         raise DatasetError(
-            f"{what} takes {progress.format_bytes(num_bytes)} of memory where {progress.format_bytes(found)} may be "
+            f"{what} takes {progress.format_bytes(num_bytes)} of memory where {progress.format_bytes(allowed)} may be "
             "used; if the size is right, use a machine with more memory or a larger --memory"
         )
 

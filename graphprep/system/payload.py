@@ -1,4 +1,4 @@
-"""Arrays in files with names: other processes map the files, in place of being sent what lies in them.
+"""Arguments for other processes, with large arrays as named files that the processes map.
 
 Pickling copies all that a mapped array holds. A `SharedPayload` pickles such an array as the place of its file,
 wherever in a value it is, and everything else as usual. Nobody writes to what arrives. It is mapped writable all the
@@ -56,8 +56,8 @@ def in_file(array: NDArray[Any], folder: Path, *, stage: str) -> NDArray[Any]:
 class SharedPayload:
     """Values on their way to processes that reach the same files under the same paths.
 
-    They are packed once, and unpacked once by each process, where they are used: whoever only hands a parcel on opens
-    no file of it. A parcel that has not travelled gives the values themselves.
+    They are packed once, and unpacked once by each process, where they are used: a process that only passes a payload
+    on opens no file of it. A payload that has not been sent gives the values themselves.
     """
 
     def __init__(self, content: tuple[Any, ...], *, folder: Path | None = None, stage: str = "") -> None:
@@ -65,7 +65,7 @@ class SharedPayload:
         Args:
             content: can be pickled.
             folder: an existing one for large arrays that are in no file with a name yet; None to pickle these too.
-                The files are gone with the parcel.
+                The files are gone with the payload.
             stage: what is going on, for the error.
         """
         self.content = content
@@ -89,9 +89,9 @@ class SharedPayload:
 
     @cached_property
     def _packed(self) -> bytes:
-        found = BytesIO()
-        _Pickler(found, self._in_file if self._folder else None).dump(self.content)
-        return found.getvalue()
+        stream = BytesIO()
+        _Pickler(stream, self._in_file if self._folder else None).dump(self.content)
+        return stream.getvalue()
 
     def _in_file(self, array: NDArray[Any]) -> NDArray[Any]:
         assert self._folder is not None
@@ -100,15 +100,15 @@ class SharedPayload:
 
 
 class _Arrived:
-    """A parcel that has travelled."""
+    """A payload that has been received."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
 
     @cached_property
     def content(self) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = pickle.loads(self._packed)
-        return found
+        content: tuple[Any, ...] = pickle.loads(self._packed)
+        return content
 
     def __reduce__(self) -> tuple[type[_Arrived], tuple[bytes]]:
         return _Arrived, (self._packed,)

@@ -14,4 +14,4 @@ _UNSAFE = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\
 
 def printable(text: str) -> str:
     """`text` without characters that a terminal obeys; each is written as Python would escape it."""
-    return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)

@@ -1,4 +1,4 @@
-"""Readers of a store or a cache that another process replaces meanwhile: they read the new one, and cry no damage.
+"""Reading a store or a cache again when another process replaced it meanwhile, in place of calling it damaged.
 
 A folder is replaced by two renames (`publish`): the old one is moved aside and removed, the new one takes its name. A
 reader in between finds no folder, or files of both. So whoever fails looks whether the folder is still the one that it

@@ -1,8 +1,8 @@
-"""Is this file the one that was meant, and is all of it there?
+"""Verification of a downloaded file: that it is the right one, and whole.
 
 Three ways to know, from the strongest to the weakest: its SHA-256; a `check` by its reader, which opens it and reads it
-to the end; and what servers give in place of a file (nothing, an HTML page with status 200, a Git-LFS pointer), told by
-its first bytes. A known checksum makes the other two needless, but they name the reason when it does not match.
+to the end; and what servers give in place of a file (nothing, an HTML page with status 200, a Git-LFS pointer), known
+by its first bytes. A known checksum makes the other two needless, but they name the reason when it does not match.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from graphprep.errors import DatasetError
 from graphprep.system.regular_file import regular_file
 
-FileCheck = Callable[[Path], None]
+FileCheck = Callable[[Path], object]
 """Reads a whole file and raises DatasetError with what is wrong with it, as the end of a sentence."""
 
 HEAD_BYTES = 1024

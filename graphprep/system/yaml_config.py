@@ -31,7 +31,7 @@ M = TypeVar("M", bound=BaseModel)
 
 MAX_VALUES = 1_000_000
 MAX_NUMBER_LENGTH = 400
-"""Characters; a longer number is no number that anybody means, and PyYAML's base 60 takes quadratic time for it."""
+"""Characters; a longer number is a mistake, and PyYAML's base 60 takes quadratic time for it."""
 _MAP_TAG, _SEQ_TAG, _MERGE_TAG = (f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "merge"))
 _NUMBER_TAGS = tuple(f"tag:yaml.org,2002:{name}" for name in ("int", "float"))
 _UNKNOWN_KEY, _MISSING_KEY = "extra_forbidden", "missing"
@@ -55,7 +55,7 @@ class FaultAt(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinedYaml:
-    """One document: its plain value, and the line (from 1) on which each path's key or item stands."""
+    """One document: its plain value, and the line (from 1) of each path's key or item."""
 
     value: object
     lines: Mapping[Where, int]
@@ -104,8 +104,8 @@ def validated(model: type[M], text: str, *, origin: str, error: type[GraphprepEr
         raise error(f"{origin}, line {problem.line}: {problem}") from problem
     if not isinstance(document.value, dict):
         keys = ", ".join(_known_keys([model]))
-        found = "nothing" if document.value is None else describe(document.value)
-        raise error(f"{origin}, line {document.lines[()]}: expected a mapping with the keys {keys}, found {found}")
+        kind = "nothing" if document.value is None else describe(document.value)
+        raise error(f"{origin}, line {document.lines[()]}: expected a mapping with the keys {keys}, found {kind}")
     try:
         return model.model_validate(document.value)
     except ValidationError as problem:
@@ -271,9 +271,9 @@ def _plain(details: Mapping[str, Any]) -> str:
     words = re.sub(r"^\w+ should ", "must ", details["msg"]).replace(" after validation", "")
     words = re.sub(r"a valid dictionary( or instance of \w+)?", "a mapping", words)
     words = words[:1].lower() + words[1:]
-    found = details["input"]
-    quotes = "; put it in quotes" if details["type"] == "string_type" and not isinstance(found, dict | list) else ""
-    return f"{words}, found {describe(found)}{quotes if found is not None else ''}"
+    value = details["input"]
+    quotes = "; put it in quotes" if details["type"] == "string_type" and not isinstance(value, dict | list) else ""
+    return f"{words}, found {describe(value)}{quotes if value is not None else ''}"
 
 
 def _types_at(model: type[BaseModel], where: Where) -> list[object]:

@@ -33,7 +33,8 @@ from graphprep.cache.features import FeatureOptions
 from graphprep.core.splits import MOST_SPLITS
 from graphprep.core.types import Duplicates, SelfLoops
 from graphprep.datasets.formats.labels import LabelTask
-from graphprep.datasets.importing.edges.edge_file import Format, IdKind
+from graphprep.datasets.importing.edges.edge_file import IdKind
+from graphprep.datasets.importing.edges.edge_formats import Format
 from graphprep.errors import GraphprepError, PipelineError, UsageError
 from graphprep.interop.export.formats import export_format
 from graphprep.partition.request import PartitionRequest
@@ -316,7 +317,7 @@ class _Reader:
         return text if text is None or is_url(text) else str(self._folder / text)
 
     def _import(self, form: ImportForm) -> Any:
-        from graphprep.datasets.importing.user_files import request_of
+        from graphprep.datasets.importing.import_request import request_of
 
         options = form.model_dump(exclude={"edges", "graph_schema"})
         for name in NODE_FILES:

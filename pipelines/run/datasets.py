@@ -26,7 +26,7 @@ from pipelines.ingest import (
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
-    from graphprep.datasets.importing.user_files import ImportRequest
+    from graphprep.datasets.importing.import_request import ImportRequest
     from pipelines.generate import Request
 
 

@@ -116,7 +116,7 @@ def run_pipeline(
     pipeline = read_pipeline(path)
     limit = pipeline.memory_limit if memory_limit is None else memory_limit
     if limit is not None:
-        memory.room(limit)
+        memory.budget(limit)
     if executor is None or not executor.is_elsewhere:
         executor = Threads(memory_limit=limit)  # the file may say another limit than whoever calls
     stages = list(stages_of(pipeline, replace=replace, memory_limit=limit, executor=executor))

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from graphprep.core.types import EdgeTable, RawGraph
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, Format, SectionedFile, Wanted, open_edges
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions, EdgeRows, SectionedFile
+from graphprep.datasets.importing.edges.edge_formats import Format, open_edges
+from graphprep.datasets.importing.import_request import ImportRequest
+from graphprep.datasets.importing.user_files import read_files
 
 Edges = list[tuple[Any, ...]]
 
@@ -27,7 +29,7 @@ def rows_of(path: Path, format: Format = "auto", **wanted: Any) -> Edges:
 
     What can be read by sections gives the same by these, after a journey to another process.
     """
-    file = open_edges(path, format, Wanted(**wanted))
+    file = open_edges(path, format, EdgeOptions(**wanted))
     first, again = (_rows(file.rows()) for _ in range(2))
     assert first == again
     if isinstance(file, SectionedFile) and (sections := file.sections()):

@@ -13,7 +13,7 @@ import pytest
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
 from graphprep.datasets.generators.sbm import SbmRequest
-from graphprep.datasets.importing.user_files import ImportRequest
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.errors import DatasetError, UsageError
 from graphprep.partition.request import PartitionRequest
 from graphprep.report.summary.store_summary import store_summary

@@ -29,7 +29,7 @@ def test_memory_is_in_the_key_where_it_decides(tmp_path: Path, monkeypatch: pyte
     assert not plenty.is_past_memory
     in_memory = plenty.key
     assert in_memory == planned(tmp_path / "c", 4 * 10**9).key == planned(tmp_path / "c", None).key
-    monkeypatch.setattr(memory, "free", lambda limit: 1000)
+    monkeypatch.setattr(memory, "full_budget", lambda limit: 1000)
     one, other = planned(tmp_path / "c", 2 * 10**9), planned(tmp_path / "c", 3 * 10**9)
     assert one.is_past_memory
     assert len({one.key, other.key, in_memory}) == 3

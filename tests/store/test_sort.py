@@ -289,9 +289,9 @@ def test_amounts_that_are_none_and_limits_too_small() -> None:
         with pytest.raises(UsageError, match="--memory"):
             memory.parse(text)
     with pytest.raises(UsageError, match="give at least"):
-        memory.room(1_000_000)
-    assert memory.room(memory.held() + 10**9) > 9 * 10**8
-    assert memory.room(None) >= memory.LEAST_ROOM
+        memory.budget(1_000_000)
+    assert memory.budget(memory.resident() + 10**9) > 9 * 10**8
+    assert memory.budget(None) >= memory.LEAST_BUDGET
 
 
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:

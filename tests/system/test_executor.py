@@ -29,7 +29,7 @@ from graphprep.datasets.generators.grid import GridRequest
 from graphprep.datasets.generators.rmat import RmatRequest
 from graphprep.datasets.generators.sbm import SbmRequest
 from graphprep.datasets.importing.edges import numpy_edges, parquet_edges
-from graphprep.datasets.importing.user_files import ImportRequest
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.errors import DatasetError, UsageError
 from graphprep.partition.out_of_core import driver, levels
 from graphprep.partition.request import PartitionRequest

@@ -64,11 +64,11 @@ def test_what_was_written_last_is_seen(tmp_path: Path) -> None:
 
 
 def test_large_arrays_go_by_way_of_a_folder(tmp_path: Path) -> None:
-    """Guards against gigabytes through a scheduler, against files that outlive the work, and a parcel of a parcel."""
+    """Guards against gigabytes through a scheduler, against files that outlive the work, and a payload of a payload."""
     large = np.asfortranarray(np.arange(300_000, dtype=np.int64).reshape(1000, 300))
-    parcel = SharedPayload((Pair(1, large), large, np.arange(3)), folder=tmp_path, stage="test")
-    assert parcel.content[0].array is large
-    sent = pickle.dumps(SharedPayload((parcel,)))
+    payload = SharedPayload((Pair(1, large), large, np.arange(3)), folder=tmp_path, stage="test")
+    assert payload.content[0].array is large
+    sent = pickle.dumps(SharedPayload((payload,)))
     assert len(sent) < 2000
     assert len(list(tmp_path.iterdir())) == 1
     there = pickle.loads(sent).content[0]
@@ -76,7 +76,7 @@ def test_large_arrays_go_by_way_of_a_folder(tmp_path: Path) -> None:
     assert pair.array is again
     assert np.array_equal(again, large)
     assert np.array_equal(small, np.arange(3))
-    del parcel
+    del payload
     gc.collect()
     assert list(tmp_path.iterdir()) == []
 

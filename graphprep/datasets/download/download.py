@@ -1,8 +1,9 @@
 """Files from the network or a mirror into a folder; each gets its name only once it is whole and verified.
 
-A few files are fetched at a time, one thread each: bodies are waited for, not computed, and a thread that is cut off
-leaves a partial file that the next run resumes. The first failure, or Ctrl-C, stops all transfers at once. The folder
-is locked meanwhile, so two processes that want the same files do not write into each other's.
+A few files are fetched at a time, each by a task of one event loop in a thread of its own. The first failure, or
+Ctrl-C, cancels all tasks at once, also those that wait for a silent server; a task that is cut off leaves a partial
+file that the next run resumes. A pool of threads could not do that: a read cannot be cancelled from another thread. The
+folder is locked meanwhile, so two processes that want the same files do not write into each other's.
 
     raw/cora/ind.cora.x                     whole and verified
     raw/cora/.partial-ind.cora.tx           still coming; .partial-ind.cora.tx.resume says which version it is of
@@ -11,19 +12,19 @@ is locked meanwhile, so two processes that want the same files do not write into
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
-import queue
 import shutil
 import threading
-import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from graphprep.datasets.download.http_client import Cancel, Cancelled, RetryPolicy, new_client
-from graphprep.datasets.download.http_deadline import Deadline
+from graphprep.datasets.download.http_client import RetryPolicy, new_client
 from graphprep.datasets.download.http_errors import cannot_write, shown
 from graphprep.datasets.download.mirror import origin
 from graphprep.datasets.download.transfer import RESUME_SUFFIX, Transfer
@@ -41,7 +42,9 @@ COPY_BYTES = 1 << 20
 LARGE = 1 << 28
 """bytes that are read in a second or so"""
 SECONDS_TO_STOP = 1.0
-"""How long cancelled threads are waited for; a connect can hold one longer, which then ends by itself."""
+"""How long cancelled transfers are waited for; a disk that does not answer can hold one longer."""
+
+Result = TypeVar("Result")
 
 
 def download(
@@ -50,7 +53,7 @@ def download(
     *,
     mirror: str | Path | None = None,
     title: str | None = None,
-    patience: RetryPolicy | None = None,
+    policy: RetryPolicy | None = None,
     at_once: int = FILES_AT_ONCE,
 ) -> tuple[Fetched, ...]:
     """Make sure that `folder` holds all of `files`, fetching those that are not there or not whole.
@@ -60,7 +63,7 @@ def download(
         folder: where to; made if need be.
         mirror: a folder or a URL to fetch from instead of the files' own hosts.
         title: what is being fetched, for people; the folder's name if not given.
-        patience: timeouts and retries.
+        policy: timeouts and retries.
         at_once: files fetched at the same time.
 
     Returns:
@@ -70,7 +73,6 @@ def download(
         DownloadError: a file cannot be had, or what came is not that file.
         UsageError: `mirror` is neither a folder nor an http(s) or file URL.
     """
-    patience = patience or RetryPolicy()
     origins = {file.name: origin(file.url, mirror) for file in files}
     if len(origins) != len(files):
         raise UsageError("two files to download have the same name")
@@ -80,13 +82,17 @@ def download(
         raise cannot_write(folder, problem) from problem
     with locked(folder / "download", f"the files in {folder}"):
         _announce_check([folder / file.name for file in files])
-        here = {file.name: found for file in files if (found := _already_there(file, folder)) is not None}
+        verified = [_already_there(file, folder) for file in files]
+        here = {file.name: file for file in verified if file is not None}
         missing = [file for file in files if file.name not in here]
         _require_sources(missing, origins)
         _require_space(missing, origins, folder)
         if missing:
-            run = _Run(missing, origins, folder, patience)
-            here |= run.fetch_all(title or folder.name, min(at_once, len(missing)))
+            sizes = [file.bytes for file in missing]
+            total = None if None in sizes else sum(size for size in sizes if size is not None)
+            with progress.task(f"fetching {title or folder.name}", total=total, unit="B") as task:
+                fetch = _Fetch(origins, folder, policy or RetryPolicy(), task.advance)
+                here |= {file.name: file for file in _in_event_loop(fetch.all(missing, at_once))}
     return tuple(here[file.name] for file in files)
 
 
@@ -154,115 +160,100 @@ def _set_aside(path: Path, target: Path) -> Path:
     return bad
 
 
-class _Run:
-    """The threads of one call, and what they share."""
+def _in_event_loop(work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of `work`, from an event loop in a thread, as the calling thread may run one itself (a notebook).
 
-    def __init__(
-        self, files: Sequence[RemoteFile], origins: dict[str, str | Path], folder: Path, patience: RetryPolicy
-    ) -> None:
-        self.files, self.origins, self.folder, self.patience = files, origins, folder, patience
-        self.cancel = Cancel()
-        self.waiting: queue.SimpleQueue[RemoteFile] = queue.SimpleQueue()
-        self.outcomes: queue.SimpleQueue[Fetched | BaseException] = queue.SimpleQueue()
+    Ctrl-C cancels the work and waits a second at most; `asyncio.run` would wait for names that are still looked up.
+    """
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+    outcome: Future[Result] = Future()
 
-    def fetch_all(self, title: str, at_once: int) -> dict[str, Fetched]:
-        """Start the threads, collect what they fetch, and stop them all at the first error."""
-        sizes = [file.bytes for file in self.files]
-        total = None if None in sizes else sum(size for size in sizes if size is not None)
-        remote = any(isinstance(place, str) for place in self.origins.values())
-        for file in self.files:
-            self.waiting.put(file)
-        done: dict[str, Fetched] = {}
-        threads: list[threading.Thread] = []
+    def run() -> None:
         try:
-            with progress.task(f"fetching {title}", total=total, unit="B") as task:
-                advance = _shared(task)
-                for number in range(at_once):
-                    worker = threading.Thread(
-                        target=self._work, args=(remote, advance), name=f"download-{number}", daemon=True
-                    )
-                    threads.append(worker)
-                    worker.start()
-                while len(done) < len(self.files):
-                    outcome = self.outcomes.get()
-                    if isinstance(outcome, BaseException):
-                        raise outcome
-                    done[outcome.name] = outcome
-        finally:
-            self.cancel.now()
-            deadline = time.monotonic() + SECONDS_TO_STOP
-            for worker in threads:
-                worker.join(max(0.0, deadline - time.monotonic()))
-        return done
-
-    def _work(self, remote: bool, advance: Callable[[float], None]) -> None:
-        """One thread, with a client of its own if anything is remote: file after file until none is left."""
-        try:
-            with new_client(self.patience) if remote else nullcontext() as client:
-                self._fetch_waiting(client, advance)
+            result = loop.run_until_complete(task)
+            loop.run_until_complete(loop.shutdown_default_executor())
+            outcome.set_result(result)
         except BaseException as problem:  # noqa: BLE001 (raised again in the calling thread)
-            self.outcomes.put(problem)
+            outcome.set_exception(problem)
+        finally:
+            loop.close()
 
-    def _fetch_waiting(self, client: httpx.Client | None, advance: Callable[[float], None]) -> None:
-        deadline = Deadline()
-        while True:
-            try:
-                file = self.waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                self.outcomes.put(self._fetch(client, deadline, file, advance))
-            except Cancelled:
-                return
+    thread = threading.Thread(target=run, name="download-loop", daemon=True)
+    thread.start()
+    try:
+        return outcome.result()
+    finally:
+        with suppress(RuntimeError):  # it has ended meanwhile
+            loop.call_soon_threadsafe(task.cancel)
+        thread.join(SECONDS_TO_STOP)
 
-    def _fetch(
-        self, client: httpx.Client | None, deadline: Deadline, file: RemoteFile, advance: Callable[[float], None]
-    ) -> Fetched:
+
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """The tasks of one call, and what they share."""
+
+    origins: dict[str, str | Path]
+    folder: Path
+    policy: RetryPolicy
+    advance: Callable[[float], None]
+
+    async def all(self, files: Sequence[RemoteFile], at_once: int) -> list[Fetched]:
+        """Fetch all, so many at a time. The first error cancels the others."""
+        slots = asyncio.Semaphore(at_once)
+        remote = any(isinstance(self.origins[file.name], str) for file in files)
+        async with new_client(self.policy) if remote else nullcontext() as client:
+
+            async def in_turn(file: RemoteFile) -> Fetched:
+                async with slots:
+                    return await self.one(client, file)
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(in_turn(file)) for file in files]
+            except BaseExceptionGroup as problems:
+                first = problems.exceptions[0]
+                raise first from first.__cause__
+        return [task.result() for task in tasks]
+
+    async def one(self, client: httpx.AsyncClient | None, file: RemoteFile) -> Fetched:
+        """Fetch one file, and give it its name once it is verified and on the disk."""
         target, partial = self.folder / file.name, self.folder / (PARTIAL_PREFIX + file.name)
         place = self.origins[file.name]
         try:
             if isinstance(place, Path):
-                self._copy(place, partial, advance)
-                digest = self._verified(partial, file, place)
+                await self._copy(place, partial)
+                digest = await self._verified(partial, file, place)
             else:
                 assert client is not None
-                transfer = Transfer(
-                    client,
-                    file,
-                    place,
-                    partial,
-                    patience=self.patience,
-                    cancel=self.cancel,
-                    deadline=deadline,
-                    advance=advance,
-                )
-                digest = self._received(transfer)
+                transfer = Transfer(client, file, place, partial, policy=self.policy, advance=self.advance)
+                digest = await self._received(transfer)
                 transfer.note_path.unlink(missing_ok=True)
             with partial.open("rb") as stream:
-                os.fsync(stream.fileno())
+                await asyncio.to_thread(os.fsync, stream.fileno())
             os.replace(partial, target)
             fsync_folder(self.folder)
-        except DownloadError:
+        except DownloadError:  # an OSError too
             raise
         except OSError as problem:
             raise cannot_write(partial, problem) from problem
         return Fetched(name=file.name, url=file.url, path=target, bytes=target.stat().st_size, sha256=digest)
 
-    def _received(self, transfer: Transfer) -> str:
+    async def _received(self, transfer: Transfer) -> str:
         """Fetch and verify. A resumed file that fails is fetched once more from its start: the cut may be to blame."""
-        transfer.run()
+        await transfer.run()
         if transfer.resumed:
             try:
-                return verify(transfer.partial, transfer.file)
+                return await asyncio.to_thread(verify, transfer.partial, transfer.file)
             except DatasetError as problem:
                 progress.say(f"{transfer.file.name}: put together from two answers, {problem}; fetching it anew")
                 transfer.discard()
-                transfer.run()
-        return self._verified(transfer.partial, transfer.file, transfer.url)
+                await transfer.run()
+        return await self._verified(transfer.partial, transfer.file, transfer.url)
 
-    def _verified(self, partial: Path, file: RemoteFile, place: str | Path) -> str:
+    async def _verified(self, partial: Path, file: RemoteFile, place: str | Path) -> str:
         try:
-            return verify(partial, file)
+            return await asyncio.to_thread(verify, partial, file)
         except DatasetError as problem:
             bad = _set_aside(partial, self.folder / file.name)
             partial.with_name(partial.name + RESUME_SUFFIX).unlink(missing_ok=True)
@@ -271,7 +262,7 @@ class _Run:
                 "Try again later or with --mirror"
             ) from problem
 
-    def _copy(self, source: Path, partial: Path, advance: Callable[[float], None]) -> None:
+    async def _copy(self, source: Path, partial: Path) -> None:
         """From a folder that is a mirror."""
         try:
             reading = regular_file(source).open("rb")
@@ -280,17 +271,6 @@ class _Run:
         partial.unlink(missing_ok=True)  # whatever it is: to open a pipe would wait for ever
         with reading, partial.open("wb") as writing:
             while piece := reading.read(COPY_BYTES):
-                self.cancel.check()
                 writing.write(piece)
-                advance(len(piece))
-
-
-def _shared(task: progress.Task) -> Callable[[float], None]:
-    """`task.advance` for several threads."""
-    lock = threading.Lock()
-
-    def advance(amount: float) -> None:
-        with lock:
-            task.advance(amount)
-
-    return advance
+                self.advance(len(piece))
+                await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Google Drive's page in place of a file: too large to be scanned for viruses, "download anyway?"
+"""Google Drive's page that asks "download anyway?" in place of a file that is too large to be scanned for viruses.
 
 The page has a form (in older pages a link) whose fields lead to the file; the token among them is made for each
 request, so no URL written down beforehand always works. Other pages say that the file was fetched too often today, or
@@ -35,10 +35,10 @@ def is_page(url: str, response: httpx.Response) -> bool:
     return urlsplit(url).hostname in HOSTS and response.headers.get("content-type", "").startswith("text/html")
 
 
-def page_of(response: httpx.Response) -> str:
+async def page_of(response: httpx.Response) -> str:
     """The page's text; what is longer than any such page is cut off."""
     text = bytearray()
-    for piece in response.iter_raw():
+    async for piece in response.aiter_raw():
         text += piece
         if len(text) > LONGEST_PAGE:
             break
@@ -55,9 +55,9 @@ def confirmed(url: str, page: str) -> str:
     Raises:
         DownloadError: the page has no such button, or it leads away from Google Drive.
     """
-    found = _Button()
-    found.feed(page)
-    target = found.target()
+    button = _Button()
+    button.feed(page)
+    target = button.target()
     if target is None:
         words = re.sub(r"<[^>]*>", " ", page).lower()
         reason = next((reason for sign, reason in REASONS if sign in words), "it gives a page without a button")
@@ -66,8 +66,8 @@ def confirmed(url: str, page: str) -> str:
     parts = urlsplit(target)
     if parts.scheme != "https" or parts.hostname not in HOSTS:
         raise DownloadError(f"Google Drive's page for {url} leads to {target[:200]}, another host; use --mirror")
-    wanted = dict(parse_qsl(urlsplit(url).query)).get("id")
-    if wanted is not None and dict(parse_qsl(parts.query)).get("id", wanted) != wanted:
+    file_id = dict(parse_qsl(urlsplit(url).query)).get("id")
+    if file_id is not None and dict(parse_qsl(parts.query)).get("id", file_id) != file_id:
         raise DownloadError(f"Google Drive's page for {url} leads to another file; use --mirror")
     return target
 

@@ -1,4 +1,4 @@
-"""What a failure over HTTP means: worth another try, or the end; and in which words.
+"""Failures over HTTP: which are tried again, and the message of each.
 
 A second try can mend no or a broken connection, a stall, 408, 425, 429 and 5xx. It cannot mend a 404, a 403, or a
 certificate that is not trusted.
@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import getproxies, proxy_bypass
 
-from graphprep.datasets.download.http_client import LOOPBACK, RetryPolicy
+from graphprep.datasets.download.http_client import CONNECT_TIMEOUT, LOOPBACK, RetryPolicy
 from graphprep.errors import DownloadError
 
 if TYPE_CHECKING:
     import httpx
 
 RETRIED_STATUSES = frozenset({408, 425, 429})
+MAX_RETRY_AFTER = 120.0
+"""seconds; a server that asks for a longer pause is not waited for"""
 
 
 class TryAgain(Exception):
@@ -35,12 +37,12 @@ class TryAgain(Exception):
         self.reason, self.delay, self.connected = reason, delay, connected
 
 
-def of_status(url: str, response: httpx.Response, patience: RetryPolicy) -> DownloadError | TryAgain:
+def of_status(url: str, response: httpx.Response) -> DownloadError | TryAgain:
     """The error for a status that is no success."""
     url, status = shown(url), response.status_code
     if status in RETRIED_STATUSES or status >= 500:
         pause = retry_after(response.headers.get("retry-after"))
-        if pause is not None and pause > patience.max_retry_after:
+        if pause is not None and pause > MAX_RETRY_AFTER:
             return DownloadError(
                 f"{url} answered {status} and asks to be left alone for {pause:.0f} s; run the same again later"
             )
@@ -61,7 +63,7 @@ def of_status(url: str, response: httpx.Response, patience: RetryPolicy) -> Down
             return DownloadError(f"{url} answered with status {status}, which is not a file; try --mirror")
 
 
-def of_connection(url: str, problem: httpx.TransportError, patience: RetryPolicy) -> DownloadError | TryAgain:
+def of_connection(url: str, problem: httpx.TransportError, policy: RetryPolicy) -> DownloadError | TryAgain:
     """Whether a connection's failure is worth another try, and its name in plain words."""
     import httpx
 
@@ -80,11 +82,11 @@ def of_connection(url: str, problem: httpx.TransportError, patience: RetryPolicy
     if lookup is not None:
         return TryAgain(f"there is no network, or no host called {host} ({lookup.strerror})", connected=False)
     if isinstance(problem, httpx.ConnectTimeout):
-        return TryAgain(f"no connection to {host} within {patience.connect_timeout:g} s", connected=False)
+        return TryAgain(f"no connection to {host} within {CONNECT_TIMEOUT:g} s", connected=False)
     if isinstance(problem, httpx.ConnectError):
         return TryAgain(f"no connection to {host} ({causes[-1]})", connected=False)
     if isinstance(problem, httpx.TimeoutException):
-        return TryAgain(f"{host} sent nothing for {patience.read_timeout:g} s")
+        return TryAgain(f"{host} sent nothing for {policy.read_timeout:g} s")
     return TryAgain(f"the connection to {host} broke ({problem or type(problem).__name__})")
 
 

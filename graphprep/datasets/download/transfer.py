@@ -5,27 +5,31 @@ Last-Modified), and a later attempt, in this run or the next, asks for the rest 
 sends the rest only if the file is still the same. Without a validator, or when any answer contradicts the note, the
 file starts again, since gluing two versions together is worse than fetching one twice.
 
-What a second try can mend (`http_trouble` decides) is retried with growing, jittered pauses. An attempt that brought at
-least 64 KiB more than any before does not count against the limit, so a poor line can carry a large file.
+What a second try can mend (`http_errors` decides) is retried with growing, jittered pauses. An attempt that brought at
+least 64 KiB more than any before does not count against the limit, so a poor line can carry a large file. Libraries for
+retries count tries, not bytes, so the loop is our own; so are redirects, whose bodies httpx would read to their end.
+
+A read timeout ends where a byte comes in time, so it bounds neither endless `100 Continue` answers nor headers, lengths
+of pieces or trailers that drip. One `asyncio.timeout` a try does: over the headers first, then over each piece.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from graphprep.datasets.download import google_drive
-from graphprep.datasets.download.http_client import Cancel, RetryPolicy
-from graphprep.datasets.download.http_deadline import Deadline
-from graphprep.datasets.download.http_errors import TryAgain, cannot_write, of_connection, of_status, shown
+from graphprep.datasets.download.http_client import RetryPolicy
+from graphprep.datasets.download.http_errors import TryAgain, of_connection, of_status, shown
 from graphprep.errors import DownloadError
 from graphprep.system import progress
 from graphprep.system.regular_file import regular_file
@@ -35,7 +39,13 @@ if TYPE_CHECKING:
     import httpx
 
 RESUME_SUFFIX = ".resume"
+ATTEMPTS_TO_CONNECT = 3
+MAX_DELAY = 30.0
+MAX_REDIRECTS = 10
 PROGRESS_BYTES = 64 * 1024
+SLOW_WINDOW = 60.0
+SLOW_RATE = 1000.0
+"""bytes per second; a body that is slower than this over a whole window counts as stalled"""
 SMALL_BODY = 1 << 20
 """A body of the wrong size is still fetched up to here: what it is says more than its size."""
 
@@ -73,23 +83,21 @@ class _Note:
 
 
 class Transfer:
-    """Brings one file from `url` into `partial`. Used by one thread."""
+    """Brings one file from `url` into `partial`."""
 
     def __init__(
         self,
-        client: httpx.Client,
+        client: httpx.AsyncClient,
         file: RemoteFile,
         url: str,
         partial: Path,
         *,
-        patience: RetryPolicy,
-        cancel: Cancel,
-        deadline: Deadline,
+        policy: RetryPolicy,
         advance: Callable[[float], None],
     ) -> None:
         self.client, self.file, self.url, self.partial = client, file, url, partial
         self.note_path = partial.with_name(partial.name + RESUME_SUFFIX)
-        self.patience, self.cancel, self.deadline, self.advance = patience, cancel, deadline, advance
+        self.policy, self.advance = policy, advance
         self.resumed = False
         """whether the partial file was made by more than one answer"""
         self._address = url
@@ -105,25 +113,22 @@ class Transfer:
         self.resumed = False
         self._count(0)
 
-    def run(self) -> None:
+    async def run(self) -> None:
         """Fetch until the partial file is complete as far as the server's lengths tell.
 
         Raises:
-            DownloadError: it cannot be had, or not in the tries that `patience` allows.
-            Cancelled: `cancel` was used.
+            DownloadError: it cannot be had, or not in the tries that `policy` allows.
+            OSError: the partial file cannot be written.
         """
         failures = 0
         while True:
-            self.cancel.check()
             try:
-                self._attempt()
-                return
+                return await self._attempt()
             except TryAgain as problem:
                 size = _size(self.partial)
                 failures = 1 if size >= self._farthest + PROGRESS_BYTES else failures + 1
                 self._farthest = max(self._farthest, size)
-                limit = self.patience.attempts if problem.connected else self.patience.attempts_to_connect
-                if failures >= limit:
+                if failures >= (self.policy.attempts if problem.connected else ATTEMPTS_TO_CONNECT):
                     raise DownloadError(
                         f"{shown(self.url)} could not be fetched: {problem.reason}, {failures} times in a row; "
                         + self._advice(problem)
@@ -131,69 +136,57 @@ class Transfer:
                 pause = self._pause(failures) if problem.delay is None else problem.delay
                 if pause:
                     progress.say(f"{self.file.name}: {problem.reason}; trying again in {pause:.1f} s")
-                self.cancel.sleep(pause)
+                await asyncio.sleep(pause)
 
     def _pause(self, failures: int) -> float:
-        longest = min(self.patience.max_delay, self.patience.first_delay * 2.0 ** (failures - 1))
-        return longest * random.uniform(0.5, 1.0)
+        return min(MAX_DELAY, self.policy.first_delay * 2.0 ** (failures - 1)) * random.uniform(0.5, 1.0)
 
     def _advice(self, problem: TryAgain) -> str:
         if _size(self.partial) and _Note.load(self.note_path) is not None:
             return "what has come is kept, run the same again to go on"
         return "run the same again later" if problem.connected else "check the network, or give a folder as --mirror"
 
-    def _attempt(self) -> None:
+    async def _attempt(self) -> None:
         import httpx
 
         offset, headers = self._resume_point()
         if headers is None:
             return
-        answered = False
+        overdue = f"the server's answer had no end of its headers within {self.policy.headers_timeout:g} s"
         try:
-            with self.deadline.within(self.patience.headers_timeout), self._answer(headers) as response:
-                answered = True
-                self.deadline.allow(self._time_for_a_piece())
-                self._receive(response, offset)
-                self.cancel.check()  # a body without a length seems to end where its connection is cut
-                if self.deadline.is_over:
-                    raise TryAgain(self._overdue(answered))
+            async with asyncio.timeout(self.policy.headers_timeout) as deadline, self._answer(headers) as response:
+                seconds = self._time_for_a_piece()
+                overdue = f"nothing of the file came in {seconds:g} s, though the server kept sending"
+                _extend(deadline, seconds)
+                await self._receive(response, offset, deadline)
+        except TimeoutError as problem:
+            if not deadline.expired():
+                raise
+            raise TryAgain(overdue) from problem
         except httpx.TransportError as problem:
-            self.cancel.check()  # a connection that we cut ourselves
-            if self.deadline.is_over:
-                raise TryAgain(self._overdue(answered)) from problem
-            raise of_connection(self.url, problem, self.patience) from problem
+            raise of_connection(self.url, problem, self.policy) from problem
         except httpx.InvalidURL as problem:
             raise DownloadError(f"{shown(self.url)} is no URL, or redirects to none: {problem}") from problem
 
-    @contextmanager
-    def _answer(self, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
+    @asynccontextmanager
+    async def _answer(self, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
         """The answer after all redirects, whose own bodies are not read: they may have no end either."""
-        extensions = {"trace": self._trace}
-        request = self.client.build_request("GET", self._address, headers=headers, extensions=extensions)
+        request = self.client.build_request("GET", self._address, headers=headers)
         seen: list[str] = []
         while True:
             seen.append(str(request.url))
-            if len(seen) > self.patience.max_redirects + 1:
+            if len(seen) > MAX_REDIRECTS + 1:
                 how = "in a circle" if len(set(seen)) < len(seen) else f"more than {len(seen) - 2} times"
                 raise DownloadError(f"{shown(self.url)} redirects {how}; the URL is wrong, try --mirror")
-            with closing(self.client.send(request, stream=True)) as response:
+            async with aclosing(await self.client.send(request, stream=True)) as response:
                 if response.next_request is None:
                     yield response
                     return
                 request = response.next_request
 
-    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        self.deadline.trace(event, info)
-        self.cancel.trace(event, info)
-
-    def _overdue(self, answered: bool) -> str:
-        if answered:
-            return f"nothing of the file came in {self._time_for_a_piece():g} s, though the server kept sending"
-        return f"the server's answer had no end of its headers within {self.patience.headers_timeout:g} s"
-
     def _time_for_a_piece(self) -> float:
-        """Seconds in which some of a body has to come, be it ever so little; its rate is looked at then."""
-        return self.patience.slow_window + self.patience.read_timeout
+        """Seconds in which some of a body has to come, however little; then its rate is compared with SLOW_RATE."""
+        return SLOW_WINDOW + self.policy.read_timeout
 
     def _resume_point(self) -> tuple[int, dict[str, str] | None]:
         """The offset to go on from and the headers to ask with; None for headers if all is there already."""
@@ -207,7 +200,7 @@ class Transfer:
             return offset, None
         return offset, {"Range": f"bytes={offset}-", "If-Range": note.validator}
 
-    def _receive(self, response: httpx.Response, offset: int) -> None:
+    async def _receive(self, response: httpx.Response, offset: int, deadline: asyncio.Timeout) -> None:
         match response.status_code:
             case 206 if offset:
                 total = self._checked_range(response, offset)
@@ -215,20 +208,20 @@ class Transfer:
                 self.discard()
                 raise TryAgain("the server cannot go on where we stopped", delay=0)
             case 200 if google_drive.is_page(self.file.url, response):
-                self._confirm(google_drive.page_of(response))
+                self._confirm(await google_drive.page_of(response))
                 raise TryAgain("Google Drive asked whether to download", delay=0)
             case 200:
                 offset, total = 0, _content_length(response)
                 self.discard()
             case _:
-                raise of_status(self.url, response, self.patience)
+                raise of_status(self.url, response)
         self._check_offer(response, offset, total)
-        with self._opened(offset) as stream:
+        with self.partial.open("ab" if offset else "wb") as stream:
             if not offset:
                 note = _Note.of(self.url, response.headers, total)
                 if note is not None:
                     self.note_path.write_text(json.dumps(asdict(note)), encoding="utf-8")
-            self._copy(response, stream, offset)
+            await self._copy(response, stream, offset, deadline)
         received = _size(self.partial)
         if total is not None and received != total:
             raise TryAgain(f"the body ended at {received:,} of {total:,} bytes")
@@ -247,9 +240,9 @@ class Transfer:
     def _checked_range(self, response: httpx.Response, offset: int) -> int | None:
         """The whole file's size, after making sure that this answer continues what we have."""
         note = _Note.load(self.note_path)
-        found = re.fullmatch(r"bytes (\d{1,18})-\d+/(\d{1,18}|\*)", response.headers.get("content-range", "").strip())
-        total = None if found is None or found[2] == "*" else int(found[2])
-        continues = found is not None and int(found[1]) == offset
+        span = re.fullmatch(r"bytes (\d{1,18})-\d+/(\d{1,18}|\*)", response.headers.get("content-range", "").strip())
+        total = None if span is None or span[2] == "*" else int(span[2])
+        continues = span is not None and int(span[1]) == offset
         if not continues or note is None or note.contradicted_by(response.headers, total):
             self.discard()
             raise TryAgain("the file changed on the server", delay=0)
@@ -275,20 +268,9 @@ class Transfer:
                 f"{progress.format_bytes(free)} free; make room there or set GRAPHPREP_HOME to a larger disk"
             )
 
-    @contextmanager
-    def _opened(self, offset: int) -> Iterator[BinaryIO]:
-        try:
-            with self.partial.open("ab" if offset else "wb") as stream:
-                yield stream
-        except DownloadError:
-            raise
-        except OSError as problem:
-            raise cannot_write(self.partial, problem) from problem
-
-    def _copy(self, response: httpx.Response, stream: BinaryIO, offset: int) -> None:
+    async def _copy(self, response: httpx.Response, stream: BinaryIO, offset: int, deadline: asyncio.Timeout) -> None:
         window_start, window_bytes = time.monotonic(), 0
-        for piece in response.iter_raw():
-            self.cancel.check()
+        async for piece in response.aiter_raw():
             stream.write(piece)
             offset += len(piece)
             self._count(offset)
@@ -298,16 +280,20 @@ class Transfer:
                     "it is another file or another version of it"
                 )
             window_bytes += len(piece)
-            self.deadline.allow(self._time_for_a_piece())
+            _extend(deadline, self._time_for_a_piece())
             elapsed = time.monotonic() - window_start
-            if elapsed >= self.patience.slow_window:
-                if window_bytes < self.patience.slow_rate * elapsed:
+            if elapsed >= SLOW_WINDOW:
+                if window_bytes < SLOW_RATE * elapsed:
                     raise TryAgain(f"only {window_bytes:,} bytes came in {elapsed:.0f} s")
                 window_start, window_bytes = time.monotonic(), 0
 
     def _count(self, position: int) -> None:
         self.advance(position - self._counted)
         self._counted = position
+
+
+def _extend(deadline: asyncio.Timeout, seconds: float) -> None:
+    deadline.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 def _content_length(response: httpx.Response) -> int | None:

@@ -1,7 +1,7 @@
 """Arrays from .npy and .npz files, read without unpickling and checked against what is expected of them.
 
-NumPy marks arrays of Python objects as pickles; they are refused by name, and a member that nobody asks for is not
-looked at, so an archive may carry such metadata. A header can claim any shape: it is compared with the bytes that are
+NumPy marks arrays of Python objects as pickles; they are refused by name, and a member that is not requested is not
+read, so an archive may carry such metadata. A header can claim any shape: it is compared with the bytes that are
 there, with what is expected and with the memory that is left before anything is allocated.
 
 Sparse matrices come in SciPy's layout (`format`, `shape`, and `data` with `indices`, `indptr` or `row`, `col`), or with
@@ -98,10 +98,10 @@ def member_array(archive: Archive, member: str, kinds: str, shape: Shape, *, nam
 def read_npy(stream: IO[bytes], num_bytes: int, name: str, kinds: str, shape: Shape) -> Array:
     """The one array in a .npy stream of `num_bytes` bytes; see `Npz.array`."""
     what = f"its array {name!r}"
-    found, fortran, dtype = npy_header(stream, num_bytes, what)
-    _require_fits(found, dtype, name, kinds, shape)
-    size = math.prod(found) * dtype.itemsize
-    memory.require_room(size, what)
+    actual_shape, fortran, dtype = npy_header(stream, num_bytes, what)
+    _require_fits(actual_shape, dtype, name, kinds, shape)
+    size = math.prod(actual_shape) * dtype.itemsize
+    memory.require_memory(size, what)
     with in_plain_words(f"{what} is damaged"):
         data = bytearray(size)
         filled = 0
@@ -111,8 +111,8 @@ def read_npy(stream: IO[bytes], num_bytes: int, name: str, kinds: str, shape: Sh
         more = stream.read(1)  # also makes the archive compare its checksum
         if filled < size or more:
             raise DatasetError(f"{what} is damaged ({'bytes follow after its end' if more else 'it is cut short'})")
-        flat = np.frombuffer(data, dtype) if size else np.empty(math.prod(found), dtype)
-        array = flat.reshape(found[::-1]).T if fortran else flat.reshape(found)
+        flat = np.frombuffer(data, dtype) if size else np.empty(math.prod(actual_shape), dtype)
+        array = flat.reshape(actual_shape[::-1]).T if fortran else flat.reshape(actual_shape)
     return _native(array)
 
 
@@ -153,19 +153,23 @@ def map_npy(path: Path, kinds: str, shape: Shape) -> Array:
         if suspect := substitute(stream.read(HEAD_BYTES)):
             raise DatasetError(suspect)
         stream.seek(0)
-        found, _, dtype = npy_header(stream, path.stat().st_size, "it")
-    _require_fits(found, dtype, path.name, kinds, shape)
+        actual_shape, _, dtype = npy_header(stream, path.stat().st_size, "it")
+    _require_fits(actual_shape, dtype, path.name, kinds, shape)
     with in_plain_words("it is damaged, or no .npy file"):
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     return _native(array)
 
 
-def _require_fits(found: tuple[int, ...], dtype: np.dtype[Any], name: str, kinds: str, shape: Shape) -> None:
-    fits = len(found) == len(shape) and all(wanted in (None, size) for size, wanted in zip(found, shape, strict=True))
+def _require_fits(actual_shape: tuple[int, ...], dtype: np.dtype[Any], name: str, kinds: str, shape: Shape) -> None:
+    fits = len(actual_shape) == len(shape) and all(
+        required in (None, size) for size, required in zip(actual_shape, shape, strict=True)
+    )
     if dtype.kind not in kinds or not fits:
         words = " or ".join(dict.fromkeys(KINDS.get(kind, "text") for kind in kinds))
         sizes = ", ".join("any" if size is None else str(size) for size in shape)
-        raise DatasetError(f"its array {name!r} has dtype {dtype} and shape {found}, not {words} of shape ({sizes})")
+        raise DatasetError(
+            f"its array {name!r} has dtype {dtype} and shape {actual_shape}, not {words} of shape ({sizes})"
+        )
 
 
 def _native(array: Array) -> Array:
@@ -223,7 +227,7 @@ class Sparse:
         if self.data is None or not np.isfinite(self.data).all():
             raise DatasetError("its sparse matrix has values that are not finite")
         what = f"its matrix of {self.shape[0]:,} x {self.shape[1]:,}"
-        memory.require_room(self.shape[0] * self.shape[1] * np.dtype(np.float32).itemsize, what)
+        memory.require_memory(self.shape[0] * self.shape[1] * np.dtype(np.float32).itemsize, what)
         with in_plain_words(f"{what} is too large"):
             table = np.zeros(self.shape, np.float32)
         np.add.at(table, (self._rows(slice(0, len(self))), self.column), self.data.astype(np.float32))

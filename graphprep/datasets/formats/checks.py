@@ -1,4 +1,4 @@
-"""What every reader of finished datasets asks of labels, features and splits, and in which words.
+"""Checks of labels, features and splits that all readers of published datasets share.
 
 All errors are the ends of sentences that begin with the file; `reading` puts the file in front. Labels out of range,
 features that are not finite and node numbers that do not exist would show much later, as an index error in a kernel or
@@ -113,7 +113,7 @@ def node_mask(nodes: Array, num_nodes: int, what: str) -> NDArray[np.bool_]:
         DatasetError: a node does not exist, or is named twice; `what` says of which list.
     """
     if len(odd := np.flatnonzero((nodes < 0) | (nodes >= num_nodes))):
-        raise DatasetError(f"{what} names the node {nodes[odd[0]]}, but there are only 0 .. {num_nodes - 1:,}")
+        raise DatasetError(f"{what} names the node {nodes[odd[0]]}, but nodes are 0 .. {num_nodes - 1:,}")
     mask = np.zeros((num_nodes, 1), np.bool_)
     mask[nodes] = True
     if int(mask.sum()) != len(nodes):
@@ -127,14 +127,14 @@ def disjoint(masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, NDArray[np.boo
     Raises:
         DatasetError: two do, or they are of different shapes.
     """
-    taken: NDArray[np.bool_] | None = None
+    union: NDArray[np.bool_] | None = None
     for name, mask in masks.items():
-        if taken is not None and taken.shape != mask.shape:
-            raise DatasetError(f"its {name} is for {mask.shape[1]} splits, another mask for {taken.shape[1]}")
-        if taken is not None and (both := taken & mask).any():
+        if union is not None and union.shape != mask.shape:
+            raise DatasetError(f"its {name} is for {mask.shape[1]} splits, another mask for {union.shape[1]}")
+        if union is not None and (both := union & mask).any():
             node, split = np.argwhere(both)[0]
             raise DatasetError(f"its {name} names the node {node} of split {split}, which another mask has too")
-        taken = mask if taken is None else taken | mask
+        union = mask if union is None else union | mask
     return dict(masks)
 
 
@@ -146,5 +146,5 @@ def node_ids(ids: Array, num_nodes: int, what: str) -> Array:
     """
     if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < num_nodes:
         odd = int(np.argmax((ids.ravel() < 0) | (ids.ravel() >= num_nodes)))
-        raise DatasetError(f"{what} names the node {ids.ravel()[odd]}, but there are only 0 .. {num_nodes - 1:,}")
+        raise DatasetError(f"{what} names the node {ids.ravel()[odd]}, but nodes are 0 .. {num_nodes - 1:,}")
     return ids

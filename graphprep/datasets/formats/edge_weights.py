@@ -43,9 +43,9 @@ def rounded_in(weights: Weights | None) -> Rounded:
     return Rounded(len(changed), float(weights[changed[0]])) if len(changed) else Rounded()
 
 
-def say_rounded(path: Path, found: Iterable[Rounded]) -> None:
+def say_rounded(path: Path, rounded: Iterable[Rounded]) -> None:
     """Warn of a file's weights that are not what it says, if there are any."""
-    total = sum(found, Rounded())
+    total = sum(rounded, Rounded())
     if total.number:
         progress.warn(
             f"{path}: {total.number:,} weights are whole numbers above 2^24 that float32 rounds, as "

@@ -65,8 +65,8 @@ def _is_column_of_classes(y: Array, origin: str, is_table: bool) -> bool:
     if bool((~np.isfinite(known) | (known != np.floor(known))).any()):
         return False
     are_classes = is_table or bool(((known >= -1) & (known <= 1)).all())
-    taken, other = ("classes", "regression") if are_classes else ("numbers to predict", "classification")
-    progress.say(f"{origin}: a column of whole numbers as floats is taken for {taken}; --task {other} changes that")
+    chosen, other = ("classes", "regression") if are_classes else ("numbers to predict", "classification")
+    progress.say(f"{origin}: a column of whole numbers as floats is taken for {chosen}; --task {other} changes that")
     return are_classes
 
 

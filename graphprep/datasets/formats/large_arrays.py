@@ -82,11 +82,11 @@ def read_large(
     return array.T if fortran else array
 
 
-def _exactly(stream: IO[bytes], wanted: int, subject: str) -> bytearray:
-    data = bytearray(wanted)
+def _exactly(stream: IO[bytes], num_bytes: int, subject: str) -> bytearray:
+    data = bytearray(num_bytes)
     view, filled = memoryview(data), 0
-    while filled < wanted:
-        piece = stream.read(min(COPY_BYTES, wanted - filled))
+    while filled < num_bytes:
+        piece = stream.read(min(COPY_BYTES, num_bytes - filled))
         if not piece:
             raise DatasetError(f"{subject} is cut short")
         view[filled : filled + len(piece)] = piece

@@ -75,7 +75,7 @@ def read_arrays(stream: IO[bytes], names: tuple[str, ...]) -> dict[str, Array | 
     order = ORDERS.get(header[126:128])
     if not header.startswith(MAGIC) or order is None:
         raise DatasetError("its .mat file is none of MATLAB's format 5")
-    found: dict[str, Array | Sparse] = {}
+    arrays: dict[str, Array | Sparse] = {}
     while tag := stream.read(8):
         if len(tag) < 8:
             raise DatasetError("its .mat file is cut short")
@@ -87,14 +87,14 @@ def read_arrays(stream: IO[bytes], names: tuple[str, ...]) -> dict[str, Array | 
             raise DatasetError("its .mat file is cut short")
         head = _head(memoryview(_front(stream, kind, size, order)), order)
         if head.name in names:
-            if head.name in found:
+            if head.name in arrays:
                 raise DatasetError(f"its .mat file has two variables called {head.name!r}")
             stream.seek(start)
-            found[head.name] = _values(_all(stream, kind, size, order, head.name), head, order)
+            arrays[head.name] = _values(_all(stream, kind, size, order, head.name), head, order)
         stream.seek(start + size)
-    if missing := [name for name in names if name not in found]:
+    if missing := [name for name in names if name not in arrays]:
         raise DatasetError(f"its .mat file has no array {missing[0]!r}")
-    return found
+    return arrays
 
 
 def _front(stream: IO[bytes], kind: int, size: int, order: str) -> bytes:
@@ -113,19 +113,19 @@ def _front(stream: IO[bytes], kind: int, size: int, order: str) -> bytes:
 def _all(stream: IO[bytes], kind: int, size: int, order: str, name: str) -> memoryview:
     """All bytes of the variable called `name`, of which a packed one says how many it has before it is unpacked."""
     if kind == MATRIX:
-        memory.require_room(COPIES * size, f"its array {name!r}")
+        memory.require_memory(COPIES * size, f"its array {name!r}")
         return memoryview(stream.read(size))
-    found, wanted = bytearray(), None
+    unpacked, num_bytes = bytearray(), None
     for piece in _unpacked(stream, size):
-        found += piece
-        if wanted is None and len(found) >= TAG_BYTES:
-            wanted = TAG_BYTES + _inner_bytes(found, order)
-            memory.require_room(COPIES * wanted, f"its array {name!r}")
-        if wanted is not None and len(found) > wanted + PADDING_BYTES:
+        unpacked += piece
+        if num_bytes is None and len(unpacked) >= TAG_BYTES:
+            num_bytes = TAG_BYTES + _inner_bytes(unpacked, order)
+            memory.require_memory(COPIES * num_bytes, f"its array {name!r}")
+        if num_bytes is not None and len(unpacked) > num_bytes + PADDING_BYTES:
             raise DatasetError(f"its .mat file is damaged: its array {name!r} unpacks to more bytes than it says")
-    if wanted is None or len(found) < wanted:
+    if num_bytes is None or len(unpacked) < num_bytes:
         raise DatasetError("its .mat file is damaged: a variable is shorter than it says")
-    return memoryview(found)[TAG_BYTES:wanted]
+    return memoryview(unpacked)[TAG_BYTES:num_bytes]
 
 
 def _unpacked(stream: IO[bytes], size: int) -> Iterator[bytes]:

@@ -118,7 +118,7 @@ class PickledCsr:
         if not np.isfinite(data).all():
             raise DatasetError("it holds a sparse matrix with values that are not finite")
         what = f"the matrix of {rows:,} x {columns:,} that it holds"
-        memory.require_room(rows * columns * np.dtype(np.float32).itemsize, what)
+        memory.require_memory(rows * columns * np.dtype(np.float32).itemsize, what)
         try:
             dense = np.zeros((rows, columns), np.float32)
         except (MemoryError, ValueError) as problem:
@@ -127,8 +127,8 @@ class PickledCsr:
         return dense
 
     def _array(self, name: str) -> NDArray[Any]:
-        found = self.state.get(name) if isinstance(self.state, dict) else None
-        array = found.plain() if isinstance(found, PickledArray) else None
+        array = self.state.get(name) if isinstance(self.state, dict) else None
+        array = array.plain() if isinstance(array, PickledArray) else None
         if array is None or array.ndim != 1:
             raise DatasetError(f"it holds a sparse matrix without the array {name!r}")
         return array

@@ -1,10 +1,10 @@
 """How a text table is written: delimiter, quotes, comments, the line of names, and a column of row numbers.
 
-This is the one place that decides it, for edges and for the tables of nodes. The first lines are looked at, and what
+This is the one place that decides it, for edges and for the tables of nodes. It reads the first lines, and what
 was said by the caller overrules what they show:
 
 1. Lines at the beginning that are empty, or begin with # or %, are comments.
-2. The delimiter is told from what stands outside quotes and brackets: a tab wins, then `;` or `,` (the one that cuts
+2. The delimiter is found in the text outside quotes and brackets: a tab wins, then `;` or `,` (the one that cuts
    all lines into equally many fields), then blanks, of which any run is one delimiter.
 3. The first line that is no comment names the columns if none of its fields is a value (a number, true or false) and
    the table is one of values; in a table of words, if it names both ends of an edge, or has a word over a column of
@@ -99,10 +99,10 @@ def given_delimiter(text: str) -> str:
     Raises:
         ValueError: it is neither; the end of a sentence.
     """
-    found = GIVEN_DELIMITERS.get(text.lower(), text)
-    if len(found) != 1 or found in '"\n\r' or not found.isascii():
+    delimiter = GIVEN_DELIMITERS.get(text.lower(), text)
+    if len(delimiter) != 1 or delimiter in '"\n\r' or not delimiter.isascii():
         raise ValueError(f"{text!r} is no delimiter; give tab, comma, semicolon, blanks, bar or one ASCII character")
-    return found
+    return delimiter
 
 
 def look(
@@ -121,7 +121,7 @@ def look(
         The look, None where there are no rows; and the first comments.
 
     Raises:
-        DatasetError: the delimiter cannot be told; the file cannot be read.
+        DatasetError: the delimiter cannot be found; the file cannot be read.
     """
     comments: list[bytes] = []
     num_comments = first_line = 0
@@ -146,7 +146,7 @@ def look(
             break
     if not body:
         return None, tuple(comments)
-    found = _looked_at(
+    dialect, rows, complete = _looked_at(
         path,
         body if complete else body[: _sample_size(body)],
         first_line,
@@ -157,11 +157,11 @@ def look(
         delimiter=delimiter,
         comments=num_comments,
     )
-    return Look(dialect=found[0], records=found[1], comments=tuple(comments), complete=found[2]), tuple(comments)
+    return Look(dialect=dialect, records=rows, comments=tuple(comments), complete=complete), tuple(comments)
 
 
 def _sample_size(body: bytes) -> int:
-    """How much of a text is looked at: whole lines up to SAMPLE_BYTES, but at least SAMPLE_LINES of them."""
+    """How much of a text is sampled: whole lines up to SAMPLE_BYTES, but at least SAMPLE_LINES of them."""
     ends = islice(LINE_ENDS.finditer(body), SAMPLE_LINES)
     return max(SAMPLE_BYTES + 1, *(end.end() for end in ends))
 
@@ -171,7 +171,7 @@ def records(
 ) -> Iterator[tuple[int, list[bytes], bytes]]:
     """The records of a text, which begins with one: number of the first line, fields, and the text of the record."""
     pending: list[bytes] = []
-    start, found = first_line, 0
+    start, place = first_line, 0
     for number, line in enumerate(_lines(text, dialect), first_line):
         if not pending:
             start = number
@@ -186,8 +186,8 @@ def records(
         record = b"\n".join(pending)
         pending = []
         yield start, fields_of(record, dialect), record
-        found += 1
-        if most is not None and found >= most:
+        place += 1
+        if most is not None and place >= most:
             return
     if pending:
         yield start, fields_of(b"\n".join(pending), dialect), b"\n".join(pending)

@@ -1,7 +1,7 @@
 """Text, or gzip or zstd of text, in blocks of whole lines.
 
-Files that are something else are told by their first bytes and named: a Git-LFS pointer, an HTML page, another kind of
-archive, a binary format. A packed stream is read to its end, so a cut or damaged one is found.
+Files that are something else are recognised by their first bytes and named: a Git-LFS pointer, an HTML page, another
+kind of archive, a binary format. A packed stream is read to its end, so a cut or damaged one is found.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UTF8_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 PACKED = (".gz", ".zst")
-"""endings of the names of packed files, before which stands what they hold"""
+"""endings of the names of packed files; the ending before them says what they hold"""
 MATRIX_MARKET = b"%%MatrixMarket"
 OTHER_KINDS = (
     (b"PK\x03\x04", "a zip archive"),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from graphprep.datasets.formats.text_dialect import Dialect
 from graphprep.datasets.formats.text_file import LONGEST_LINE, line_blocks
 from graphprep.errors import DatasetError
 
@@ -84,8 +85,8 @@ def tidied(text: bytes, delimiter: str, *, quoted: bool, bracketed: bool) -> byt
     raw = np.frombuffer(text, np.uint8)
     out = np.empty(len(raw), np.uint8)
     size = int(_tidy(raw, ord(delimiter), quoted, bracketed, out))
-    found: bytes = out[:size].tobytes()
-    return found
+    tidy: bytes = out[:size].tobytes()
+    return tidy
 
 
 def arrow_table(
@@ -103,7 +104,7 @@ def arrow_table(
         text: of the records.
         separator: one character.
         names: of all columns.
-        types: Arrow's, of some; those of others are told from the values.
+        types: Arrow's, of some; those of others are inferred from the values.
         quoted: whether fields may be in quotes.
         columns: the ones that are wanted; None for all.
 
@@ -126,6 +127,17 @@ def arrow_table(
             include_columns=None if columns is None else list(columns),
         ),
     )
+
+
+def records_alone(block: bytes, first_line: int, dialect: Dialect) -> bytes:
+    """A block's records as Arrow takes them: without the lines before them and comments; empty if there are none."""
+    text = block
+    if first_line <= dialect.last_skipped:
+        text = without_lines(text, dialect.last_skipped - first_line)
+    text = single_line_ends(text, quoted=dialect.quoted)
+    if dialect.comments_anywhere and (b"#" in text or b"%" in text):
+        text = without_comments(text)
+    return b"" if text.isspace() else text
 
 
 def without_lines(text: bytes, last: int) -> bytes:

@@ -1,7 +1,7 @@
 """A table of nodes in text as an Arrow table, read in blocks of whole records by the rules of `text_dialect`.
 
-The columns' types are told from all values: whole numbers, numbers, truth values, else text. Columns of ids are text
-until `table_files` knows what ids are.
+The columns' types are inferred from all values: whole numbers, numbers, truth values, else text. Columns of ids are
+text until `table_files` knows what ids are.
 """
 
 from __future__ import annotations
@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from graphprep.datasets.formats.text_dialect import Dialect, is_value, look, records
-from graphprep.datasets.formats.text_records import (
-    arrow_table,
-    record_blocks,
-    single_line_ends,
-    tidied,
-    without_comments,
-    without_lines,
-)
+from graphprep.datasets.formats.text_records import arrow_table, record_blocks, records_alone, tidied
 from graphprep.datasets.importing.edges.edge_columns import column_place
 from graphprep.datasets.importing.edges.text_faults import shown
 from graphprep.errors import DatasetError
@@ -32,7 +25,7 @@ class TextTable(NamedTuple):
     """A table and how it is written."""
 
     table: Any
-    """Arrow's; columns without names are called f0, f1 ... after their places"""
+    """Arrow's; columns without names are called by their numbers, from 1"""
     dialect: Dialect
 
 
@@ -56,16 +49,16 @@ def read_text_table(
     Raises:
         DatasetError: as the end of a sentence: there are no rows, a row has other than as many fields, or is no text.
     """
-    found, _ = look(path, words=bool(as_text), edges=False, header=header, delimiter=delimiter)
-    if found is None:
+    first_look, _ = look(path, words=bool(as_text), edges=False, header=header, delimiter=delimiter)
+    if first_look is None:
         raise DatasetError("it has no rows")
-    dialect = found.dialect
+    dialect = first_look.dialect
     table = _table(path, dialect, as_text)
     if dialect.doubtful_names and header is None and rows != table.num_rows:
         if rows is not None and table.num_rows == rows + 1:
             progress.say(f"{path}: its first line names the columns, as there are {rows:,} nodes")
             return read_text_table(path, header=True, delimiter=delimiter, as_text=as_text)
-        line = found.records[0][2]
+        line = first_look.records[0][2]
         progress.warn(
             f"{path}: its first line, {shown(line)}, is read as a row and not as the names of columns; give "
             "--node-header if it names them, --no-node-header if it does not"
@@ -103,14 +96,11 @@ def _table(path: Path, dialect: Dialect, as_text: Collection[str]) -> Any:
         try:
             types[names[column_place(column, dialect.names or names, dialect.columns)]] = pa.string()
         except KeyError:
-            continue  # whoever wants it says that it is not there
+            continue  # the caller says that it is not there
     parts = []
     for first_line, block in record_blocks(path, dialect.delimiter, quoted=dialect.quoted, after=dialect.last_skipped):
-        text = without_lines(block, dialect.last_skipped - first_line) if first_line <= dialect.last_skipped else block
-        text = single_line_ends(text, quoted=dialect.quoted)
-        if dialect.comments_anywhere and (b"#" in text or b"%" in text):
-            text = without_comments(text)
-        if not text or text.isspace():
+        text = records_alone(block, first_line, dialect)
+        if not text:
             continue
         if b"\0" in text or (not as_text and HEXADECIMAL.search(text)):
             _find_fault(dialect, block, first_line, numbers=not as_text)
@@ -147,15 +137,15 @@ def _joined(parts: Sequence[Any]) -> Any:
 def _names(dialect: Dialect) -> list[str]:
     """A name for each column, none twice."""
     if dialect.names is None:
-        return [f"f{place}" for place in range(dialect.columns)]
-    found: list[str] = []
+        return [str(number) for number in range(1, dialect.columns + 1)]
+    names: list[str] = []
     for name in [*dialect.names, *[""] * (dialect.columns - len(dialect.names))]:
         again = 1
         fresh = name
-        while fresh in found:
+        while fresh in names:
             fresh, again = f"{name}.{again}", again + 1
-        found.append(fresh)
-    return found[: max(dialect.columns, 1)]
+        names.append(fresh)
+    return names[: max(dialect.columns, 1)]
 
 
 def _find_fault(dialect: Dialect, block: bytes, first_line: int, *, numbers: bool) -> None:

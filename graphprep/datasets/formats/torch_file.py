@@ -111,7 +111,9 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: object) -> 
         plain.insert(0, step)
         step *= size
     count = math.prod(shape)
-    if count and any(stride != wanted for stride, wanted, size in zip(strides, plain, shape, strict=True) if size > 1):
+    if count and any(
+        stride != plain_stride for stride, plain_stride, size in zip(strides, plain, shape, strict=True) if size > 1
+    ):
         raise DatasetError("it holds a tensor whose rows do not follow each other")
     if offset + count > len(storage):
         raise DatasetError(f"it holds a tensor of shape {shape} in a storage of {len(storage):,} numbers")
@@ -157,8 +159,8 @@ def _legacy(data: bytes) -> Any:
 
     # Where the file is damaged, torch warns of what it believes to have read.
     with in_plain_words("it is no PyTorch file, or holds more than tensors"), warnings.catch_warnings(action="ignore"):
-        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    return _without_torch(found, itertools.count(1))
+        value = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    return _without_torch(value, itertools.count(1))
 
 
 def _without_torch(value: Any, seen: Iterator[int]) -> Any:

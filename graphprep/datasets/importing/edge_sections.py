@@ -1,7 +1,7 @@
 """Files of edges read by other processes, section by section: first to learn which ids occur, then for the edges.
 
-A section has no idea of the lines before it, so that what is wrong in a file is told with its place only by reading it
-from front to back. Here a fault means no more than that this has to be done.
+A section does not know how many lines are before it, so an error with its line comes only from reading the file from
+front to back. Here a fault means only that this has to be done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from graphprep.core.types import EdgeChunk, EdgeSections
 from graphprep.datasets.formats.edge_weights import Rounded, as_float32, rounded_in
 from graphprep.datasets.importing.edges.edge_file import EdgeFile, FileRange, SectionedFile
-from graphprep.datasets.importing.ids import Seen
+from graphprep.datasets.importing.ids import IdSet
 from graphprep.datasets.importing.node_ids import NodeIds
 from graphprep.system.executor import Executor
 from graphprep.system.file_version import FileVersion, changed, require_version, version_of
@@ -33,12 +33,12 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenSection:
+class ScannedSection:
     """What a section has."""
 
     edges: int
-    sources: Seen | None
-    destinations: Seen | None
+    sources: IdSet | None
+    destinations: IdSet | None
     """None too where both ends are of one type"""
     rounded: Rounded
     """whole weights that float32 cannot hold"""
@@ -63,7 +63,7 @@ class FileSections:
         places = [Place(number, section) for number, sections in enumerate(ranges) for section in sections]
         return cls(files=sectioned, places=places, versions=[version_of(file.path) for file in sectioned])
 
-    def see(self, executor: Executor, sources: NodeIds, destinations: NodeIds) -> Iterator[SeenSection]:
+    def scan(self, executor: Executor, sources: NodeIds, destinations: NodeIds) -> Iterator[ScannedSection]:
         """What each section has.
 
         Args:
@@ -73,9 +73,9 @@ class FileSections:
         Raises:
             DatasetError: a file is damaged or has something that is no edge, or a worker does not reach it.
         """
-        unseen = sources.unseen()
-        others = unseen if destinations is sources else destinations.unseen()
-        yield from executor.map(_see, self.places, self.files, unseen, others, needed=BYTES_NEEDED)
+        empty = sources.empty()
+        others = empty if destinations is sources else destinations.empty()
+        yield from executor.map(_scan_section, self.places, self.files, empty, others, needed=BYTES_NEEDED)
 
     def stream(self, counts: Sequence[int], sources: NodeIds, destinations: NodeIds, *, turned: bool) -> EdgeSections:
         """The edges, with ids as rows.
@@ -98,18 +98,20 @@ class FileSections:
             require_version(file.path, version)
 
 
-def _see(place: Place, files: Sequence[SectionedFile], sources: NodeIds, destinations: NodeIds) -> SeenSection:
-    # What is shared stays with a worker, which may see several sections one after the other, or at once in threads.
-    some = sources.unseen()
-    others = some if destinations is sources else destinations.unseen()
+def _scan_section(
+    place: Place, files: Sequence[SectionedFile], sources: NodeIds, destinations: NodeIds
+) -> ScannedSection:
+    # What is shared stays with a worker, which may scan several sections one after the other, or at once in threads.
+    some = sources.empty()
+    others = some if destinations is sources else destinations.empty()
     edges, rounded = 0, Rounded()
     for run in files[place.file].rows_of(place.range):
         some.codes(run.src)
         others.codes(run.dst)
         edges += run.num_edges
         rounded += rounded_in(run.weight)
-    seen = None if others is some else others.seen()
-    return SeenSection(edges=edges, sources=some.seen(), destinations=seen, rounded=rounded)
+    of_destinations = None if others is some else others.id_set()
+    return ScannedSection(edges=edges, sources=some.id_set(), destinations=of_destinations, rounded=rounded)
 
 
 def _read(

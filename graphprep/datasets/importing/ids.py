@@ -22,8 +22,8 @@ TABLE_RATIO = 4
 """rows are looked up in a table while it has at most so many entries a node, else by bisection"""
 
 
-class Seen(NamedTuple):
-    """A set of ids on its way from one process to another."""
+class IdSet(NamedTuple):
+    """A set of ids, as one process sends it to another."""
 
     flags: NDArray[np.uint8]
     """one bit an id, from 0 on"""
@@ -53,11 +53,11 @@ class DistinctIds:
         self._reach(highest)
         mark(self.flags, ids)
 
-    def seen(self) -> Seen:
+    def id_set(self) -> IdSet:
         """All of them, small."""
-        return Seen(np.packbits(self.flags), self._all_large())
+        return IdSet(np.packbits(self.flags), self._all_large())
 
-    def join(self, other: Seen) -> None:
+    def join(self, other: IdSet) -> None:
         """Take in all of another set."""
         flags = np.unpackbits(other.flags).view(np.bool_)
         self._reach(len(flags) - 1)

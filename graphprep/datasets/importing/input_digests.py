@@ -1,7 +1,7 @@
-"""The checksums of a user's files, worked out beside the reading of them.
+"""The checksums of a user's files, computed in a thread while the files are read.
 
 A store's key covers the content of its inputs. Where there is a store already, its key has to be compared before
-anything is read; where there is none, nobody waits for the checksums before the store is written.
+anything is read; where there is none, the checksums are not waited for before the store is written.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class InputDigests:
         if not self._future.done():
             with progress.task("checking input files"):
                 wait([self._future])
-        found = self._future.result()
+        digests = self._future.result()
         for (_, path), version in zip(self._files, self._versions, strict=True):
             require_version(path, version)
-        return found
+        return digests
 
     def _digest(self, role: str, path: Path) -> dict[str, object]:
         digest, count = hashlib.sha256(), 0

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from graphprep.datasets.formats.labels import LabelTask, checked_labels
 from graphprep.datasets.importing import tables
+from graphprep.datasets.importing.edges.edge_file import Words
 from graphprep.datasets.importing.node_ids import ListedIds, Original
 from graphprep.datasets.importing.table_files import (
     TABLES,
@@ -58,9 +59,9 @@ class NodeFiles:
     id_column: str | None = None
     """of the tables, its name or number; None: rows are in the order of the ids 0 .. N-1"""
     header: bool | None = None
-    """whether the first line of tables in text names the columns; None: told as `text_dialect` says"""
+    """whether the first line of tables in text names the columns; None: as `text_dialect` finds"""
     delimiter: str | None = None
-    """of tables in text; None: told likewise"""
+    """of tables in text; None: likewise"""
     label: tuple[str, ...] = ()
     """the columns of `labels`, or of `features` if there is no such file, that are the labels; none: all"""
     feature: tuple[str, ...] = ()
@@ -71,9 +72,9 @@ class NodeFiles:
     task: LabelTask = "auto"
     """what the labels are for"""
 
-    def options(self, *, words: bool, told: list[str]) -> TableOptions:
+    def options(self, *, words: bool, read_as: list[str]) -> TableOptions:
         """How its tables are read; see `TableOptions`."""
-        return TableOptions(header=self.header, delimiter=self.delimiter, words=words, told=told)
+        return TableOptions(header=self.header, delimiter=self.delimiter, words=words, read_as=read_as)
 
     def reading(self) -> dict[str, object]:
         """How the files are read, for the key of a store."""
@@ -113,8 +114,10 @@ class NodeData:
     """a table whose rows are in another order than those of the table that lists the nodes"""
     options: TableOptions = field(default_factory=TableOptions)
     """how tables are read"""
-    told: Sequence[str] = ()
+    read_as: Sequence[str] = ()
     """what was taken as what, for people"""
+    original: Original | None = None
+    """the nodes' ids by row, where the edges name rows already"""
 
     def known_count(self) -> int | None:
         """N, if anything but the edges says it.
@@ -150,12 +153,12 @@ def load_nodes(files: NodeFiles, *, words: bool = False) -> NodeData:
     names = {"features": "x", "labels": "y", "times": "time"}
     arrays: dict[str, Array] = {}
     origin: dict[str, str] = {}
-    told: list[str] = []
+    read_as: list[str] = []
     ids: ListedIds | None = None
     counts = {} if files.num_nodes is None else {"num_nodes": files.num_nodes}
     without_ids: list[Path] = []
     reordered: str | None = None
-    plain = files.options(words=words, told=told)
+    plain = files.options(words=words, read_as=read_as)
     for part, path, options in _to_read(files, plain):
         options = replace(options, rows=next(iter(counts.values()), None))
         table = kind_of_table(path) in TABLES
@@ -189,7 +192,7 @@ def load_nodes(files: NodeFiles, *, words: bool = False) -> NodeData:
         id_column=files.id_column,
         origin=origin,
         options=plain,
-        told=told,
+        read_as=read_as,
         task=files.task,
         reordered=reordered,
     )
@@ -258,7 +261,7 @@ def _say_order(path: Path, ids: ListedIds, reordered: str | None) -> None:
 
 def _to_read(files: NodeFiles, plain: TableOptions) -> list[tuple[str, Path, TableOptions]]:
     """Which part comes from which file, and which columns of it."""
-    found: list[tuple[str, Path, TableOptions]] = []
+    reads: list[tuple[str, Path, TableOptions]] = []
     features, labels = files.features, files.labels
     if files.label and labels is None and features is None:
         raise UsageError("columns of labels need a table that has them; name it with --labels or --features")
@@ -276,29 +279,29 @@ def _to_read(files: NodeFiles, plain: TableOptions) -> list[tuple[str, Path, Tab
     same = files.label if labels is None else ()
     if features is not None:
         options = replace(plain, columns=files.feature, left_out=() if files.feature else same)
-        found.append(("features", features, options))
+        reads.append(("features", features, options))
         if same:
-            found.append(("labels", features, replace(plain, columns=files.label)))
+            reads.append(("labels", features, replace(plain, columns=files.label)))
     if labels is not None:
-        found.append(("labels", labels, replace(plain, columns=files.label)))
+        reads.append(("labels", labels, replace(plain, columns=files.label)))
     if files.times is not None:
-        found.append(("times", files.times, plain))
+        reads.append(("times", files.times, plain))
     if files.split_column is None:
-        return found
+        return reads
     part = "labels" if split_file == labels else "features"
     split = files.split_column
     return [
         (name, path, replace(options, split_column=split) if path == split_file and name == part else options)
         if name == part or path != split_file
         else (name, path, replace(options, left_out=(*options.left_out, split)))
-        for name, path, options in found
+        for name, path, options in reads
     ]
 
 
 def _split_of(path: Path, options: TableOptions) -> list[str] | None:
     """The split in a table's column."""
     with reading(path):
-        return read_table(path, replace(options, told=[])).split
+        return read_table(path, replace(options, read_as=[])).split
 
 
 def _masks_of(split: Sequence[str]) -> dict[str, Array]:
@@ -312,15 +315,15 @@ def _matched(
 ) -> tuple[Array, ListedIds, list[str] | None, bool]:
     """A table's rows in the order of the ids known so far, or the first to list them; whether they had that order."""
     assert files.id_column is not None
-    found = read_identified(path, files.id_column, options)
-    rows: Array = found.rows
-    split = found.split
+    listed = read_identified(path, files.id_column, options)
+    rows: Array = listed.rows
+    split = listed.split
     in_order = True
     with reading(path):
         if known is None:
-            known = ListedIds(found.ids, str(path))
+            known = ListedIds(listed.ids, str(path))
         else:
-            places = _rows_of(known, found.ids)
+            places = _rows_of(known, listed.ids)
             if len(places) != len(known.ids):
                 missing = np.ones(len(known.ids), np.bool_)
                 missing[places] = False
@@ -349,7 +352,5 @@ def _checked(rows: Array, part: str, path: Path, files: NodeFiles) -> Array:
 
 def _rows_of(known: ListedIds, ids: Original) -> NDArray[np.int64]:
     """The row of each id; none may be unknown."""
-    from graphprep.datasets.importing.edges.edge_file import Words
-
     run = Words(np.arange(len(ids)), ids.tolist()) if ids.dtype.kind in "UT" else ids.astype(np.int64)
     return known.rows(known.codes(run))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import Ids
 from graphprep.datasets.importing.edges.edge_file import Words
-from graphprep.datasets.importing.ids import DistinctIds, Renumbering, Seen
+from graphprep.datasets.importing.ids import DistinctIds, IdSet, Renumbering
 from graphprep.datasets.importing.table_files import word_array
 from graphprep.errors import DatasetError
 
@@ -37,15 +37,15 @@ class NodeIds(Protocol):
         """
         ...
 
-    def unseen(self) -> NodeIds:
+    def empty(self) -> NodeIds:
         """One that takes in ids in another process, in place of this one."""
         ...
 
-    def seen(self) -> Seen | None:
+    def id_set(self) -> IdSet | None:
         """Which numbers it has taken in; None where that does not matter. There are no words among them."""
         ...
 
-    def join(self, seen: Seen) -> None:
+    def join(self, ids: IdSet) -> None:
         """Take in the numbers of one that was in another process.
 
         Raises:
@@ -81,13 +81,13 @@ class RowNumbers:
                 raise DatasetError(f"the node id {bad} does not fit {self.num_nodes:,} nodes, whose ids are 0 .. N-1")
         return ids
 
-    def unseen(self) -> RowNumbers:
+    def empty(self) -> RowNumbers:
         return self
 
-    def seen(self) -> None:
+    def id_set(self) -> None:
         return None
 
-    def join(self, seen: Seen) -> None:
+    def join(self, ids: IdSet) -> None:
         """All ids were compared where they were read."""
 
     def close(self) -> tuple[int, None]:
@@ -117,16 +117,16 @@ class FoundIds:
             self._numbers.add(ids)
         return ids
 
-    def unseen(self) -> FoundIds:
+    def empty(self) -> FoundIds:
         return FoundIds()
 
-    def seen(self) -> Seen | None:
-        return self._numbers.seen() if self._numbers else None
+    def id_set(self) -> IdSet | None:
+        return self._numbers.id_set() if self._numbers else None
 
-    def join(self, seen: Seen) -> None:
+    def join(self, ids: IdSet) -> None:
         self._require(words=False)
         self._numbers = self._numbers or DistinctIds()
-        self._numbers.join(seen)
+        self._numbers.join(ids)
 
     def close(self) -> tuple[int, Original | None]:
         if self._words is not None:
@@ -178,14 +178,14 @@ class ListedIds:
                 self._unknown(str(ids[int(np.argmax(wrong))]))
         return ids
 
-    def unseen(self) -> FoundIds:
+    def empty(self) -> FoundIds:
         return FoundIds()
 
-    def seen(self) -> None:
+    def id_set(self) -> None:
         return None
 
-    def join(self, seen: Seen) -> None:
-        self.codes(seen.ascending())
+    def join(self, ids: IdSet) -> None:
+        self.codes(ids.ascending())
 
     def close(self) -> tuple[int, Original | None]:
         rows = np.arange(len(self.ids))
@@ -195,8 +195,8 @@ class ListedIds:
     def rows(self, codes: Ids) -> Ids:
         if self._words is not None:
             return codes
-        found: NDArray[np.int64] = self._order[self._place(codes)]
-        return found
+        rows: NDArray[np.int64] = self._order[self._place(codes)]
+        return rows
 
     def _place(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         return np.minimum(np.searchsorted(self._ascending, ids), len(self._ascending) - 1).astype(np.int64, copy=False)
@@ -215,12 +215,12 @@ class WordCodes:
         """The code of each word of a run; new words get the next ones."""
         code = self._code
         known = np.fromiter((code.setdefault(word, len(code)) for word in run.words), np.int64, len(run.words))
-        taken: NDArray[np.int64] = known[run.codes]
-        return taken
+        codes: NDArray[np.int64] = known[run.codes]
+        return codes
 
-    def word(self, wanted: int) -> str:
+    def word(self, number: int) -> str:
         """The word with this code."""
-        return next(word for word, code in self._code.items() if code == wanted)
+        return next(word for word, code in self._code.items() if code == number)
 
     def ascending(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """All words in ascending order of their code points, and the row of each code.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.checks import node_mask
 from graphprep.errors import DatasetError
 
 NODE_LISTS = {
@@ -34,11 +36,10 @@ def listed_nodes(nodes: NDArray[Any], num_nodes: int, what: str) -> NDArray[np.b
         return nodes.reshape(num_nodes, -1)
     if nodes.dtype.kind not in "iu" or nodes.shape not in ((len(nodes),), (len(nodes), 1)):
         raise DatasetError(f"{what} has shape {nodes.shape} and dtype {nodes.dtype}, not one row number a node")
-    nodes = nodes.ravel()
-    if (odd := (nodes < 0) | (nodes >= num_nodes)).any():
-        raise DatasetError(f"{what} names the node {nodes[np.argmax(odd)]}, but nodes are 0 .. {num_nodes - 1:,}")
-    mask = np.zeros((num_nodes, 1), np.bool_)
-    mask[nodes] = True
-    if int(mask.sum()) != len(nodes):
-        raise DatasetError(f"{what} names a node twice")
-    return mask
+    return node_mask(nodes.ravel(), num_nodes, what)
+
+
+def named_lists(names: Container[str], masks: Container[str]) -> dict[str, str]:
+    """The lists among `names`, by the name of the mask in NodeTable that each makes; none for those in `masks`."""
+    lists = {f"{part}_mask": name for part, known in NODE_LISTS.items() for name in known if name in names}
+    return {mask: name for mask, name in lists.items() if mask not in masks}

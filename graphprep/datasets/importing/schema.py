@@ -28,11 +28,12 @@ from graphprep.core.splits import SplitRule
 from graphprep.core.types import Duplicates, EdgeType, SelfLoops, Treatment
 from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.formats.text_dialect import given_delimiter
-from graphprep.datasets.importing.edges.edge_columns import GivenColumns
-from graphprep.datasets.importing.edges.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
+from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions, IdKind
+from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, Format, format_of
 from graphprep.datasets.importing.edges.saved_pyg import TYPE_NAME
+from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
 from graphprep.datasets.importing.node_files import PARTS, NodeFiles
-from graphprep.datasets.importing.user_files import EdgeFiles, ImportRequest
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system.nearest import nearest
 from graphprep.system.regular_file import regular_file
@@ -54,17 +55,19 @@ def _delimiter(text: str) -> str:
         raise FaultAt(str(problem)) from problem
 
 
-def _columns(given: str | int | list[str | int] | tuple[str, ...]) -> tuple[str, ...]:
-    """One column, or several, as names or numbers."""
-    return tuple(map(str, given)) if isinstance(given, list | tuple) else (str(given),)
+def _column(name: object) -> object:
+    """A column's name, or its number as a name."""
+    return str(name) if type(name) is int else name
 
 
-def _column(given: str | int | None) -> str | None:
-    return None if given is None else str(given)
+def _columns(names: object) -> object:
+    """One column, or several."""
+    return tuple(map(str, names)) if isinstance(names, list | tuple) else (str(names),)
 
 
 TypeName = Annotated[str, AfterValidator(_type_name)]
 Delimiter = Annotated[str, AfterValidator(_delimiter)]
+Column = Annotated[str, BeforeValidator(_column)]
 Columns = Annotated[tuple[str, ...], BeforeValidator(_columns)]
 
 
@@ -82,12 +85,12 @@ class NodeType(_Model):
     train: str | None = None
     val: str | None = None
     test: str | None = None
-    id_column: str | int | None = None
+    id_column: Column | None = None
     header: bool | None = None
     delimiter: Delimiter | None = None
     label: Columns = ()
     feature: Columns = ()
-    split_column: str | int | None = None
+    split_column: Column | None = None
     task: LabelTask = "auto"
 
     def files(self, folder: Path) -> NodeFiles:
@@ -95,12 +98,12 @@ class NodeType(_Model):
         paths = {part: folder / name for part in PARTS if (name := getattr(self, part)) is not None}
         return NodeFiles(
             num_nodes=self.count,
-            id_column=_column(self.id_column),
+            id_column=self.id_column,
             header=self.header,
             delimiter=self.delimiter,
             label=self.label,
             feature=self.feature,
-            split_column=_column(self.split_column),
+            split_column=self.split_column,
             task=self.task,
             **paths,
         )
@@ -118,10 +121,10 @@ class EdgeTypeFiles(_Model):
     times: bool = False
     header: bool | None = None
     delimiter: Delimiter | None = None
-    source_column: str | int | None = None
-    target_column: str | int | None = None
-    weight_column: str | int | None = None
-    time_column: str | int | None = None
+    source_column: Column | None = None
+    target_column: Column | None = None
+    weight_column: Column | None = None
+    time_column: Column | None = None
     reverse: TypeName | None = None
     undirected: bool = False
     duplicates: Duplicates = "keep"
@@ -143,8 +146,8 @@ class EdgeTypeFiles(_Model):
 
     def types(self) -> list[EdgeType]:
         """The type, and its reverse if there is to be one."""
-        found = [EdgeType(self.source, self.relation, self.destination)]
-        return found if self.reverse is None else [*found, EdgeType(self.destination, self.reverse, self.source)]
+        forward = EdgeType(self.source, self.relation, self.destination)
+        return [forward] if self.reverse is None else [forward, EdgeType(self.destination, self.reverse, self.source)]
 
     def edges(self, folder: Path) -> EdgeFiles:
         """With the places of the files."""
@@ -153,15 +156,17 @@ class EdgeTypeFiles(_Model):
             type=self.types()[0],
             paths=tuple(folder / name for name in self.files),
             format=self.format,
-            weights=self.weights or self.weight_column is not None,
-            times=self.times or self.time_column is not None,
-            header=self.header,
-            delimiter=self.delimiter,
-            columns=GivenColumns(
-                source=_column(self.source_column),
-                target=_column(self.target_column),
-                weight=_column(self.weight_column),
-                time=_column(self.time_column),
+            options=EdgeOptions.of_columns(
+                RequestedColumns(
+                    source=self.source_column,
+                    target=self.target_column,
+                    weight=self.weight_column,
+                    time=self.time_column,
+                ),
+                weights=self.weights,
+                times=self.times,
+                header=self.header,
+                delimiter=self.delimiter,
             ),
             treatment=treatment,
             reverse=self.reverse,
@@ -181,10 +186,7 @@ class Schema(_Model):
     def _names_fit(self) -> Schema:
         for name in self.nodes:
             if not TYPE_NAME.fullmatch(name):
-                raise FaultAt(
-                    f"the name {name!r} is not of letters, digits, '.', '-' and single '_' between them",
-                    ("nodes", name),
-                )
+                raise FaultAt(f"the name {name!r} {NO_NAME}", ("nodes", name))
         seen: set[EdgeType] = set()
         for position, part in enumerate(self.edges):
             end: Literal["source", "destination"]
@@ -216,12 +218,12 @@ def load_schema(path: Path, split: SplitRule | None = None) -> ImportRequest:
         raise DatasetError(f"{path} cannot be read ({problem.strerror})") from problem
     except UnicodeDecodeError as problem:
         raise DatasetError(f"{path} is no UTF-8 text, so it is no schema") from problem
-    found = validated(Schema, text, origin=str(path), error=DatasetError)
-    if found.split is not None and split not in (None, SplitRule()):
+    schema = validated(Schema, text, origin=str(path), error=DatasetError)
+    if schema.split is not None and split not in (None, SplitRule()):
         raise UsageError(f"{path} says how to split the nodes, so neither seed nor splits can be given beside it")
     return ImportRequest(
-        nodes={name: (files or NodeType()).files(path.parent) for name, files in found.nodes.items()},
-        edges=tuple(part.edges(path.parent) for part in found.edges),
-        ids=found.ids,
-        split=found.split or split or SplitRule(),
+        nodes={name: (files or NodeType()).files(path.parent) for name, files in schema.nodes.items()},
+        edges=tuple(part.edges(path.parent) for part in schema.edges),
+        ids=schema.ids,
+        split=schema.split or split or SplitRule(),
     )

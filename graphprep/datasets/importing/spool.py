@@ -1,4 +1,4 @@
-"""Edges that have been parsed once, kept compactly, to be read again as often as is needed.
+"""Parsed edges, kept in memory and then in a file, to be read again.
 
 To parse a text costs far more than to read its numbers, and the ids must all be known before the first one can get its
 row. So runs of edges are kept as they come, ids in int32 where they fit: 8 bytes an edge. What goes beyond `KEPT_BYTES`
@@ -32,7 +32,7 @@ class _Spilled:
     dtype: np.dtype[Any]
 
 
-class Room:
+class Spool:
     """Where the columns of one import lie: so many bytes in memory, the rest in one file."""
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
@@ -61,7 +61,7 @@ class Room:
         return spilled
 
     def release(self, kept: Array | _Spilled) -> None:
-        """What was kept is not wanted any more; the file stays as long as the room."""
+        """What was kept is not wanted any more; the file stays as long as the spool."""
         if not isinstance(kept, _Spilled):
             self._kept -= kept.nbytes
 
@@ -86,14 +86,14 @@ class Room:
 class Column:
     """One value an edge, in runs."""
 
-    room: Room
+    spool: Spool
     pieces: list[Array | _Spilled] = field(default_factory=list)
     dtypes: set[np.dtype[Any]] = field(default_factory=set)
     length: int = 0
 
     def add(self, values: Array) -> None:
         """Append a run."""
-        self.pieces.append(self.room.keep(values))
+        self.pieces.append(self.spool.keep(values))
         self.dtypes.add(values.dtype)
         self.length += len(values)
 
@@ -105,13 +105,13 @@ class Column:
     def release(self) -> None:
         """Give back the memory; there are no runs any more."""
         for piece in self.pieces:
-            self.room.release(piece)
+            self.spool.release(piece)
         self.pieces = []
 
     def runs(self) -> Iterator[Array]:
         """The runs, as they were added."""
         for piece in self.pieces:
-            yield self.room.piece(piece)
+            yield self.spool.piece(piece)
 
     def whole(self) -> Array:
         """All of them in one array, of the dtype that holds them all."""

@@ -1,4 +1,4 @@
-"""Files of numbers about nodes -> arrays, without a look at what they mean: .npy, .npz, text tables, .parquet.
+"""Arrays of numbers about nodes from .npy, .npz, text tables and .parquet, before anything is checked.
 
 Nothing here unpickles. A .npy file is mapped into memory, so it may be larger than it. A table (.csv, .tsv, .txt,
 .parquet) may have a column of ids, numbers or words, which say to which node a row belongs; its other columns are
@@ -71,7 +71,7 @@ class TableOptions:
     """the column that says which part of the split a node is in"""
     rows: int | None = None
     """how many there should be, if that is known"""
-    told: list[str] = field(default_factory=list)
+    read_as: list[str] = field(default_factory=list)
     """what was taken as what is added here, for people"""
 
     def named(self) -> tuple[str, ...]:
@@ -163,16 +163,16 @@ def read_identified(path: Path, column: str, options: TableOptions | None = None
 
 
 def read_table(path: Path, options: TableOptions) -> NodeTable:
-    """A table, with its columns told apart.
+    """A table, with its ids, split and values in separate columns.
 
     Raises:
         DatasetError: as the end of a sentence: it is no table, or has no such columns.
     """
     if kind_of_table(path) in TEXT:
-        found = read_text_table(
+        text = read_text_table(
             path, header=options.header, delimiter=options.delimiter, as_text=options.named(), rows=options.rows
         )
-        whole, dialect = found.table, found.dialect
+        whole, dialect = text.table, text.dialect
         names = list(dialect.names or ())
         index = [whole.column_names[0]] if names and whole.num_columns > 1 and NAMELESS.fullmatch(names[0]) else []
     else:
@@ -190,7 +190,7 @@ def read_table(path: Path, options: TableOptions) -> NodeTable:
 
     ids: Array | None = None
     numbering: str | None
-    taken: set[str] = set()
+    used: set[str] = set()
     words = [f"{whole.num_rows:,} rows"]
     if dialect is not None:
         words.append(f"text cut at {dialect.cut()}")
@@ -199,30 +199,30 @@ def read_table(path: Path, options: TableOptions) -> NodeTable:
     if options.id_column is not None:
         column = named(options.id_column, "of ids")
         ids = _ids(whole.column(column), column, words=options.words, is_text=dialect is not None)
-        taken = {column, *(name for name in index if name.startswith(INDEX_PREFIX) or NAMELESS.fullmatch(name))}
+        used = {column, *(name for name in index if name.startswith(INDEX_PREFIX) or NAMELESS.fullmatch(name))}
         words.append(f"ids from column {column!r}")
     elif index:
-        taken = set(index)
+        used = set(index)
         ids = _index_ids(whole, index, words)
     elif (numbering := _row_numbers(path, whole, known)) is not None and numbering not in options.columns:
-        taken = {numbering}
+        used = {numbering}
         words.append(f"column {numbering!r} numbers the rows and is left out")
     split = None
     if options.split_column is not None and (known is not None or options.split_column.isdecimal()):
         column = named(options.split_column, "of the split")
         split = _split_parts(whole.column(column), column)
-        taken.add(column)
+        used.add(column)
         words.append(f"the split from column {column!r}")
     if options.columns:
-        wanted = [named(column, "to take") for column in options.columns]
+        columns = [named(column, "to take") for column in options.columns]
     else:
-        taken |= {named(column, "to leave out") for column in options.left_out}
-        wanted = [name for name in whole.column_names if name not in taken]
-    left = [name for name in whole.column_names if name not in wanted and name not in taken]
-    words += [f"columns {_listed(wanted)} taken"] if wanted else []
+        used |= {named(column, "to leave out") for column in options.left_out}
+        columns = [name for name in whole.column_names if name not in used]
+    left = [name for name in whole.column_names if name not in columns and name not in used]
+    words += [f"columns {_listed(columns)} taken"] if columns else []
     words += [f"columns {_listed(left)} left out"] if left else []
-    options.told.append(f"{path.name}: {', '.join(words)}")
-    return NodeTable(whole.select(wanted), ids, split, dialect)
+    options.read_as.append(f"{path.name}: {', '.join(words)}")
+    return NodeTable(whole.select(columns), ids, split, dialect)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -244,7 +244,8 @@ def _index_ids(whole: Any, index: Sequence[str], words: list[str]) -> Array | No
         and int(ids[0]) in (0, 1)
         and np.array_equal(ids, np.arange(len(ids)) + ids[0])
     ):
-        words.append(f"column {index[0]!r} numbers the rows and is left out")
+        named = index[0] and not index[0].startswith(INDEX_PREFIX)
+        words.append(f"{f'column {index[0]!r}' if named else 'the index'} numbers the rows and is left out")
         return None
     return ids
 
@@ -277,23 +278,23 @@ def _in_order(table: NodeTable, rows: Array, options: TableOptions) -> Array:
             f"its index has the ids {', '.join(str(one) for one in table.ids[:3])} ..., not 0 .. {len(rows) - 1:,}; "
             "--id-column, with its name or number, matches rows by it"
         )
-    options.told[-1] += ", rows put in the order of their index"
+    options.read_as[-1] += ", rows put in the order of their index"
     return rows[order]
 
 
 def _split_parts(column: Any, name: str) -> list[str]:
     """Which part each row is in: train, val, test or nothing."""
-    found = []
+    parts = []
     for row, value in enumerate(column.to_pylist()):
         word = "" if value is None else str(value).strip().lower()
         if word not in SPLIT_NAMES and word not in NO_SPLIT:
             raise DatasetError(
                 f"row {row} of its column {name!r} has {str(value)[:40]!r}; a split has train, val, test or nothing"
             )
-        found.append(SPLIT_NAMES.get(word, ""))
-    if not any(found):
+        parts.append(SPLIT_NAMES.get(word, ""))
+    if not any(parts):
         raise DatasetError(f"its column {name!r} has no node for train, val or test")
-    return found
+    return parts
 
 
 def _ids(column: Any, name: str, *, words: bool, is_text: bool) -> Array:
@@ -320,10 +321,10 @@ def _ids(column: Any, name: str, *, words: bool, is_text: bool) -> Array:
             raise DatasetError(f"row {odd} has the id {ids[odd]}, which is negative or beyond 64 bits")
         ids = ids.astype(np.int64)
     elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        found = [word.strip() for word in column.to_pylist()]
-        if "" in found:
-            raise DatasetError(f"row {found.index('')} has no id")
-        ids = word_array(found)
+        stripped = [word.strip() for word in column.to_pylist()]
+        if "" in stripped:
+            raise DatasetError(f"row {stripped.index('')} has no id")
+        ids = word_array(stripped)
     else:
         raise DatasetError(f"column {name!r} is of {column.type}, but node ids are integers or words")
     order = np.argsort(ids, kind="stable")
@@ -376,8 +377,8 @@ def _mapped(path: Path) -> Array:
 
 
 def _from_npz(path: Path) -> Array:
-    with Archive(path) as found:
-        _require_honest(found)
+    with Archive(path) as packed:
+        _require_honest(packed)
     with np.load(path, allow_pickle=False) as archive:
         names = archive.files
         if "format" not in names:
@@ -391,14 +392,14 @@ def _from_npz(path: Path) -> Array:
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)  # toarray trusts the indices
     what = f"its matrix of {' x '.join(f'{size:,}' for size in matrix.shape)}"
-    memory.require_room(math.prod(matrix.shape) * matrix.dtype.itemsize, what)
+    memory.require_memory(math.prod(matrix.shape) * matrix.dtype.itemsize, what)
     return np.asarray(matrix.toarray())
 
 
 def _require_honest(archive: Archive) -> None:
     """Compare the shapes that NumPy is about to allocate with the bytes that are there, and with memory."""
     sizes = {name: archive.size(name) for name in archive.names}
-    memory.require_room(sum(sizes.values()), "what it unpacks to")
+    memory.require_memory(sum(sizes.values()), "what it unpacks to")
     for name, size in sizes.items():
         with archive.open(name) as stream:
             npy_header(stream, size, f"its array {name.removesuffix('.npy')!r}")
@@ -415,11 +416,11 @@ def _columns(table: Any) -> Array:
     """An Arrow table's columns beside each other, [N, F]; a column of lists is as many as each list has values."""
     import pyarrow as pa
 
-    found = []
+    arrays = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
         if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-            found.append(_lists(name, column))
+            arrays.append(_lists(name, column))
             continue
         if not _is_number_type(kind):
             words = ((row, str(value)) for row, value in enumerate(column.to_pylist()))
@@ -427,10 +428,10 @@ def _columns(table: Any) -> Array:
             raise DatasetError(f"column {name!r} is not of numbers{odd}")
         if column.null_count:
             raise DatasetError(f"column {name!r} has {column.null_count:,} rows without a value")
-        found.append(column.to_numpy())
-    if not found:
+        arrays.append(column.to_numpy())
+    if not arrays:
         raise DatasetError("it has no columns")
-    return np.column_stack(found)
+    return np.column_stack(arrays)
 
 
 def _is_number_type(kind: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Features, labels, masks and times of nodes from files that people keep them in, checked before they are used.
+"""Features, labels, masks and times of nodes from files, checked.
 
 Files are read by `table_files`; a .npy file stays a memory map, so features may be larger than memory. Numbers that are
 not finite, labels that number nothing, and masks that overlap are errors with the row that they are in: in training
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.checks import node_mask
 from graphprep.datasets.formats.dtypes import storable
 from graphprep.datasets.formats.labels import LabelTask, checked_labels
 from graphprep.datasets.importing.table_files import (
@@ -134,11 +135,7 @@ def checked_mask(array: Array, num_nodes: int) -> NDArray[np.bool_]:
         raise DatasetError(f"it holds shape {array.shape}, but a mask has one row for each of {num_nodes:,} nodes")
     if (odd := _first((array < 0) | (array >= num_nodes))) is not None:
         raise DatasetError(f"entry {odd} is the node {array[odd]}, but nodes are 0 .. {num_nodes - 1:,}")
-    mask = np.zeros((num_nodes, 1), np.bool_)
-    mask[array] = True
-    if int(mask.sum()) != len(array):
-        raise DatasetError("it names a node twice")
-    return mask
+    return node_mask(array, num_nodes, "it")
 
 
 def load_times(path: Path, options: TableOptions | None = None) -> Array:
@@ -164,10 +161,10 @@ def checked_times(times: Array) -> Array:
         times = times[:, 0]
     if times.ndim != 1 or times.dtype.kind not in "iuf":
         raise DatasetError(f"it holds shape {times.shape} and dtype {times.dtype}, not one time a node")
-    found = times.astype(np.float64 if times.dtype.kind == "f" else np.int64)
-    if (odd := _first(~np.isfinite(found))) is not None:
+    converted = times.astype(np.float64 if times.dtype.kind == "f" else np.int64)
+    if (odd := _first(~np.isfinite(converted))) is not None:
         raise DatasetError(f"row {odd} has the time {times[odd]}")
-    return found
+    return converted
 
 
 def require_disjoint(masks: Mapping[str, NDArray[np.bool_]]) -> None:

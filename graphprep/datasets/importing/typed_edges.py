@@ -1,4 +1,4 @@
-"""The edges of one type: seen once, then streamed as often as anybody wants, with ids as rows.
+"""The edges of one type: scanned once for their ids, then streamed with ids as rows, as often as needed.
 
 What took parsing is kept (`spool`), what is an array stays where it is. Where other processes can do the reading, and
 all files can be read by sections, each of these is read where it is wanted, twice, and nothing is kept.
@@ -19,7 +19,7 @@ from graphprep.datasets.formats.edge_weights import Rounded, as_float32, rounded
 from graphprep.datasets.importing.edge_sections import FileSections
 from graphprep.datasets.importing.edges.edge_file import EdgeFile
 from graphprep.datasets.importing.node_ids import NodeIds
-from graphprep.datasets.importing.spool import Column, Room
+from graphprep.datasets.importing.spool import Column, Spool
 from graphprep.errors import DatasetError
 from graphprep.system import progress
 from graphprep.system.executor import Executor
@@ -44,7 +44,7 @@ class TypedEdges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenEdges:
+class ScannedEdges:
     """The edges of one type after they have been seen once."""
 
     typed: TypedEdges
@@ -85,15 +85,15 @@ class SeenEdges:
             column.release()
 
 
-def see(
-    typed: TypedEdges, ids: Mapping[str, NodeIds], room: Room, task: progress.Task, executor: Executor | None = None
-) -> SeenEdges:
+def scan(
+    typed: TypedEdges, ids: Mapping[str, NodeIds], spool: Spool, task: progress.Task, executor: Executor | None = None
+) -> ScannedEdges:
     """Read all files of one type once.
 
     Args:
         typed: the files.
-        ids: by node type; they take in what they see.
-        room: where parsed edges are kept.
+        ids: by node type; they take in the ids that occur.
+        spool: where parsed edges are kept.
         task: advanced by the number of edges.
         executor: reads them, if its workers are other processes and the files and ids are for it; None to read here.
 
@@ -101,14 +101,18 @@ def see(
         DatasetError: a file is damaged, or has an edge that cannot be.
     """
     sources, destinations = ids[typed.type.source], ids[typed.type.destination]
-    if executor is not None and executor.is_elsewhere and (seen := _seen(typed, sources, destinations, task, executor)):
-        return seen
+    if (
+        executor is not None
+        and executor.is_elsewhere
+        and (scanned := _scanned_elsewhere(typed, sources, destinations, task, executor))
+    ):
+        return scanned
     runs: list[Callable[[], Iterator[Run]]] = []
     columns: list[Column] = []
-    times, num_edges = Column(room), 0
+    times, num_edges = Column(spool), 0
     for file in typed.files:
         rounded: list[Rounded] = []
-        kept = None if file.read_again else (Column(room), Column(room), Column(room))
+        kept = None if file.read_again else (Column(spool), Column(spool), Column(spool))
         columns += kept or ()
         for run in file.rows():
             try:
@@ -127,14 +131,14 @@ def see(
             task.advance(len(src))
         say_rounded(file.path, rounded)
         runs.append(partial(_again, file) if kept is None else partial(_kept, *kept))
-    return SeenEdges(
+    return ScannedEdges(
         typed=typed, runs=runs, kept=columns, num_edges=num_edges, times=times.whole() if typed.times else None
     )
 
 
-def _seen(
+def _scanned_elsewhere(
     typed: TypedEdges, sources: NodeIds, destinations: NodeIds, task: progress.Task, executor: Executor
-) -> SeenEdges | None:
+) -> ScannedEdges | None:
     """What an executor's workers have seen; None where the files have to be read here."""
     if typed.times:  # which are wanted in one array
         return None
@@ -144,11 +148,11 @@ def _seen(
             return None
         counts: list[int] = []
         rounded: list[list[Rounded]] = [[] for _ in typed.files]
-        for place, section in zip(sections.places, sections.see(executor, sources, destinations), strict=True):
+        for place, section in zip(sections.places, sections.scan(executor, sources, destinations), strict=True):
             rounded[place.file].append(section.rounded)
-            for ids, seen in ((sources, section.sources), (destinations, section.destinations)):
-                if seen is not None:
-                    ids.join(seen)
+            for ids, id_set in ((sources, section.sources), (destinations, section.destinations)):
+                if id_set is not None:
+                    ids.join(id_set)
             counts.append(section.edges)
             task.advance(section.edges)
     except DatasetError as problem:
@@ -156,7 +160,9 @@ def _seen(
         return None
     for file, of_sections in zip(typed.files, rounded, strict=True):
         say_rounded(file.path, of_sections)
-    return SeenEdges(typed=typed, runs=(), kept=(), num_edges=sum(counts), times=None, sections=sections, counts=counts)
+    return ScannedEdges(
+        typed=typed, runs=(), kept=(), num_edges=sum(counts), times=None, sections=sections, counts=counts
+    )
 
 
 def _nothing() -> None:

@@ -1,209 +1,25 @@
-"""A user's own files: which they are, what makes their store's key, and the graph that they hold.
+"""The graph in a user's own files: each is opened in its format, and all are put together by `user_graph`.
 
-An import is a set of node types with their files and a set of edge types with theirs. Most graphs have one type of
-each, `node` and `node__to__node`; `ImportRequest.of_one_type` makes these, and `schema` makes the others from YAML. A
-file that holds a whole graph (PyTorch Geometric's, GraphML and the like) is imported alone.
+A file that holds a whole graph (PyTorch Geometric's, GraphML and the like) is imported alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from graphprep.core.splits import SplitRule
-from graphprep.core.types import (
-    HOMOGENEOUS_EDGE,
-    HOMOGENEOUS_NODE,
-    Duplicates,
-    EdgeType,
-    RawGraph,
-    SelfLoops,
-    Treatment,
-)
-from graphprep.datasets.formats.text_dialect import given_delimiter
-from graphprep.datasets.importing.edges.edge_columns import NONE_GIVEN, GivenColumns
-from graphprep.datasets.importing.edges.edge_file import (
-    DOCUMENTS,
-    WHOLE_GRAPH,
-    Format,
-    IdKind,
-    Wanted,
-    format_of,
-    open_edges,
-)
+from graphprep.core.types import HOMOGENEOUS_NODE, RawGraph
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
+from graphprep.datasets.importing.edges.edge_formats import DOCUMENTS, WHOLE_GRAPH, format_of, open_edges
+from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
 from graphprep.datasets.importing.node_attributes import NodeAttributes
-from graphprep.datasets.importing.node_files import PARTS, NodeData, NodeFiles, load_nodes
+from graphprep.datasets.importing.node_files import PARTS, NodeData, load_nodes
 from graphprep.datasets.importing.typed_edges import TypedEdges
 from graphprep.datasets.importing.user_graph import build
 from graphprep.errors import UsageError
 from graphprep.system import memory
 from graphprep.system.executor import Executor
-
-_OF_SPLITS = ("seed", "splits")
-_OF_COLUMNS = ("source", "target", "weight", "time")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeFiles:
-    """The files of one edge type and how to read them."""
-
-    type: EdgeType
-    paths: tuple[Path, ...]
-    """read one after the other as one list"""
-    format: Format = "auto"
-    weights: bool = False
-    """whether to read the edges' weights; they are ignored otherwise"""
-    times: bool = False
-    """whether to read the edges' times, as the attribute `time`; they are ignored otherwise"""
-    header: bool | None = None
-    """whether the first line of text names the columns; None: told as `text_dialect` says"""
-    delimiter: str | None = None
-    """what stands between fields of text, a space for blanks; None: told likewise"""
-    columns: GivenColumns = NONE_GIVEN
-    """which columns of text and Parquet hold what, where a person says it"""
-    treatment: Treatment | None = None
-    """None: that of the request"""
-    reverse: str | None = None
-    """the relation of a second type with the same edges the other way round"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRequest:
-    """All that a graph is made from."""
-
-    nodes: Mapping[str, NodeFiles]
-    edges: tuple[EdgeFiles, ...]
-    ids: IdKind = "auto"
-    treatment: Treatment = field(default_factory=Treatment)
-    split: SplitRule = field(default_factory=SplitRule)
-
-    @classmethod
-    def of_one_type(
-        cls,
-        edges: tuple[Path, ...],
-        *,
-        format: Format = "auto",
-        ids: IdKind = "auto",
-        weights: bool = False,
-        edge_times: bool = False,
-        header: bool | None = None,
-        delimiter: str | None = None,
-        columns: GivenColumns = NONE_GIVEN,
-        node_header: bool | None = None,
-        node_delimiter: str | None = None,
-        undirected: bool = False,
-        duplicates: Duplicates = "keep",
-        self_loops: SelfLoops = "keep",
-        split: SplitRule | None = None,
-        **nodes: Any,
-    ) -> ImportRequest:
-        """A graph with one node type and one edge type; `nodes` are the fields of NodeFiles.
-
-        Without a `split` it is SplitRule().
-
-        Raises:
-            UsageError: no file of edges is named.
-        """
-        if not edges:
-            raise UsageError("name at least one file of edges, or --schema FILE")
-        return cls(
-            nodes={HOMOGENEOUS_NODE: NodeFiles(header=node_header, delimiter=node_delimiter, **nodes)},
-            edges=(
-                EdgeFiles(
-                    type=HOMOGENEOUS_EDGE,
-                    paths=tuple(edges),
-                    format=format,
-                    weights=weights or columns.weight is not None,
-                    times=edge_times or columns.time is not None,
-                    header=header,
-                    delimiter=delimiter,
-                    columns=columns,
-                ),
-            ),
-            ids=ids,
-            treatment=Treatment(undirected=undirected, duplicates=duplicates, self_loops=self_loops),
-            split=split or SplitRule(),
-        )
-
-    def files(self) -> list[tuple[str, Path]]:
-        """Every file with its role, in a fixed order."""
-        alone = set(self.nodes) == {HOMOGENEOUS_NODE} and [part.type for part in self.edges] == [HOMOGENEOUS_EDGE]
-        found: list[tuple[str, Path]] = []
-        for part in self.edges:
-            found += [("edges" if alone else f"{part.type.key} edges", path) for path in part.paths]
-        for name, files in self.nodes.items():
-            found += [(role if alone else f"{name} {role}", path) for role, path in files.files()]
-        return found
-
-    def to_json(self) -> dict[str, object]:
-        """All but the files' places, which do not change the graph: their roles and kinds stand for them."""
-        edges = {
-            part.type.key: {
-                "weights": part.weights,
-                "times": part.times,
-                "header": part.header,
-                "delimiter": part.delimiter,
-                "columns": asdict(part.columns),
-                "treatment": None if part.treatment is None else asdict(part.treatment),
-                "reverse": part.reverse,
-                "formats": [format_of(path, part.format) for path in part.paths],
-            }
-            for part in self.edges
-        }
-        nodes = {name: files.reading() for name, files in self.nodes.items()}
-        return {
-            "ids": self.ids,
-            "treatment": asdict(self.treatment),
-            "split": self.split.model_dump(),
-            "nodes": nodes,
-            "edges": edges,
-            "roles": [f"{role} {''.join(path.suffixes[-2:])}".rstrip() for role, path in self.files()],
-        }
-
-
-def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[str, Any]) -> ImportRequest:
-    """What a person asks to import: files of one node and one edge type, or a schema.
-
-    Args:
-        paths: files of edges; none beside a schema.
-        schema: YAML.
-        options: of `ImportRequest.of_one_type`, but with `seed` and `splits` in place of the whole rule, `source`,
-            `target`, `weight` and `time` in place of `columns`, and delimiters by name; beside a schema only the first
-            two, where its file says nothing of splits.
-
-    Raises:
-        UsageError: both or neither, or an option that the schema should say.
-        DatasetError: the schema is wrong.
-    """
-    split = SplitRule(**{name: options[name] for name in _OF_SPLITS if name in options})
-    others = {name: value for name, value in options.items() if name not in _OF_SPLITS}
-    others = {**others, **_delimiters(others)}
-    if schema is None:
-        given = {column: others.pop(column, None) for column in _OF_COLUMNS}
-        others["columns"] = GivenColumns(**given)
-        return ImportRequest.of_one_type(paths, split=split, **others)
-    if paths:
-        raise UsageError(f"{paths[0]} and --schema cannot be given together; name all files in {schema}")
-    from graphprep.datasets.importing.schema import load_schema
-
-    for name, value in others.items():
-        if value not in (None, False, "auto", "keep", ()):
-            raise UsageError(f"{name.replace('_', '-')} cannot be given beside --schema; write it in {schema}")
-    return load_schema(schema, split)
-
-
-def _delimiters(options: Mapping[str, Any]) -> dict[str, str]:
-    """Delimiters as characters."""
-    found = {}
-    for name in ("delimiter", "node_delimiter"):
-        if options.get(name) is not None:
-            try:
-                found[name] = given_delimiter(options[name])
-            except ValueError as problem:
-                raise UsageError(f"--{name.replace('_', '-')}: {problem}") from problem
-    return found
 
 
 def read_files(
@@ -239,10 +55,10 @@ def _read(request: ImportRequest, memory_limit: int | None, executor: Executor |
     edges = [
         TypedEdges(
             type=part.type,
-            files=[open_edges(place(path), part.format, _wanted(request, part, nodes)) for path in part.paths],
+            files=[open_edges(place(path), part.format, _edge_options(request, part, nodes)) for path in part.paths],
             treatment=part.treatment,
             reverse=part.reverse,
-            times=part.times,
+            times=part.options.times,
         )
         for part in request.edges
     ]
@@ -256,20 +72,17 @@ def _read(request: ImportRequest, memory_limit: int | None, executor: Executor |
     )
 
 
-def _wanted(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeData]) -> Wanted:
-    limits = {
-        end: None if nodes[name].ids is not None else nodes[name].known_count()
-        for end, name in (("num_sources", part.type.source), ("num_destinations", part.type.destination))
+def _edge_options(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeData]) -> EdgeOptions:
+    source, destination = part.type.source, part.type.destination
+    counts = {
+        name: None if nodes[name].ids is not None else nodes[name].known_count() for name in (source, destination)
     }
-    return Wanted(
-        weights=part.weights,
-        times=part.times,
+    return replace(
+        part.options,
         ids=request.ids,
-        header=part.header,
-        delimiter=part.delimiter,
-        columns=part.columns,
-        one_type=part.type.source == part.type.destination,
-        **limits,
+        one_type=source == destination,
+        num_sources=counts[source],
+        num_destinations=counts[destination],
     )
 
 
@@ -281,17 +94,17 @@ def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
     kind = "a whole graph of PyTorch Geometric" if format == "pyg" else f"a whole graph ({format})"
     if len(request.edges) > 1 or len(files.paths) > 1:
         raise UsageError(f"{path} is {kind}; import it alone")
-    if given := [
+    if beside := [
         part
         for files in request.nodes.values()
         for part in (*PARTS, "num_nodes", "id_column", "split_column")
         if getattr(files, part)
     ]:
-        raise UsageError(f"{path} is {kind}, so {given[0]} cannot be given beside it")
-    if files.columns.any() or files.delimiter is not None:
+        raise UsageError(f"{path} is {kind}, so {beside[0]} cannot be given beside it")
+    if files.options.columns.any() or files.options.delimiter is not None:
         raise UsageError(f"{path} is {kind}, which has no columns or delimiters to name")
     nodes = request.nodes[HOMOGENEOUS_NODE]
-    wanted = Wanted(weights=files.weights, times=files.times, ids=request.ids)
+    options = EdgeOptions(weights=files.options.weights, times=files.options.times, ids=request.ids)
     if format in DOCUMENTS:
         from graphprep.datasets.importing.documents.graph_document import read_document
 
@@ -300,7 +113,7 @@ def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
         return read_document(
             path,
             format,
-            wanted,
+            options,
             NodeAttributes(label=next(iter(nodes.label), None), features=nodes.feature),
             treatment=request.treatment,
             split=request.split,
@@ -312,5 +125,5 @@ def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
     from graphprep.datasets.importing.edges.saved_pyg import read_saved
 
     return read_saved(
-        path, wanted, treatment=request.treatment, split=request.split, task=nodes.task, memory_limit=memory_limit
+        path, options, treatment=request.treatment, split=request.split, task=nodes.task, memory_limit=memory_limit
     )

@@ -1,4 +1,4 @@
-"""Nodes and files of edges, of any number of types, become a RawGraph.
+"""A RawGraph from the nodes and the files of edges of any number of types.
 
 First all that files say about nodes is gathered and compared. Then each file of edges is read once (`typed_edges`), to
 learn which ids occur, to count, and to find what is wrong. Then the number of nodes of every type is known, and masks
@@ -22,8 +22,8 @@ from graphprep.datasets.importing import tables
 from graphprep.datasets.importing.edges.edge_file import EdgeFile
 from graphprep.datasets.importing.node_files import NodeData, load_mask
 from graphprep.datasets.importing.node_ids import FoundIds, NodeIds, Original, RowNumbers
-from graphprep.datasets.importing.spool import KEPT_BYTES, Room
-from graphprep.datasets.importing.typed_edges import TypedEdges, see
+from graphprep.datasets.importing.spool import KEPT_BYTES, Spool
+from graphprep.datasets.importing.typed_edges import TypedEdges, scan
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system import memory, progress
 from graphprep.system.executor import Executor
@@ -70,28 +70,31 @@ def build(
     for name, data in known.items():
         for origin, count in data.counts.items():
             _require_room(origin, name, count, memory_limit)
-    room = Room(min(KEPT_BYTES, memory.room(memory_limit) // KEPT_SHARE))
+    spool = Spool(min(KEPT_BYTES, memory.budget(memory_limit) // KEPT_SHARE))
     with progress.task("reading the edges", unit="edges") as task:
-        seen = [see(typed, ids, room, task, executor) for typed in edges]
+        scanned = [scan(typed, ids, spool, task, executor) for typed in edges]
     made: dict[str, NodeTable] = {}
-    numbered: dict[str, object] = {}
+    numbered: dict[str, str] = {}
     drawn: dict[str, object] = {}
+    node_lines: list[str] = []
     for name, data in known.items():
         num_nodes, original = ids[name].close()
+        original = original if data.original is None else data.original
         if num_nodes < 1:
             raise DatasetError(f"there are no nodes of the type {name!r}; say how many there are")
         names = ", ".join(str(file.path) for typed in edges if name in typed.type[::2] for file in typed.files)
         _require_room(names, name, num_nodes, memory_limit)
-        masks, rule = _masks(name, data, num_nodes, split)
+        masks, masks_from, rule = _masks(data, num_nodes, split)
         made[name] = _table(num_nodes, original, {**data.arrays, **masks}, data)
         numbered[name] = _numbered(data, original)
         drawn |= {} if rule is None else {name: rule}
+        node_lines.append(_nodes_read_as(name, made[name], numbered[name], masks_from))
     ignored = {file.path.name: list(file.ignored) for typed in edges for file in typed.files if file.ignored}
     own = {typed.type.key: asdict(typed.treatment) for typed in edges if typed.treatment not in (None, treatment)}
     facts: dict[str, Mapping[str, object]] = {"ids": numbered, "seeded_split": drawn, "treatments": own}
     return RawGraph(
         nodes=made,
-        edges=tuple(table for part in seen for table in part.tables(ids)),
+        edges=tuple(table for part in scanned for table in part.tables(ids)),
         treatment=treatment,
         notes={
             **{name: _alone(fact) for name, fact in facts.items() if fact},
@@ -99,8 +102,8 @@ def build(
             **(notes or {}),
             "read_as": [
                 *(line for typed in edges for line in _read_as(typed)),
-                *(line for data in known.values() for line in data.told),
-                *_nodes_as(made, numbered, drawn),
+                *(line for data in known.values() for line in data.read_as),
+                *node_lines,
             ],
         },
     )
@@ -113,23 +116,11 @@ def _read_as(typed: TypedEdges) -> Iterator[str]:
         yield f"{file.path.name}: {file.read_as()}{left}"
 
 
-def _nodes_as(
-    made: Mapping[str, NodeTable], numbered: Mapping[str, object], drawn: Mapping[str, object]
-) -> Iterator[str]:
-    """What the ids are, how many nodes there are, and whether a split was drawn, for people."""
-    for name, table in made.items():
-        split = "no masks"
-        if name in drawn:
-            split = "a split was drawn, as there are labels and no masks"
-        elif table.train_mask is not None or table.val_mask is not None or table.test_mask is not None:
-            split = "masks as given"
-        words = (
-            "" if table.original_id is None else " of words" if table.original_id.dtype.kind in "UT" else " of numbers"
-        )
-        has = [field for field in ("x", "y") if getattr(table, field) is not None]
-        yield (
-            f"nodes {name}: {table.num_nodes:,}, ids{words} {numbered[name]}, {', '.join(has) or 'no x or y'}, {split}"
-        )
+def _nodes_read_as(name: str, table: NodeTable, numbered: str, masks: str) -> str:
+    """How many nodes there are, what their ids are, and where their masks come from, for people."""
+    words = "" if table.original_id is None else " of words" if table.original_id.dtype.kind in "UT" else " of numbers"
+    has = [field for field in ("x", "y") if getattr(table, field) is not None]
+    return f"nodes {name}: {table.num_nodes:,}, ids{words} {numbered}, {', '.join(has) or 'no x or y'}, {masks}"
 
 
 def checked_arrays(
@@ -141,23 +132,23 @@ def checked_arrays(
         DatasetError: one is not what it should be.
     """
     rows = num_nodes if num_nodes is not None else next((len(arrays[name]) for name in ("x", "y") if name in arrays), 0)
-    found: dict[str, Array] = {}
+    checked: dict[str, Array] = {}
     for name, array in arrays.items():
         try:
             match name:
                 case "x":
-                    found[name] = tables.checked_features(array, origin)
+                    checked[name] = tables.checked_features(array, origin)
                 case "y":
-                    found[name] = checked_labels(array, task=task, origin=origin)
+                    checked[name] = checked_labels(array, task=task, origin=origin)
                 case "time":
-                    found[name] = tables.checked_times(array)
+                    checked[name] = tables.checked_times(array)
                 case "train_mask" | "val_mask" | "test_mask":
-                    found[name] = tables.checked_mask(array, rows)
+                    checked[name] = tables.checked_mask(array, rows)
                 case _:
-                    found[name] = array
+                    checked[name] = array
         except DatasetError as problem:
             raise DatasetError(f"{origin} cannot be used: its array {name!r}: {problem}") from problem
-    return found
+    return checked
 
 
 def _take_counts(nodes: dict[str, NodeData], edge_type: EdgeType, file: EdgeFile) -> None:
@@ -209,7 +200,7 @@ def _require_room(origin: str, name: str, num_nodes: int, memory_limit: int | No
     Raises:
         DatasetError: they are.
     """
-    needed, free = num_nodes * BYTES_A_NODE, memory.free(memory_limit)
+    needed, free = num_nodes * BYTES_A_NODE, memory.full_budget(memory_limit)
     if needed > free:
         raise DatasetError(
             f"{origin} has ids or a size for {num_nodes:,} nodes of the type {name!r}, which take at least "
@@ -246,18 +237,18 @@ def _table(num_nodes: int, original: Original | None, arrays: Mapping[str, Array
 
 
 def _masks(
-    name: str, data: NodeData, num_nodes: int, split: SplitRule
-) -> tuple[dict[str, NDArray[np.bool_]], dict[str, Any] | None]:
-    """The masks by their name in NodeTable, and how they were drawn if they were."""
+    data: NodeData, num_nodes: int, split: SplitRule
+) -> tuple[dict[str, NDArray[np.bool_]], str, dict[str, Any] | None]:
+    """The masks by their name in NodeTable, where they come from, and how they were drawn if they were."""
     masks = {name: np.asarray(array) for name, array in data.arrays.items() if name.endswith("_mask")}
     masks |= {name: load_mask(path, num_nodes, data) for name, path in data.masks.items()}
     origin = {name: str(data.masks[name]) if name in data.masks else f"{data.origin[name]} {name}" for name in masks}
     y = data.arrays.get("y")
     if not masks:
         if y is None:
-            return {}, None
-        drawn, how = split.draw_and_say(y, f"nodes {name}, which have labels and no masks")
-        return drawn._asdict(), how
+            return {}, "no masks", None
+        sentence, rule = split.describe(y)
+        return split.draw(y)._asdict(), f"labels without masks, so {sentence}", rule
     if y is None:
         raise UsageError(
             f"{next(iter(origin.values()))} splits the nodes, but there are no labels; name their file too"
@@ -270,7 +261,7 @@ def _masks(
             raise DatasetError(
                 f"{origin['train_mask']} trains on the node {blank[0]}, which has no label in {data.origin['y']}"
             )
-    return masks, None
+    return masks, "masks as given", None
 
 
 def _of_every_split(masks: dict[str, NDArray[np.bool_]], origin: Mapping[str, str]) -> dict[str, NDArray[np.bool_]]:
@@ -286,6 +277,8 @@ def _of_every_split(masks: dict[str, NDArray[np.bool_]], origin: Mapping[str, st
 def _numbered(data: NodeData, original: Original | None) -> str:
     if original is None:
         return "kept"
+    if data.original is not None:
+        return "kept as original_id, rows in the document's order"
     how = "ascending order" if data.ids is None else f"the order of {Path(data.ids.table).name}"
     return f"numbered anew in {how}"
 

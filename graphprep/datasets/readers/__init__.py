@@ -1,13 +1,15 @@
-"""Readers: the files of one kind of source -> a RawGraph. One reader a file, loaded when it is needed.
+"""Readers of published datasets: each turns the files of one kind of source into a RawGraph.
 
-A reader is a module with the two functions of `Source`. To add one, write the module and name it in `READERS`; the
-contract tests then run on it.
+A reader is a module with the function `read` of `Source`, and with a function `file_check` where the ending of a file's
+name does not say how it is checked. To add one, write the module and name it in `READERS`; the contract tests then run
+on it.
 """
 
 from __future__ import annotations
 
 import importlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -44,11 +46,6 @@ READERS = (
 class Source(Protocol):
     """What a reader module offers."""
 
-    def file_check(self, entry: DatasetEntry, name: str) -> FileCheck | None:
-        """A function that reads the file of `entry` called `name` to its end; it raises DatasetError, as the end of a
-        sentence, if the file is not whole."""
-        ...
-
     def read(self, folder: Path, entry: DatasetEntry) -> RawGraph:
         """The graph of `entry`, whose files lie verified in `folder`.
 
@@ -69,16 +66,35 @@ def reader(name: str) -> Source:
     return cast(Source, importlib.import_module(f"graphprep.datasets.readers.{name}"))
 
 
+def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:
+    """A function that reads the file of `entry` called `name` to its end, and raises DatasetError if it is not whole.
+
+    It is the reader's own, else that of the name's ending.
+    """
+    own = getattr(reader(entry.source), "file_check", None)
+    if own is not None:
+        return cast("FileCheck | None", own(entry, name))
+    from graphprep.datasets.formats.arrays import check_npz, map_npy
+    from graphprep.datasets.formats.json_file import load_json
+
+    checks: dict[str, FileCheck] = {
+        ".npz": check_npz,
+        ".zip": check_npz,
+        ".npy": partial(map_npy, kinds="biuf", shape=(None, None)),
+        ".json": load_json,
+    }
+    return checks.get(Path(name).suffix)
+
+
 def remote_files(entry: DatasetEntry) -> tuple[RemoteFile, ...]:
     """The files of `entry` for `graphprep.datasets.download.download.download`, each with its reader's check."""
-    source = reader(entry.source)
     return tuple(
         RemoteFile(
             url=file.url,
             name=file.file_name,
             bytes=file.bytes,
             sha256=file.sha256,
-            check=source.file_check(entry, file.file_name),
+            check=file_check(entry, file.file_name),
         )
         for file in entry.files
     )

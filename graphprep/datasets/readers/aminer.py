@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeTable, EdgeType, NodeTable, RawGraph
 from graphprep.datasets.assemble import drawn_split, labelled, stream
-from graphprep.datasets.formats.arrays import check_npz
 from graphprep.datasets.formats.checks import classes, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -35,11 +33,6 @@ RELATIONS = {
     ("paper", "written_by", "author", "writes"): "paper_author.txt",
     ("paper", "published_in", "venue", "publishes"): "paper_conf.txt",
 }
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads all members."""
-    return check_npz
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:
@@ -107,11 +100,11 @@ def _labels(
     """The class of each node, int64 [N], and how many labelled names belong to no node."""
     class_of = dict(zip(named[0], named[1].tolist(), strict=True))
     y = np.full(num_nodes, -1, np.int64)
-    found = set()
+    matched = set()
     for node, name in zip(numbered[0].tolist(), numbered[1], strict=True):
         if name in class_of and node < num_nodes:
-            found.add(name)
+            matched.add(name)
             y[node] = class_of[name] - 1
     if len(named[1]) and int(named[1].min()) < 1:
         raise DatasetError(f"it has the class {int(named[1].min())}: classes are numbered from 1")
-    return classes(y), len(class_of.keys() - found)
+    return classes(y), len(class_of.keys() - matched)

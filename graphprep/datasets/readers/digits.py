@@ -20,7 +20,6 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, 
 from graphprep.datasets.assemble import drawn_split, labelled
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -31,11 +30,6 @@ WHITE = 16.0
 
 class DigitsOptions(ReaderOptions):
     neighbours: PositiveInt = 8
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """This source has no files."""
-    return None
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:  # noqa: ARG001

@@ -15,9 +15,11 @@ from graphprep.core.splits import SplitRule
 from graphprep.core.types import RawGraph
 from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.importing import tables
-from graphprep.datasets.importing.edges.edge_file import Wanted, open_edges
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
+from graphprep.datasets.importing.edges.edge_formats import open_edges
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.node_files import PARTS
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.system.verify import FileCheck
 
@@ -52,9 +54,9 @@ def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:
         case "edges":
             return partial(_check_edges, options)
         case "features":
-            return _check_features
+            return tables.load_features
         case "labels":
-            return partial(_check_labels, options)
+            return partial(tables.load_labels, task=options.task)
         case _:
             return None
 
@@ -83,20 +85,12 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
 
 def _check_edges(options: EntryOptions, path: Path) -> None:
     count = options.num_nodes
-    wanted = Wanted(
+    edge_options = EdgeOptions(
         weights=options.weights,
         times=options.edge_times,
         header=options.header,
         num_sources=count,
         num_destinations=count,
     )
-    for _ in open_edges(path, "auto", wanted).rows():
+    for _ in open_edges(path, "auto", edge_options).rows():
         pass
-
-
-def _check_features(path: Path) -> None:
-    tables.load_features(path)
-
-
-def _check_labels(options: EntryOptions, path: Path) -> None:
-    tables.load_labels(path, task=options.task)

@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, NodeTable, RawGraph
-from graphprep.datasets.formats.arrays import Sparse, check_npz
+from graphprep.datasets.formats.arrays import Sparse
 from graphprep.datasets.formats.checks import classes, features, file_of, reading
 from graphprep.datasets.formats.matlab_file import read_arrays
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -50,11 +49,6 @@ class FraudOptions(ReaderOptions):
     train: NonNegativeFloat = 0.7
     """shares of the labelled nodes"""
     val: NonNegativeFloat = 0.1
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads all members."""
-    return check_npz
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:

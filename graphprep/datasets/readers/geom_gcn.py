@@ -34,7 +34,7 @@ PARTS = ("train", "val", "test")
 
 def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
     """Reads a file as what its name says."""
-    return {NODES: _check_nodes, EDGES: _check_edges}.get(name, check_npz)
+    return {NODES: _nodes, EDGES: _edges}.get(name, check_npz)
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:
@@ -51,16 +51,8 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
                 split = {part: flags(Npz(archive).array(f"{part}_mask", "biuf", (len(x),))[:, None]) for part in PARTS}
                 for part, mask in disjoint(split).items():
                     columns[part].append(mask)
-    masks = {f"{part}_mask": np.hstack(found) for part, found in columns.items() if found} or None
+    masks = {f"{part}_mask": np.hstack(of_part) for part, of_part in columns.items() if of_part} or None
     return one_type(entry, num_nodes=len(x), x=x, y=y, edges=edges, masks=masks)
-
-
-def _check_nodes(path: Path) -> None:
-    _nodes(path)
-
-
-def _check_edges(path: Path) -> None:
-    _edges(path)
 
 
 def _rows(path: Path, fields: int) -> list[tuple[int, list[bytes]]]:

@@ -7,8 +7,8 @@
 Each edge may be listed in one direction or in both, self-loops occur, and weights mean nothing; the registry's
 treatment makes the graph undirected and simple, as PyTorch Geometric does. Shchur et al. (Pitfalls of Graph Neural
 Network Evaluation, 2018) go on with the largest connected component, which `largest_component` does too: no message
-reaches the other nodes from there. Some of the files carry pickled names of nodes and classes as well, which nobody
-reads here. None brings a split.
+reaches the other nodes from there. Some of the files carry pickled names of nodes and classes as well, which are not
+read here. None brings a split.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from scipy.sparse.csgraph import connected_components
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
-from graphprep.datasets.formats.arrays import Npz, Sparse, check_npz
+from graphprep.datasets.formats.arrays import Npz, Sparse
 from graphprep.datasets.formats.checks import classes, file_of, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -41,11 +40,6 @@ class GnnBenchmarkOptions(ReaderOptions):
     """keep how often a word is used, as DGL does, instead of whether it is"""
     largest_component: bool = False
     """take the nodes of the largest connected component alone; `node_number` says which they are in the file"""
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads all members."""
-    return check_npz
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:

@@ -19,24 +19,18 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
-from graphprep.datasets.formats.arrays import Npz, Sparse, check_npz, map_npy
+from graphprep.datasets.formats.arrays import Npz, Sparse, map_npy
 from graphprep.datasets.formats.checks import classes, disjoint, features, flags, node_mask, reading
 from graphprep.datasets.formats.json_file import load_json, numbers
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
 
 EDGES, FEATURES, LABELS, ROLES = "adj_full.npz", "feats.npy", "class_map.json", "role.json"
 PARTS = {"tr": "train_mask", "va": "val_mask", "te": "test_mask"}
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads a file as what its name says."""
-    return {EDGES: check_npz, FEATURES: _check_features, LABELS: _check_json, ROLES: _check_json}.get(name)
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:
@@ -53,14 +47,6 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
     with reading(folder / ROLES):
         masks = _masks(load_json(folder / ROLES), len(x))
     return one_type(entry, num_nodes=len(x), x=x, y=y, edges=edges, masks=masks)
-
-
-def _check_features(path: Path) -> None:
-    map_npy(path, "fiu", (None, None))
-
-
-def _check_json(path: Path) -> None:
-    load_json(path)
 
 
 def _labels(class_of: Any, num_nodes: int) -> NDArray[np.generic]:

@@ -12,21 +12,15 @@ from typing import TYPE_CHECKING
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
-from graphprep.datasets.formats.arrays import Npz, check_npz
+from graphprep.datasets.formats.arrays import Npz
 from graphprep.datasets.formats.checks import classes, disjoint, features, file_of, node_ids, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
 
 PARTS = ("train", "val", "test")
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads all members."""
-    return check_npz
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:

@@ -14,7 +14,6 @@ import numpy as np
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
 from graphprep.datasets.reader_options import ReaderOptions, options_of
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -49,11 +48,6 @@ HIGHER_FRIENDS = """
 """
 """each member with the friends that have a higher number"""
 COMMUNITIES = "1111333101311100310101002200200200"
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """This source has no files."""
-    return None
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:  # noqa: ARG001

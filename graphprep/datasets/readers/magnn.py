@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeTable, EdgeType, NodeTable, RawGraph
 from graphprep.datasets.assemble import labelled, stream
-from graphprep.datasets.formats.arrays import Npz, Sparse, check_npz, member_array
+from graphprep.datasets.formats.arrays import Npz, Sparse, member_array
 from graphprep.datasets.formats.checks import classes, disjoint, features, file_of, node_mask, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -42,11 +41,6 @@ class MagnnOptions(ReaderOptions):
     """the node type of labels.npy and of the split"""
 
 
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads all members."""
-    return check_npz
-
-
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:
     """The graph; x float32 [N, F] for each type that has features, y int64 and masks bool [N, 1] for the labelled."""
     options = options_of(entry, MagnnOptions)
@@ -57,7 +51,7 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
         tables = {name: _features(archive, member, folder) for name, member in options.features.items()}
         counts = {name: None if x is None else len(x) for name, x in tables.items()}
         sizes = _sizes(archive, counts)
-        y = classes(_array(archive, LABELS, "iu", (sizes[options.labelled],)))
+        y = classes(member_array(archive, LABELS, "iu", (sizes[options.labelled],)))
         masks = _masks(archive, folder, len(y))
         with archive.copied(EDGES, folder) as copy, Archive(copy) as inner:
             edges = _by_type(Npz(inner).sparse(values=False), sizes)
@@ -77,29 +71,25 @@ def _features(archive: Archive, member: str | None, folder: Path) -> Array | Non
     if member is None:
         return None
     if member.endswith(".npy"):
-        return features(_array(archive, member, "fiu", (None, None)).astype(np.float32), folder)
+        return features(member_array(archive, member, "fiu", (None, None)).astype(np.float32), folder)
     with archive.copied(member, folder) as copy, Archive(copy) as inner:
         return Npz(inner).sparse().dense()
-
-
-def _array(archive: Archive, name: str, kinds: str, shape: tuple[int | None, ...]) -> Array:
-    return member_array(archive, name, kinds, shape)
 
 
 def _sizes(archive: Archive, counts: dict[str, int | None]) -> dict[str, int]:
     """The nodes of each type; those without features are counted in node_types.npy."""
     if None not in counts.values():
         return {name: count for name, count in counts.items() if count is not None}
-    codes = _array(archive, NODE_TYPES, "iu", (None,)).astype(np.int64)
+    codes = member_array(archive, NODE_TYPES, "iu", (None,)).astype(np.int64)
     if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(counts):
         raise DatasetError(f"its member {NODE_TYPES} has a type outside 0 .. {len(counts) - 1}")
     if (np.diff(codes) < 0).any():
         raise DatasetError(f"its member {NODE_TYPES} does not number the nodes type after type")
-    found = dict(zip(counts, np.bincount(codes, minlength=len(counts)).tolist(), strict=True))
+    sizes = dict(zip(counts, np.bincount(codes, minlength=len(counts)).tolist(), strict=True))
     for name, count in counts.items():
-        if count not in (None, found[name]):
-            raise DatasetError(f"its member {NODE_TYPES} has {found[name]:,} nodes of type {name}, features {count:,}")
-    return found
+        if count not in (None, sizes[name]):
+            raise DatasetError(f"its member {NODE_TYPES} has {sizes[name]:,} nodes of type {name}, features {count:,}")
+    return sizes
 
 
 def _masks(archive: Archive, folder: Path, num_nodes: int) -> dict[str, NDArray[np.bool_]]:

@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
-from graphprep.datasets.formats.arrays import check_npz, member_array
+from graphprep.datasets.formats.arrays import member_array
 from graphprep.datasets.formats.checks import features, file_of, flags, node_ids, reading
 from graphprep.datasets.formats.json_file import numbers, parse_json
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -34,11 +33,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 PARTS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 LONGEST_JSON = 1 << 30
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads all members."""
-    return check_npz
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:

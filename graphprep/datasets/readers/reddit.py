@@ -15,24 +15,18 @@ from numpy.typing import NDArray
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
-from graphprep.datasets.formats.arrays import Npz, check_npz
+from graphprep.datasets.formats.arrays import Npz
 from graphprep.datasets.formats.checks import classes, features, file_of, reading
 from graphprep.datasets.formats.large_arrays import stored_array
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-from graphprep.system.verify import FileCheck
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
 
 TABLES, EDGES = "reddit_data.npz", "reddit_graph.npz"
 ROLES = {"train_mask": 1, "val_mask": 2, "test_mask": 3}
-
-
-def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
-    """Reads all members."""
-    return check_npz
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:

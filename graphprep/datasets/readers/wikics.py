@@ -32,7 +32,7 @@ KEYS = ("features", "labels", "links", "train_masks", "val_masks", "stopping_mas
 
 def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
     """Parses the file and looks for its keys."""
-    return _check
+    return _load
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:
@@ -54,10 +54,6 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
         stopping = disjoint(masks)["stopping_mask"]
         del masks["stopping_mask"]
     return one_type(entry, num_nodes=len(x), x=x, y=y, edges=edges, masks=masks, more={"stopping_mask": stopping})
-
-
-def _check(path: Path) -> None:
-    _load(path)
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def order_out_of_core(
     clean, folder = graph.clean, scratch / "order"
     by_part_N = np.argsort(assignment_N, kind="stable")
     nodes_P = np.split(by_part_N, np.cumsum(np.bincount(assignment_N, minlength=num_parts))[:-1])
-    room = memory.room(memory_limit)
+    room = memory.budget(memory_limit)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     regions = bucket_by_part(

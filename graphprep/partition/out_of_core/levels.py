@@ -147,7 +147,7 @@ class Multilevel:
                     level=number,
                     folder=self.scratch,
                     memory_limit=self.memory_limit,
-                    memory_bytes=memory.free(self.memory_limit) // 32,
+                    memory_bytes=memory.full_budget(self.memory_limit) // 32,
                     seed=self.seed,
                 )
             levels[-1] = Level(graph=graph, ranges=ranges, weight_XC=weight_XC, coarse_X=coarse_X)
@@ -194,7 +194,7 @@ class Multilevel:
     def _is_small(self, graph: Csr) -> bool:
         """Whether METIS can take it."""
         needed = metis.expected_bytes(graph.num_rows, graph.num_edges)
-        return graph.num_rows <= self.settings.coarsest_nodes and needed <= memory.free(self.memory_limit) // 2
+        return graph.num_rows <= self.settings.coarsest_nodes and needed <= memory.full_budget(self.memory_limit) // 2
 
     def _divide(self, level: Level, most_PC: NDArray[np.float64]) -> NDArray[np.int32]:
         """The parts of the coarsest level."""
@@ -218,7 +218,7 @@ class Multilevel:
             fallbacks=self.fallbacks,
         )
         needed = metis.expected_bytes(level.graph.num_rows, level.graph.num_edges)
-        at_a_time = max(1, min(cores(), memory.free(self.memory_limit) // needed))
+        at_a_time = max(1, min(cores(), memory.full_budget(self.memory_limit) // needed))
         division = Division(
             links=self.links,
             most_PC=most_PC,

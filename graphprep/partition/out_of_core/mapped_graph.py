@@ -68,7 +68,7 @@ class MappedGraph:
             DatasetError: the source is damaged.
         """
         passes = passes or Passes(executor=Threads(memory_limit=memory_limit))
-        files = _Files(folder, memory_limit, memory.room(memory_limit) // SHARE_IN_MEMORY, passes)
+        files = _Files(folder, memory_limit, memory.budget(memory_limit) // SHARE_IN_MEMORY, passes)
         masks = {
             node_type: np.asarray(stored[:])[:, 0]
             for node_type in source.num_nodes

@@ -17,7 +17,7 @@ HOST = "drive.usercontent.google.com"
 URL = f"https://{HOST}/download?id=1crm&confirm=t"
 BODY = b"\x93NUMPY" + bytes(200_000)
 PAGE = {"Content-Type": "text/html; charset=utf-8"}
-QUICK = RetryPolicy(first_delay=0.01, max_delay=0.02)
+QUICK = RetryPolicy(first_delay=0.01)
 
 
 def form(action: str = f"https://{HOST}/download", **fields: str) -> str:
@@ -36,7 +36,7 @@ def page(text: str) -> Fault:
 
 def fetched(server: FaultServer, folder: Path, *, sha256: str | None = None) -> Path:
     files = [RemoteFile(url=URL, name="feats.npy", sha256=sha256)]
-    return download(files, folder, mirror=server.url(""), patience=QUICK)[0].path
+    return download(files, folder, mirror=server.url(""), policy=QUICK)[0].path
 
 
 PATH = f"/{HOST}/download?id=1crm&confirm=t"
@@ -114,7 +114,7 @@ def test_pages_of_other_hosts_are_no_forms(tmp_path: Path) -> None:
     with FaultServer() as server:
         server.add("/h/a.npy", BODY, page(form()), page(form()))
         with pytest.raises(DownloadError, match="HTML page"):
-            download([RemoteFile(url="https://h/a.npy", name="a.npy")], tmp_path, mirror=server.url(""), patience=QUICK)
+            download([RemoteFile(url="https://h/a.npy", name="a.npy")], tmp_path, mirror=server.url(""), policy=QUICK)
 
 
 def test_html_that_is_the_file(tmp_path: Path) -> None:

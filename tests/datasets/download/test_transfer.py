@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphprep.datasets.download import transfer
 from graphprep.datasets.download.download import download
 from graphprep.datasets.download.http_client import RetryPolicy
 from graphprep.datasets.download.http_errors import retry_after, shown
@@ -29,7 +30,7 @@ from tests.conftest import heed_interrupts
 from tests.fault_server import LAST_MODIFIED, Fault, FaultServer, etag_of
 
 BODY = random.Random(1).randbytes(300_000)
-QUICK = RetryPolicy(first_delay=0.01, max_delay=0.02, read_timeout=0.5, connect_timeout=2, attempts=4)
+QUICK = RetryPolicy(first_delay=0.01, read_timeout=0.5, attempts=4)
 HTML = b"<!DOCTYPE html>\n<html><body>Sign in</body></html>"
 
 
@@ -39,9 +40,9 @@ def server() -> Iterator[FaultServer]:
         yield running
 
 
-def fetch(url: str, folder: Path, patience: RetryPolicy = QUICK, **known: object) -> bytes:
+def fetch(url: str, folder: Path, policy: RetryPolicy = QUICK, **known: object) -> bytes:
     """Download one file called `f` and return what it holds."""
-    (found,) = download([RemoteFile(url=url, name="f", **known)], folder, patience=patience)  # type: ignore[arg-type]
+    (found,) = download([RemoteFile(url=url, name="f", **known)], folder, policy=policy)  # type: ignore[arg-type]
     assert [path.name for path in folder.iterdir() if path.name not in ("f", ".download.lock")] == []
     assert found.path == folder / "f"
     assert found.bytes == len(found.path.read_bytes())
@@ -258,12 +259,13 @@ def test_stall_is_resumed(server: FaultServer, tmp_path: Path) -> None:
     assert server.asked("/f")[1]["Range"] == "bytes=100000-"
 
 
-def test_trickle_counts_as_stalled(server: FaultServer, tmp_path: Path) -> None:
+def test_trickle_counts_as_stalled(server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that sends a byte now and then never times out, and would take for ever."""
     url = server.add("/f", BODY)
-    slow = RetryPolicy(attempts=1, slow_window=0.0, slow_rate=1e12)
+    monkeypatch.setattr(transfer, "SLOW_WINDOW", 0.0)
+    monkeypatch.setattr(transfer, "SLOW_RATE", 1e12)
     with pytest.raises(DownloadError, match="bytes came in"):
-        fetch(url, tmp_path, slow)
+        fetch(url, tmp_path, RetryPolicy(attempts=1))
 
 
 def test_redirects_are_followed(server: FaultServer, tmp_path: Path) -> None:
@@ -322,7 +324,7 @@ def test_gzip_file_labelled_as_encoding_stays_packed(server: FaultServer, tmp_pa
 
     packed = gzip.compress(b"0 1\n")
     url = server.add("/e.gz", packed, Fault(headers={"Content-Encoding": "gzip"}))
-    (found,) = download([RemoteFile(url=url, name="e.gz")], tmp_path, patience=QUICK)
+    (found,) = download([RemoteFile(url=url, name="e.gz")], tmp_path, policy=QUICK)
     assert found.path.read_bytes() == packed
 
 
@@ -397,7 +399,7 @@ def test_interrupt_ends_at_once_and_keeps_what_came(server: FaultServer, tmp_pat
     script = (
         "import sys; from pathlib import Path; from graphprep.datasets.download.download import *\n"
         "from graphprep.datasets.download.http_client import *\n"
-        f"download([RemoteFile(url={url!r}, name='f')], Path({str(tmp_path)!r}), patience=RetryPolicy(read_timeout=60))"
+        f"download([RemoteFile(url={url!r}, name='f')], Path({str(tmp_path)!r}), policy=RetryPolicy(read_timeout=60))"
     )
     running = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, preexec_fn=heed_interrupts)
     try:
@@ -459,17 +461,18 @@ def test_headers_without_end(kind: str, server: FaultServer, tmp_path: Path) -> 
     fault, words = ENDLESS[kind]
     server.always = fault
     limit = 60 if kind == "header lines" else 0.3  # of lines there is one in bytes as well
-    patience = replace(QUICK, attempts=2, read_timeout=30, headers_timeout=limit)
+    policy = replace(QUICK, attempts=2, read_timeout=30, headers_timeout=limit)
     with pytest.raises(DownloadError, match=f"{words}.* 2 times in a row"):
-        fetch(server.url("/a"), tmp_path, patience)
+        fetch(server.url("/a"), tmp_path, policy)
 
 
-def test_redirects_without_end(server: FaultServer, tmp_path: Path) -> None:
+def test_redirects_without_end(server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against redirects to ever new places: they are followed so many times and no further."""
     for number in range(30):
         server.add(f"/{number}", b"", Fault(status=302, headers={"Location": f"/{number + 1}"}))
+    monkeypatch.setattr(transfer, "MAX_REDIRECTS", 4)
     with pytest.raises(DownloadError, match="redirects more than 4 times"):
-        fetch(server.url("/0"), tmp_path, replace(QUICK, max_redirects=4))
+        fetch(server.url("/0"), tmp_path)
     assert len(server.requests) == 5
 
 

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from graphprep.datasets.formats.edge_weights import Rounded, rounded_in
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.import_request import ImportRequest
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.system.executor import Executor
 from tests.datasets.user_graphs import edges_of, written
 from tests.elsewhere import Elsewhere

@@ -98,7 +98,7 @@ def test_packed_variable_that_unfolds(stated_bytes: int) -> None:
     assert len(data) < 300_000
     tracemalloc.start()
     try:
-        with memory.limited(memory.held() + (100 << 20)), pytest.raises(DatasetError) as caught:
+        with memory.limited(memory.resident() + (100 << 20)), pytest.raises(DatasetError) as caught:
             read_arrays(io.BytesIO(data), ("a",))
         assert tracemalloc.get_traced_memory()[1] < 20 << 20
     finally:

@@ -12,8 +12,9 @@ import pytest
 
 from graphprep.datasets.formats import text_file
 from graphprep.datasets.formats.text_dialect import given_delimiter, look
-from graphprep.datasets.importing.edges.edge_columns import GivenColumns
-from graphprep.datasets.importing.edges.edge_file import Wanted, open_edges
+from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
+from graphprep.datasets.importing.edges.edge_formats import open_edges
 from graphprep.datasets.importing.tables import load_features, load_labels, load_mask
 from graphprep.errors import DatasetError, UsageError
 from tests.datasets.user_graphs import Edges, edges_of, graph, rows_of, written
@@ -22,7 +23,7 @@ from tests.datasets.user_graphs import Edges, edges_of, graph, rows_of, written
 def read(path: Path, **wanted: Any) -> Edges:
     """The edges from front to back; quotes cannot be read by sections."""
     found: Edges = []
-    for run in open_edges(path, "auto", Wanted(**wanted)).rows():
+    for run in open_edges(path, "auto", EdgeOptions(**wanted)).rows():
         columns = [array.tolist() for array in run if isinstance(array, np.ndarray)]
         found += zip(*columns, strict=True)
     return found
@@ -69,8 +70,8 @@ def test_edges_between_words(tmp_path: Path, name: str, text: str, edges: list[t
         ("e.csv", "0,1\n5,7\n", {"header": True}, [(5, 7)]),
         ("e.csv", "0,1\n5,7\n", {"header": False}, [(0, 1), (5, 7)]),
         ("e.txt", "1|2\n2|3\n", {"delimiter": "|"}, [(1, 2), (2, 3)]),
-        ("e.txt", "9 1 2 3\n8 2 3 4\n", {"columns": GivenColumns(source="2", target="4")}, [(1, 3), (2, 4)]),
-        ("e.csv", "a,b,c\n9,1,2\n", {"columns": GivenColumns(source="C", target="b", weight="a")}, [(2, 1, 9)]),
+        ("e.txt", "9 1 2 3\n8 2 3 4\n", {"columns": RequestedColumns(source="2", target="4")}, [(1, 3), (2, 4)]),
+        ("e.csv", "a,b,c\n9,1,2\n", {"columns": RequestedColumns(source="C", target="b", weight="a")}, [(2, 1, 9)]),
         ("out.k", "% asym weighted\n% 2 3 3\n1 2 1 11\n2 3 -1 12\n", {"weights": True}, [(1, 2, 1), (2, 3, -1)]),
         ("out.k", "% asym weighted\n1 2 1 11\n2 3 -1 12\n", {"times": True}, [(1, 2, 11), (2, 3, 12)]),
         ("out.b", "% bip unweighted\n% 3 2 2\n1 1\n2 2\n", {}, [(1, 3), (2, 4)]),
@@ -107,9 +108,9 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
     """Guards against a mistyped column that is replaced by a guess."""
     path = written(tmp_path / "e.csv", "a,b\n1,2\n")
     with pytest.raises(UsageError, match=r"no column 'z' among the 2; there are a, b"):
-        rows_of(path, columns=GivenColumns(source="z"))
+        rows_of(path, columns=RequestedColumns(source="z"))
     with pytest.raises(UsageError, match="one column is given for two things"):
-        rows_of(path, columns=GivenColumns(source="a", target="1"))
+        rows_of(path, columns=RequestedColumns(source="a", target="1"))
     with pytest.raises(UsageError, match="has no columns or delimiters"):
         rows_of(tmp_path / "e.npy", delimiter=",")
     with pytest.raises(ValueError, match="is no delimiter"):
@@ -229,6 +230,21 @@ def test_what_was_taken_as_what(tmp_path: Path) -> None:
     )
     assert nodes == "nodes node: 3, ids of numbers numbered anew in ascending order, no x or y, no masks"
     assert edges_of(raw.edges[0]) == [(0, 1, 1), (1, 2, 2)]
+
+
+def test_columns_without_names_and_a_drawn_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Guards against names of columns that are not the file's own, and a random split that is said twice."""
+    edges = written(tmp_path / "e.csv", "src,dst\n7,9\n9,8\n")
+    table = written(tmp_path / "n.csv", "7,0.5,1\n8,0.25,0\n9,0.75,1\n")
+    raw = graph(edges, features=table, id_column="1", label=("3",))
+    _, features, labels, nodes = raw.notes["read_as"]  # type: ignore[misc]
+    assert "ids from column '1', columns '2' taken" in features
+    assert "columns '3' taken, columns '2' left out" in labels
+    assert nodes == (
+        "nodes node: 3, ids of numbers numbered anew in the order of n.csv, x, y, labels without masks, so a random "
+        "split was drawn, 20 nodes of each class to train and 30 to validate, the rest to test (seed 0)"
+    )
+    assert "split" not in capsys.readouterr().err
 
 
 def test_words_take_as_much_as_they_are_long(tmp_path: Path) -> None:

@@ -22,10 +22,12 @@ from graphprep.datasets.formats.text_file import byte_ranges, lines_between
 from graphprep.datasets.importing import edge_sections
 from graphprep.datasets.importing.edge_sections import Place
 from graphprep.datasets.importing.edges import edge_text, numpy_edges, parquet_edges
-from graphprep.datasets.importing.edges.edge_file import SectionedFile, Wanted, open_edges
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions, SectionedFile
+from graphprep.datasets.importing.edges.edge_formats import open_edges
 from graphprep.datasets.importing.ids import DistinctIds
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.node_ids import FoundIds
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import DatasetError
 from graphprep.store import sort
 from graphprep.store.sort import sort_table
@@ -83,7 +85,7 @@ def test_which_files_have_ranges(tmp_path: Path) -> None:
     assert byte_ranges(plain, 25) == [(0, 25), (25, 40)]
     assert byte_ranges(written(tmp_path / "b.txt.gz", gzip.compress(b"0 1\n" * 10)), 25) == []
     assert byte_ranges(written(tmp_path / "c.txt", "0 1\r" * 10), 25) == []
-    assert open_edges(tmp_path / "c.txt", "auto", Wanted()).sections() == [(0, 40)]  # type: ignore[attr-defined]
+    assert open_edges(tmp_path / "c.txt", "auto", EdgeOptions()).sections() == [(0, 40)]  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("short_sections")
@@ -99,7 +101,7 @@ def test_text(tmp_path: Path, name: str) -> None:
 
 def opened(path: Path, **wanted: Any) -> SectionedFile:
     """A file that can be read by sections."""
-    found = open_edges(path, "auto", Wanted(**wanted))
+    found = open_edges(path, "auto", EdgeOptions(**wanted))
     assert isinstance(found, SectionedFile)
     return found
 
@@ -236,7 +238,7 @@ def test_files_that_workers_do_not_reach_are_read_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Guards against a cluster without the user's disk that makes an import fail, or drops what was not read."""
-    monkeypatch.setattr(edge_sections, "_see", unreached)
+    monkeypatch.setattr(edge_sections, "_scan_section", unreached)
     path = written(tmp_path / "e.txt", TEXTS["pairs"])
     found = read(path)
     assert found.edges[0].sections is None
@@ -253,19 +255,19 @@ def test_sets_of_ids_join(sets: list[list[int]]) -> None:
         part = DistinctIds()
         if ids:
             part.add(np.array(ids))
-        whole.join(part.seen())
+        whole.join(part.id_set())
     assert whole.ascending().tolist() == sorted(set(itertools.chain(*sets)))
 
 
 def test_a_section_gives_its_own_ids_alone(tmp_path: Path) -> None:
     """Guards against ids that pile up in a worker, or that its threads lose because they share one set."""
     path = written(tmp_path / "e.txt", "0 1\n2 3\n")
-    sections = edge_sections.FileSections.of([open_edges(path, "auto", Wanted())])
+    sections = edge_sections.FileSections.of([open_edges(path, "auto", EdgeOptions())])
     assert sections is not None
     ids = FoundIds()
-    first, second = (edge_sections._see(Place(0, span), sections.files, ids, ids) for span in ((0, 4), (4, 8)))
+    first, second = (edge_sections._scan_section(Place(0, span), sections.files, ids, ids) for span in ((0, 4), (4, 8)))
     assert [section.sources.ascending().tolist() for section in (first, second)] == [[0, 1], [2, 3]]  # type: ignore[union-attr]
-    assert ids.seen() is None
+    assert ids.id_set() is None
 
 
 @pytest.mark.usefixtures("short_sections")

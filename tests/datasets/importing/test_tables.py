@@ -184,7 +184,7 @@ def test_flipped_bytes(tmp_path: Path, name: str, place: int, byte: int) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("1,a\n2,3\n", "'f1'.*row 0 has 'a'"),
+        ("1,a\n2,3\n", "column '2' is not of numbers: row 0 has 'a'"),
         ("1,2\n3\n", "line 2 has 1 columns where the lines before have 2"),
         ("1,\n2,3\n", "row 0 has ''"),
         ("a,b\n", "'a' is not of numbers"),

@@ -260,7 +260,8 @@ import resource
 from pathlib import Path
 import numpy, pyarrow
 from graphprep.datasets.importing.ids import DistinctIds
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.import_request import ImportRequest
+from graphprep.datasets.importing.user_files import read_files
 DistinctIds().add(numpy.zeros(1, numpy.int64))  # loads the compiler
 lines = Path("/proc/self/status").read_text().splitlines()
 held = next(int(line.split()[1]) for line in lines if line.startswith("VmData"))

@@ -277,4 +277,4 @@ def test_fraud_that_unfolds(tmp_path: Path) -> None:
     made = write_fraud(tmp_path, fraud(label=np.zeros((1, 40_000_000), np.uint8)))
     assert (tmp_path / "mini.zip").stat().st_size < 100_000
     with pytest.raises(DatasetError, match=r"mini\.zip.*'label' takes 120\.0 MB of memory where .*--memory"):
-        readers.read(tmp_path, made, memory_limit=memory.held() + 80_000_000)
+        readers.read(tmp_path, made, memory_limit=memory.resident() + 80_000_000)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from graphprep.core.splits import SplitRule, seeded_split
 from graphprep.core.types import RawGraph, Treatment
 from graphprep.datasets import readers
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.import_request import ImportRequest
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.datasets.readers import edge_list
 from graphprep.errors import DatasetError, UsageError
 from tests.datasets.entries import entry

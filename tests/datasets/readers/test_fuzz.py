@@ -26,9 +26,10 @@ from torch_geometric.data import Data
 from graphprep.datasets import readers
 from graphprep.datasets.formats import pickles, torch_file
 from graphprep.datasets.formats.matlab_file import read_arrays
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.schema import load_schema
 from graphprep.datasets.importing.table_files import read_array, reading
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import GraphprepError
 from graphprep.system import memory
 from graphprep.topology import from_yaml
@@ -69,29 +70,29 @@ def time_limit() -> Iterator[None]:
 
 
 def imported(path: Path) -> None:
-    for table in read_files(ImportRequest.of_one_type([path]), memory_limit=memory.held() + ROOM).edges:
+    for table in read_files(ImportRequest.of_one_type([path]), memory_limit=memory.resident() + ROOM).edges:
         edges_of(table)
 
 
 def features(path: Path) -> None:
-    with memory.limited(memory.held() + ROOM), reading(path):
+    with memory.limited(memory.resident() + ROOM), reading(path):
         read_array(path)
 
 
 def matlab(path: Path) -> None:
-    with memory.limited(memory.held() + ROOM):
+    with memory.limited(memory.resident() + ROOM):
         read_arrays(io.BytesIO(path.read_bytes()), ("a", "b"))
 
 
 def fraud(path: Path) -> None:
     entry = dgl_files.write_fraud(path.parent, {}, path.read_bytes())
-    readers.read(path.parent, entry, memory_limit=memory.held() + ROOM)
+    readers.read(path.parent, entry, memory_limit=memory.resident() + ROOM)
 
 
 def fraud_zip(path: Path) -> None:
     entry = dgl_files.write_fraud(path.parent, {})
     path.rename(path.parent / "mini.zip")
-    readers.read(path.parent, entry, memory_limit=memory.held() + ROOM)
+    readers.read(path.parent, entry, memory_limit=memory.resident() + ROOM)
 
 
 def schema(path: Path) -> None:

@@ -45,7 +45,7 @@ def test_real_files(test_data: Path, name: str) -> None:
     """The registry's counts must come out of the real files, after the treatment that the registry names."""
     entry = registry.entry(name)
     path = test_data / "mirror" / entry.files[0].url.removeprefix("https://")
-    check = readers.reader(entry.source).file_check(entry, path.name)
+    check = readers.file_check(entry, path.name)
     assert check is not None
     check(path)
     raw = readers.read(path.parent, entry)
@@ -112,11 +112,10 @@ def test_real_files_are_what_pyg_reads(test_data: Path, tmp_path: Path, no_netwo
 def test_files_that_are_something_else(tmp_path: Path, name: str) -> None:
     """Each file empty, cut, a page or a pointer: one sentence with its name, from the check and from the reader."""
     entry = PUBLISHED[name].write(tmp_path)
-    reader = readers.reader(entry.source)
     for file in entry.files[:4]:
         path = tmp_path / file.file_name
         whole = path.read_bytes()
-        check = reader.file_check(entry, path.name)
+        check = readers.file_check(entry, path.name)
         assert check is not None
         check(path)
         cuts = (b"", whole[:1], whole[:60], whole[: len(whole) // 2], whole[:-1])
@@ -161,7 +160,7 @@ def test_checksums_of_archives_are_compared(tmp_path: Path, name: str) -> None:
     """A bit that flips inside packed data must be found before the file gets its name."""
     entry = PUBLISHED[name].write(tmp_path)
     path = tmp_path / entry.files[-1].file_name
-    check = readers.reader(entry.source).file_check(entry, path.name)
+    check = readers.file_check(entry, path.name)
     assert check is not None
     with zipfile.ZipFile(path) as archive:
         largest = max(archive.infolist(), key=lambda info: info.compress_size)

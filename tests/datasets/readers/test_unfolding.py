@@ -20,8 +20,9 @@ from graphprep.datasets.formats import pickles
 from graphprep.datasets.formats.arrays import Npz
 from graphprep.datasets.formats.pickles import PickledDtype
 from graphprep.datasets.formats.torch_file import load
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.table_files import read_array, reading
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system import memory
 from graphprep.system.archive import Archive
@@ -95,7 +96,7 @@ def test_member_larger_than_memory(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "z.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("m", bytes(UNFOLDED))
         archive.writestr("src.npy", header((UNFOLDED >> 3,)) + bytes(UNFOLDED))
-    with memory.limited(memory.held() + (70 << 20)), Archive(tmp_path / "z.npz") as found:
+    with memory.limited(memory.resident() + (70 << 20)), Archive(tmp_path / "z.npz") as found:
         for read in (lambda: found.read("m", UNFOLDED), lambda: Npz(found).array("src", "i", (None,))):
             with little_memory(), pytest.raises(DatasetError, match=r"(m|src).* takes 157.* of memory where"):
                 read()
@@ -132,7 +133,7 @@ def test_packed_document_that_unfolds(ending: str, tmp_path: Path) -> None:
     with gzip.open(path, "wb", compresslevel=1) as stream:
         stream.write(b" " * UNFOLDED)
     with pytest.raises(UsageError, match=rf"d\.{ending}\.gz needs about .* --memory"):
-        read_files(ImportRequest.of_one_type([path]), memory_limit=memory.held() + (100 << 20))
+        read_files(ImportRequest.of_one_type([path]), memory_limit=memory.resident() + (100 << 20))
 
 
 def pt_of(value: Any) -> bytes:

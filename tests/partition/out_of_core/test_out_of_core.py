@@ -327,7 +327,7 @@ def test_the_whole_way_past_memory(
     rng = np.random.default_rng(0)
     raw: RawGraph = typed_graph(rng) if several_types else labelled_graph(rng, 300, 1500)
     store = make_store(raw)
-    monkeypatch.setattr("graphprep.partition.estimates.memory.free", lambda limit: 1000)
+    monkeypatch.setattr("graphprep.partition.estimates.memory.full_budget", lambda limit: 1000)
     monkeypatch.setattr(GraphStore, "csr", lambda *_: pytest.fail("all edges were loaded"))
     plan = plan_partition(store.location, parts=3, topology=None, request=PartitionRequest(), out=tmp_path / "cache")
     told = plan.expectations()
@@ -395,7 +395,7 @@ held = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text
             if line.startswith("VmData")) * 1024
 limit = held + 260_000_000
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-room = memory.held() + 220_000_000
+room = memory.resident() + 220_000_000
 graph = mapped_graph.MappedGraph.of(Ring(), folder, memory_limit=room)
 assert isinstance(graph.clean.indices, np.memmap)
 result = partition_past_memory(graph, Topology.flat(4), PartitionRequest(method="multilevel"), scratch=folder,

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 import cli
 from graphprep.cache.read import PartitionCache
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from graphprep.datasets.importing.user_files import ImportRequest, read_files
+from graphprep.datasets.importing.import_request import ImportRequest
+from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import GraphprepError
 from graphprep.store.store import GraphStore
 from graphprep.system import home

@@ -1,8 +1,8 @@
 """A whole graph in one document (GraphML, GEXF, GML, Pajek, node-link JSON), read into memory and turned into arrays.
 
 The reader of each format gives a `GraphDocument`: the nodes' ids and attributes, the ends of the edges and their
-attributes. Such a document is parsed as a whole, which takes many times the file's size, so the memory is reckoned from
-that size before anything is parsed.
+attributes. Such a document is parsed as a whole, which takes many times the file's size, so the memory is estimated
+from that size before anything is parsed.
 
 Nodes whose ids are 0 .. N-1 are the rows of these numbers. Otherwise rows are in the order of the document, and the
 store keeps the ids as `original_id`. An undirected document gives both directions of each edge. Attributes are left out
@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph, T
 from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.formats.text_file import whole_text
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
-from graphprep.datasets.importing.edges.edge_file import Format, Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
+from graphprep.datasets.importing.edges.edge_formats import Format
 from graphprep.datasets.importing.node_attributes import NodeAttributes
 from graphprep.datasets.importing.node_files import NodeData
 from graphprep.datasets.importing.node_ids import Original
@@ -69,7 +70,7 @@ class GraphDocument:
 def read_document(
     path: Path,
     format: Format,
-    wanted: Wanted,
+    options: EdgeOptions,
     attributes: NodeAttributes,
     *,
     treatment: Treatment,
@@ -82,7 +83,7 @@ def read_document(
     Args:
         path: of the file; .gz and .zst are unpacked.
         format: one of MEMORY_FACTOR.
-        wanted: whether weights and times are read, and whether ids are words.
+        options: whether weights and times are read, and whether ids are words.
         attributes: of the nodes, which become features and labels.
         treatment, split: as for `user_graph.build`.
         task: what labels are for; see `labels.checked_labels`.
@@ -97,7 +98,7 @@ def read_document(
         UsageError: it needs more memory than there is.
     """
     factor = MEMORY_FACTOR[format]
-    room = memory.free(memory_limit)
+    room = memory.full_budget(memory_limit)
     with reading(path):
         text = whole_text(path, room // factor)
     if text is None:
@@ -106,22 +107,30 @@ def read_document(
             f"{progress.format_bytes(room)} may be used; give more with --memory, or convert the edges to CSV or "
             "Parquet, which are streamed"
         )
-    if len(text) * factor > memory.LEAST_ROOM:
+    if len(text) * factor > memory.LEAST_BUDGET:
         progress.say(f"{path.name} is parsed as a whole; that takes about {progress.format_bytes(len(text) * factor)}")
     with reading(path):
-        found = _parsed(format, text, room // NODE_BYTES)
-        taken = _taken(path, found, wanted, attributes, task)
-    arrays = checked_arrays(str(path), taken.arrays, len(found.ids), task)
-    raw = build(
-        {HOMOGENEOUS_NODE: NodeData(arrays=arrays, origin=dict.fromkeys(arrays, str(path)))},
-        [TypedEdges(type=HOMOGENEOUS_EDGE, files=[taken.edges], times=wanted.times)],
+        document = _parsed(format, text, room // NODE_BYTES)
+        if not document.ids:
+            raise DatasetError("it has no nodes")
+        original, order = _ordered(document.ids, options)
+        arrays, classes = _node_arrays(document, attributes, task, order)
+        edges = _edges(path, document, options, attributes, order)
+    arrays = checked_arrays(str(path), arrays, len(document.ids), task)
+    nodes = NodeData(
+        arrays=arrays,
+        origin=dict.fromkeys(arrays, str(path)),
+        original=original,
+        read_as=[_classes_line(attributes.label, classes)] if classes else [],
+    )
+    return build(
+        {HOMOGENEOUS_NODE: nodes},
+        [TypedEdges(type=HOMOGENEOUS_EDGE, files=[edges], times=options.times)],
         treatment=treatment,
         split=split,
-        notes={"classes": taken.classes} if taken.classes else {},
+        notes={"classes": classes} if classes else {},
         memory_limit=memory_limit,
     )
-    nodes = replace(raw.nodes[HOMOGENEOUS_NODE], original_id=taken.original)
-    return replace(raw, nodes={HOMOGENEOUS_NODE: nodes})
 
 
 def _parsed(format: Format, text: bytes, most_nodes: int) -> GraphDocument:
@@ -161,54 +170,62 @@ def of_networkx(graph: Any) -> GraphDocument:
     )
 
 
-class _Taken(NamedTuple):
-    """What is wanted of a document, by row."""
-
-    edges: EdgeArrays
-    original: Original | None
-    arrays: Mapping[str, Array]
-    classes: Sequence[str]
-
-
-def _taken(path: Path, found: GraphDocument, wanted: Wanted, attributes: NodeAttributes, task: LabelTask) -> _Taken:
-    """What is wanted of a document; what was taken as what is said."""
-    if not found.ids:
-        raise DatasetError("it has no nodes")
-    original, order = _ordered(found.ids, wanted)
+def _node_arrays(
+    document: GraphDocument, attributes: NodeAttributes, task: LabelTask, order: NDArray[np.int64] | None
+) -> tuple[dict[str, Array], list[str]]:
+    """Features and labels by row, and the words of the classes."""
     arrays: dict[str, Array] = {}
     classes: list[str] = []
     if attributes.features:
-        arrays["x"] = np.concatenate([_features(found, name) for name in attributes.features], axis=1)
+        arrays["x"] = np.concatenate([_features(document, name) for name in attributes.features], axis=1)
     if attributes.label is not None:
-        arrays["y"], classes = _labels(found, attributes.label, task)
+        arrays["y"], classes = _labels(document, attributes.label, task)
+    return arrays if order is None else {name: array[order] for name, array in arrays.items()}, classes
+
+
+def _edges(
+    path: Path,
+    document: GraphDocument,
+    options: EdgeOptions,
+    attributes: NodeAttributes,
+    order: NDArray[np.int64] | None,
+) -> EdgeArrays:
+    """The edges by row, each undirected one in both directions."""
+    used: list[str] = []
+    weight = _edge_numbers(document, WEIGHTS, used, missing=1.0) if options.weights else None
+    time = _edge_numbers(document, TIMES, used, missing=None) if options.times else None
+    src, dst = document.src, document.dst
     if order is not None:
-        arrays = {name: array[order] for name, array in arrays.items()}
-    taken: set[str] = set()
-    weight = _edge_numbers(found, WEIGHTS, taken, missing=1.0) if wanted.weights else None
-    time = _edge_numbers(found, TIMES, taken, missing=None) if wanted.times else None
-    src, dst = (found.src, found.dst) if order is None else (np.argsort(order)[end] for end in (found.src, found.dst))
-    both = np.flatnonzero(np.broadcast_to(np.asarray(found.undirected), src.shape) & (src != dst))
-    left_out = {
-        "node": [name for name in _names(found.nodes) if name not in (attributes.label, *attributes.features)],
-        "edge": [name for name in _names(found.edges) if name not in taken],
-    }
-    ignored = [f"{kind} {name}" for kind, names in left_out.items() for name in names]
-    file = EdgeArrays(
+        row_of = np.argsort(order)
+        src, dst = row_of[src], row_of[dst]
+    undirected = np.broadcast_to(np.asarray(document.undirected), src.shape)
+    both = np.flatnonzero(undirected & (src != dst))
+    directed = (
+        "undirected, so each is kept in both directions"
+        if undirected.all()
+        else f"directed but for {int(undirected.sum()):,}, which are kept in both directions"
+        if undirected.any()
+        else "directed"
+    )
+    read = f", read of them: {', '.join(map(repr, used))}" if used else ""
+    node_names = (name for name in _names(document.nodes) if name not in (attributes.label, *attributes.features))
+    edge_names = (name for name in _names(document.edges) if name not in used)
+    return EdgeArrays(
         path=path,
         src=np.concatenate([src, dst[both]]),
         dst=np.concatenate([dst, src[both]]),
         weight=None if weight is None else np.concatenate([weight, weight[both]]),
         time=None if time is None else np.concatenate([time, time[both]]),
-        num_sources=len(found.ids),
-        num_destinations=len(found.ids),
-        ignored=tuple(ignored),
+        num_sources=len(document.ids),
+        num_destinations=len(document.ids),
+        ignored=(*(f"node {name}" for name in node_names), *(f"edge {name}" for name in edge_names)),
+        how=f"{len(src):,} edges, {directed}{read}" if len(src) else "no edges",
     )
-    _say(path, found, original, left_out, taken)
-    _say_classes(attributes.label, classes)
-    return _Taken(file, original, arrays, classes)
 
 
-def _ordered(ids: Sequence[int] | Sequence[str], wanted: Wanted) -> tuple[Original | None, NDArray[np.int64] | None]:
+def _ordered(
+    ids: Sequence[int] | Sequence[str], options: EdgeOptions
+) -> tuple[Original | None, NDArray[np.int64] | None]:
     """The ids by row unless they are the rows, and which node each row is unless that is the document's order."""
     kinds = {type(node) for node in ids}
     if kinds not in ({int}, {str}):
@@ -217,9 +234,9 @@ def _ordered(ids: Sequence[int] | Sequence[str], wanted: Wanted) -> tuple[Origin
             f"its node ids are neither all whole numbers nor all words (one is {str(odd)[:60]!r}); write all of them "
             "in one way"
         )
-    numbers = None if wanted.ids == "words" else _whole_numbers(ids)
+    numbers = None if options.ids == "words" else _whole_numbers(ids)
     if numbers is None:
-        if wanted.ids == "numbers":
+        if options.ids == "numbers":
             raise DatasetError("its node ids are not all whole numbers; leave out --ids numbers")
         return word_array([str(node) for node in ids]), None
     order = np.argsort(numbers, kind="stable")
@@ -247,9 +264,9 @@ def _names(data: Sequence[Attributes]) -> list[str]:
     return [name for name in dict.fromkeys(itertools.chain.from_iterable(data)) if name not in NOT_DATA]
 
 
-def _features(found: GraphDocument, name: str) -> Array:
+def _features(document: GraphDocument, name: str) -> Array:
     """One attribute as columns, float32 [N, columns]."""
-    values = _values(found, name)
+    values = _values(document, name)
     try:
         array = np.array(values)
     except ValueError:  # rows of unequal length
@@ -261,24 +278,26 @@ def _features(found: GraphDocument, name: str) -> Array:
     return array.reshape(len(values), -1).astype(np.float32)
 
 
-def _values(found: GraphDocument, name: str) -> list[Any]:
+def _values(document: GraphDocument, name: str) -> list[Any]:
     """One attribute of every node."""
-    missing = next((number for number, data in enumerate(found.nodes) if data.get(name) is None), None)
+    missing = next((number for number, data in enumerate(document.nodes) if data.get(name) is None), None)
     if missing is not None:
-        if name not in (known := _names(found.nodes)):
+        if name not in (known := _names(document.nodes)):
             raise DatasetError(
                 f"its nodes have no attribute {name!r}; they have {', '.join(map(repr, known)) or 'none'}"
             )
-        raise DatasetError(f"its node {str(found.ids[missing])[:60]!r} has no attribute {name!r}, so it is no feature")
-    return [data[name] for data in found.nodes]
+        raise DatasetError(
+            f"its node {str(document.ids[missing])[:60]!r} has no attribute {name!r}, so it is no feature"
+        )
+    return [data[name] for data in document.nodes]
 
 
-def _labels(found: GraphDocument, name: str, task: LabelTask) -> tuple[Array, list[str]]:
+def _labels(document: GraphDocument, name: str, task: LabelTask) -> tuple[Array, list[str]]:
     """Labels, and the words of the classes if they are words."""
-    values = [data.get(name) for data in found.nodes]
+    values = [data.get(name) for data in document.nodes]
     there = [value for value in values if value is not None]
     if not there:
-        known = ", ".join(map(repr, _names(found.nodes))) or "none"
+        known = ", ".join(map(repr, _names(document.nodes))) or "none"
         raise DatasetError(f"its nodes have no attribute {name!r}; they have {known}")
     kinds = {type(value) for value in there}
     if kinds <= {int, bool} and task != "regression":
@@ -296,18 +315,18 @@ def _labels(found: GraphDocument, name: str, task: LabelTask) -> tuple[Array, li
     return np.array([-1 if value is None else number[value] for value in values], np.int64), classes
 
 
-def _edge_numbers(found: GraphDocument, names: Sequence[str], taken: set[str], *, missing: float | None) -> Array:
+def _edge_numbers(document: GraphDocument, names: Sequence[str], used: list[str], *, missing: float | None) -> Array:
     """The first of these attributes that edges have, [E]; `missing` for an edge that has none, None to refuse that."""
-    known = _names(found.edges)
+    known = _names(document.edges)
     name = next((name for name in names if name in known), None)
     if name is None:
-        if not found.edges:
+        if not document.edges:
             return np.zeros(0, np.float32)
         shown = ", ".join(map(repr, known)) or "none"
         raise DatasetError(f"its edges have no attribute {' or '.join(names)}; they have {shown}")
-    values = [data.get(name, missing) for data in found.edges]
-    taken.add(name)
-    if absent := sum(name not in data for data in found.edges):
+    values = [data.get(name, missing) for data in document.edges]
+    used.append(name)
+    if absent := sum(name not in data for data in document.edges):
         if missing is None:
             raise DatasetError(f"{absent:,} of its {len(values):,} edges have no {name}")
         progress.say(f"{absent:,} of {len(values):,} edges have no {name}, and get {missing:g}")
@@ -317,37 +336,8 @@ def _edge_numbers(found: GraphDocument, names: Sequence[str], taken: set[str], *
     return array
 
 
-def _say(
-    path: Path,
-    found: GraphDocument,
-    original: Original | None,
-    left_out: Mapping[str, Sequence[str]],
-    taken: set[str],
-) -> None:
-    """What was taken as what, a line each."""
-    undirected = np.broadcast_to(np.asarray(found.undirected), found.src.shape)
-    how = (
-        "undirected, so each is kept in both directions"
-        if undirected.all()
-        else f"directed but for {int(undirected.sum()):,}, which are kept in both directions"
-        if undirected.any()
-        else "directed"
-    )
-    ids = "are row numbers" if original is None else "are words" if original.dtype.kind in "UT" else "are numbers"
-    kept = "" if original is None else ", kept as original_id; rows are in the document's order"
-    progress.say(f"{path.name}: {len(found.ids):,} nodes, whose ids {ids}{kept}")
-    edges = f"{len(found.src):,} edges, {how}" if len(found.src) else "no edges"
-    read = f"; read of them: {', '.join(sorted(map(repr, taken)))}" if taken else ""
-    progress.say(f"{path.name}: {edges}{read}")
-    for kind, names in left_out.items():
-        if names:
-            progress.say(f"{path.name}: left out of the {kind}s: {', '.join(map(repr, names))}")
-
-
-def _say_classes(label: str | None, classes: Sequence[str]) -> None:
-    """Which number each word became."""
-    if not classes:
-        return
+def _classes_line(label: str | None, classes: Sequence[str]) -> str:
+    """Which number each word became, for people."""
     shown = ", ".join(f"{number} is {word!r}" for number, word in enumerate(classes[:MOST_CLASSES_NAMED]))
     more = ", ..." if len(classes) > MOST_CLASSES_NAMED else ""
-    progress.say(f"the label {label!r} has {len(classes):,} classes: {shown}{more}")
+    return f"the label {label!r} has {len(classes):,} classes: {shown}{more}"

@@ -80,10 +80,10 @@ def read_pajek(text: bytes, most_nodes: int) -> GraphDocument:
 
 
 def _count(words: bytes) -> int:
-    found = re.match(rb"\s+(\d{1,18})(?:\s|$)", words)
-    if found is None:
+    match = re.match(rb"\s+(\d{1,18})(?:\s|$)", words)
+    if match is None:
         raise DatasetError("its *Vertices does not say how many there are")
-    return int(found[1])
+    return int(match[1])
 
 
 def _labels(body: bytes, count: int) -> list[str] | None:

@@ -7,17 +7,16 @@ expression takes the letters off, NumPy parses the numbers.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphprep.datasets.formats.edge_weights import Weights
 from graphprep.datasets.formats.text_file import line_blocks
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions, EdgeRows
 from graphprep.errors import DatasetError
 from graphprep.system import progress
 
@@ -26,46 +25,33 @@ LINE = re.compile(rb"(?m)^([ae])[ \t]+(\d{1,18})[ \t]+(\d{1,18})(?:[ \t]+([+-]?[
 OTHER = re.compile(rb"(?m)^(?:[cndvxp](?:[ \t\r][^\n]*)?|[ \t\r]*)$")
 
 
-class Dimacs:
-    """A DIMACS graph; an EdgeFile."""
+class Dimacs(EdgeFile):
+    """A DIMACS graph."""
 
-    read_again = False
-
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, options: EdgeOptions) -> None:
         """Read the line that says how large the graph is.
 
         Raises:
             DatasetError: there is none; weights are wanted of edges that have none.
         """
-        self.path, self._wanted = path, wanted
-        if wanted.times:
+        self.path, self._options = path, options
+        if options.times:
             raise DatasetError(f"{path} cannot be used: a DIMACS graph has no times")
-        found = next((found for _, block in line_blocks(path) if (found := PROBLEM.search(block))), None)
-        if found is None:
+        problem = next((match for _, block in line_blocks(path) if (match := PROBLEM.search(block))), None)
+        if problem is None:
             raise DatasetError(f"{path} has no line 'p sp N M' or 'p edge N M', so it is no DIMACS graph")
-        self.kind = found[1].decode()
-        self._num_nodes, self._num_lines = int(found[2]), int(found[3])
-        self.ignored: tuple[str, ...] = () if wanted.weights or self.kind != "sp" else ("weights",)
-
-    @property
-    def num_sources(self) -> int:
-        return self._num_nodes
-
-    @property
-    def num_destinations(self) -> int:
-        return self._num_nodes
+        self.kind = problem[1].decode()
+        self._num_nodes, self._num_lines = int(problem[2]), int(problem[3])
+        self.num_sources = self.num_destinations = self._num_nodes
+        self.ignored = () if options.weights or self.kind != "sp" else ("weights",)
 
     def read_as(self) -> str:
-        """What was taken as what."""
         lines = (
             f"arcs, {self._num_lines:,} lines"
             if self.kind == "sp"
             else f"edges in both directions, {self._num_lines:,} lines"
         )
         return f"DIMACS {self.kind}, {self._num_nodes:,} nodes, {lines}"
-
-    def node_arrays(self) -> Mapping[str, NDArray[Any]]:
-        return {}
 
     def rows(self) -> Iterator[EdgeRows]:
         """See `EdgeFile`."""
@@ -89,7 +75,7 @@ class Dimacs:
         if (bad := np.flatnonzero((np.minimum(src, dst) < 0) | (np.maximum(src, dst) >= self._num_nodes))).size:
             self._fail(first_line, block, int(bad[0]), f"its nodes are 1 .. {self._num_nodes:,}")
         weight: Weights | None = None
-        if self._wanted.weights:
+        if self._options.weights:
             if (bad := np.flatnonzero(weights == b"")).size:
                 self._fail(first_line, block, int(bad[0]), "there is no weight")
             weight = weights.astype(np.float64)
@@ -113,8 +99,8 @@ class Dimacs:
                     "'e U V'"
                 )
 
-    def _fail(self, first_line: int, block: bytes, wanted: int, reason: str) -> None:
+    def _fail(self, first_line: int, block: bytes, number: int, reason: str) -> None:
         """Raise an error for one edge of a block, by its number."""
-        place = next(found for number, found in enumerate(LINE.finditer(block)) if number == wanted)
+        place = next(itertools.islice(LINE.finditer(block), number, None))
         line = first_line + block.count(b"\n", 0, place.start())
         raise DatasetError(f"{self.path}, line {line}: {place[0].strip().decode('latin-1')[:60]!r}: {reason}")

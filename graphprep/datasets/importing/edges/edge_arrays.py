@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.datasets.formats.edge_weights import Weights
-from graphprep.datasets.importing.edges.edge_file import EdgeRows
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeRows
 from graphprep.errors import DatasetError
 
 Array = NDArray[Any]
@@ -19,8 +19,8 @@ CHUNK_EDGES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeArrays:
-    """Edges as columns; an EdgeFile."""
+class EdgeArrays(EdgeFile):
+    """Edges as columns."""
 
     path: Path
     src: Array
@@ -35,6 +35,8 @@ class EdgeArrays:
     ignored: tuple[str, ...] = ()
     nodes: Mapping[str, Array] = field(default_factory=dict)
     read_again: bool = True
+    how: str = ""
+    """what was taken as what, where there is more to say than the names of these arrays"""
 
     def __post_init__(self) -> None:
         """Compare lengths and dtypes.
@@ -67,10 +69,11 @@ class EdgeArrays:
         return self.nodes
 
     def read_as(self) -> str:
-        """What was taken as what."""
-        found = ["arrays of sources and destinations"]
-        found += [name for name, array in (("weights", self.weight), ("times", self.time)) if array is not None]
-        return ", ".join([*found, *(f"{name} of the nodes" for name in self.nodes)])
+        if self.how:
+            return self.how
+        names = [name for name, array in (("weights", self.weight), ("times", self.time)) if array is not None]
+        names += [f"{name} of the nodes" for name in self.nodes]
+        return ", ".join(["arrays of sources and destinations", *names])
 
     def rows(self) -> Iterator[EdgeRows]:
         """The edges in their order.
@@ -132,11 +135,11 @@ def times(values: Array, start: int) -> NDArray[np.int64] | NDArray[np.float64]:
 
 def _finite(what: str, values: Array, dtype: type[np.floating[Any]], start: int) -> NDArray[Any]:
     with np.errstate(over="ignore"):
-        found = values.astype(dtype)
-    if not (fine := np.isfinite(found)).all():
+        narrow = values.astype(dtype)
+    if not (fine := np.isfinite(narrow)).all():
         odd = int(np.argmin(fine))
-        raise DatasetError(f"edge {start + odd:,} has the {what} {values[odd]}, which is not finite in {found.dtype}")
-    return found
+        raise DatasetError(f"edge {start + odd:,} has the {what} {values[odd]}, which is not finite in {narrow.dtype}")
+    return narrow
 
 
 def _require_below(values: Array, limit: int, what: str, start: int) -> None:

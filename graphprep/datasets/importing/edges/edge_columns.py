@@ -43,7 +43,7 @@ class Roles(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenColumns:
+class RequestedColumns:
     """Columns that a person names: each the name of one, or its number from 1; None to find it."""
 
     source: str | None = None
@@ -56,7 +56,7 @@ class GivenColumns:
         return any((self.source, self.target, self.weight, self.time))
 
 
-NONE_GIVEN = GivenColumns()
+NO_COLUMNS = RequestedColumns()
 
 
 def names_ends(names: Sequence[str]) -> bool:
@@ -99,7 +99,7 @@ def roles(
     *,
     weights: bool,
     times: bool,
-    given: GivenColumns = NONE_GIVEN,
+    requested: RequestedColumns = NO_COLUMNS,
     no_ends: Sequence[int] = (),
 ) -> Roles | None:
     """The roles of a table's columns; None if it has no column left for what is wanted.
@@ -109,20 +109,20 @@ def roles(
         columns: how many there are.
         weights: whether one is wanted.
         times: likewise.
-        given: what a person says.
+        requested: what a person says.
         no_ends: positions of columns that hold nothing of the edges: they number the rows.
 
     Raises:
-        KeyError: a column that was given is not there; the end of a sentence.
+        KeyError: a column that was named is not there; the end of a sentence.
     """
     named = {name.strip().strip('"').lower(): position for position, name in reversed(list(enumerate(names or ())))}
     said = {
         role: None if column is None else column_place(column, names, columns)
         for role, column in (
-            ("source", given.source),
-            ("destination", given.target),
-            ("weight", given.weight),
-            ("time", given.time),
+            ("source", requested.source),
+            ("destination", requested.target),
+            ("weight", requested.weight),
+            ("time", requested.time),
         )
     }
     places_said = [place for place in said.values() if place is not None]
@@ -157,17 +157,20 @@ def roles(
             if len(left) < 2 or (src, dst) not in ((None, None), (left[0], None), (None, left[1])):
                 return None  # one end is somewhere else, so the first two columns are not the ends
             src, dst = left[0], left[1]
-    found: dict[str, int] = {}
-    for role, wanted in (("weight", weights or given.weight is not None), ("time", times or given.time is not None)):
-        if not wanted:
+    value_places: dict[str, int] = {}
+    for role, needed in (
+        ("weight", weights or requested.weight is not None),
+        ("time", times or requested.time is not None),
+    ):
+        if not needed:
             continue
         place = places[role]
         if place is None or (place in (src, dst) and said[role] is None):
-            taken = {src, dst, *found.values(), *(place for place in places.values() if place is not None), *no_ends}
-            place = next((position for position in range(columns) if position not in taken), None)
+            used = {src, dst, *value_places.values(), *places.values(), *no_ends}
+            place = next((position for position in range(columns) if position not in used), None)
         if place is None:
             return None
-        found[role] = place
+        value_places[role] = place
     if max(src, dst) >= columns:
         return None
-    return Roles(src, dst, found.get("weight"), found.get("time"))
+    return Roles(src, dst, value_places.get("weight"), value_places.get("time"))

@@ -1,4 +1,4 @@
-"""The text that most edge lists are, read in one pass: two whole numbers a line, one separator, nothing else.
+"""A parser of the plainest edge lists, in one pass: two whole numbers a line, one separator, nothing else.
 
 One loop over the bytes does what a general parser does in several: it finds the fields, reads the numbers, and notices
 by itself that a block is not of this kind, whereupon the caller has a general parser read it. It gets through about
@@ -39,17 +39,17 @@ def pairs_of(text: bytes, separators: bytes) -> tuple[Ids, Ids] | None:
     for dtype in (np.int32, np.int64):
         first: Ids = np.empty(num_lines, dtype)
         second: Ids = np.empty(num_lines, dtype)
-        found = _read_pairs(characters, separator, np.iinfo(dtype).max, first, second)
-        if found == num_lines:
+        lines_read = _read_pairs(characters, separator, np.iinfo(dtype).max, first, second)
+        if lines_read == num_lines:
             return first, second
-        if found != TOO_LARGE:
+        if lines_read != TOO_LARGE:
             return None
     return None
 
 
 @njit(cache=True, nogil=True)
 def _first_separator(characters: Any, separators: Any) -> Any:
-    """What stands behind the first digits, if it is a separator; -1 if not."""
+    """The character behind the first digits, if it is a separator; -1 if not."""
     for character in characters:
         if character < ZERO or character > ZERO + 9:
             for separator in separators:

@@ -15,28 +15,20 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from graphprep.datasets.formats.edge_weights import as_float32
 from graphprep.datasets.formats.text_dialect import Dialect, Look, is_value, look
 from graphprep.datasets.formats.text_file import byte_ranges, lines_between, unpacked_name
-from graphprep.datasets.formats.text_records import (
-    arrow_table,
-    record_blocks,
-    single_line_ends,
-    tidied,
-    without_comments,
-    without_lines,
-)
+from graphprep.datasets.formats.text_records import arrow_table, record_blocks, records_alone, tidied
 from graphprep.datasets.importing.edges.edge_columns import Roles, roles
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, FileRange, Wanted, Words
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions, EdgeRows, FileRange, Words
 from graphprep.datasets.importing.edges.edge_lines import pairs_of
 from graphprep.datasets.importing.edges.text_faults import INT64_MAX, FaultFinder, Layout
 from graphprep.errors import DatasetError, UsageError
@@ -50,47 +42,38 @@ KONECT_NAMES = ("src", "dst", "weight", "time")
 ADJACENCY = (".adjlist", ".adj", ".multiline_adjlist")
 
 
-class EdgeText:
+class EdgeText(EdgeFile):
     """One file of edges."""
 
-    read_again = False
-
     def __init__(
-        self, path: Path, wanted: Wanted, *, layout: Layout | None = None, expected: bytes | None = None
+        self, path: Path, options: EdgeOptions, *, layout: Layout | None = None, expected: bytes | None = None
     ) -> None:
         """Look at the first lines.
 
         Args:
             path: text, packed or not.
-            wanted: what to read; ids from its limits on are errors with their line.
+            options: what to read; ids from its limits on are errors with their line.
             layout: what the lines are like, if that is known.
             expected: the magic of a format that is text of its own; see `text_file`.
 
         Raises:
             DatasetError: this is no edge list.
         """
-        self.path, self.wanted, self._expected = path, wanted, expected
-        self.num_sources: int | None = None
-        self.num_destinations: int | None = None
-        self._words = wanted.ids == "words"
+        self.path, self.options, self._expected = path, options, expected
+        self._words = options.ids == "words"
         self._time_type = "int64"
         self._version = version_of(path)
         self._of_two_types = False
         self._sizes: tuple[int, int] | None = None
         self._shift = 0
         self.layout = layout or self._look()
-        self._faults = FaultFinder(path, self.layout, wanted)
+        self._faults = FaultFinder(path, self.layout, options)
+        unused = sorted(set(range(self.layout.columns)) - set(self.layout.roles.used()))
+        self.ignored = tuple(self._column(position) for position in unused)
         if self._of_two_types:
             self._shift = self._sizes[0] if self._sizes else self._highest_source()
 
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        used = self.layout.roles.used()
-        left = [position for position in range(self.layout.columns) if position not in used]
-        return tuple(self._column(position) for position in left)
-
     def read_as(self) -> str:
-        """What was taken as what."""
         dialect, place = self.layout.dialect, self.layout.roles
         words = [f"text cut at {dialect.cut()}"]
         if dialect.header_line is not None:
@@ -123,16 +106,12 @@ class EdgeText:
             f" {names[position]!r}" if names and any(names[position : position + 1]) else ""
         )
 
-    def node_arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Text has none."""
-        return {}
-
     def rows(self) -> Iterator[EdgeRows]:
         """All edges in the file's order, one run a block. Can be used again.
 
         Raises:
             DatasetError: with the line number, a line that is not an edge; a damaged file; a file that has changed
-                since it was first looked at.
+                since it was opened.
         """
         require_version(self.path, self._version)
         workers = min(MOST_THREADS, os.cpu_count() or 1)
@@ -153,7 +132,7 @@ class EdgeText:
 
     def sections(self) -> Sequence[FileRange]:
         """Ranges of bytes; none of what is packed, where ids are words or there are times, or a header comes late."""
-        if self._words or self.wanted.times:
+        if self._words or self.options.times:
             return []
         ranges = byte_ranges(self.path, BYTES_A_SECTION)
         header = self.layout.dialect.last_skipped
@@ -177,16 +156,16 @@ class EdgeText:
             line = max(line, first_row)
 
     def _look(self) -> Layout:
-        found, comments = look(
+        first_look, comments = look(
             self.path,
             words=self._words,
             edges=True,
-            header=self.wanted.header,
-            delimiter=self.wanted.delimiter,
+            header=self.options.header,
+            delimiter=self.options.delimiter,
         )
-        if found is None:
+        if first_look is None:
             return self._without_rows(comments)
-        dialect, rows = found.dialect, found.records
+        dialect, rows = first_look.dialect, first_look.records
         konect = KONECT.match(b"\n".join(comments)) if dialect.names is None and not self._words else None
         if konect and dialect.columns <= len(KONECT_NAMES):
             dialect = replace(dialect, names=KONECT_NAMES[: dialect.columns])
@@ -194,38 +173,38 @@ class EdgeText:
             return self._without_rows(comments, dialect)
         number, _, line = rows[0]
         layout = Layout(dialect=dialect, roles=self._roles(dialect, number, line))
-        faults = FaultFinder(self.path, layout, self.wanted)
+        faults = FaultFinder(self.path, layout, self.options)
         faults.check_columns(number, line, named=dialect.names is not None)
         self._require_no_lists(rows)
-        self._require_clear(found, faults)
-        if konect and konect[1] == b"bip" and self.wanted.one_type:
+        self._require_clear(first_look, faults)
+        if konect and konect[1] == b"bip" and self.options.one_type:
             self._of_two_types = True
             self._sizes = None if konect[2] is None else (int(konect[2]), int(konect[3]))
         return layout
 
     def _without_rows(self, comments: Sequence[bytes], dialect: Dialect | None = None) -> Layout:
-        if self.wanted.num_sources is None or self.wanted.num_destinations is None:
+        if self.options.num_sources is None or self.options.num_destinations is None:
             raise DatasetError(f"{self.path} has no edges in it")
-        columns = 2 + self.wanted.weights + self.wanted.times
+        columns = 2 + self.options.weights + self.options.times
         dialect = dialect or Dialect(delimiter=" ", columns=columns, comments=len(comments))
         return Layout(dialect=dialect, roles=Roles(0, 1))
 
     def _roles(self, dialect: Dialect, number: int, line: bytes) -> Roles:
-        wanted = self.wanted
-        finder = FaultFinder(self.path, Layout(dialect=dialect, roles=Roles(0, 1)), wanted)
+        options = self.options
+        finder = FaultFinder(self.path, Layout(dialect=dialect, roles=Roles(0, 1)), options)
         try:
-            found = roles(
+            column_roles = roles(
                 dialect.names,
                 dialect.columns,
-                weights=wanted.weights,
-                times=wanted.times,
-                given=wanted.columns,
+                weights=options.weights,
+                times=options.times,
+                requested=options.columns,
                 no_ends=(0,) if dialect.has_index else (),
             )
         except KeyError as problem:
             raise UsageError(f"{self.path}: {problem.args[0]}") from problem
-        if found is not None:
-            return found
+        if column_roles is not None:
+            return column_roles
         if dialect.columns < 2:
             finder.check_columns(number, line, named=False)
         if dialect.names is not None:
@@ -235,8 +214,8 @@ class EdgeText:
                 "--source, --target, --weight or --time",
                 line,
             )
-        takes = " and ".join(["weights"] * wanted.weights + ["times"] * wanted.times)
-        count = "third column" if wanted.weights + wanted.times < 2 else "third and fourth column"
+        takes = " and ".join(["weights"] * options.weights + ["times"] * options.times)
+        count = "third column" if options.weights + options.times < 2 else "third and fourth column"
         return finder.fail(number, f"there is no {count} to take {takes} from", line)
 
     def _require_no_lists(self, rows: Sequence[tuple[int, list[bytes], bytes]]) -> None:
@@ -247,21 +226,26 @@ class EdgeText:
                 "edge a line (NetworkX: write_edgelist), as column 3 and those behind it would be left out"
             )
 
-    def _require_clear(self, found: Look, faults: FaultFinder) -> None:
+    def _require_clear(self, first_look: Look, faults: FaultFinder) -> None:
         """Refuse what can be read in two ways that give different graphs."""
-        dialect, rows = found.dialect, found.records
+        dialect, rows = first_look.dialect, first_look.records
         number, fields, line = rows[0]
-        given = self.wanted.columns
-        if self._words and dialect.names is None and dialect.columns == 3 and not (given.source or given.target):
+        requested = self.options.columns
+        if (
+            self._words
+            and dialect.names is None
+            and dialect.columns == 3
+            and not (requested.source or requested.target)
+        ):
             third = [row[2] for _, row, _ in rows if len(row) == 3]
-            if not any(is_value(field) or field[:1] in b"([{" for field in third) and not self.wanted.times:
+            if not any(is_value(field) or field[:1] in b"([{" for field in third) and not self.options.times:
                 faults.fail(
                     number,
                     "three words may be source, destination and a label, or subject, predicate and object; say which "
                     "with --source 1 --target 2, or --source 1 --target 3 (column 3)",
                     line,
                 )
-        if dialect.doubtful_names and self.wanted.header is None and len(rows) > 1 and found.complete:
+        if dialect.doubtful_names and self.options.header is None and len(rows) > 1 and first_look.complete:
             place = faults.layout.roles
             others = {row[end] for _, row, _ in rows[1:] for end in (place.src, place.dst) if len(row) > end}
             if fields[place.src] in others or fields[place.dst] in others or not all(map(bytes.isdigit, others)):
@@ -283,14 +267,8 @@ class EdgeText:
 
     def _general(self, block: bytes, first_line: int) -> EdgeRows | None:
         """The edges of a block that is not pairs of numbers alone."""
-        dialect = self.layout.dialect
-        text = block
-        if first_line <= dialect.last_skipped:
-            text = without_lines(text, dialect.last_skipped - first_line)
-        text = single_line_ends(text, quoted=dialect.quoted)
-        if dialect.comments_anywhere and (b"#" in text or b"%" in text):
-            text = without_comments(text)
-        if not text or text.isspace():
+        text = records_alone(block, first_line, self.layout.dialect)
+        if not text:
             return None
         if self._words:
             if b"\0" in text:
@@ -331,7 +309,7 @@ class EdgeText:
         return run if self._in_order(run) else None
 
     def _in_order(self, run: EdgeRows) -> bool:
-        for ids, limit in ((run.src, self.wanted.num_sources), (run.dst, self.wanted.num_destinations)):
+        for ids, limit in ((run.src, self.options.num_sources), (run.dst, self.options.num_destinations)):
             if isinstance(ids, Words):
                 if not all(ids.words):
                     return False
@@ -365,7 +343,7 @@ class EdgeText:
         """Times are whole numbers until a block has others, and floats from there on."""
         time_type = self._time_type
         run = self._arrow(text, separator, time_type)
-        if run is None and self.wanted.times and time_type == "int64":
+        if run is None and self.options.times and time_type == "int64":
             run = self._arrow(text, separator, "float64")
             self._time_type = "int64" if run is None else "float64"
         return run
@@ -382,9 +360,9 @@ class EdgeText:
             types[names[place.weight]] = pa.float64()
         if place.time is not None:
             types[names[place.time]] = pa.type_for_alias(time_type)
-        wanted = [names[position] for position in place.used()]
+        used_names = [names[position] for position in place.used()]
         try:
-            table = arrow_table(text, separator, names, types, quoted=self.layout.dialect.quoted, columns=wanted)
+            table = arrow_table(text, separator, names, types, quoted=self.layout.dialect.quoted, columns=used_names)
         except pa.ArrowInvalid:
             return None
         if not table.num_rows:

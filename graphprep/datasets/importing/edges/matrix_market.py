@@ -14,10 +14,10 @@ The entries are read by `edge_text`, so a wrong one is named with its line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from graphprep.datasets.formats.edge_weights import Weights
 from graphprep.datasets.formats.text_dialect import Dialect
 from graphprep.datasets.formats.text_file import MATRIX_MARKET, line_blocks
 from graphprep.datasets.importing.edges.edge_columns import Roles
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions, EdgeRows
 from graphprep.datasets.importing.edges.edge_text import EdgeText
 from graphprep.datasets.importing.edges.text_faults import Layout, shown
 from graphprep.errors import DatasetError
@@ -45,12 +45,10 @@ class Head(NamedTuple):
     """of the sizes"""
 
 
-class MatrixMarket:
+class MatrixMarket(EdgeFile):
     """One file."""
 
-    read_again = False
-
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, options: EdgeOptions) -> None:
         """Read the header.
 
         Raises:
@@ -59,28 +57,23 @@ class MatrixMarket:
         self.path = path
         self.head = _head(path)
         pattern = self.head.field == "pattern"
-        if wanted.weights and pattern:
+        if options.weights and pattern:
             raise DatasetError(f"{path} has no weights; its header says that it is a pattern")
-        if wanted.times:
+        if options.times:
             raise DatasetError(f"{path} has no times; the MatrixMarket format knows none")
         self.num_sources, self.num_destinations = self.head.rows, self.head.columns
-        self.ignored = () if pattern or wanted.weights else ("values",)
+        self.ignored = () if pattern or options.weights else ("values",)
         layout = Layout(
             dialect=Dialect(delimiter=" ", columns=2 if pattern else 3, header_line=self.head.line),
-            roles=Roles(0, 1, 2 if wanted.weights else None),
+            roles=Roles(0, 1, 2 if options.weights else None),
             first_id=1,
         )
-        limits = replace(wanted, num_sources=self.head.rows, num_destinations=self.head.columns, ids="numbers")
+        limits = replace(options, num_sources=self.head.rows, num_destinations=self.head.columns, ids="numbers")
         self._text = EdgeText(path, limits, layout=layout, expected=MATRIX_MARKET)
 
     def read_as(self) -> str:
-        """What was taken as what."""
         shape = f"{self.head.rows:,} x {self.head.columns:,}"
         return f"MatrixMarket, {'symmetric' if self.head.symmetric else 'general'}, {self.head.field}, {shape}"
-
-    def node_arrays(self) -> Mapping[str, NDArray[Any]]:
-        """The format has none."""
-        return {}
 
     def rows(self) -> Iterator[EdgeRows]:
         """The entries as edges; of a symmetric matrix in both directions, one run after the other.
@@ -88,18 +81,18 @@ class MatrixMarket:
         Raises:
             DatasetError: a wrong entry, or another number of them than the header says.
         """
-        found = 0
+        entries = 0
         for src, dst, weight, _ in self._text.rows():
             if not isinstance(src, np.ndarray) or not isinstance(dst, np.ndarray):
                 raise TypeError("ids of a matrix are numbers")
-            found += len(src)
+            entries += len(src)
             yield EdgeRows(src - 1, dst - 1, weight)
             if self.head.symmetric:
                 yield self._mirrored(src, dst, weight)
-        if found != self.head.entries:
-            cut = "; it is cut short" if found < self.head.entries else ""
+        if entries != self.head.entries:
+            cut = "; it is cut short" if entries < self.head.entries else ""
             raise DatasetError(
-                f"{self.path} has {found:,} entries where line {self.head.line} says {self.head.entries:,}{cut}"
+                f"{self.path} has {entries:,} entries where line {self.head.line} says {self.head.entries:,}{cut}"
             )
 
     def _mirrored(self, src: NDArray[np.int64], dst: NDArray[np.int64], weight: Weights | None) -> EdgeRows:

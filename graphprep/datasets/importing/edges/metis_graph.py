@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions, EdgeRows
 from graphprep.datasets.importing.edges.number_lines import NumberLines, number_lines
 from graphprep.errors import DatasetError
 
@@ -51,31 +51,30 @@ class Adjacency(NamedTuple):
     weights: NDArray[np.int64]
 
 
-class MetisGraph:
+class MetisGraph(EdgeFile):
     """One file."""
 
     read_again = True
 
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, options: EdgeOptions) -> None:
         """Read and check all of it.
 
         Raises:
             DatasetError: with its line, what is not as the format asks.
         """
-        self.path, self.wanted = path, wanted
+        self.path, self.options = path, options
         header, lines, self._node_arrays, adjacency = _read(path)
         self.num_sources = self.num_destinations = header.num_nodes
-        if wanted.weights and not header.edge_weights:
+        if options.weights and not header.edge_weights:
             raise DatasetError(f"{path} has no edge weights; its line {header.line} says so")
-        if wanted.times:
+        if options.times:
             raise DatasetError(f"{path} has no times; the METIS format knows none")
-        self.ignored = ("edge weights",) if header.edge_weights and not wanted.weights else ()
+        self.ignored = ("edge weights",) if header.edge_weights and not options.weights else ()
         self._graph = _checked(path, header, lines, adjacency)
-        if wanted.weights and len(self._graph.weights) and int(self._graph.weights.max()) > EXACT_WEIGHTS:
+        if options.weights and len(self._graph.weights) and int(self._graph.weights.max()) > EXACT_WEIGHTS:
             raise DatasetError(f"{path} has the edge weight {self._graph.weights.max()}, beyond {EXACT_WEIGHTS:,}")
 
     def read_as(self) -> str:
-        """What was taken as what."""
         return ", ".join([f"METIS, {self.num_sources:,} nodes", *self._node_arrays])
 
     def node_arrays(self) -> Mapping[str, NDArray[Any]]:
@@ -88,7 +87,7 @@ class MetisGraph:
         for start in range(0, len(indices), CHUNK_EDGES):
             stop = min(start + CHUNK_EDGES, len(indices))
             dst = np.searchsorted(indptr, np.arange(start, stop), side="right") - 1
-            weight = weights[start:stop].astype(np.float32) if self.wanted.weights else None
+            weight = weights[start:stop].astype(np.float32) if self.options.weights else None
             yield EdgeRows(indices[start:stop].astype(np.int64), dst, weight)
 
 
@@ -217,9 +216,9 @@ def _split(
     return head, rest // step, (near - 1).astype(dtype), weight.copy()
 
 
-def _checked(path: Path, header: Header, lines: NDArray[np.int64], given: Adjacency) -> Adjacency:
+def _checked(path: Path, header: Header, lines: NDArray[np.int64], adjacency: Adjacency) -> Adjacency:
     """The graph with ascending neighbours, if every edge is there in both directions and once."""
-    mirrored = Adjacency(*_transposed(*given))
+    mirrored = Adjacency(*_transposed(*adjacency))
     graph = Adjacency(*_transposed(*mirrored))
     fault, row, other = _first_fault(*graph, *mirrored)
     if fault:

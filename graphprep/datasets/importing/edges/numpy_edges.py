@@ -5,7 +5,7 @@
 entry in row i and column j is the edge i -> j. Beside them `edge_weight` (or `weight`) and `edge_time` (or `time`),
 `num_nodes`, and arrays of the nodes: x, y, train_mask, val_mask, test_mask (or lists: train_idx, val_idx, test_idx).
 
-Nothing is unpickled: arrays of Python objects are refused by name, or left alone if nobody asks for them.
+Nothing is unpickled: arrays of Python objects are refused by name, or left alone if they are not requested.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from graphprep.datasets.formats.arrays import Npz, map_npy, npy_header
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, FileRange, Wanted
-from graphprep.datasets.importing.node_lists import NODE_LISTS, listed_nodes
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions, EdgeRows, FileRange
+from graphprep.datasets.importing.node_lists import listed_nodes, named_lists
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
 
@@ -38,7 +38,7 @@ SPARSE_NAMES = ("format", "shape", "data", "indices", "indptr", "row", "col")
 class MappedEdges(EdgeArrays):
     """The edges of a .npy file; another process maps the file again."""
 
-    wanted: Wanted
+    options: EdgeOptions
 
     def sections(self) -> Sequence[FileRange]:
         """Ranges of edges."""
@@ -50,18 +50,18 @@ class MappedEdges(EdgeArrays):
         """One of them; see `EdgeArrays.rows`."""
         return self.rows_between(*section)
 
-    def __reduce__(self) -> tuple[Callable[..., EdgeArrays], tuple[Path, str, Wanted]]:
-        return open_numpy, (self.path, "npy", self.wanted)
+    def __reduce__(self) -> tuple[Callable[..., EdgeArrays], tuple[Path, str, EdgeOptions]]:
+        return open_numpy, (self.path, "npy", self.options)
 
 
-def open_numpy(path: Path, format: Literal["npy", "npz"], wanted: Wanted) -> EdgeArrays:
+def open_numpy(path: Path, format: Literal["npy", "npz"], options: EdgeOptions) -> EdgeArrays:
     """The edges of a .npy or .npz file.
 
     Raises:
         DatasetError: it is damaged, or holds no edges.
     """
     try:
-        return _from_npy(path, wanted) if format == "npy" else _from_npz(path, wanted)
+        return _from_npy(path, options) if format == "npy" else _from_npz(path, options)
     except DatasetError as problem:
         if str(problem).startswith(str(path)):
             raise
@@ -70,12 +70,12 @@ def open_numpy(path: Path, format: Literal["npy", "npz"], wanted: Wanted) -> Edg
         raise DatasetError(f"{path} cannot be read ({problem.strerror or problem})") from problem
 
 
-def _from_npy(path: Path, wanted: Wanted) -> EdgeArrays:
-    for is_wanted, name in ((wanted.weights, "weights"), (wanted.times, "times")):
+def _from_npy(path: Path, options: EdgeOptions) -> EdgeArrays:
+    for is_wanted, name in ((options.weights, "weights"), (options.times, "times")):
         if is_wanted:
             raise DatasetError(f"a .npy file of edges has no {name}; save them in an .npz beside src and dst")
     src, dst = ends(map_npy(path, "biufcSUV", (None, None)), "it")
-    return MappedEdges(path=path, src=src, dst=dst, wanted=wanted)
+    return MappedEdges(path=path, src=src, dst=dst, options=options)
 
 
 def ends(pairs: Array, what: str) -> tuple[Array, Array]:
@@ -93,11 +93,11 @@ def ends(pairs: Array, what: str) -> tuple[Array, Array]:
     return (pairs[0], pairs[1]) if pairs.shape[0] == 2 else (pairs[:, 0], pairs[:, 1])
 
 
-def _from_npz(path: Path, wanted: Wanted) -> EdgeArrays:
+def _from_npz(path: Path, options: EdgeOptions) -> EdgeArrays:
     with Archive(path) as archive:
         npz = Npz(archive)
         if "shape" in npz.names and ("indptr" in npz.names or "format" in npz.names):
-            return _from_sparse(path, npz, wanted)
+            return _from_sparse(path, npz, options)
         used = set()
         if "edge_index" in npz.names:
             src, dst = ends(npz.array("edge_index", "iu", (None, None)), "its array 'edge_index'")
@@ -111,9 +111,9 @@ def _from_npz(path: Path, wanted: Wanted) -> EdgeArrays:
                 )
             src, dst = (npz.array(name, "iu", (None,)) for name in names)
             used.update(names)
-        weight = _column(npz, WEIGHTS) if wanted.weights else None
-        time = _column(npz, TIMES) if wanted.times else None
-        used.update(WEIGHTS if wanted.weights else (), TIMES if wanted.times else ())
+        weight = _column(npz, WEIGHTS) if options.weights else None
+        time = _column(npz, TIMES) if options.times else None
+        used.update(WEIGHTS if options.weights else (), TIMES if options.times else ())
         nodes = {
             name: npz.array(name, kinds, (None,) if _flat(npz, name) else (None, None))
             for name, kinds in NODE_ARRAYS.items()
@@ -124,8 +124,7 @@ def _from_npz(path: Path, wanted: Wanted) -> EdgeArrays:
             count = int(npz.array("num_nodes", "iu", ()))
             if count < 1:
                 raise DatasetError(f"its num_nodes is {count}")
-        lists = {f"{part}_mask": name for part, names in NODE_LISTS.items() for name in names if name in npz.names}
-        lists = {mask: name for mask, name in lists.items() if mask not in nodes}
+        lists = named_lists(npz.names, nodes)
         used.update(lists.values())
         ignored = tuple(sorted(npz.names - used - set(nodes) - {"num_nodes"}))
         if lists:
@@ -161,16 +160,16 @@ def _column(npz: Npz, choices: Sequence[str]) -> Array:
     return npz.array(name, "biuf", (None,))
 
 
-def _from_sparse(path: Path, npz: Npz, wanted: Wanted) -> EdgeArrays:
-    if wanted.times:
+def _from_sparse(path: Path, npz: Npz, options: EdgeOptions) -> EdgeArrays:
+    if options.times:
         raise DatasetError("a sparse matrix has no times")
-    matrix = npz.sparse(values=wanted.weights)
+    matrix = npz.sparse(values=options.weights)
     row = matrix.row
     if row is None and matrix.indptr is not None:
         row = np.repeat(np.arange(matrix.shape[0], dtype=matrix.column.dtype), np.diff(matrix.indptr))
     if row is None:
         raise DatasetError("its sparse matrix has no rows")
-    ignored = () if wanted.weights else ("data",)
+    ignored = () if options.weights else ("data",)
     extra = tuple(sorted(npz.names - set(SPARSE_NAMES)))
     return EdgeArrays(
         path=path,

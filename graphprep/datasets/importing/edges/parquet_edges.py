@@ -8,7 +8,7 @@ would be no edge. Times may be integers, floats or timestamps, which become inte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from graphprep.datasets.formats.pandas_index import INDEX_PREFIX, pandas_index
 from graphprep.datasets.importing.edges.edge_arrays import node_ids, times, weights
 from graphprep.datasets.importing.edges.edge_columns import Roles, roles
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, FileRange, Wanted, Words
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions, EdgeRows, FileRange, Words
 from graphprep.datasets.importing.table_files import reading
 from graphprep.errors import DatasetError, UsageError
 
@@ -26,12 +26,10 @@ BATCH_ROWS = 1 << 20
 ROWS_A_SECTION = 1 << 22
 
 
-class ParquetEdges:
+class ParquetEdges(EdgeFile):
     """One file."""
 
-    read_again = False
-
-    def __init__(self, path: Path, wanted: Wanted) -> None:
+    def __init__(self, path: Path, options: EdgeOptions) -> None:
         """Read the schema.
 
         Raises:
@@ -39,20 +37,17 @@ class ParquetEdges:
         """
         import pyarrow.parquet as pq
 
-        self.path, self.wanted = path, wanted
-        self.num_sources: int | None = None
-        self.num_destinations: int | None = None
+        self.path, self.options = path, options
         with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             schema = file.schema_arrow
             self._index = tuple(name for name in pandas_index(schema) if name.startswith(INDEX_PREFIX))
-            self._roles = self._found(schema)
+            self._roles = self._find_roles(schema)
             self._check_types(schema)
         used = self._roles.used()
         self._names = [schema.names[position] for position in used]
         self.ignored = tuple(f"column {name!r}" for position, name in enumerate(schema.names) if position not in used)
 
     def read_as(self) -> str:
-        """What was taken as what."""
         roles = (
             "sources",
             "destinations",
@@ -61,10 +56,6 @@ class ParquetEdges:
         words = [f"{what} from column {name!r}" for what, name in zip(roles, self._names, strict=True)]
         words += [f"column {name!r} is the index that pandas keeps" for name in self._index]
         return ", ".join(["Parquet", *words])
-
-    def node_arrays(self) -> Mapping[str, NDArray[Any]]:
-        """A table of edges has none."""
-        return {}
 
     def rows(self) -> Iterator[EdgeRows]:
         """The edges in the file's order.
@@ -83,14 +74,14 @@ class ParquetEdges:
             if any(_is_text(schema.field(end).type) for end in (self._roles.src, self._roles.dst)):
                 return []
             rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        found: list[FileRange] = []
+        sections: list[FileRange] = []
         first = count = 0
         for group, more in enumerate(rows, 1):
             count += more
             if count >= ROWS_A_SECTION or group == len(rows):
-                found.append((first, group))
+                sections.append((first, group))
                 first, count = group, 0
-        return found
+        return sections
 
     def rows_of(self, section: FileRange) -> Iterator[EdgeRows]:
         """One of them; see `rows`."""
@@ -107,28 +98,28 @@ class ParquetEdges:
                     yield self._run(batch, start)
                 start += batch.num_rows
 
-    def _found(self, schema: Any) -> Roles:
+    def _find_roles(self, schema: Any) -> Roles:
         names = list(schema.names)
         if len(set(names)) != len(names):
             raise DatasetError(f"two of its columns have one name: {', '.join(names)}")
         try:
-            found = roles(
+            column_roles = roles(
                 names,
                 len(names),
-                weights=self.wanted.weights,
-                times=self.wanted.times,
-                given=self.wanted.columns,
+                weights=self.options.weights,
+                times=self.options.times,
+                requested=self.options.columns,
                 no_ends=[names.index(name) for name in self._index],
             )
         except KeyError as problem:
             raise UsageError(f"{self.path}: {problem.args[0]}") from problem
-        if found is None:
-            wanted = "two columns of ids" + ", weights" * self.wanted.weights + ", times" * self.wanted.times
+        if column_roles is None:
+            columns = "two columns of ids" + ", weights" * self.options.weights + ", times" * self.options.times
             raise DatasetError(
-                f"its columns are {', '.join(names) or 'none'}, among which {wanted} cannot be told; name them src, "
+                f"its columns are {', '.join(names) or 'none'}, among which {columns} cannot be told; name them src, "
                 "dst, weight, time, or say which they are (--source, --target, --weight, --time)"
             )
-        return found
+        return column_roles
 
     def _check_types(self, schema: Any) -> None:
         import pyarrow as pa
@@ -136,11 +127,11 @@ class ParquetEdges:
         for end in (self._roles.src, self._roles.dst):
             field = schema.field(end)
             words = _is_text(field.type)
-            if words and self.wanted.ids == "numbers":
+            if words and self.options.ids == "numbers":
                 raise DatasetError(f"column {field.name!r} holds words, but ids were said to be numbers (--ids)")
-            if not words and (self.wanted.ids == "words" or not pa.types.is_integer(field.type)):
-                wanted = "words" if self.wanted.ids == "words" else "integers or words"
-                raise DatasetError(f"column {field.name!r} is of {field.type}, but node ids are {wanted}")
+            if not words and (self.options.ids == "words" or not pa.types.is_integer(field.type)):
+                kinds = "words" if self.options.ids == "words" else "integers or words"
+                raise DatasetError(f"column {field.name!r} is of {field.type}, but node ids are {kinds}")
         for position, what in ((self._roles.weight, "weights"), (self._roles.time, "times")):
             if position is None:
                 continue

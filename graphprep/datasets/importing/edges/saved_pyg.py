@@ -31,9 +31,9 @@ from graphprep.core.splits import SplitRule
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, RawGraph, Treatment
 from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
-from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.node_files import NodeData
-from graphprep.datasets.importing.node_lists import NODE_LISTS, listed_nodes
+from graphprep.datasets.importing.node_lists import listed_nodes, named_lists
 from graphprep.datasets.importing.table_files import reading
 from graphprep.datasets.importing.typed_edges import TypedEdges
 from graphprep.datasets.importing.user_graph import build, checked_arrays
@@ -81,7 +81,7 @@ class Shell:
 
 def read_saved(
     path: Path,
-    wanted: Wanted,
+    options: EdgeOptions,
     *,
     treatment: Treatment,
     split: SplitRule,
@@ -92,7 +92,7 @@ def read_saved(
 
     Args:
         path: of the file.
-        wanted: whether weights and times are read.
+        options: whether weights and times are read.
         treatment, split, memory_limit: as for `user_graph.build`.
         task: what labels are for; see `labels.checked_labels`.
 
@@ -101,7 +101,7 @@ def read_saved(
     """
     with reading(path):
         nodes, edges, ignored = _found(_one_graph(_loaded(path)))
-        typed = [_typed(path, edge_type, store, wanted, ignored) for edge_type, store in edges.items()]
+        typed = [_typed(path, edge_type, store, options, ignored) for edge_type, store in edges.items()]
         for edge_type in edges:
             for name in (edge_type.source, edge_type.destination):
                 nodes.setdefault(name, {})
@@ -121,10 +121,10 @@ def _loaded(path: Path) -> object:
         with _only_shells():
             return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as problem:  # the unpickler lets out whatever a damaged program runs into
-        asked = re.search(r"GLOBAL ([\w.]+)", str(problem))
-        if asked:
+        refused = re.search(r"GLOBAL ([\w.]+)", str(problem))
+        if refused:
             raise DatasetError(
-                f"it asks for {asked[1]}, which a saved Data or HeteroData has no need of; do not open it yourself"
+                f"it asks for {refused[1]}, which a saved Data or HeteroData has no need of; do not open it yourself"
             ) from problem
         first = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
         raise DatasetError(f"torch cannot read it ({first[:200]})") from problem
@@ -162,14 +162,14 @@ def _count_graphs(slices: object) -> int:
     return 1 if slices is None else max(1, len(slices) - 1) if hasattr(slices, "__len__") else 1
 
 
-def _unpacked(found: object) -> object:
+def _unpacked(value: object) -> object:
     """The object that `to_dict` made a dictionary of: a Data of its attributes, or a HeteroData of its stores by type.
 
     Returns:
         A shell in the state of that object, or what it was given where that is neither.
     """
-    if not isinstance(found, dict):
-        return found
+    if not isinstance(value, dict):
+        return value
 
     def store(mapping: object) -> Shell:
         made = Shell()
@@ -177,8 +177,8 @@ def _unpacked(found: object) -> object:
         return made
 
     shell = Shell()
-    if any(isinstance(key, tuple) for key in found):
-        stores = {key: store(mapping) for key, mapping in found.items() if isinstance(mapping, dict)}
+    if any(isinstance(key, tuple) for key in value):
+        stores = {key: store(mapping) for key, mapping in value.items() if isinstance(mapping, dict)}
         extra = stores.pop("_global_store", store({}))
         shell.state = {
             "_global_store": extra,
@@ -186,9 +186,9 @@ def _unpacked(found: object) -> object:
             "_edge_store_dict": {key: made for key, made in stores.items() if isinstance(key, tuple)},
         }
         return shell
-    if "edge_index" not in found and "adj_t" not in found:
-        return found
-    shell.state = {"_store": store(found)}
+    if "edge_index" not in value and "adj_t" not in value:
+        return value
+    shell.state = {"_store": store(value)}
     return shell
 
 
@@ -242,10 +242,10 @@ def _is_of_edges(store: Store) -> bool:
 
 
 def _mapping(store: object) -> Store:
-    found = store.state.get("_mapping") if isinstance(store, Shell) else None
-    if not isinstance(found, dict):
+    mapping = store.state.get("_mapping") if isinstance(store, Shell) else None
+    if not isinstance(mapping, dict):
         raise DatasetError("it holds a store in a form that PyTorch Geometric does not write")
-    return found
+    return mapping
 
 
 def _type_name(name: object) -> str:
@@ -257,15 +257,15 @@ def _type_name(name: object) -> str:
     return name
 
 
-def _typed(path: Path, edge_type: EdgeType, store: Store, wanted: Wanted, ignored: list[str]) -> TypedEdges:
+def _typed(path: Path, edge_type: EdgeType, store: Store, options: EdgeOptions, ignored: list[str]) -> TypedEdges:
     used = {"edge_index"}
 
     def one_of(names: tuple[str, ...], what: str) -> Array:
-        found = next((name for name in names if name in store), None)
-        if found is None:
+        chosen = next((name for name in names if name in store), None)
+        if chosen is None:
             raise DatasetError(f"the edges {edge_type.key} have no {what} ({' or '.join(names)})")
-        used.add(found)
-        array = _array(store[found], f"{edge_type.key} {found}")
+        used.add(chosen)
+        array = _array(store[chosen], f"{edge_type.key} {chosen}")
         return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
     if "edge_index" not in store:
@@ -278,19 +278,18 @@ def _typed(path: Path, edge_type: EdgeType, store: Store, wanted: Wanted, ignore
         path=path,
         src=index[0],
         dst=index[1],
-        weight=one_of(WEIGHTS, "weights") if wanted.weights else None,
-        time=one_of(TIMES, "times") if wanted.times else None,
+        weight=one_of(WEIGHTS, "weights") if options.weights else None,
+        time=one_of(TIMES, "times") if options.times else None,
     )
     ignored += [f"{edge_type.key} {name}" for name in store if name not in used]
-    return TypedEdges(type=edge_type, files=[arrays], times=wanted.times)
+    return TypedEdges(type=edge_type, files=[arrays], times=options.times)
 
 
 def _node_data(
     path: Path, name: str, store: Store, typed: list[TypedEdges], ignored: list[str], task: LabelTask
 ) -> NodeData:
     arrays = {key: _array(store[key], f"{name} {key}") for key in NODE_NAMES if store.get(key) is not None}
-    lists = {f"{part}_mask": key for part, keys in NODE_LISTS.items() for key in keys if store.get(key) is not None}
-    lists = {mask: key for mask, key in lists.items() if mask not in arrays}
+    lists = named_lists([key for key, value in store.items() if value is not None], arrays)
     used = {*arrays, *lists.values(), "num_nodes"}
     ignored += [f"{name} {key}" for key, value in store.items() if key not in used and value is not None]
     count = _number(store.get("num_nodes"))
@@ -318,13 +317,13 @@ def _number(count: object) -> object:
 
 def _greatest(name: str, typed: list[TypedEdges]) -> int:
     """The greatest id of a node type among its edges, -1 if there is none."""
-    found = -1
+    greatest = -1
     for part in typed:
         for file in part.files:
             if isinstance(file, EdgeArrays):
                 for end, ids in ((part.type.source, file.src), (part.type.destination, file.dst)):
-                    found = max(found, int(ids.max())) if end == name and len(ids) else found
-    return found
+                    greatest = max(greatest, int(ids.max())) if end == name and len(ids) else greatest
+    return greatest
 
 
 def _array(value: object, what: str) -> Array:

@@ -1,4 +1,4 @@
-"""Which line of a block of text is not an edge, and why: the slow way, taken once, when the fast one has refused."""
+"""Which line of a block of text is not an edge, and why: a slow search, made once the fast parser has refused it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from graphprep.datasets.formats.text_dialect import Dialect, records
 from graphprep.datasets.importing.edges.edge_columns import Roles
-from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.errors import DatasetError
 
 INT64_MAX = 2**63 - 1
@@ -40,16 +40,16 @@ class Layout:
 class FaultFinder:
     """Names the first line that is wrong."""
 
-    def __init__(self, path: Path, layout: Layout, wanted: Wanted) -> None:
-        self.path, self.layout, self.wanted = path, layout, wanted
+    def __init__(self, path: Path, layout: Layout, options: EdgeOptions) -> None:
+        self.path, self.layout, self.options = path, layout, options
 
     def check_columns(self, number: int, line: bytes, *, named: bool) -> None:
         """Raise an error if a file cannot have as many columns as `line`, the first one of data.
 
         A table whose columns have names may have any number of them.
         """
-        columns, extra = self.layout.columns, self.wanted.weights + self.wanted.times
-        named = named or self.wanted.columns.any()
+        columns, extra = self.layout.columns, self.options.weights + self.options.times
+        named = named or self.options.columns.any()
         if columns < 2 or (columns > max(3, 2 + extra) and not named):
             what = "2, 3 with a weight or a time, or 4 with both" if extra else "2, or 3 with a weight or a time"
             self.fail(number, f"{columns} columns, but an edge list has {what}", line)
@@ -74,8 +74,8 @@ class FaultFinder:
 
     def _check_fields(self, number: int, fields: list[bytes], line: bytes) -> None:
         place = self.layout.roles
-        for end, limit in ((place.src, self.wanted.num_sources), (place.dst, self.wanted.num_destinations)):
-            words = self.wanted.ids == "words"
+        for end, limit in ((place.src, self.options.num_sources), (place.dst, self.options.num_destinations)):
+            words = self.options.ids == "words"
             reason = _fault_of_word(fields[end]) if words else self._fault_of_id(fields[end], limit)
             if reason:
                 self.fail(number, reason, line)

@@ -102,7 +102,7 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
         if options.split:
             split = f"{options.folder}/split/{options.split}"
             masks = read_split(path, split, layout.node_counts, typed=options.typed)
-            nodes |= {node_type: _split(nodes[node_type], found) for node_type, found in masks.items()}
+            nodes |= {node_type: _split(nodes[node_type], of_type) for node_type, of_type in masks.items()}
         notes: dict[str, object] = {"split": f"OGB's own: {options.split}"} if options.split else {}
         notes |= {"metric": options.metric} if options.metric else {}
         edges = tuple(_edge_table(path, layout, edge_type, options, notes) for edge_type in layout.edge_counts)
@@ -127,7 +127,7 @@ def _require_release(archive: Archive, options: OgbOptions) -> None:
         raise DatasetError(
             f"it has no folder {options.folder} (it begins with {', '.join(archive.names[:3]) or 'none'})"
         )
-    releases = [int(found[1]) for name in inside if (found := RELEASE.fullmatch(name))]
+    releases = [int(match[1]) for name in inside if (match := RELEASE.fullmatch(name))]
     if releases and options.version not in releases:
         raise DatasetError(f"it is release {max(releases)} of the dataset, where release {options.version} is wanted")
 
@@ -180,9 +180,9 @@ def _edge_table(
     attributes: dict[str, Array] = {}
     for name in names:
         if name == WEIGHT:
-            given = _column(layout.edge_array(edge_type, name, 1))
-            weight = given.astype(np.float32)
-            say_rounded(path, [rounded_in(given.astype(np.float64, copy=False))])
+            weights = _column(layout.edge_array(edge_type, name, 1))
+            weight = weights.astype(np.float32)
+            say_rounded(path, [rounded_in(weights.astype(np.float64, copy=False))])
             if weight.ndim != 1:
                 raise DatasetError(f"its edges {edge_type.key} have several weights each")
             continue
@@ -227,8 +227,8 @@ def _chunks(
             chunk = EdgeChunk(src, dst, None if weight is None else weight[start:seen])
             yield _with_reverses(chunk) if both_ways else chunk
         if seen != counted:
-            found = f"more than {counted:,}" if seen > counted else f"{seen:,}"
-            raise DatasetError(f"it lists {found} edges {edge_type.key} where its count says {counted:,}")
+            listed = f"more than {counted:,}" if seen > counted else f"{seen:,}"
+            raise DatasetError(f"it lists {listed} edges {edge_type.key} where its count says {counted:,}")
 
 
 def _with_reverses(chunk: EdgeChunk) -> EdgeChunk:

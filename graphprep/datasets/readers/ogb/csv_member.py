@@ -191,14 +191,14 @@ class _NotWhole(DatasetError):
     """A number with a fraction in a table whose first line has none."""
 
 
-def require_rows(name: str, found: int, wanted: int, what: str) -> None:
+def require_rows(name: str, rows: int, expected: int, what: str) -> None:
     """
     Raises:
         DatasetError: a member has other than so many rows.
     """
-    if found != wanted:
-        rows = f"more than {wanted:,}" if found > wanted else f"{found:,}"
-        raise DatasetError(f"its member {name} has {rows} rows for {wanted:,} {what}")
+    if rows != expected:
+        count = f"more than {expected:,}" if rows > expected else f"{rows:,}"
+        raise DatasetError(f"its member {name} has {count} rows for {expected:,} {what}")
 
 
 def words(archive: Archive, name: str) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""What the two raw layouts of OGB have in common, and the names by which they keep it.
+"""The base class of OGB's two raw layouts, and the names of their arrays.
 
 Nodes and edges have arrays: `feat` are the features, all others are what OGB's table calls additional files (`year`,
 `species`, `reltype`, `weight`), without `node_` or `edge_` in front.

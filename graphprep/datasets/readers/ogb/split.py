@@ -78,11 +78,11 @@ def _from_torch(archive: Archive, name: str, node_counts: Mapping[str, int]) -> 
     except DatasetError as problem:
         raise DatasetError(f"its member {name} cannot be used: {problem}") from problem
     only = next(iter(node_counts))
-    found: dict[str, dict[str, NDArray[Any]]] = {}
+    lists: dict[str, dict[str, NDArray[Any]]] = {}
     for part in PARTS:
         entry = split.get(part) if isinstance(split, dict) else None
         for node_type, ids in (entry if isinstance(entry, dict) else {only: entry}).items():
             if node_type not in node_counts or not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iu":
                 raise DatasetError(f"its member {name} has no node numbers as {part!r}")
-            found.setdefault(node_type, {})[part] = ids.ravel()
-    return found
+            lists.setdefault(node_type, {})[part] = ids.ravel()
+    return lists

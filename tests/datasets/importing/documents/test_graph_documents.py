@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from graphprep.core.types import RawGraph
-from graphprep.datasets.importing.edges.edge_file import DOCUMENTS, format_of
+from graphprep.datasets.importing.edges.edge_formats import DOCUMENTS, format_of
 from graphprep.errors import DatasetError, UsageError
+from pipelines import ingest
 from tests.datasets.user_graphs import edges_of, graph, written
 
 PAJEK = '*Vertices 3\n1 "Ann" 0.1 0.2 ellipse\n2 "Bo b"\n3 Cy\n*Arcs\n1 2 2.5\n1 2 1\n3 3 4\n*Edges\n2 3 7 c Blue\n'
@@ -51,6 +52,12 @@ def ends(raw: RawGraph) -> list[Any]:
     )
 
 
+def summary(raw: RawGraph, capsys: pytest.CaptureFixture[str]) -> str:
+    """All that an import says on standard error, its summary included."""
+    ingest._say_read_as(raw.notes)
+    return capsys.readouterr().err
+
+
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("format", ["graphml", "gexf", "json"])
 def test_what_networkx_writes(tmp_path: Path, format: str, directed: bool, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,10 +75,11 @@ def test_what_networkx_writes(tmp_path: Path, format: str, directed: bool, capsy
     assert nodes.y is not None
     assert nodes.y.tolist() == [1, 0, 1]
     assert raw.notes["classes"] == ["blue", "red"]
-    said = capsys.readouterr().err
-    assert "3 nodes, whose ids are words, kept as original_id" in said
-    assert f"4 edges, {'directed' if directed else 'undirected, so each is kept in both directions'}" in said
-    assert "0 is 'blue', 1 is 'red'" in said
+    said = summary(raw, capsys)
+    assert said.count("3, ids of words kept as original_id, rows in the document's order, x, y, labels without") == 1
+    assert said.count(f"4 edges, {'directed' if directed else 'undirected, so each is kept in both directions'}") == 1
+    assert said.count("0 is 'blue', 1 is 'red'") == 1
+    assert said.count("random split was drawn, 20 nodes of each class to train") == 1
 
 
 def test_attributes_are_left_out_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,9 +87,9 @@ def test_attributes_are_left_out_by_name(tmp_path: Path, capsys: pytest.CaptureF
     raw = graph(document(tmp_path, "graphml", example(directed=True)))
     assert raw.nodes["node"].x is None
     assert raw.nodes["node"].y is None
-    said = capsys.readouterr().err
-    assert "left out of the nodes: 'age', 'club'" in said
-    assert "left out of the edges: 'weight'" in said
+    said = summary(raw, capsys)
+    assert said.count("left out: node age, node club, edge weight") == 1
+    assert said.count("weight") == 1
     assert raw.notes["ignored"] == {"g.graphml": ["node age", "node club", "edge weight"]}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import cli
-from graphprep.datasets.importing.edges.edge_file import FORMATS, Format, format_of
+from graphprep.datasets.importing.edges.edge_formats import FORMATS, Format, format_of
 
 
 @pytest.mark.parametrize(

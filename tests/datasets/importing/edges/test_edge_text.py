@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphprep.datasets.formats import text_file
-from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_text import EdgeText
 from graphprep.errors import DatasetError
 
@@ -26,7 +26,7 @@ def written(folder: Path, text: str | bytes, name: str = "e.txt") -> Path:
 
 
 def opened(path: Path, *, num_nodes: int | None = None, **options: Any) -> EdgeText:
-    return EdgeText(path, Wanted(num_sources=num_nodes, num_destinations=num_nodes, **options))
+    return EdgeText(path, EdgeOptions(num_sources=num_nodes, num_destinations=num_nodes, **options))
 
 
 def edges_of(path: Path, **options: Any) -> Edges:

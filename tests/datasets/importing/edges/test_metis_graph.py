@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphprep.datasets.formats import text_file
-from graphprep.datasets.importing.edges.edge_file import Wanted
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.metis_graph import MetisGraph
 from graphprep.errors import DatasetError
 from tests.datasets.user_graphs import edges_of, graph, rows_of, written
@@ -104,7 +104,7 @@ def test_every_digit_of_fmt(
     found = {name: array.tolist() for name, array in more.items()}
     expected = {"vertex_size": sizes, "vertex_weight": weights}
     assert found == {name: values for name, values in expected.items() if values is not None}
-    assert MetisGraph(path, Wanted()).ignored == (("edge weights",) if weighted else ())
+    assert MetisGraph(path, EdgeOptions()).ignored == (("edge weights",) if weighted else ())
 
 
 def test_isolated_nodes(tmp_path: Path) -> None:
