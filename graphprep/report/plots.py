@@ -112,7 +112,7 @@ def plot_parts(ranks: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Ax
     axes.axhline(1.0, color=DIM, linewidth=1.0, linestyle=(0, (3, 2)))
     step = max(1, len(ranks) // 16)
     axes.set_xticks(range(0, len(ranks), step))
-    axes.set(xlabel="rank", ylabel="work over share", ylim=(0, max(longest * 1.08, 1.1)))
+    axes.set(xlabel="rank", ylabel="load", ylim=(0, max(longest * 1.08, 1.1)))
     _plain(axes)
     return axes
 

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from graphprep.report import plots
-from graphprep.report.cited import Html
 from graphprep.system.printable import printable
 
 if TYPE_CHECKING:
@@ -32,13 +33,13 @@ VARIABLES = {
 """The page's variable, and what holds where there is none, as in a notebook."""
 
 
-def drawn(name: str, alt: str, plot: Callable[[Axes], Any], *, size: tuple[float, float]) -> Html:
+def drawn(name: str, alt: str, plot: Callable[[Axes], Any], *, size: tuple[float, float]) -> Markup:
     """One drawing.
 
     Args:
         name: a word that no other drawing of the page has.
         alt: what it shows, for those who cannot see it.
-        plot: draws onto the axes that it is given.
+        plot: draws onto axes.
         size: width and height in inches, of which one is 72 units of the drawing.
     """
     import matplotlib
@@ -49,7 +50,7 @@ def drawn(name: str, alt: str, plot: Callable[[Axes], Any], *, size: tuple[float
         plot(figure.add_subplot())
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return Html(_inline(file.getvalue(), name, alt))
+    return Markup(_inline(file.getvalue(), name, alt))
 
 
 def _inline(text: str, name: str, alt: str) -> str:
