@@ -51,17 +51,17 @@ def cache_html(cache: PartitionCache) -> str:
 
 def topology_html(topology: Topology) -> str:
     """A topology: its links, and its drawing if it is small."""
-    from graphprep.report import drawings
+    from graphprep.report import plots
+    from graphprep.report.svg import drawn
     from graphprep.report.tables import LINKS
 
-    form = topology.to_long_form()
-    idle = Cited({"links": [{"seconds": 0.0} for _ in range(2 * len(topology.links))]})
     title = f"Topology {topology.name}: {topology.num_ranks} ranks, {len(topology.links)} links"
-    drawing, width = None, None
-    if topology.num_ranks <= MAX_RANKS:
-        drawing = drawings.links(idle, Cited(form), f"topology-{abs(hash(topology))}")
-        width = "56rem" if drawings.is_wide(Cited(form)) else "26rem"
-    links = list(Cited(form)["links"])
+    drawing, size = None, plots.links_size(topology.num_ranks)
+    if 1 < topology.num_ranks <= MAX_RANKS:
+        idle = {"links": [{"seconds": 0.0}] * 2 * len(topology.links)}
+        drawing = drawn(f"topology-{abs(hash(topology))}", title, plots.plot_links, idle, topology, size=size)
+    links = list(Cited(topology.to_long_form())["links"])
+    width = "56rem" if size == plots.WIDE_LINKS else "26rem"
     return _html(Table(title, LINKS, links[:MAX_ROWS]), more=len(links[MAX_ROWS:]), drawing=drawing, width=width)
 
 

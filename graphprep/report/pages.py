@@ -15,11 +15,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from graphprep.core.fallback import Fallback
-from graphprep.report import cache_tables, drawings, formats, store_tables
+from graphprep.report import cache_tables, formats, plots, store_tables
 from graphprep.report.cited import Cited
+from graphprep.report.svg import drawn
 from graphprep.report.table import Column, Table
 from graphprep.system.printable import printable
 from graphprep.system.progress import format_bytes
+from graphprep.topology import Topology
 
 FORMATS = (formats.count, formats.duration, formats.percent, formats.ratio, formats.times)
 
@@ -43,7 +45,10 @@ def compare_page(compared: dict[str, Any]) -> str:
     caches = Cited(compared)["caches"]
     link_types = [kind for cache in caches for kind in cache["link_types"]]
     cache_of = Column("cache", lambda kind: caches[int(kind.path[1])]["cache"])
-    return _page("compare", compared, cache_tables, link_types=link_types, cache_of=cache_of)
+    bottlenecks = {row["cache"].value: 1e6 * row["bottleneck_seconds"].value for row in caches}
+    loads = {row["cache"].value: row["work_share_max"].value for row in caches}
+    bars = {"bottlenecks": bottlenecks, "loads": loads}
+    return _page("compare", compared, cache_tables, link_types=link_types, cache_of=cache_of, **bars)
 
 
 def environment() -> Environment:
@@ -58,6 +63,7 @@ def environment() -> Environment:
     )
     templates.filters |= {format_.__name__: _filter(format_) for format_ in FORMATS}
     templates.filters |= {"bytes": _filter(format_bytes), "json": json.dumps, "name": _name, "sentence": _sentence}
+    templates.globals |= {"Table": Table, "drawn": drawn, "plots": plots, "topology_of": _topology_of}
     return templates
 
 
@@ -65,9 +71,7 @@ def _page(template: str, summary: dict[str, Any], tables: ModuleType, **values: 
     folder = files("graphprep.report")
     style, script = (Markup(folder.joinpath(name).read_text(encoding="utf-8")) for name in ("page.css", "page.js"))
     page = environment().get_template(f"{template}.html.j2")
-    return page.render(
-        summary=Cited(summary), tables=tables, Table=Table, draw=drawings, style=style, script=script, **values
-    )
+    return page.render(summary=Cited(summary), tables=tables, style=style, script=script, **values)
 
 
 def _filter(format_: formats.Format) -> object:
@@ -75,6 +79,10 @@ def _filter(format_: formats.Format) -> object:
         return cited.to_html(format_)
 
     return to_html
+
+
+def _topology_of(form: Cited) -> Topology:
+    return Topology.from_long_form(form.value)
 
 
 def _name(text: str) -> Markup:
