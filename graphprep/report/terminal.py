@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import IO, TypeVar
+from typing import IO, Literal, TypeVar
 
+from graphprep.report.cited import Cited
 from graphprep.report.table import Column, Table
 from graphprep.system.printable import printable
 
@@ -93,14 +94,20 @@ def print_table(file: IO[str], table: Table) -> None:
         title += f"; the first {table.rows_on_terminal} of {len(rows)} (a pipe and --json have all)"
         rows = rows[: table.rows_on_terminal]
     line(file, title)
-    cells = [
-        [
-            printable(column.to_text(column.cell(row))) + (" *" if column.is_marked and table.is_marked(row) else "")
-            for column in columns
-        ]
-        for row in rows
-    ]
-    _print_cells(file, [_TextColumn.of(place, columns, cells) for place in range(len(columns))], width)
+    texts = [_TextColumn.of(column, table, rows) for column in columns]
+    if width is None:
+        _draw(file, texts, [column.max_width for column in texts])
+        return
+    left_out = _left_out(texts, width)
+    groups = _groups([column for column in texts if column not in left_out], width)
+    if groups is None:
+        _list(file, texts, width)
+        return
+    for group in groups:
+        _draw(file, group, _widths(group, width))
+    if left_out:
+        names = ", ".join(column.heading for column in left_out)
+        line(file, f"left out for want of width: {names}; a wider terminal, a pipe and --json show all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -109,47 +116,31 @@ class _TextColumn:
 
     heading: str
     cells: Sequence[str]
-    align_right: bool
+    align: Literal["left", "right"]
     is_optional: bool
     min_width: int
     """with long cells broken between words"""
     max_width: int
 
     @classmethod
-    def of(cls, place: int, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> _TextColumn:
+    def of(cls, column: Column, table: Table, rows: Sequence[Cited]) -> _TextColumn:
         from rich.cells import cell_len
 
-        column, heading = columns[place], printable(columns[place].heading)
-        cells = [row[place] for row in rows]
-        max_width = max(map(cell_len, [heading, *cells]))
-        longest_word = max((cell_len(word) for cell in [heading, *cells] for word in cell.split()), default=0)
+        cells = [
+            printable(column.to_text(column.cell(row))) + (" *" if column.is_marked and table.is_marked(row) else "")
+            for row in rows
+        ]
+        lines = [printable(column.heading), *cells]
+        is_first, max_width = column is table.columns[0], max(map(cell_len, lines))
+        longest_word = max((cell_len(word) for text in lines for word in text.split()), default=0)
         return cls(
-            heading=heading,
+            heading=lines[0],
             cells=cells,
-            align_right=place > 0 and column.align == "right",
+            align="left" if is_first else column.align,
             is_optional=column.is_optional,
-            min_width=max_width if place == 0 else max(longest_word, min(max_width, UNBROKEN)),
+            min_width=max_width if is_first else max(longest_word, min(max_width, UNBROKEN)),
             max_width=max_width,
         )
-
-
-def _print_cells(file: IO[str], columns: Sequence[_TextColumn], width: int | None) -> None:
-    """Print columns in the first way of `print_table` that fits."""
-    if width is None:
-        _draw(file, columns, [column.max_width for column in columns])
-        return
-    left_out = _left_out(columns, width)
-    if left_out:
-        columns = [column for column in columns if column not in left_out]
-    groups = _groups(columns, width)
-    if groups is None:
-        _list(file, columns, width)
-        return
-    for group in groups:
-        _draw(file, group, _widths(group, width))
-    if left_out:
-        names = ", ".join(column.heading for column in left_out)
-        line(file, f"left out for want of width: {names}; a wider terminal, a pipe and --json show all")
 
 
 def _left_out(columns: Sequence[_TextColumn], width: int) -> Sequence[_TextColumn]:
@@ -199,8 +190,7 @@ def _draw(file: IO[str], columns: Sequence[_TextColumn], widths: Sequence[int]) 
 
     grid = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     for column, width in zip(columns, widths, strict=True):
-        justify = "right" if column.align_right else "left"
-        grid.add_column(Text(column.heading), justify=justify, width=width, overflow="fold")  # type: ignore[arg-type]
+        grid.add_column(Text(column.heading), justify=column.align, width=width, overflow="fold")
     for cells in zip(*(column.cells for column in columns), strict=True):
         grid.add_row(*map(Text, cells))
     console = Console(file=file, width=_total(widths), highlight=False)
