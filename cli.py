@@ -457,7 +457,7 @@ def _print_partition(outcome: PartitionOutcome, json_output: bool) -> None:
             }
         )
         return
-    from graphprep.report.tables import line
+    from graphprep.report.terminal import line
 
     quality = cache.quality
     state = "wrote" if not outcome.reused else "up to date" if cache.fallback is None else "kept"

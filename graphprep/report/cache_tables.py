@@ -1,192 +1,218 @@
-"""What `cache_summary` and `node_summary` gave, as tables on a terminal."""
+"""The tables of a partition cache, of one node of it and of several caches, and what a terminal shows of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import IO, Any
+from collections.abc import Iterable
+from typing import Any
 
 from graphprep.core.fallback import Fallback
-from graphprep.report.tables import duration, line, table, width_of
+from graphprep.report.cited import Cited
+from graphprep.report.formats import count, count_or_duration, duration, percent, ratio, times
+from graphprep.report.table import Column, Table
+from graphprep.report.tables import Report
+from graphprep.report.terminal import printer
 from graphprep.system.progress import format_bytes
 
-MAX_MATRIX_PARTS, MAX_PIPED_PARTS = 16, 128
-MAX_LINK_ROWS = 16
-"""On a terminal; a pipe gets all."""
+LINKS_ON_TERMINAL = 16
+RANKS = (
+    Column("rank", "rank"),
+    Column("name", "name"),
+    Column("nodes", "nodes", count),
+    Column("in-edges", "edges", count),
+    Column("training nodes", "training_nodes", count),
+    Column("halo rows", "halo_rows", count),
+    Column("work", "work", count),
+    Column("load", "work_share", ratio, fill="bar"),
+    Column("memory", "memory_bytes", format_bytes),
+)
+LINK_TYPES = (
+    Column("type", "type"),
+    Column("slowest direction", "seconds_max", duration),
+    Column("imbalance", "imbalance", ratio),
+    Column("rows", "rows", count),
+    Column("edges", "edges", count),
+)
+LINKS = (
+    Column("link", "name"),
+    Column("seconds", "seconds", duration, fill="bar", is_marked=True),
+    Column("type", "type"),
+    Column("GB/s", "gbytes_per_s", "{:g}".format),
+    Column("rows", "rows", count),
+    Column("edges", "edges", count),
+    Column("bytes", "bytes", format_bytes, only="page"),
+    Column("messages", "messages", count),
+)
+BOUNDS = (
+    Column("of", lambda row: row["of"].value.replace("_", " ")),
+    Column("here", "found", count_or_duration),
+    Column("lower bound", "at_least", count_or_duration),
+    Column("holds for", "holds_for"),
+)
+LIMITS = (
+    Column("load of", "what"),
+    Column("here", "value", ratio, is_marked=True),
+    Column("at most", "limit", ratio),
+    Column("kept", "met"),
+)
+TRIED = (
+    Column("method", "method"),
+    Column("took", lambda row: row["seconds"] if row["seconds"] else "-", duration),
+    Column("bottleneck", "bottleneck_seconds", duration),
+    Column("cut edges", "cut_edges", count),
+    Column("limits not kept", "broken_limits"),
+    Column("failure", "failure"),
+)
+BESIDE_METIS = (
+    Column("parts of", lambda row: "METIS k-way, its own order" if row.last_key == "metis" else "this cache"),
+    Column("bottleneck", "bottleneck_seconds", duration),
+    Column("all links", "sum_seconds", duration),
+    Column("cut edges", "cut_edges", count),
+    Column("halo rows", "halo_rows", count),
+    Column("limits not kept", lambda row: row["broken_limits"] if row.last_key == "metis" else [broken_limits(row)]),
+)
+NEIGHBOURS = (
+    Column("part", "part"),
+    Column("edges", "edges", count),
+    Column("from nodes", lambda row: _first_nodes(row.value)),
+)
+COMPARED = (
+    Column("cache", "cache"),
+    Column("bottleneck", "bottleneck_seconds", duration, is_marked=True),
+    Column("over the lowest", "ratio", ratio, only="page"),
+    Column("link", "bottleneck_link", only="page"),
+    Column("link type", "bottleneck_type"),
+    Column("all links", "sum_seconds", duration),
+    Column("cut edges", "cut_edges", count),
+    Column("halo rows", "halo_rows", count),
+    Column("largest load", "work_share_max", ratio),
+    Column("largest memory", "memory_bytes_max", format_bytes),
+)
+COMPARED_OPTIONS = (
+    Column("cache", "cache"),
+    Column("topology", "topology"),
+    Column("method", lambda row: [row["method"], " (a fallback)" if row["fallback"] else ""]),
+    Column("limits not kept", "broken_limits"),
+)
 
 
-def print_cache(summary: dict[str, Any], file: IO[str]) -> None:
-    """Print parts, links, what crosses, and how far from what is known."""
-    quality, options = summary["quality"], summary["options"]
-    line(
-        file,
+def broken_limits(quality: Cited) -> list[str]:
+    """The quantities whose limit is not kept."""
+    return [limit["what"].value for limit in quality["limits"] if not limit["met"]]
+
+
+def links_table(quality: Cited, bottleneck: Cited) -> Table:
+    """The directions of all links, the slowest first."""
+    return Table(
+        "directions of links, slowest first",
+        LINKS,
+        sorted(quality["links"], key=lambda link: -link["seconds"].value),
+        mark="bottleneck",
+        marked=lambda link: bool(bottleneck) and link["name"].value == bottleneck["name"].value,
+        rows_on_terminal=LINKS_ON_TERMINAL,
+    )
+
+
+def limits_table(quality: Cited) -> Table:
+    """Largest load against its limit, for each quantity that is balanced."""
+    limits = list(quality["limits"])
+    return Table("balance", LIMITS, limits, mark="limit not kept", marked=lambda limit: not limit["met"])
+
+
+def matrix_table(what: str, matrix: Cited) -> Table:
+    """A figure of each pair of ranks."""
+    columns = [Column(str(rank), str(rank), count, fill="heat") for rank in range(len(matrix.value))]
+    title = f"{what}, from rank (down) to rank (across)"
+    return Table(title, [Column("", lambda row: row.last_key), *columns], list(matrix), sorts=False)
+
+
+def metis_table(summary: Cited) -> Table:
+    """The cache beside METIS's parts."""
+    return Table("beside METIS", BESIDE_METIS, [summary["quality"], summary["metis"]])
+
+
+def compared_table(caches: Iterable[Cited], columns: Iterable[Column] = COMPARED) -> Table:
+    """The cost of one exchange and the balance of each cache."""
+    rows = list(caches)
+    return Table("partitions", list(columns), rows, mark="lowest bottleneck", marked=lambda row: row["is_best"].value)
+
+
+def quality_tables(quality: Cited, bottleneck: Cited) -> Report:
+    """Ranks, types of links and links."""
+    yield Table("parts", RANKS, quality["ranks"])
+    yield Table("types of links", LINK_TYPES, quality["link_types"])
+    yield links_table(quality, bottleneck)
+
+
+@printer
+def print_cache(summary: dict[str, Any]) -> Report:
+    """Print parts, links, traffic, lower bounds, and the comparison with METIS or another topology if there is one."""
+    cited, quality, options = Cited(summary), summary["quality"], summary["options"]
+    yield (
         f"{summary['dataset']}: partition cache for {summary['topology']['name']}, {summary['num_parts']} parts by "
-        f"{options['method_chosen']}, {summary['files']:,} files, {format_bytes(summary['bytes'])}, "
-        f"{summary['folder']}",
+        f"{options['method_chosen']}, {summary['files']:,} files, {format_bytes(summary['bytes'])}, {summary['folder']}"
     )
     fallback = Fallback.from_json(summary.get("fallback"))
     if fallback is not None:
-        line(file, f"made by a fallback: {fallback.sentence}")
-    line(file, _exchange_text(quality, options["row_bytes"]) + f"; {_cut_text(summary)}")
-    _print_ranks(quality["ranks"], file)
-    _print_links(quality, summary["bottleneck"], file)
-    if summary["num_parts"] > (MAX_PIPED_PARTS if width_of(file) is None else MAX_MATRIX_PARTS):
-        line(file, f"rows and edges between the {summary['num_parts']} ranks by pair: --json and --html have them")
-    elif summary["num_parts"] > 1:
-        _print_matrix("rows sent (from rank, to rank)", summary["traffic_rows"], file)
-        _print_matrix("edges that cross (from rank, to rank)", summary["cross_edges"], file)
-    _print_bounds(summary["bounds"], file)
+        yield f"made by a fallback: {fallback.sentence}"
+    yield (
+        f"{_exchange(quality, options['row_bytes'])}; {quality['cut_edges']:,} of {summary['num_edges']:,} edges are "
+        f"cut ({percent(summary['cut_share'])}), {quality['halo_rows']:,} halo rows"
+    )
+    yield from quality_tables(cited["quality"], cited["bottleneck"])
+    if summary["num_parts"] > 1:
+        yield matrix_table("rows sent", cited["traffic_rows"])
+        yield matrix_table("cut edges", cited["cross_edges"])
+    yield Table("lower bounds", BOUNDS, cited["bounds"])
     if summary["metis"]:
-        _print_metis(summary["metis"], quality, file)
+        yield metis_table(cited)
+        yield f"METIS took {summary['metis']['seconds']:.1f} s"
     for limit in quality["limits"]:
         if not limit["met"]:
-            text = f"limit not kept: {limit['what']} is {limit['value']:.3f}, at most {limit['limit']:.3f} was asked"
-            line(file, text)
-    if summary["what_if"]:
-        _print_what_if(summary["what_if"], file)
+            yield f"limit not kept: {limit['what']} is {ratio(limit['value'])}, the limit is {ratio(limit['limit'])}"
+    other = summary["what_if"]
+    if other:
+        yield (
+            f"what if: the same parts on {other['topology']['name']}, {_exchange(other, other['row_bytes'])} "
+            f"({times(other['ratio'])} times the bottleneck above)"
+        )
+        yield from quality_tables(cited["what_if"], cited["what_if"]["bottleneck"])
 
 
-def print_node(found: dict[str, Any], file: IO[str]) -> None:
-    """Print where a node lies, and its in-neighbours by part."""
-    line(
-        file,
-        f"{found['node_type']} {found['node']}: part {found['part']} ({found['rank']}), local row "
-        f"{found['local_row']:,}, {found['in_edges']:,} in-edges"
-        + (f", label {found['y']}" if "y" in found else "")
-        + (f", in {', '.join(found['splits'])}" if found["splits"] else ""),
-    )
-    if "original_id" in found:
-        line(file, f"original id: {found['original_id']}")
-    receivers = ", ".join(map(str, found["row_goes_to"])) or "no other part"
-    line(file, f"its row goes to: {receivers}")
-    rows = [
-        [str(row["part"]), f"{row['edges']:,}", " ".join(map(str, row["first"])) + _more(row)]
-        for row in found["neighbours"]
-    ]
-    table(file, "in-neighbours by part", ["part", "edges", "from nodes"], rows)
-
-
-def _more(row: dict[str, Any]) -> str:
-    left = int(row["edges"]) - len(row["first"])
-    return f" and {left:,} more" if left > 0 else ""
-
-
-def _exchange_text(quality: dict[str, Any], row_bytes: int) -> str:
+def _exchange(quality: dict[str, Any], row_bytes: int) -> str:
     return (
         f"one exchange of {row_bytes}-byte rows: bottleneck {duration(quality['bottleneck_seconds'])}, "
         f"all links together {duration(quality['sum_seconds'])}"
     )
 
 
-def _cut_text(summary: dict[str, Any]) -> str:
-    quality = summary["quality"]
-    return (
-        f"{quality['cut_edges']:,} of {summary['num_edges']:,} edges cross ({100 * summary['cut_share']:.1f} %), "
-        f"{quality['halo_rows']:,} halo rows"
+@printer
+def print_node(node: dict[str, Any]) -> Report:
+    """Print the place of a node, and its in-neighbours by part."""
+    yield (
+        f"{node['node_type']} {node['node']}: part {node['part']} ({node['rank']}), local row "
+        f"{node['local_row']:,}, {node['in_edges']:,} in-edges"
+        + (f", label {node['y']}" if "y" in node else "")
+        + (f", in {', '.join(node['splits'])}" if node["splits"] else "")
     )
+    if "original_id" in node:
+        yield f"original id: {node['original_id']}"
+    yield f"its row goes to: {', '.join(map(str, node['row_goes_to'])) or 'no other part'}"
+    yield Table("in-neighbours by part", NEIGHBOURS, Cited(node)["neighbours"])
 
 
-def _print_ranks(ranks: Sequence[dict[str, Any]], file: IO[str]) -> None:
-    table(
-        file,
-        "parts",
-        ["rank", "name", "nodes", "in-edges", "training", "halo rows", "work", "of its share", "memory"],
-        [
-            [
-                str(row["rank"]),
-                row["name"],
-                f"{row['nodes']:,}",
-                f"{row['edges']:,}",
-                f"{row['training_nodes']:,}",
-                f"{row['halo_rows']:,}",
-                f"{row['work']:,.0f}",
-                f"{row['work_share']:.3f}",
-                format_bytes(row["memory_bytes"]),
-            ]
-            for row in ranks
-        ],
-    )
+def _first_nodes(row: dict[str, Any]) -> str:
+    more = int(row["edges"]) - len(row["first"])
+    return " ".join(map(str, row["first"])) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _print_links(quality: dict[str, Any], bottleneck: dict[str, Any] | None, file: IO[str]) -> None:
-    table(
-        file,
-        "link types",
-        ["type", "slowest direction", "imbalance", "rows", "edges"],
-        [
-            [
-                row["type"],
-                duration(row["seconds_max"]),
-                f"{row['imbalance']:.3f}",
-                f"{row['rows']:,}",
-                f"{row['edges']:,}",
-            ]
-            for row in quality["link_types"]
-        ],
-    )
-    links = sorted(quality["links"], key=lambda row: -row["seconds"])
-    shown = links if width_of(file) is None else links[:MAX_LINK_ROWS]
-    title = "links, * is the bottleneck" if bottleneck else "links"
-    if len(shown) < len(links):
-        title += f"; the {len(shown)} slowest of {len(links)} directions (a pipe and --json get all)"
-    table(
-        file,
-        title,
-        ["link", "seconds", "type", "GB/s", "rows", "edges", "messages"],
-        [
-            [
-                row["name"],
-                duration(row["seconds"]) + (" *" if bottleneck and row["name"] == bottleneck["name"] else ""),
-                row["type"],
-                f"{row['gbytes_per_s']:g}",
-                f"{row['rows']:,}",
-                f"{row['edges']:,}",
-                f"{row['messages']:,}",
-            ]
-            for row in shown
-        ],
-    )
-
-
-def _print_matrix(title: str, matrix: Sequence[Sequence[int]], file: IO[str]) -> None:
-    columns = ["", *(str(part) for part in range(len(matrix)))]
-    table(file, title, columns, [[str(part), *(f"{count:,}" for count in row)] for part, row in enumerate(matrix)])
-
-
-def _print_bounds(bounds: Sequence[dict[str, Any]], file: IO[str]) -> None:
-    def text(value: float) -> str:
-        return f"{value:,}" if isinstance(value, int) else duration(value)
-
-    rows = [
-        [row["of"].replace("_", " "), text(row["found"]), text(row["at_least"]), row["holds_for"]] for row in bounds
-    ]
-    table(file, "lower bounds", ["of", "found", "cannot be below", "for"], rows)
-
-
-def _print_metis(metis: dict[str, Any], quality: dict[str, Any], file: IO[str]) -> None:
-    broken = [limit["what"] for limit in quality["limits"] if not limit["met"]]
-    rows = [
-        [
-            name,
-            duration(row["bottleneck_seconds"]),
-            duration(row["sum_seconds"]),
-            f"{row['cut_edges']:,}",
-            f"{row['halo_rows']:,}",
-            ", ".join(limits) or "-",
-        ]
-        for name, row, limits in (
-            ("this cache", quality, broken),
-            ("METIS k-way, its own order", metis, metis["broken_limits"]),
-        )
-    ]
-    names = ["parts of", "bottleneck", "all links", "cut edges", "halo rows", "limits not kept"]
-    table(file, f"beside METIS (it took {metis['seconds']:.1f} s)", names, rows)
-
-
-def _print_what_if(again: dict[str, Any], file: IO[str]) -> None:
-    line(
-        file,
-        f"what if: the same parts on {again['topology']['name']}, "
-        f"{_exchange_text(again, again['row_bytes'])} ({again['ratio']:.2f} times the bottleneck above)",
-    )
-    _print_ranks(again["ranks"], file)
-    _print_links(again, again["bottleneck"], file)
+@printer
+def print_compared(compared: dict[str, Any]) -> Report:
+    """Print one row a cache, the lowest bottleneck marked."""
+    caches = list(Cited(compared)["caches"])
+    yield f"{compared['dataset']}: {len(caches)} partitions"
+    yield compared_table(caches)
+    yield Table("methods and limits", COMPARED_OPTIONS, caches)
+    if compared["row_bytes"] is None:
+        yield "rows have different sizes, so seconds do not compare; give --row-bytes"
+    if len(compared["topologies"]) > 1:
+        yield "the seconds of each cache are for its own topology; --topology takes one for all"

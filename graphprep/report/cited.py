@@ -1,6 +1,6 @@
-"""A figure of a summary that knows where it stands there, so that what a page shows can be checked against the JSON.
+"""A value of a JSON document that knows its path there, so that what a page shows can be checked against the JSON.
 
-`Cited(summary)["quality"]["ranks"]` walks into a summary; `shown` gives HTML that carries the value and its path:
+`Cited(summary)["quality"]["ranks"]` walks into a summary; a number's HTML carries the value and its path:
 
     <data value="457" data-path="quality.ranks.0.nodes">457</data>
 """
@@ -8,17 +8,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from html import escape
+from collections.abc import Iterator
 from typing import Any
 
+from markupsafe import Markup
+
+from graphprep.report.formats import Format
 from graphprep.system.printable import printable
-
-
-class Html(str):
-    """Text that is HTML already; all other text is escaped where it gets into a page."""
-
-    __slots__ = ()
 
 
 class Cited:
@@ -30,46 +26,58 @@ class Cited:
     def __getitem__(self, key: str | int) -> Cited:
         return Cited(self.value[key], (*self.path, str(key)))
 
-    def get(self, key: str, default: Cited | None = None) -> Cited:
-        """The entry of an object, or `default`, or nothing."""
-        return self[key] if key in self.value else default or Cited(None)
+    def get(self, keys: str) -> Cited:
+        """The value at `keys`, several joined by dots; None where one of them is missing."""
+        cited = self
+        for key in keys.split("."):
+            if isinstance(cited.value, dict) and key in cited.value:
+                cited = cited[key]
+            elif isinstance(cited.value, list) and cited.value:
+                cited = cited[int(key)]
+            else:
+                return Cited(None)
+        return cited
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self.value
+
+    def __len__(self) -> int:
+        return len(self.value or ())
 
     def __bool__(self) -> bool:
         return bool(self.value)
 
     def __iter__(self) -> Iterator[Cited]:
-        """The rows of a list."""
-        return (self[position] for position in range(len(self.value)))
+        """The entries of a list or of an object."""
+        return (self[key] for key in (self.value if isinstance(self.value, dict) else range(len(self.value))))
 
-    def items(self) -> Iterator[tuple[str, Cited]]:
-        """The entries of an object."""
-        return ((key, self[key]) for key in self.value)
+    @property
+    def last_key(self) -> str:
+        """The key of this entry in the object that holds it."""
+        return self.path[-1]
 
-    def shown(self, text: Callable[[Any], str]) -> Html:
-        """The value as `text` writes it, marked with itself and its path."""
-        raw = escape(json.dumps(self.value).replace("\x7f", "\\u007f"))
-        path = escape(printable(".".join(self.path)))
-        return Html(f'<data value="{raw}" data-path="{path}">{escape(printable(text(self.value)))}</data>')
+    @property
+    def is_number(self) -> bool:
+        return isinstance(self.value, (int, float)) and not isinstance(self.value, bool)
 
+    def to_text(self, format_: Format = str) -> str:
+        """The value as people read it: a number by `format_`, `-` for none."""
+        if self.is_number:
+            return format_(self.value)
+        if isinstance(self.value, bool):
+            return "yes" if self.value else "no"
+        if isinstance(self.value, list):
+            return ", ".join(self.value) or "-"
+        return "-" if self.value is None else str(self.value)
 
-def count(value: float) -> str:
-    """A whole number."""
-    return f"{value:,.0f}"
+    def to_html(self, format_: Format = str) -> Markup:
+        """A number with its value and path; other text as a name, which may hold anything."""
+        text = printable(self.to_text(format_))
+        if not self.is_number:
+            return Markup('<span class="name">{}</span>').format(text)
+        path = printable(".".join(self.path))
+        return Markup('<data value="{}" data-path="{}">{}</data>').format(json.dumps(self.value), path, text)
 
-
-def share(value: float) -> str:
-    """A part of one, in per cent."""
-    return f"{100 * value:.1f} %"
-
-
-def three(value: float) -> str:
-    """A number of size one."""
-    return f"{value:.3f}"
-
-
-def plain(value: float) -> str:
-    """A number as short as it can be told."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    def __html__(self) -> Markup:
+        """What a template shows of a value that it gives to no filter."""
+        return self.to_html()

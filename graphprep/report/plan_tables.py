@@ -1,57 +1,54 @@
-"""What `pipelines.plan` predicted, as tables on a terminal."""
+"""What `pipelines.plan` predicts, on a terminal."""
 
 from __future__ import annotations
 
-from typing import IO, Any
+from typing import Any
 
-from graphprep.report.tables import duration, line, table
+from graphprep.report.cited import Cited
+from graphprep.report.formats import count, duration
+from graphprep.report.table import Column, Table
+from graphprep.report.tables import Report
+from graphprep.report.terminal import printer
 from graphprep.system.progress import format_bytes
 
+RANKS = (
+    Column("rank", lambda row: [row["rank"], " ", row["name"]]),
+    Column("nodes", "rows", count),
+    Column("in-edges", "edges", count),
+    Column("halo", "halo", count),
+    Column("computing", "compute_seconds", duration),
+    Column("memory", "memory_bytes", format_bytes),
+)
+MESSAGES = (
+    Column("wire", "wire"),
+    Column("staleness", "staleness"),
+    Column("rows", "row_bytes", format_bytes),
+    Column("weights", "weight_bytes", format_bytes),
+    Column("on links", "communication_seconds", duration),
+    Column("an epoch", "epoch_seconds", duration),
+)
 
-def print_plan(found: dict[str, Any], file: IO[str]) -> None:
+
+@printer
+def print_plan(plan: dict[str, Any]) -> Report:
     """Print whose rates these are, the epoch, the ranks, ways to send less, advice, and what the plan does not know."""
-    line(file, found["rates"]["text"])
-    training = found["training"]
-    widths = " -> ".join(str(pair[0]) for pair in found["widths"]) + f" -> {found['widths'][-1][1]}"
-    line(
-        file,
-        f"{found['dataset']} on {found['topology']}, {found['num_parts']} ranks: {training['model']} of widths "
-        f"{widths}",
+    yield plan["rates"]["text"]
+    widths = " -> ".join(map(str, [plan["widths"][0][0], *(width for _, width in plan["widths"])]))
+    yield (
+        f"{plan['dataset']} on {plan['topology']}, {plan['num_parts']} ranks: {plan['training']['model']} of widths "
+        f"{widths}"
     )
-    line(
-        file,
-        f"an epoch would take about {duration(found['epoch_seconds'])}: {duration(found['compute_seconds'])} of "
-        f"computing on the slowest rank, {duration(found['communication_seconds'])} on links",
+    yield (
+        f"estimate of an epoch: {duration(plan['epoch_seconds'])}, of which {duration(plan['compute_seconds'])} "
+        f"computing on the slowest rank and {duration(plan['communication_seconds'])} on links"
     )
-    rows = [
-        [
-            f"{row['rank']} {row['name']}",
-            f"{row['rows']:,}",
-            f"{row['edges']:,}",
-            f"{row['halo']:,}",
-            duration(row["compute_seconds"]),
-            format_bytes(row["memory_bytes"]),
-            *(duration(seconds) for seconds in row["seconds_by_kind"].values()),
-        ]
-        for row in found["ranks"]
+    kinds = [
+        Column(kind, lambda row, kind=kind: row["seconds_by_kind"][kind], duration)  # type: ignore[misc]
+        for kind in plan["ranks"][0]["seconds_by_kind"]
     ]
-    kinds = list(found["ranks"][0]["seconds_by_kind"])
-    table(file, "ranks", ["rank", "nodes", "in-edges", "halo", "computing", "memory", *kinds], rows)
-    line(file, found["memory"])
-    ways = [
-        [
-            way["wire"],
-            way["staleness"],
-            format_bytes(way["row_bytes"]),
-            format_bytes(way["weight_bytes"]),
-            duration(way["communication_seconds"]),
-            duration(way["epoch_seconds"]),
-        ]
-        for way in found["ways"]
-    ]
-    if found["num_parts"] > 1:
-        table(file, "what is sent in an epoch", ["wire", "staleness", "rows", "weights", "on links", "an epoch"], ways)
-    for text in found["advice"]:
-        line(file, f"advice: {text}")
-    for text in found["unknown"]:
-        line(file, f"not known: {text}")
+    yield Table("ranks", [*RANKS, *kinds], Cited(plan)["ranks"])
+    yield plan["memory"]
+    if plan["num_parts"] > 1:
+        yield Table("what is sent in an epoch", MESSAGES, Cited(plan)["ways"])
+    yield from (f"advice: {text}" for text in plan["advice"])
+    yield from (f"not known: {text}" for text in plan["unknown"])

@@ -1,13 +1,13 @@
 """Plots of a store and a partition, as matplotlib axes: links by load, traffic, work, degrees, classes.
 
-Each function draws what a summary says and computes nothing of its own. Without `ax` it makes a figure of its own by
-pyplot, which a notebook shows. The colours are those that `svg` turns into a page's own.
+Each function draws values of a summary and computes none. Without `ax` it makes a figure by pyplot, which a notebook
+shows. `svg` replaces the colours by those of the page.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphprep.report.layout import Point, positions
 from graphprep.topology import Topology
@@ -23,6 +23,8 @@ SPLIT_COLOURS = {"train": "#0b63ce", "val": "#e0a13c", "test": "#3f9c8d"}
 FONT, SMALL = 8.5, 7.5
 NARROW, WIDE = 3.6, 9.0
 """Inches: a third of a page, a whole line of it."""
+BARS, SQUARE, LINKS, WIDE_LINKS = (NARROW, 2.5), (NARROW, 3.2), (3.9, 3.2), (WIDE, 3.6)
+"""Sizes of the drawings of a page."""
 MANY_RANKS = 12
 """From which a drawing of the ranks takes a whole line."""
 NUMBERED_CELLS = 8
@@ -68,6 +70,11 @@ def plot_links(quality: Mapping[str, Any], topology: Topology, ax: Axes | None =
     return axes
 
 
+def links_size(num_ranks: int) -> tuple[float, float]:
+    """The size of a drawing of the links between so many ranks."""
+    return WIDE_LINKS if num_ranks > MANY_RANKS else LINKS
+
+
 def load_colours() -> Colormap:
     """From a link that is idle to the slowest one."""
     from matplotlib.colors import LinearSegmentedColormap
@@ -91,56 +98,45 @@ def plot_traffic(rows_PP: Sequence[Sequence[int]], ax: Axes | None = None) -> Ax
                 colour = CARD if part > 0.6 else INK
                 axes.text(q + 0.5, p + 0.5, f"{count:,}", ha="center", va="center", fontsize=SMALL, color=colour)
     size = len(rows_PP)
-    axes.set(xlim=(0, size), ylim=(size, 0), aspect="equal", xlabel="to rank", ylabel="from rank")
-    step = max(1, size // 8)
-    middles = [number + 0.5 for number in range(0, size, step)]
-    axes.set_xticks(middles, [str(number) for number in range(0, size, step)])
-    axes.set_yticks(middles, [str(number) for number in range(0, size, step)])
-    _plain(axes)
-    axes.grid(visible=False)
+    axes.set(xlim=(0, size), ylim=(size, 0), aspect="equal")
+    numbers = range(0, size, max(1, size // 8))
+    axes.set_xticks([number + 0.5 for number in numbers], list(map(str, numbers)))
+    axes.set_yticks([number + 0.5 for number in numbers], list(map(str, numbers)))
+    _style(axes, "to rank", "from rank", grid=None)
     return axes
 
 
 def plot_parts(ranks: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:
-    """Each rank's work over its share of all work: 1 is even; others wait for the longest bar, red if it is uneven."""
+    """The load of each rank, its work over its share: 1 is even; others wait for the longest bar, red if uneven."""
     axes = ax or _own_axes(len(ranks))
-    shares = [row["work_share"] for row in ranks]
-    longest = max(shares, default=1.0)
-    for row in ranks:
-        colour = HOT if row["work_share"] == longest and longest > UNEVEN else ACCENT
-        axes.bar(row["rank"], row["work_share"], width=0.72, color=colour)
+    loads = [row["work_share"] for row in ranks]
+    largest = max(loads, default=1.0)
+    colours = [HOT if load == largest and largest > UNEVEN else ACCENT for load in loads]
+    _bars(axes, loads, color=colours, width=0.72, ticks=16)
     axes.axhline(1.0, color=DIM, linewidth=1.0, linestyle=(0, (3, 2)))
-    step = max(1, len(ranks) // 16)
-    axes.set_xticks(range(0, len(ranks), step))
-    axes.set(xlabel="rank", ylabel="work over share", ylim=(0, max(longest * 1.08, 1.1)))
-    _plain(axes)
+    axes.set_ylim(0, max(largest * 1.08, 1.1))
+    _style(axes, "rank", "load")
     return axes
 
 
 def plot_memory(ranks: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:
-    """What each rank has to hold, in megabytes, by the model of `graphprep.traffic.memory`."""
+    """The memory that each rank needs, in megabytes, by the model of `graphprep.traffic.memory`."""
     axes = ax or _own_axes(len(ranks))
-    for row in ranks:
-        axes.bar(row["rank"], row["memory_bytes"] / 1e6, width=0.72, color=ACCENT)
-    axes.set_xticks(range(0, len(ranks), max(1, len(ranks) // 16)))
-    axes.set(xlabel="rank", ylabel="memory, MB")
-    _plain(axes)
+    _bars(axes, [row["memory_bytes"] / 1e6 for row in ranks], color=ACCENT, width=0.72, ticks=16)
+    _style(axes, "rank", "memory, MB")
     return axes
 
 
 def plot_degrees(histogram: Sequence[Mapping[str, int]], ax: Axes | None = None) -> Axes:
-    """How many nodes have how many edges, in ranges of powers of two; the upper axis is logarithmic."""
+    """Nodes by ranges of their degree; the upper axis is logarithmic."""
     axes = ax or _own_axes(0)
     counts = [row["nodes"] for row in histogram]
-    axes.bar(range(len(counts)), counts, width=0.86, color=ACCENT)
+    names = [f"{row['low']:,}" + ("" if row["low"] == row["high"] else "+") for row in histogram]
+    _bars(axes, counts, color=ACCENT, width=0.86, ticks=8, names=names)
     if max(counts, default=0) > 0:
         axes.set_yscale("log")
         axes.set_ylim(0.8, max(counts) * 2)
-    names = [f"{row['low']:,}" + ("" if row["low"] == row["high"] else "+") for row in histogram]
-    step = max(1, -(-len(names) // 8))
-    axes.set_xticks(range(0, len(names), step), names[::step])
-    axes.set(xlabel="edges at the node", ylabel="nodes")
-    _plain(axes)
+    _style(axes, "edges at the node", "nodes")
     return axes
 
 
@@ -149,15 +145,13 @@ def plot_classes(
 ) -> Axes:
     """Nodes of each class, and how many of them are in each mask of the first split."""
     axes = ax or _own_axes(len(nodes_per_class))
-    axes.bar(range(len(nodes_per_class)), nodes_per_class, width=0.8, color=LINE, label="in none")
+    _bars(axes, nodes_per_class, color=LINE, width=0.8, ticks=12, label="in none")
     bottom = [0] * len(nodes_per_class)
     for name, counts in (splits or {}).items():
         axes.bar(range(len(counts)), counts, width=0.8, bottom=bottom, color=SPLIT_COLOURS[name], label=name)
         bottom = [below + count for below, count in zip(bottom, counts, strict=True)]
-    axes.set_xticks(range(0, len(nodes_per_class), max(1, len(nodes_per_class) // 12)))
-    axes.set(xlabel="class", ylabel="nodes")
     axes.legend(fontsize=SMALL, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), labelcolor=INK)
-    _plain(axes)
+    _style(axes, "class", "nodes")
     return axes
 
 
@@ -165,15 +159,21 @@ def plot_compared(values: Mapping[str, float], label: str, ax: Axes | None = Non
     """One bar for each name, the lowest marked; in the order given, from the top."""
     axes = ax or _own_axes(len(values))
     lowest = min(values.values(), default=0.0)
-    for place, (_, value) in enumerate(values.items()):
-        axes.barh(place, value, height=0.66, color=ACCENT if value == lowest else LOADS[0])
+    colours = [ACCENT if value == lowest else LOADS[0] for value in values.values()]
+    axes.barh(range(len(values)), list(values.values()), height=0.66, color=colours)
     axes.set_yticks(range(len(values)), [name if len(name) <= 24 else f"...{name[-21:]}" for name in values])
     axes.invert_yaxis()
-    axes.set(xlabel=label)
-    _plain(axes)
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x", color=LINE, linewidth=0.6)
+    _style(axes, label, "", grid="x")
     return axes
+
+
+def _bars(
+    axes: Axes, heights: Sequence[float], *, ticks: int, names: Sequence[str] | None = None, **style: Any
+) -> None:
+    """Draw bars side by side, about `ticks` of them with their number or name below."""
+    axes.bar(range(len(heights)), heights, **style)
+    step = max(1, -(-len(heights) // ticks))
+    axes.set_xticks(range(0, len(heights), step), names[::step] if names else None)
 
 
 def _own_axes(num_ranks: int) -> Axes:
@@ -235,13 +235,15 @@ def _draw_nodes(axes: Axes, topology: Topology, where: Mapping[str, Point]) -> N
                 )
 
 
-def _plain(axes: Axes) -> None:
+def _style(axes: Axes, xlabel: str, ylabel: str, *, grid: Literal["x", "y"] | None = "y") -> None:
+    """Label the axes, and take away what is no data."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(LINE)
     axes.tick_params(colors=DIM, labelsize=SMALL, length=0)
-    axes.grid(visible=True, axis="y", color=LINE, linewidth=0.6)
+    if grid is not None:
+        axes.grid(visible=True, axis=grid, color=LINE, linewidth=0.6)
     axes.set_axisbelow(True)
-    for label in (axes.xaxis.label, axes.yaxis.label):
-        label.set(color=DIM, fontsize=FONT - 0.5)
+    axes.set_xlabel(xlabel, color=DIM, fontsize=FONT - 0.5)
+    axes.set_ylabel(ylabel, color=DIM, fontsize=FONT - 0.5)

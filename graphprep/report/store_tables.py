@@ -1,135 +1,139 @@
-"""What `store_summary` gave, as tables on a terminal."""
+"""The tables of a graph store, and what a terminal shows of it."""
 
 from __future__ import annotations
 
-from typing import IO, Any
+from collections.abc import Iterator
+from typing import Any
 
-from graphprep.report.tables import line, table
+from graphprep.report.cited import Cited
+from graphprep.report.formats import count, percent, ratio, short
+from graphprep.report.table import Column, Table
+from graphprep.report.tables import Report
+from graphprep.report.terminal import printer
 
 BAR = 40
-DEGREES = (("mean", 2), ("median", 0), ("p90", 0), ("p99", 0), ("max", 0))
+"""Characters of the longest bar, and classes up to which a terminal shows them."""
+MASKS = ("train", "val", "test")
+IMPORT_STEPS = ("given", "reversed_added", "self_loops_found", "duplicates_found", "duplicates_removed", "edges")
+
+TYPE = Column("type", lambda row: row.last_key)
+NODES = (
+    TYPE,
+    Column("nodes", "count", count),
+    Column("features", lambda row: [row["x"]["shape"][-1], " x ", row["x"]["dtype"]] if "x" in row else None, count),
+    Column("zeros", "features.zero_share", percent),
+    Column("classes", "classes", count),
+    Column("labelled", "labelled", count),
+    *(Column(mask, lambda row, mask=mask: _of_splits(row.get(f"splits.{mask}")), count) for mask in MASKS),  # type: ignore[misc]
+    Column("isolated", "isolated_nodes", count),
+)
+EDGES = (
+    TYPE,
+    Column("edges", "count", count),
+    Column("weighted", "weighted"),
+    Column("self-loops", "self_loops", count),
+    Column("duplicates", "duplicates", count),
+    Column("one-way", lambda row: _one_way(row["one_way"]), percent),
+    Column("homophily", "homophily.edge", ratio),
+    Column("of nodes", "homophily.node", ratio),
+    Column("adjusted", "homophily.adjusted", ratio),
+)
+DEGREES = (
+    Column("type", lambda degree: f"{degree.path[-2]}, {degree.last_key.removesuffix('_degree')}"),
+    *(Column(figure, figure, short) for figure in ("mean", "median", "p90", "p99", "max")),
+    Column("share of top 1 %", "top_share", percent),
+)
+MOST_CONNECTED = (
+    Column("node", "node"),
+    Column("in-edges", "in_degree", count),
+    Column("out-edges", "out_degree", count),
+)
+IMPORTED = (TYPE, *(Column(step.replace("_", " "), step, count) for step in IMPORT_STEPS))
+FILES = (
+    Column("name", lambda file: str(file.value.get("name", "-"))),
+    Column("SHA-256 begins with", lambda file: str(file.value.get("sha256", "-"))[:16]),
+)
 
 
-def print_store(summary: dict[str, Any], file: IO[str]) -> None:
-    """Print nodes, edges, degrees, splits, where the data came from, and the warnings last, where they are seen."""
+def degrees(summary: Cited) -> Iterator[Cited]:
+    """In-degrees of each edge type, and out-degrees where they may differ."""
+    both = summary["directed"] or len(summary["edges"].value) > 1
+    for edge in summary["edges"]:
+        yield from (edge[name] for name in ("in_degree", "out_degree")[: 2 if both else 1] if name in edge)
+
+
+def classes_table(node: Cited) -> Table:
+    """Nodes of each class, of all masks and of each mask of the first split."""
+    splits, largest = node.get("first_split_per_class"), max(node["nodes_per_class"].value) or 1
+    columns = [
+        Column("class", lambda size: size.last_key),
+        Column("nodes", lambda size: size, count, fill="bar"),
+        *(
+            Column(mask, lambda size, mask=mask: splits[mask][int(size.last_key)], count)  # type: ignore[misc]
+            for mask in splits.value or ()
+        ),
+        Column("bar", lambda size: _bar(size.value / largest), is_optional=True, only="terminal"),
+    ]
+    return Table(f"classes of {node.last_key}", columns, node["nodes_per_class"])
+
+
+def histogram_table(degree: Cited) -> Table:
+    """Nodes by ranges of their degree."""
+    largest = max((row["nodes"].value for row in degree["histogram"]), default=0) or 1
+    columns = [
+        Column("degree", lambda row: " - ".join(f"{end:,}" for end in sorted({row["low"].value, row["high"].value}))),
+        Column("nodes", "nodes", count),
+        Column("bar", lambda row: _bar(row["nodes"].value / largest), is_optional=True),
+    ]
+    kind, direction = degree.path[-2], degree.last_key.removesuffix("_degree")
+    return Table(f"nodes by {direction}-degree, {kind}", columns, degree["histogram"])
+
+
+@printer
+def print_store(summary: dict[str, Any]) -> Report:
+    """Print nodes, edges, degrees, splits, the source of the data, and the warnings last, where they are seen."""
+    cited = Cited(summary)
     direction = "directed" if summary["directed"] else "undirected"
-    line(file, f"{summary['dataset']}: graph store, {direction}, {summary['location']}")
-    _print_nodes(summary, file)
-    _print_edges(summary, file)
-    components = summary["components"]
-    line(file, f"components: {components['count']:,}, the largest of {components['largest_nodes']:,} nodes")
-    _print_source(summary, file)
-    for warning in summary["warnings"]:
-        where = f"{warning['where']}: " if warning["where"] else ""
-        line(file, f"look at this: {where}{warning['text']}")
-
-
-def _print_nodes(summary: dict[str, Any], file: IO[str]) -> None:
-    rows = []
-    for node_type, node in summary["nodes"].items():
-        splits = node.get("splits", {})
-        rows.append(
-            [
-                node_type,
-                f"{node['count']:,}",
-                f"{node['x']['shape'][-1]:,} x {node['x']['dtype']}" if "x" in node else "-",
-                f"{100 * node['features']['zero_share']:.1f} %" if "features" in node else "-",
-                str(node.get("classes", "-")),
-                f"{node['labelled']:,}" if "labelled" in node else "-",
-                *(_split_text(splits.get(name)) for name in ("train", "val", "test")),
-                f"{node['isolated_nodes']:,}",
-            ]
-        )
-    names = ["type", "count", "features", "zeros", "classes", "labelled", "train", "val", "test", "isolated"]
-    table(file, "nodes", names, rows)
-    for node_type, node in summary["nodes"].items():
-        features = node.get("features")
+    yield f"{summary['dataset']}: graph store, {direction}, {summary['location']}"
+    yield Table("types of nodes", NODES, cited["nodes"])
+    for node in cited["nodes"]:
+        features = node.value.get("features")
         if features and not features["is_whole"]:
-            line(file, f"features of {node_type}: {features['rows_looked_at']:,} evenly spread rows were looked at")
-        if node.get("nodes_per_class"):
-            _print_classes(node_type, node, file)
+            yield f"features of {node.last_key}: {features['rows_looked_at']:,} evenly spread rows were read"
+        if 0 < len(node.get("nodes_per_class").value or ()) <= BAR:
+            yield classes_table(node)
+    yield Table("types of edges (directed, counted at their destination)", EDGES, cited["edges"])
+    yield Table("degrees", DEGREES, list(degrees(cited)))
+    yield from (histogram_table(edge["in_degree"]) for edge in cited["edges"] if "in_degree" in edge)
+    components = summary["components"]
+    yield f"components: {components['count']:,}, the largest of {components['largest_nodes']:,} nodes"
+    yield from _source(summary)
+    for warning in summary["warnings"]:
+        yield "look at this: " + (f"{warning['where']}: " if warning["where"] else "") + warning["text"]
 
 
-def _print_classes(node_type: str, node: dict[str, Any], file: IO[str]) -> None:
-    sizes, splits = node["nodes_per_class"], node.get("first_split_per_class", {})
-    if len(sizes) > BAR:
-        return
-    rows = [
-        [
-            str(label),
-            f"{size:,}",
-            *(f"{splits[name][label]:,}" if name in splits else "-" for name in ("train", "val", "test")),
-            "#" * round(BAR * size / max(sizes)),
-        ]
-        for label, size in enumerate(sizes)
-    ]
-    table(file, f"classes of {node_type}", ["class", "nodes", "train", "val", "test", "bar"], rows, may_go=["bar"])
-
-
-def _print_edges(summary: dict[str, Any], file: IO[str]) -> None:
-    rows = [
-        [
-            key,
-            f"{edge['count']:,}",
-            "yes" if edge["weighted"] else "no",
-            f"{edge['self_loops']:,}",
-            f"{edge['duplicates']:,}",
-            _one_way_text(edge["one_way"]),
-            *(f"{edge['homophily'][kind]:.3f}" if edge["homophily"] else "-" for kind in ("edge", "node", "adjusted")),
-        ]
-        for key, edge in summary["edges"].items()
-    ]
-    names = ["type", "edges", "weighted", "self-loops", "repeated", "one-way", "homophily", "of nodes", "adjusted"]
-    table(file, "edges (directed, counted at their destination)", names, rows)
-    rows = [
-        [
-            f"{key}, {way}",
-            *(f"{edge[degree][figure]:,.{digits}f}" for figure, digits in DEGREES),
-            f"{100 * edge[degree]['top_share']:.1f} %",
-        ]
-        for key, edge in summary["edges"].items()
-        for degree, way in (("in_degree", "in"), ("out_degree", "out"))
-        if degree in edge
-    ]
-    table(file, "degrees", ["type", "mean", "median", "p90", "p99", "max", "at the top 1 % of nodes"], rows)
-    for key, edge in summary["edges"].items():
-        histogram = edge.get("in_degree", {}).get("histogram", [])
-        most = max((row["nodes"] for row in histogram), default=0)
-        bars = [
-            [_range_text(row), f"{row['nodes']:,}", "#" * round(BAR * row["nodes"] / most)] for row in histogram if most
-        ]
-        table(file, f"nodes by in-degree, {key}", ["in-degree", "nodes", "bar"], bars, may_go=["bar"])
-
-
-def _print_source(summary: dict[str, Any], file: IO[str]) -> None:
-    source = summary["source"]
-    line(
-        file,
+def _source(summary: dict[str, Any]) -> Report:
+    source, notes = summary["source"], dict(summary["notes"])
+    yield (
         f"source: {source['reader']}, {len(source.get('files', []))} files; key {summary['key'][:16]}, "
-        f"written by graphprep {summary['tool_version']}",
+        f"written by graphprep {summary['tool_version']}"
     )
-    for name in ("licence", "citation"):
-        if source.get(name):
-            line(file, f"{name}: {source[name]}")
-    for name, value in summary["notes"].items():
-        if name == "read_as":
-            for words in value:
-                line(file, f"read as: {words}")
-        else:
-            line(file, f"note: {name}: {value}")
+    yield from (f"{name}: {source[name]}" for name in ("licence", "citation") if source.get(name))
+    yield from (f"read as: {words}" for words in notes.pop("read_as", ()))
+    yield from (f"note: {name}: {value}" for name, value in notes.items())
 
 
-def _range_text(row: dict[str, int]) -> str:
-    return f"{row['low']:,}" if row["low"] == row["high"] else f"{row['low']:,} - {row['high']:,}"
-
-
-def _one_way_text(one_way: dict[str, Any] | None) -> str:
-    if one_way is None:
-        return "-"
-    return f"{100 * one_way['share']:.1f} %" + ("" if one_way["is_exact"] else " (sampled)")
-
-
-def _split_text(counts: list[int] | None) -> str:
+def _of_splits(counts: Cited) -> list[object]:
+    """The nodes of a mask's first split, and how many splits there are."""
     if not counts:
-        return "-"
-    return f"{counts[0]:,}" + (f" (of {len(counts)} splits)" if len(counts) > 1 else "")
+        return [None]
+    splits = len(counts.value)
+    return [counts[0], f" (of {splits} splits)" if splits > 1 else ""]
+
+
+def _one_way(one_way: Cited) -> list[object]:
+    return [one_way["share"], "" if one_way["is_exact"] else " (sampled)"] if one_way else [None]
+
+
+def _bar(share: float) -> str:
+    return "#" * round(BAR * share)

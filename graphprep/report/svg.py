@@ -13,8 +13,10 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from graphprep.report import plots
-from graphprep.report.cited import Html
+from graphprep.report.cited import Cited
 from graphprep.system.printable import printable
 
 if TYPE_CHECKING:
@@ -32,13 +34,14 @@ VARIABLES = {
 """The page's variable, and what holds where there is none, as in a notebook."""
 
 
-def drawn(name: str, alt: str, plot: Callable[[Axes], Any], *, size: tuple[float, float]) -> Html:
+def drawn(name: str, alt: str, plot: Callable[..., Axes], *data: Any, size: tuple[float, float]) -> Markup:
     """One drawing.
 
     Args:
         name: a word that no other drawing of the page has.
         alt: what it shows, for those who cannot see it.
-        plot: draws onto the axes that it is given.
+        plot: one of `plots`.
+        data: its arguments; a `Cited` is given as its value.
         size: width and height in inches, of which one is 72 units of the drawing.
     """
     import matplotlib
@@ -46,10 +49,10 @@ def drawn(name: str, alt: str, plot: Callable[[Axes], Any], *, size: tuple[float
 
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "path.simplify": False}):
         figure = Figure(figsize=size, layout="constrained")
-        plot(figure.add_subplot())
+        plot(*(value.value if isinstance(value, Cited) else value for value in data), figure.add_subplot())
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return Html(_inline(file.getvalue(), name, alt))
+    return Markup(_inline(file.getvalue(), name, alt))
 
 
 def _inline(text: str, name: str, alt: str) -> str:

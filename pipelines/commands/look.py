@@ -111,14 +111,14 @@ def compare(
     target = None if html is None else report_target(html)
     compared = set_beside(caches, topology=topology, row_bytes=row_bytes)
     if target is not None:
-        from graphprep.report.compare_page import compare_page
+        from graphprep.report.pages import compare_page
 
         write_page(compare_page(compared), target)
         print_line(f"wrote {target}", err=True)
     if json_output:
         print_json(compared)
     elif html is None:
-        from graphprep.report.compare_page import print_compared
+        from graphprep.report.cache_tables import print_compared
 
         print_compared(compared, sys.stdout)
 

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from cli import main
 from graphprep.report.cited import Cited
-from graphprep.report.html import page, tag
+from graphprep.report.pages import store_page
+from graphprep.report.summary.store_summary import store_summary
 from graphprep.system import printable as ours
 from pipelines.commands.common import print_json
 from tests.graphs import labelled_graph
@@ -72,6 +73,15 @@ def test_trainer_has_the_same_rule() -> None:
 
 def test_pages_have_no_control_characters() -> None:
     """Guards against a name in a page that no browser may show, or that turns the text around it."""
-    written = page(ESCAPES, [tag("p", ESCAPES, title=ESCAPES), Cited(ESCAPES, (ESCAPES,)).shown(str)])
+    summary = store_summary(make_store(labelled_graph(np.random.default_rng(0), 40, 200)))
+    for key in ("dataset", "location", "key", "tool_version"):
+        summary[key] = ESCAPES
+    summary["nodes"] = {ESCAPES: summary["nodes"]["node"]}
+    summary["edges"] = {ESCAPES: summary["edges"]["node__to__node"]}
+    summary["notes"] = {ESCAPES: [ESCAPES]}
+    summary["source"] = {"reader": ESCAPES, "licence": ESCAPES, "files": [{"name": ESCAPES, "sha256": ESCAPES}]}
+    summary["warnings"] = [{"what": "", "where": ESCAPES, "text": ESCAPES}]
+    written = store_page(summary)
     assert ours.printable(written) == written
-    assert "red\\x1b[31m" in written
+    assert written.count("red\\x1b[31m") > 30
+    assert Cited(ESCAPES, (ESCAPES,)).to_html() == f'<span class="name">{ours.printable(ESCAPES)}</span>'

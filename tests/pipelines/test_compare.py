@@ -11,7 +11,7 @@ import pytest
 
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError, UsageError
-from graphprep.report.compare_page import compare_page
+from graphprep.report.pages import compare_page
 from graphprep.topology import Topology, resolve
 from pipelines.compare import compare
 from tests.graphs import labelled_graph

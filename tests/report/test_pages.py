@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from graphprep.core.types import NodeTable
-from graphprep.report.cache_page import cache_page
 from graphprep.report.cited import Cited
-from graphprep.report.html import Cell, table, tag
+from graphprep.report.formats import count
 from graphprep.report.layout import positions
-from graphprep.report.store_page import store_page
+from graphprep.report.pages import cache_page, environment, store_page
 from graphprep.report.summary.cache_summary import cache_summary
 from graphprep.report.summary.store_summary import store_summary
+from graphprep.report.table import Column, Table
 from graphprep.topology import Topology, preset_names, resolve
 from pipelines.metis_reference import metis_reference
 from tests.graphs import labelled_graph, typed_graph
@@ -106,10 +106,17 @@ def test_no_two_nodes_are_drawn_on_one_another() -> None:
 def test_values_know_their_place_and_text_is_escaped() -> None:
     """Guards against text that becomes markup, and against a path that leads elsewhere."""
     cited = Cited({"a.b": [{"c": 7}]})
-    assert cited["a.b"][0]["c"].shown(str) == '<data value="7" data-path="a.b.0.c">7</data>'
+    assert cited["a.b"][0]["c"].to_html() == '<data value="7" data-path="a.b.0.c">7</data>'
     assert at({"a.b": [{"c": 7}]}, "a.b.0.c") == 7
-    assert tag("p", "<&>", class_="x") == '<p class="x">&lt;&amp;&gt;</p>'
-    html = table("t", ["<i>"], [[Cell(text="<b>", share=0.5)]])
-    assert "&lt;i&gt;" in html
-    assert "&lt;b&gt;" in html
-    assert "--part: 0.500" in html
+    assert Cited("<&>").to_html() == '<span class="name">&lt;&amp;&gt;</span>'
+    rows = Cited([{"name": "<b>", "n": 1}, {"name": "c", "n": 2}])
+    table = Table("<u>", [Column("<i>", "name"), Column("<s>", "n", count, fill="bar")], rows)
+    html = (
+        environment().from_string('{% import "parts.html.j2" as parts %}{{ parts.table(table) }}').render(table=table)
+    )
+    for tag in "uisb":
+        assert f"&lt;{tag}&gt;" in html
+        assert f"<{tag}>" not in html
+    assert '--part: 0.500"><data value="1" data-path="0.n">1</data>' in html
+    notebook = environment().get_template("notebook.html.j2").render(table=table, more=0, drawing=None)
+    assert all(f"&lt;{tag}&gt;" in notebook for tag in "uisb")

@@ -71,7 +71,7 @@ def test_notebooks_show_what_there_is(store: GraphStore, cache: PartitionCache) 
         assert "<table>" in html
         Page(html)
     assert "90" in store._repr_html_()
-    assert f"{cache.quality['cut_edges']:,} edges cross" in cache._repr_html_()
+    assert f"{cache.quality['cut_edges']:,} cut edges" in cache._repr_html_()
 
 
 @pytest.mark.parametrize("name", ["2x2", "4x8", "dgx-1-v100", "dgx-a100"])

@@ -132,7 +132,7 @@ def test_no_kernel_reads_or_writes_out_of_bounds(bounds_checked: BoundsChecked) 
     bounds_checked(
         """
 import numpy as np
-from graphprep.report import edge_kernels as k
+from graphprep.report.summary import edge_kernels as k
 indptr, indices = np.array([0, 2, 2, 5]), np.array([0, 2, 0, 2, 2], np.int32)
 label = np.array([1, -1, 0], np.int32)
 out, counts, into, sums = np.zeros(3, np.int32), np.zeros(4, np.int64), np.zeros(2, np.int64), np.zeros(2)
