@@ -12,10 +12,10 @@ from typing import Any
 from graphprep.cache.as_source import WholeCache
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import PartitionError
+from graphprep.partition.engine import whole_graph
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition
 from graphprep.topology import Topology
-from pipelines.partition import whole_graph
 
 
 def metis_reference(cache: PartitionCache) -> dict[str, Any]:

@@ -12,11 +12,12 @@ import numpy as np
 from graphprep.cache.as_source import WholeCache
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache
+from graphprep.partition.engine import whole_graph
 from graphprep.partition.external_assignment import GivenAssignment
 from graphprep.partition.regroup import merged, require_multiple, split
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
-from pipelines.partition import PartitionPlan, chosen_topology, target_of, whole_graph
+from pipelines.partition import PartitionPlan, chosen_topology, target_of
 
 
 def plan_regroup(

@@ -11,8 +11,8 @@ from graphprep.store.store import GraphStore
 from graphprep.system import home
 from graphprep.system.executor import Executor
 from graphprep.topology import Topology
-from pipelines.ingest import graph_to_store
 from pipelines.partition import PartitionPlan, run_partition
+from pipelines.store_step import graph_to_store
 
 
 def make_store(

@@ -15,7 +15,7 @@ from graphprep.system import home
 from graphprep.system.atomic import locked, published_file
 from graphprep.system.output_path import LONGEST_NAME, checked_target
 from graphprep.topology import Topology
-from pipelines.ingest import scratch_of
+from pipelines.store_step import scratch_of
 from tests.graphs import labelled_graph
 from tests.stores import make_store
 

@@ -158,7 +158,7 @@ def test_a_pipeline(bucket: Any, tmp_path: Path) -> None:
         PartitionCache(home.cache_path("digits", "flat-2")).array("assignment"),
         PartitionCache(home.cache_path("again", "flat-2")).array("assignment"),
     )
-    assert {step.state for step in run_pipeline(path, dry=True).steps} == {"up to date"}
+    assert {step.state for step in run_pipeline(path, dry=True).stages} == {"up to date"}
 
 
 @pytest.mark.xdist_group("dask")

@@ -20,7 +20,7 @@ from graphprep.store.store import GraphStore
 from graphprep.system.home import cache_path, store_path
 from graphprep.topology import Topology
 from pipelines.evaluate import evaluate
-from pipelines.ingest import graph_to_store
+from pipelines.store_step import graph_to_store
 from tests.graphs import labelled_graph
 from tests.stores import make_cache
 

@@ -15,7 +15,7 @@ from graphprep.errors import DatasetError
 from graphprep.store import store as store_room
 from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
-from pipelines.ingest import graph_to_store
+from pipelines.store_step import graph_to_store
 from tests.graphs import csr_of, edge_counter, labelled_graph
 from tests.stores import make_cache, make_store
 
