@@ -5,15 +5,14 @@ from __future__ import annotations
 import importlib
 import shutil
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from graphprep.errors import UsageError
+from graphprep.store.convert import scratch_of
 from graphprep.store.store import GraphStore
 from graphprep.system import home, progress
-from graphprep.system.executor import Executor
 from pipelines.estimate import Estimate, GraphSize
-from pipelines.store_step import StoreOutcome, StoreStep, scratch_of
+from pipelines.store_step import StoreOptions, StoreOutcome, StoreStep
 
 if TYPE_CHECKING:
     from graphprep.datasets.generators.grid import GridRequest
@@ -97,18 +96,12 @@ class GenerateStep(StoreStep):
 
 
 def generate_graph(
-    request: Request,
-    *,
-    name: str,
-    out: Path | str | None,
-    replace: bool,
-    memory_limit: int | None,
-    executor: Executor | None = None,
+    request: Request, *, name: str, replace: bool = False, **options: Unpack[StoreOptions]
 ) -> StoreOutcome:
     """Generate a graph and convert it to a store.
 
     Args:
-        request, out, memory_limit, executor: as for `GenerateStep`.
+        request, options: as for `GenerateStep`.
         name: what to call the dataset.
         replace: generate again even if the store is there, also where it was made from something else.
 
@@ -116,5 +109,4 @@ def generate_graph(
         DatasetError: another store lies at the target.
     """
     home.checked_name(name, "--name")
-    step = GenerateStep(name=name, request=request, out=out, memory_limit=memory_limit, executor=executor)
-    return step.outcome(replace=replace)
+    return GenerateStep(name=name, request=request, **options).outcome(replace=replace)

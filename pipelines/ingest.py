@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from graphprep.store.sort import BYTES_PER_EDGE
 from graphprep.store.store import STORE_KIND, GraphStore
 from graphprep.system import home, progress
-from graphprep.system.executor import Executor
 from graphprep.system.output_path import kind_of
 from pipelines.estimate import Estimate, GraphSize
 from pipelines.step import Existing, State
-from pipelines.store_step import EDGES_PER_SECOND, StoreOutcome, StoreStep, key_of_store
+from pipelines.store_step import EDGES_PER_SECOND, StoreOptions, StoreOutcome, StoreStep, key_of_store
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
@@ -36,10 +35,7 @@ def known_datasets() -> list[dict[str, Any]]:
             "name": name,
             "title": entry.title,
             "source": entry.source,
-            "nodes": entry.expected.total("nodes"),
-            "edges": entry.expected.total("edges"),
-            "features": entry.expected.total("features"),
-            "classes": entry.expected.total("classes"),
+            **{what: entry.expected.total(what) for what in ("nodes", "edges", "features", "classes")},
             "licence": entry.licence,
             "download_bytes": entry.num_bytes,
             "fetched": kind_of(home.store_path(name)) == STORE_KIND,
@@ -135,20 +131,13 @@ class FetchStep(StoreStep):
 
 
 def fetch_dataset(
-    name: str,
-    *,
-    mirror: str | None,
-    out: Path | str | None = None,
-    replace: bool = False,
-    memory_limit: int | None = None,
-    anyway: bool = False,
-    executor: Executor | None = None,
+    name: str, *, mirror: str | None = None, replace: bool = False, **options: Unpack[StoreOptions]
 ) -> StoreOutcome:
     """Download, verify and convert a dataset of the registry.
 
     Args:
         name: of the dataset.
-        mirror, out, memory_limit, anyway, executor: as for `FetchStep`.
+        mirror, options: as for `FetchStep`.
         replace: convert again even if the store is there, also where it was made from something else.
 
     Raises:
@@ -159,16 +148,7 @@ def fetch_dataset(
     from graphprep.datasets.registry import entry
 
     dataset = entry(name)
-    step = FetchStep(
-        name=dataset.name,
-        entry=dataset,
-        mirror=mirror,
-        out=out,
-        memory_limit=memory_limit,
-        anyway=anyway,
-        executor=executor,
-    )
-    return step.outcome(replace=replace)
+    return FetchStep(name=dataset.name, entry=dataset, mirror=mirror, **options).outcome(replace=replace)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,19 +222,12 @@ class ImportStep(StoreStep):
 
 
 def import_files(
-    request: ImportRequest,
-    *,
-    name: str,
-    out: Path | str | None,
-    replace: bool,
-    memory_limit: int | None = None,
-    anyway: bool = False,
-    executor: Executor | None = None,
+    request: ImportRequest, *, name: str, replace: bool = False, **options: Unpack[StoreOptions]
 ) -> StoreOutcome:
     """Convert a user's own files to a store.
 
     Args:
-        request, out, memory_limit, anyway, executor: as for `ImportStep`.
+        request, options: as for `ImportStep`.
         name: what to call the dataset.
         replace: convert again even if the store is there, also where it was made from something else.
 
@@ -262,8 +235,7 @@ def import_files(
         DatasetError: a file is not what it should be, or another store lies at the target.
     """
     home.checked_name(name, "--name")
-    step = ImportStep(name=name, request=request, out=out, memory_limit=memory_limit, anyway=anyway, executor=executor)
-    outcome = step.outcome(replace=replace)
+    outcome = ImportStep(name=name, request=request, **options).outcome(replace=replace)
     if outcome.reused:
         _say_read_as(outcome.store.attributes.get("notes", {}))
     return outcome

@@ -289,22 +289,10 @@ class PartitionStep:
         return PartitionCache(self.target)
 
     def _engine(self, source: PartitionSource) -> Engine:
+        options = (self.topology, self.request, self.memory_limit)
         if self.is_out_of_core:
-            return OutOfCoreEngine.of(
-                source,
-                self.topology,
-                self.request,
-                scratch=self.work,
-                memory_limit=self.memory_limit,
-                executor=self.executor,
-            )
-        return InMemoryEngine(
-            graph=whole_graph(source),
-            topology=self.topology,
-            request=self.request,
-            memory_limit=self.memory_limit,
-            given_N=None if self.given is None else self.given.assignment_N,
-        )
+            return OutOfCoreEngine.of(source, *options, scratch=self.work, executor=self.executor)
+        return InMemoryEngine(whole_graph(source), *options, None if self.given is None else self.given.assignment_N)
 
 
 @dataclass(frozen=True, kw_only=True)

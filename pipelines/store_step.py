@@ -7,21 +7,19 @@ second run finds it and does nothing, and a store of the same name from somethin
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from graphprep.core.types import RawGraph
-from graphprep.core.validate import check_dtypes, check_nodes
 from graphprep.errors import DatasetError
+from graphprep.store.convert import ANYWAY, graph_to_store, scratch_of
 from graphprep.store.location import existing_kind, store_place, work_beside
-from graphprep.store.sort import SortedEdges, sort_table
-from graphprep.store.store import STORE_FORMAT, GraphStore, write_store
-from graphprep.system import home, progress
-from graphprep.system.atomic import PARTIAL_PREFIX, sweep
+from graphprep.store.store import STORE_FORMAT, GraphStore
+from graphprep.system import home
+from graphprep.system.atomic import sweep
 from graphprep.system.executor import Executor
 from graphprep.version import __version__
 from pipelines.estimate import Estimate, GraphSize
@@ -30,8 +28,6 @@ from pipelines.step import ABSENT, Existing, State, key_of, run_step
 if TYPE_CHECKING:
     from graphprep.datasets.entry import Expected
 
-ANYWAY = "anyway"
-"""the note of a store that says what was wrong and was converted all the same"""
 EDGES_PER_SECOND = 8e6
 """Edges that are read, sorted and written in a second; for the time that is announced, nothing else."""
 OTHER_INPUT = "it was made from other files or options, and is replaced"
@@ -43,6 +39,15 @@ class StoreOutcome:
 
     store: GraphStore
     reused: bool
+
+
+class StoreOptions(TypedDict, total=False):
+    """The fields of `StoreStep` that every way to a store takes."""
+
+    out: Path | str | None
+    memory_limit: int | None
+    anyway: bool
+    executor: Executor | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,109 +182,6 @@ class OpenStep(StoreStep):
         return Existing(state=State.SAME, result=GraphStore(self.target))
 
 
-def graph_to_store(
-    raw: RawGraph,
-    target: Path | str,
-    *,
-    name: str,
-    key: str,
-    source: Mapping[str, Any],
-    expected: Expected | None,
-    memory_limit: int | None = None,
-    anyway: bool = False,
-    executor: Executor | None = None,
-) -> GraphStore:
-    """Convert what a reader gave, check what it means, and write the store.
-
-    Args:
-        raw: the graph.
-        target: path or fsspec URL of the store.
-        name, key, source: as for `write_store`.
-        expected: the registry's counts, if there are any.
-        memory_limit: bytes that the process may use; None for half of what is free.
-        anyway: only warn about counts and values that are not what they should be.
-        executor: of the edges that do not fit in memory, which are sorted and written by ranges; None for threads.
-
-    Raises:
-        DatasetError: ids out of range; values or counts that are wrong, unless `anyway`.
-    """
-    scratch, _ = scratch_of(work_beside(target if home.is_url(str(target)) else Path(target), name))
-    for other in scratch.glob("*"):
-        if other.name != key:
-            shutil.rmtree(other)
-    check_dtypes(raw)
-    deviations: list[str] = []
-    with tolerated(anyway, deviations):
-        check_nodes(raw.nodes)
-    edges = [
-        sort_table(
-            table,
-            num_rows=raw.nodes[table.type.destination].num_nodes,
-            num_sources=raw.nodes[table.type.source].num_nodes,
-            treatment=table.treatment or raw.treatment,
-            limit=memory_limit,
-            work=scratch / key / table.type.key,
-            executor=executor,
-        )
-        for table in raw.edges
-    ]
-    if expected is not None:
-        with tolerated(anyway, deviations):
-            expected.check(_counts(raw, edges), dataset=name)
-    store = write_store(
-        target,
-        name=name,
-        key=key,
-        source=source,
-        nodes=raw.nodes,
-        edges=edges,
-        treatment=raw.treatment,
-        notes={**raw.notes, **({ANYWAY: deviations} if deviations else {})},
-        executor=executor,
-        memory_limit=memory_limit,
-    )
-    if scratch.exists():
-        shutil.rmtree(scratch)
-    return store
-
-
-def scratch_of(target: Path) -> tuple[Path, Path]:
-    """The folders beside a store where its edges are sorted and its generated features lie meanwhile."""
-    before = target.with_name(f"{PARTIAL_PREFIX}{target.name}")
-    return Path(f"{before}-edges"), Path(f"{before}-features")
-
-
 def key_of_store(determinants: Mapping[str, Any]) -> str:
     """The key of a store, over all that determines its content."""
     return key_of({"store format": STORE_FORMAT, "graphprep version": __version__, **determinants})
-
-
-@contextmanager
-def tolerated(anyway: bool, deviations: list[str]) -> Iterator[None]:
-    """Turn a DatasetError into a warning, and add it to `deviations`, if the user said so; else say how to."""
-    try:
-        yield
-    except DatasetError as error:
-        if not anyway:
-            raise type(error)(f"{error}; --anyway converts it as it is") from error
-        progress.warn(str(error))
-        deviations.append(str(error))
-
-
-def _counts(raw: RawGraph, edges: Sequence[SortedEdges]) -> dict[str, dict[str, int]]:
-    """What came out, by the names of the registry's expectations and by type."""
-    found: dict[str, dict[str, int]] = {
-        "nodes": {kind: table.num_nodes for kind, table in raw.nodes.items()},
-        "edges": {table.type.key: table.counts.edges for table in edges},
-    }
-    for kind, table in raw.nodes.items():
-        if table.x is not None:
-            found.setdefault("features", {})[kind] = int(table.x.shape[1])
-        if table.y is not None:
-            classes = int(table.y.max()) + 1 if table.y.ndim == 1 else int(table.y.shape[1])
-            found.setdefault("classes", {})[kind] = classes
-        for field in ("train", "val", "test"):
-            mask = getattr(table, f"{field}_mask")
-            if mask is not None:
-                found.setdefault(field, {})[kind] = int(mask[:, 0].sum())
-    return found

@@ -7,12 +7,12 @@ from pathlib import Path
 from graphprep.cache.read import PartitionCache
 from graphprep.core.types import RawGraph
 from graphprep.partition.request import PartitionRequest
+from graphprep.store.convert import graph_to_store
 from graphprep.store.store import GraphStore
 from graphprep.system import home
 from graphprep.system.executor import Executor
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, run_partition
-from pipelines.store_step import graph_to_store
 
 
 def make_store(

@@ -69,7 +69,7 @@ class Engine(Protocol):
         """Make an assignment. `scratch` is an existing folder for temporary files."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class InMemoryEngine:
     """With all edges in memory."""
 
@@ -77,7 +77,7 @@ class InMemoryEngine:
     topology: Topology
     request: PartitionRequest
     memory_limit: int | None
-    given_N: NDArray[np.int32] | None
+    external_N: NDArray[np.int32] | None
     """the only start, if an assignment was made elsewhere"""
 
     def evaluate(self, assignment_N: NDArray[np.int32]) -> PartitionResult:
@@ -89,14 +89,14 @@ class InMemoryEngine:
             self.topology,
             self.request,
             scratch=scratch,
-            given=self.given_N,
+            given=self.external_N,
             memory_limit=self.memory_limit,
         )
         with progress.task("ordering nodes inside parts"):
             return result, locality_order(clean, result.assignment, self.topology.num_ranks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OutOfCoreEngine:
     """With the edges in files."""
 
@@ -113,9 +113,9 @@ class OutOfCoreEngine:
         source: PartitionSource,
         topology: Topology,
         request: PartitionRequest,
+        memory_limit: int | None,
         *,
         scratch: Path,
-        memory_limit: int | None,
         executor: Executor | None,
     ) -> OutOfCoreEngine:
         """Write the edges of a source to files.
@@ -131,14 +131,9 @@ class OutOfCoreEngine:
         def count(_: Matrices, assignments: Assignments, num_parts: int) -> Traffic:
             return count_by_ranges(source, assignments, num_parts, executor)
 
-        return cls(
-            mapped=MappedGraph.of(source, scratch, memory_limit=memory_limit, passes=passes),
-            topology=topology,
-            request=request,
-            memory_limit=memory_limit,
-            count=count if executor.is_elsewhere else count_in_order,
-            passes=passes,
-        )
+        mapped = MappedGraph.of(source, scratch, memory_limit=memory_limit, passes=passes)
+        counting = count if executor.is_elsewhere else count_in_order
+        return cls(mapped, topology, request, memory_limit, counting, passes)
 
     @property
     def graph(self) -> WholeGraph:

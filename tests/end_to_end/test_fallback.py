@@ -14,10 +14,11 @@ from click.testing import CliRunner
 
 from cli import main
 from graphprep.errors import DatasetError
+from graphprep.store.convert import graph_to_store
 from graphprep.system import memory
 from graphprep.topology import Topology
 from pipelines.step import run_step
-from pipelines.store_step import OpenStep, graph_to_store
+from pipelines.store_step import OpenStep
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store
 
