@@ -47,7 +47,7 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
     if result.method not in ("metis", "one-part"):
         raise PartitionError(f"METIS did not come through: {tried.get('metis', {}).get('failure', 'it gave no parts')}")
     quality = result.quality
-    mine = cache.attributes["quality"]["bottleneck_seconds"]
+    own_seconds = cache.attributes["quality"]["bottleneck_seconds"]
     return {
         "seconds": tried[result.method]["seconds"],
         "bottleneck_seconds": quality.bottleneck_seconds,
@@ -55,5 +55,5 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
         "cut_edges": quality.cut_edges,
         "halo_rows": quality.halo_rows,
         "broken_limits": [limit.what for limit in quality.limits if not limit.met],
-        "ratio": mine / quality.bottleneck_seconds if quality.bottleneck_seconds else None,
+        "ratio": own_seconds / quality.bottleneck_seconds if quality.bottleneck_seconds else None,
     }

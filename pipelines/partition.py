@@ -54,7 +54,7 @@ class PartitionStep:
     topology: Topology
     request: PartitionRequest
     target: Path
-    given: GivenAssignment | None = None
+    external: GivenAssignment | None = None
     """the only start, if an assignment was made elsewhere"""
     memory_limit: int | None = None
     """bytes that the run may hold; None for what is free"""
@@ -98,7 +98,7 @@ class PartitionStep:
         """Whether the graph is partitioned by passes over files. It depends on what this process holds, and is decided
         once."""
         return (
-            self.given is None
+            self.external is None
             and self.size is not None
             and is_past_memory(self.request, memory_limit=self.memory_limit, **self._counts(self.size))
         )
@@ -115,7 +115,7 @@ class PartitionStep:
             "topology": self.topology.to_long_form(),
             **asdict(self.request),
             **asdict(self.features),
-            **({} if self.given is None else {ASSIGNMENT: self.given.sha256}),
+            **({} if self.external is None else {ASSIGNMENT: self.external.sha256}),
             **({MEMORY: self.memory_limit} if self.is_out_of_core and self.memory_limit is not None else {}),
             "cache format": CACHE_FORMAT,
             "graphprep version": __version__,
@@ -147,7 +147,7 @@ class PartitionStep:
         if self.is_out_of_core:
             needs = expected_past_memory(self.request, **self._counts(size))
         else:
-            is_given = self.given is not None
+            is_given = self.external is not None
             needs = expected(self.request, memory_limit=self.memory_limit, is_given=is_given, **self._counts(size))
         files = 20 + parts * (40 + 18 * (parts - 1))
         disk_bytes = size.edges * 8 + size.nodes * 40 + files * BLOCK_BYTES + size.node_bytes + needs.scratch_bytes
@@ -156,7 +156,7 @@ class PartitionStep:
             "nodes": size.nodes,
             "edges": size.edges,
             "parts": parts,
-            "method": method if self.given is None else ASSIGNMENT,
+            "method": method if self.external is None else ASSIGNMENT,
             "memory_bytes": needs.memory_bytes,
             "disk_bytes": disk_bytes,
             "files": files,
@@ -292,7 +292,9 @@ class PartitionStep:
         options = (self.topology, self.request, self.memory_limit)
         if self.is_out_of_core:
             return OutOfCoreEngine.of(source, *options, scratch=self.work, executor=self.executor)
-        return InMemoryEngine(whole_graph(source), *options, None if self.given is None else self.given.assignment_N)
+        return InMemoryEngine(
+            whole_graph(source), *options, None if self.external is None else self.external.assignment_N
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,9 +362,9 @@ def plan_partition(
     if parts is not None:
         require_enough_nodes(parts, sum(store.num_nodes.values()))
     target = target_of(out, store.name, chosen)
-    given = None
+    external = None
     if assignment is not None:
-        given = read_assignment(assignment, num_nodes=sum(store.num_nodes.values()), num_parts=chosen.num_ranks)
+        external = read_assignment(assignment, num_nodes=sum(store.num_nodes.values()), num_parts=chosen.num_ranks)
     if memory_limit is not None:
         memory.room(memory_limit)
     return PartitionPlan(
@@ -370,7 +372,7 @@ def plan_partition(
         topology=chosen,
         request=request,
         target=target,
-        given=given,
+        external=external,
         memory_limit=memory_limit,
         features=features,
     )

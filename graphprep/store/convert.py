@@ -111,18 +111,18 @@ def tolerated(anyway: bool, deviations: list[str]) -> Iterator[None]:
 
 def _counts(raw: RawGraph, edges: Sequence[SortedEdges]) -> dict[str, dict[str, int]]:
     """What came out, by the names of the registry's expectations and by type."""
-    found: dict[str, dict[str, int]] = {
+    counts: dict[str, dict[str, int]] = {
         "nodes": {kind: table.num_nodes for kind, table in raw.nodes.items()},
         "edges": {table.type.key: table.counts.edges for table in edges},
     }
     for kind, table in raw.nodes.items():
         if table.x is not None:
-            found.setdefault("features", {})[kind] = int(table.x.shape[1])
+            counts.setdefault("features", {})[kind] = int(table.x.shape[1])
         if table.y is not None:
             classes = int(table.y.max()) + 1 if table.y.ndim == 1 else int(table.y.shape[1])
-            found.setdefault("classes", {})[kind] = classes
+            counts.setdefault("classes", {})[kind] = classes
         for field in ("train", "val", "test"):
             mask = getattr(table, f"{field}_mask")
             if mask is not None:
-                found.setdefault(field, {})[kind] = int(mask[:, 0].sum())
-    return found
+                counts.setdefault(field, {})[kind] = int(mask[:, 0].sum())
+    return counts

@@ -19,7 +19,7 @@ from graphprep.system import home
 from graphprep.system.output_path import ZARR_JSON, checked_target, kind_of
 from graphprep.system.regular_file import regular_file
 
-Standing = Literal["nothing", "store", "other"]
+ExistingKind = Literal["nothing", "store", "other"]
 KIND = "store"
 
 
@@ -44,7 +44,7 @@ def store_place(out: Path | str | None, name: str) -> Path | str:
     return url
 
 
-def existing_kind(place: Path | str) -> Standing:
+def existing_kind(place: Path | str) -> ExistingKind:
     """What lies at the place of a store; "nothing" also for an empty folder and for what is left of a store at a URL.
 
     Raises:
@@ -54,7 +54,7 @@ def existing_kind(place: Path | str) -> Standing:
         if not place.exists() or (place.is_dir() and not any(place.iterdir())):
             return "nothing"
         return "store" if kind_of(place) == KIND else "other"
-    with reached(place):
+    with translate_remote_errors(place):
         file_system, path = _file_system(place)
         file_system.invalidate_cache()
         if not file_system.exists(f"{path}/{ZARR_JSON}"):
@@ -74,12 +74,12 @@ def work_beside(place: Path | str, name: str) -> Path:
 
 
 @contextmanager
-def reached(place: Path | str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def translate_remote_errors(place: Path | str, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Whatever a file system elsewhere raises becomes one sentence; local errors stay what they are.
 
     Args:
         place: a path or URL.
-        but: what the caller has better words for.
+        unless: what the caller has better words for.
 
     Raises:
         DatasetError: a URL cannot be read or written.
@@ -88,7 +88,7 @@ def reached(place: Path | str, *, but: tuple[type[Exception], ...] = ()) -> Iter
         yield
     except GraphprepError:
         raise
-    except but:
+    except unless:
         raise
     except Exception as problem:
         is_of_this_machine = isinstance(problem, MemoryError) or getattr(problem, "errno", None) == errno.ENOSPC
@@ -113,7 +113,7 @@ def read_file(place: Path | str, name: str) -> bytes:
     """
     if not home.is_url(str(place)):
         return regular_file(Path(place) / name).read_bytes()
-    with reached(place, but=(FileNotFoundError,)):
+    with translate_remote_errors(place, unless=(FileNotFoundError,)):
         file_system, path = _file_system(str(place))
         return bytes(file_system.cat_file(f"{path.rstrip('/')}/{name}"))
 
@@ -127,7 +127,7 @@ def write_file(place: Path | str, name: str, content: bytes) -> None:
     if not home.is_url(str(place)):
         (Path(place) / name).write_bytes(content)
         return
-    with reached(place):
+    with translate_remote_errors(place):
         file_system, path = _file_system(str(place))
         file_system.pipe_file(f"{path.rstrip('/')}/{name}", content)
 
@@ -144,9 +144,9 @@ def files_below(place: Path | str) -> set[str]:
         DatasetError: a URL cannot be reached.
     """
     if not home.is_url(str(place)):
-        found = (path for path in Path(place).rglob("*") if path.is_symlink() or not path.is_dir())
-        return {path.relative_to(place).as_posix() for path in found}
-    with reached(place):
+        paths = (path for path in Path(place).rglob("*") if path.is_symlink() or not path.is_dir())
+        return {path.relative_to(place).as_posix() for path in paths}
+    with translate_remote_errors(place):
         file_system, path = _file_system(str(place))
         file_system.invalidate_cache()
         folder = path.rstrip("/") + "/"
