@@ -19,7 +19,7 @@ Fate = Literal["kept", "removed", "to remove", "in use"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CleanedItem:
     """One item, and what became of it."""
 
     item: Item
@@ -43,7 +43,7 @@ def clean(
     caches: Sequence[str] = (),
     leftovers: bool = True,
     dry: bool = False,
-) -> list[Found]:
+) -> list[CleanedItem]:
     """Remove leftovers and what is named; nothing outside of GRAPHPREP_HOME, and nothing that is in use.
 
     What is in use is seen from the locks of those who write, and on Linux from the files that a process of the same
@@ -59,7 +59,7 @@ def clean(
         UsageError: there is nothing of a name that was given. Nothing has been removed then.
     """
     items = contents()
-    wanted = {
+    requested = {
         *_named(items, "raw", raw, "--raw"),
         *_named(items, "store", stores, "--stores"),
         *_named(items, "cache", caches, "--caches"),
@@ -67,9 +67,9 @@ def clean(
     }
     # Leftovers come first, and those in a folder that goes as a whole are gone already when it does.
     order = sorted(items, key=lambda item: (item.kind != "leftover", item.path))
-    used = _in_use() if wanted else set()
-    fates: dict[Item, Fate] = {item: _fate(item, used, dry) if item in wanted else "kept" for item in order}
-    return [Found(item=item, fate=fates[item]) for item in items]
+    used = _in_use() if requested else set()
+    fates: dict[Item, Fate] = {item: _fate(item, used, dry) if item in requested else "kept" for item in order}
+    return [CleanedItem(item=item, fate=fates[item]) for item in items]
 
 
 def _named(items: Sequence[Item], kind: Kind, names: Sequence[str], option: str) -> Iterator[Item]:
@@ -78,13 +78,13 @@ def _named(items: Sequence[Item], kind: Kind, names: Sequence[str], option: str)
     Raises:
         UsageError: a name means none.
     """
-    there = [item for item in items if item.kind == kind]
+    of_kind = [item for item in items if item.kind == kind]
     for name in names:
-        found = [item for item in there if name in (item.name, item.name.partition("/")[0])]
-        if not found:
-            known = ", ".join(item.name for item in there) or "nothing"
+        matches = [item for item in of_kind if name in (item.name, item.name.partition("/")[0])]
+        if not matches:
+            known = ", ".join(item.name for item in of_kind) or "nothing"
             raise UsageError(f"{option} {name} names nothing in {home.home()}; there is {known}")
-        yield from found
+        yield from matches
 
 
 def _fate(item: Item, used: Collection[str], dry: bool) -> Fate:
@@ -118,21 +118,21 @@ def _remove(path: Path) -> None:
 
 def _in_use() -> set[str]:
     """The files that other processes have open or mapped, as far as the kernel tells this one."""
-    found: set[str] = set()
+    paths: set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
         if process.name == str(os.getpid()):
             continue
         try:
             mapped = (process / "maps").read_text(errors="replace").splitlines()
-            found.update(os.readlink(entry.path) for entry in os.scandir(process / "fd"))
+            paths.update(os.readlink(entry.path) for entry in os.scandir(process / "fd"))
         except OSError:  # another user's, or gone
             continue
-        found.update(line[line.index("/") :] for line in mapped if "/" in line)
-    return found
+        paths.update(line[line.index("/") :] for line in mapped if "/" in line)
+    return paths
 
 
-def say_total(found: Sequence[Found]) -> None:
+def say_total(cleaned: Sequence[CleanedItem]) -> None:
     """Tell people what has been freed."""
-    freed = sum(each.item.bytes for each in found if each.fate in ("removed", "to remove"))
-    dry = any(each.fate == "to remove" for each in found)
+    freed = sum(each.item.bytes for each in cleaned if each.fate in ("removed", "to remove"))
+    dry = any(each.fate == "to remove" for each in cleaned)
     progress.say(f"{progress.format_bytes(freed)} {'would be' if dry else 'were'} freed")

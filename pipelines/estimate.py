@@ -8,7 +8,7 @@ from graphprep.system.progress import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
+class Estimate:
     """Memory at the same time, disk in the end or in between if that is more, and time."""
 
     memory_bytes: int

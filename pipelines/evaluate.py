@@ -57,13 +57,13 @@ def _evaluated(
 
     if table is not None:
         require_target(table)
-    found = PartitionCache(require_cache(cache))
-    labelled = [kind for kind in found.node_types if "y" in found.node_arrays(0, kind)]
+    opened = PartitionCache(require_cache(cache))
+    labelled = [kind for kind in opened.node_types if "y" in opened.node_arrays(0, kind)]
     if len(labelled) != 1:
         raise UsageError(f"{cache} has {len(labelled)} node types with labels; predictions are scored for one")
     [kind] = labelled
-    rows, y = metrics.load_predictions(predictions), rebuild_rows(found, kind, "y")
-    num_classes = int(found.attributes["num_classes"][kind])
+    rows, y = metrics.load_predictions(predictions), rebuild_rows(opened, kind, "y")
+    num_classes = int(opened.attributes["num_classes"][kind])
     shape = (len(y), num_classes) if rows.ndim == 2 else (len(y),)
     if rows.shape != shape:
         raise UsageError(
@@ -75,13 +75,13 @@ def _evaluated(
     if task not in metrics.METRICS or (task == "classes") != (own == "classes"):
         raise UsageError(f"--task {task} is none of {cache}, whose labels are {own}")
     y = y if y.ndim == 1 else y.astype("float32")
-    dataset = str(found.attributes["dataset"])
-    is_ogb = found.attributes["source"].get("reader") == "ogb" and metrics.ogb_metric(dataset) is not None
+    dataset = str(opened.attributes["dataset"])
+    is_ogb = opened.attributes["source"].get("reader") == "ogb" and metrics.ogb_metric(dataset) is not None
     if metric is None:
         metric = metrics.OGB if is_ogb else metrics.METRICS[task][0]
     if metric not in (*metrics.METRICS[task], *((metrics.OGB,) if is_ogb else ())):
         raise UsageError(f"--metric {metric} does not judge {task}; use one of {', '.join(metrics.METRICS[task])}")
-    masks = {name: rebuild_rows(found, kind, mask) for name, mask in GROUPS.items() if _has(found, kind, mask)}
+    masks = {name: rebuild_rows(opened, kind, mask) for name, mask in GROUPS.items() if _has(opened, kind, mask)}
     if not masks or not 0 <= split < next(iter(masks.values())).shape[1]:
         raise UsageError(f"--split {split} is none of {cache}; splits are counted from 0")
     values = {
@@ -89,7 +89,7 @@ def _evaluated(
         for name, (labels, chosen) in metrics.masked(y, rows, masks, split).items()
     }
     if table is not None:
-        write_table(table, rows, found.original_ids(kind), task)
+        write_table(table, rows, opened.original_ids(kind), task)
     by_ogb = metric == metrics.OGB
     return {
         "dataset": dataset,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
@@ -13,10 +14,12 @@ from graphprep.interop.export.format import ExportFormat, ExportSizes
 from graphprep.interop.export.formats import export_format
 from graphprep.interop.export.marker import marker_of, missing_files, read_marker, says, write_marker
 from graphprep.system import home, progress
-from graphprep.system.atomic import PARTIAL_PREFIX, locked, publish_folder, sweep
+from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder, sweep
 from graphprep.system.output_path import checked_target
 from graphprep.system.retry_replaced import read_again_if_replaced
+from pipelines.estimate import Estimate
 from pipelines.look import likely_folder
+from pipelines.step import ABSENT, Existing, State, run_step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,97 @@ class ExportOutcome:
     reused: bool
     files: int
     bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportStep:
+    """A cache is written in another tool's format."""
+
+    folder: Path
+    """of the cache, which need not be there yet"""
+    format: ExportFormat
+    out: Path
+    """the folder to make"""
+
+    @cached_property
+    def cache(self) -> PartitionCache:
+        """The cache, all of whose files are there in full length.
+
+        Raises:
+            CacheError: it is not there, or not whole.
+        """
+        cache = PartitionCache(self.folder)
+        cache.check_sizes()
+        return cache
+
+    @cached_property
+    def target(self) -> Path:
+        if home.is_url(str(self.out).replace(":/", "://", 1)):
+            raise UsageError(f"OUT {self.out} is a URL; give a folder on a local disk, and copy it from there")
+        return checked_target(self.out, called="OUT")
+
+    @property
+    def work(self) -> Path:
+        """Where the export lies until it is whole."""
+        return self.target.with_name(PARTIAL_PREFIX + self.target.name)
+
+    @property
+    def locks(self) -> Sequence[tuple[Path, str]]:
+        return ((self.target, f"the export {self.target}"),)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Disk alone; None before the cache is there."""
+        if not self.folder.exists():
+            return None
+        sizes = ExportSizes.of(self.cache, bfloat16_bytes=self.format.bfloat16_bytes)
+        return Estimate(memory_bytes=0, disk_bytes=self.format.expected_bytes(sizes), seconds=0.0)
+
+    def find(self) -> Existing[Path]:
+        target = self.target
+        if not target.exists() or not any(target.iterdir()):
+            return Existing(state=State.MISSING, reason=ABSENT)
+        if read_marker(target) is None:
+            refusal = f"OUT {target} holds files that are no export; it is left as it is: give another folder"
+            return Existing(state=State.FOREIGN, refusal=UsageError(refusal))
+        return Existing(state=State.OTHER, result=target)
+
+    def compare(self, result: Path) -> Existing[Path]:
+        marker = read_marker(result) or {}
+        if not says(marker, marker_of(self.cache, self.format.name)):
+            refusal = (
+                f"OUT {result} holds {marker.get('dataset')} as {marker.get('format')}, exported from another cache or "
+                "in another format; give --replace to replace it, or another folder"
+            )
+        elif missing := missing_files(result, marker):
+            refusal = (
+                f"OUT {result}: {missing[0]} is missing or has another size than it was written with; give --replace "
+                "to export again"
+            )
+        else:
+            return Existing(state=State.SAME, result=result)
+        return Existing(state=State.OTHER, reason="it is replaced", refusal=UsageError(refusal))
+
+    def sweep(self) -> None:
+        sweep(self.target, self.work)
+
+    def run(self, earlier: Path | None) -> Path:  # noqa: ARG002
+        cache, needs = self.cache, self.estimate
+        assert needs is not None
+        progress.say(
+            f"exporting {cache.folder} ({cache.num_parts} parts) as {self.format.name}: expect about "
+            f"{progress.format_bytes(needs.disk_bytes)} of disk at {self.target}"
+        )
+        cache.require_unchanged()
+        if self.work.exists():
+            shutil.rmtree(self.work)
+        self.work.mkdir(parents=True)
+        with progress.task("writing parts", total=cache.num_parts, unit="parts") as task:
+            self.format.write(cache, self.work, task.advance)
+        write_marker(self.work, marker_of(cache, self.format.name))
+        with progress.task("flushing to disk"):
+            publish_folder(self.work, self.target)
+        return self.target
 
 
 def export_cache(cache: str, out: Path, *, format_name: str, replace: bool = False) -> ExportOutcome:
@@ -43,87 +137,13 @@ def export_cache(cache: str, out: Path, *, format_name: str, replace: bool = Fal
         UsageError: an unknown format, or a place where something else lies.
         CacheError: there is no such cache, or a file of it is missing or has changed.
     """
-    return read_again_if_replaced(
-        lambda: likely_folder(cache), lambda: _exported(cache, out, format_name=format_name, replace=replace)
-    )
+    chosen = export_format(format_name)
 
+    def exported() -> tuple[Path, bool]:
+        step = ExportStep(folder=home.require_cache(cache), format=chosen, out=out)
+        _ = step.cache  # refused before a folder is made for the lock
+        return run_step(step, replace=replace)
 
-def _exported(cache: str, out: Path, *, format_name: str, replace: bool) -> ExportOutcome:
-    found_format = export_format(format_name)
-    found = PartitionCache(home.require_cache(cache))
-    found.check_sizes()
-    target = export_target(out)
-    marker = marker_of(found, format_name)
-    with locked(target, f"the export {target}"):
-        work = target.with_name(PARTIAL_PREFIX + target.name)
-        if not must_write(target, marker, replace):
-            sweep(target, work)
-            progress.say(f"{target} is up to date")
-            return _outcome(target, format_name, reused=True)
-        _announce(found, found_format, target)
-        found.require_unchanged()
-        if work.exists():
-            shutil.rmtree(work)
-        work.mkdir(parents=True)
-        with progress.task("writing parts", total=found.num_parts, unit="parts") as task:
-            found_format.write(found, work, task.advance)
-        write_marker(work, marker)
-        with progress.task("flushing to disk"):
-            publish_folder(work, target)
-    return _outcome(target, format_name, reused=False)
-
-
-def expected_bytes(cache: PartitionCache, chosen: ExportFormat) -> int:
-    """Disk that an export takes."""
-    return chosen.expected_bytes(ExportSizes.of(cache, bfloat16_bytes=chosen.bfloat16_bytes))
-
-
-def _announce(cache: PartitionCache, chosen: ExportFormat, target: Path) -> None:
-    """Say what the export will need before it starts."""
-    expected = expected_bytes(cache, chosen)
-    progress.say(
-        f"exporting {cache.folder} ({cache.num_parts} parts) as {chosen.name}: expect about "
-        f"{progress.format_bytes(expected)} of disk at {target}"
-    )
-
-
-def export_target(out: Path) -> Path:
-    """Where an export goes.
-
-    Raises:
-        UsageError: nothing may be written there.
-    """
-    if home.is_url(str(out).replace(":/", "://", 1)):
-        raise UsageError(f"OUT {out} is a URL; give a folder on a local disk, and copy it from there")
-    return checked_target(out, called="OUT")
-
-
-def must_write(target: Path, marker: dict[str, Any], replace: bool) -> bool:
-    """Whether the export has to be made.
-
-    Raises:
-        UsageError: something else lies there, and only the user may say that it may go.
-    """
-    if not target.exists() or not any(target.iterdir()):
-        return True
-    there = read_marker(target)
-    if there is None:
-        raise UsageError(f"OUT {target} holds files that are no export; it is left as it is: give another folder")
-    if replace:
-        return True
-    if says(there, marker):
-        if missing := missing_files(target, there):
-            raise UsageError(
-                f"OUT {target}: {missing[0]} is missing or has another size than it was written with; give --replace "
-                "to export again"
-            )
-        return False
-    raise UsageError(
-        f"OUT {target} holds {there.get('dataset')} as {there.get('format')}, exported from another cache or in "
-        "another format; give --replace to replace it, or another folder"
-    )
-
-
-def _outcome(folder: Path, name: str, *, reused: bool) -> ExportOutcome:
+    folder, reused = read_again_if_replaced(lambda: likely_folder(cache), exported)
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    return ExportOutcome(folder=folder, format=name, reused=reused, files=len(sizes), bytes=sum(sizes))
+    return ExportOutcome(folder=folder, format=format_name, reused=reused, files=len(sizes), bytes=sum(sizes))

@@ -12,10 +12,10 @@ from typing import Any
 from graphprep.cache.as_source import CacheSource
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import PartitionError
+from graphprep.partition.engine import whole_graph
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition
 from graphprep.topology import Topology
-from pipelines.partition import whole_graph
 
 
 def metis_reference(cache: PartitionCache) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
     if result.method not in ("metis", "one-part"):
         raise PartitionError(f"METIS failed: {tried.get('metis', {}).get('failure', 'it gave no parts')}")
     quality = result.quality
-    mine = cache.attributes["quality"]["bottleneck_seconds"]
+    own_seconds = cache.attributes["quality"]["bottleneck_seconds"]
     return {
         "seconds": tried[result.method]["seconds"],
         "bottleneck_seconds": quality.bottleneck_seconds,
@@ -55,5 +55,5 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
         "cut_edges": quality.cut_edges,
         "halo_rows": quality.halo_rows,
         "broken_limits": [limit.what for limit in quality.limits if not limit.met],
-        "ratio": mine / quality.bottleneck_seconds if quality.bottleneck_seconds else None,
+        "ratio": own_seconds / quality.bottleneck_seconds if quality.bottleneck_seconds else None,
     }

@@ -19,6 +19,7 @@ from graphprep.core.bfloat16 import to_float32
 from graphprep.core.csr import index_dtype
 from graphprep.core.types import Csr
 from graphprep.errors import UsageError
+from graphprep.partition.engine import whole_graph
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition, require_enough_nodes
 from graphprep.plan.gpu_specs import GATHERED, MULTIPLIED, STREAMED
@@ -33,7 +34,7 @@ from graphprep.system.doctor import gpus_here
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel, Traffic, epoch_seconds, link_seconds
 from pipelines.look import find
-from pipelines.partition import chosen_topology, whole_graph
+from pipelines.partition import chosen_topology
 
 SKETCH_BYTES_AN_EDGE = 180
 """Memory of METIS and of the undirected graph, approximately."""

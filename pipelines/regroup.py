@@ -12,16 +12,17 @@ import numpy as np
 from graphprep.cache.as_source import CacheSource
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache
+from graphprep.partition.engine import whole_graph
 from graphprep.partition.external_assignment import ExternalAssignment
 from graphprep.partition.regroup import merged, require_multiple, split
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
-from pipelines.partition import PartitionPlan, chosen_topology, target_of, whole_graph
+from pipelines.partition import PartitionPlan, chosen_topology, target_of
 
 
 def plan_regroup(
     cache: PartitionCache,
-    way: Literal["merge", "split"],
+    operation: Literal["merge", "split"],
     *,
     parts: int | None,
     topology: str | None,
@@ -32,7 +33,7 @@ def plan_regroup(
 
     Args:
         cache: what there is; all of it is compared with its checksums.
-        way: whether there are to be fewer parts or more.
+        operation: whether there are to be fewer parts or more.
         parts, topology: as for `plan_partition`.
         request: the effort says whether the result is refined for the new topology.
         out: the new cache's folder; by default HOME/caches/NAME/LABEL.
@@ -43,28 +44,25 @@ def plan_regroup(
         PartitionError: these parts cannot become those.
     """
     cache.check_sizes()
-    chosen = chosen_topology(parts, topology)
+    target_topology = chosen_topology(parts, topology)
+    num_parts = target_topology.num_ranks
     source = CacheSource(cache)
     assignment_N = np.array(cache.array("assignment"))
-    before = Topology.from_long_form(cache.attributes["topology"])
-    if way == "merge":
-        new_N = merged(assignment_N, before, chosen.num_ranks)
+    if operation == "merge":
+        new_N = merged(assignment_N, Topology.from_long_form(cache.attributes["topology"]), num_parts)
         cache.require_unchanged()
     else:
-        require_multiple(cache.num_parts, chosen.num_ranks)
+        require_multiple(cache.num_parts, num_parts)
         cache.require_unchanged()
         with tempfile.TemporaryDirectory() as scratch:
-            new_N = split(whole_graph(source), assignment_N, cache.num_parts, chosen.num_ranks, request, Path(scratch))
-    given = ExternalAssignment(
-        path=cache.folder, sha256=hashlib.sha256(new_N.tobytes()).hexdigest(), assignment_N=new_N
-    )
-    target = target_of(out, source.name, chosen)
-    [how] = {cache.aggregated(node_type) for node_type in cache.node_types}
+            new_N = split(whole_graph(source), assignment_N, cache.num_parts, num_parts, request, Path(scratch))
+    digest = hashlib.sha256(new_N.tobytes()).hexdigest()
+    [aggregation] = {cache.aggregated(node_type) for node_type in cache.node_types}
     return PartitionPlan(
         store=source,
-        topology=chosen,
+        topology=target_topology,
         request=request,
-        target=target,
-        given=given,
-        features=FeatureOptions(aggregate_features=how),
+        target=target_of(out, source.name, target_topology),
+        external=ExternalAssignment(path=cache.folder, sha256=digest, assignment_N=new_N),
+        features=FeatureOptions(aggregate_features=aggregation),
     )

@@ -36,22 +36,22 @@ def trainer_help() -> int:
 
 
 def _run(command: Sequence[str]) -> int:
-    asked: list[int] = []
+    received: list[int] = []
     child: subprocess.Popen[bytes] | None = None
 
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        asked.append(number)
+    def forward_signal(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
         if child is not None:
             child.send_signal(number)
 
-    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, pass_on) for number in heeded}
+    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, forward_signal) for number in handled}
     try:
-        if not asked:
+        if not received:
             child = subprocess.Popen(command, start_new_session=True, **child_settings())
-            for number in asked:  # since the line before
+            for number in received:  # since the line before
                 child.send_signal(number)
-        status = -asked[0] if child is None else child.wait()
+        status = -received[0] if child is None else child.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

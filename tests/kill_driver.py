@@ -133,7 +133,7 @@ def run_all() -> None:
 def all_is_up_to_date() -> None:
     cache_is_whole()
     report = run_pipeline(home.home() / "p.yaml", dry=True)
-    assert {step.state for step in report.steps} == {"up to date"}, report.to_json()
+    assert {step.state for step in report.stages} == {"up to date"}, report.to_json()
     for folder in ("pages", "pages/digits", "arrays/digits"):
         nothing_is_left_over(home.home() / folder)
 

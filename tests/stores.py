@@ -7,11 +7,11 @@ from pathlib import Path
 from graphprep.cache.read import PartitionCache
 from graphprep.core.types import RawGraph
 from graphprep.partition.request import PartitionRequest
+from graphprep.store.convert import graph_to_store
 from graphprep.store.store import GraphStore
 from graphprep.system import home
 from graphprep.system.executor import Executor
 from graphprep.topology import Topology
-from pipelines.ingest import graph_to_store
 from pipelines.partition import PartitionPlan, run_partition
 
 

@@ -12,9 +12,9 @@ import pytest
 import graphprep
 from graphprep.core.types import EdgeType
 from graphprep.errors import CacheError, DatasetError, UsageError
+from graphprep.store.convert import graph_to_store
 from graphprep.system.home import cache_path
 from graphprep.topology import Topology
-from pipelines.ingest import graph_to_store
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_cache, make_store
 

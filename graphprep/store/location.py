@@ -48,13 +48,13 @@ def existing_kind(place: Path | str) -> ExistingKind:
     """What exists at the location of a store; "nothing" also for an empty folder and an incomplete store at a URL.
 
     Raises:
-        DatasetError: a URL cannot be reached.
+        DatasetError: a URL cannot be translate_remote_errors.
     """
     if isinstance(place, Path):
         if not place.exists() or (place.is_dir() and not any(place.iterdir())):
             return "nothing"
         return "store" if kind_of(place) == KIND else "other"
-    with reached(place):
+    with translate_remote_errors(place):
         file_system, path = _file_system(place)
         file_system.invalidate_cache()
         if not file_system.exists(f"{path}/{ZARR_JSON}"):
@@ -74,12 +74,12 @@ def work_beside(place: Path | str, name: str) -> Path:
 
 
 @contextmanager
-def reached(place: Path | str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def translate_remote_errors(place: Path | str, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Translate the errors of a remote file system into one sentence; local errors are not changed.
 
     Args:
         place: a path or URL.
-        but: exceptions that the caller handles itself.
+        unless: exceptions that the caller handles itself.
 
     Raises:
         DatasetError: a URL cannot be read or written.
@@ -88,7 +88,7 @@ def reached(place: Path | str, *, but: tuple[type[Exception], ...] = ()) -> Iter
         yield
     except GraphprepError:
         raise
-    except but:
+    except unless:
         raise
     except Exception as problem:
         is_of_this_machine = isinstance(problem, MemoryError) or getattr(problem, "errno", None) == errno.ENOSPC
@@ -96,7 +96,7 @@ def reached(place: Path | str, *, but: tuple[type[Exception], ...] = ()) -> Iter
             raise
         reason = f"{type(problem).__name__}: {problem}".strip(": ")
         raise DatasetError(
-            f"{place} cannot be reached ({reason}); check the address, the network and the credentials"
+            f"{place} cannot be translate_remote_errors ({reason}); check the address, the network and the credentials"
         ) from problem
 
 
@@ -109,11 +109,11 @@ def read_file(place: Path | str, name: str) -> bytes:
 
     Raises:
         OSError: there is no such file.
-        DatasetError: a URL cannot be reached.
+        DatasetError: a URL cannot be translate_remote_errors.
     """
     if not home.is_url(str(place)):
         return regular_file(Path(place) / name).read_bytes()
-    with reached(place, but=(FileNotFoundError,)):
+    with translate_remote_errors(place, unless=(FileNotFoundError,)):
         file_system, path = _file_system(str(place))
         return bytes(file_system.cat_file(f"{path.rstrip('/')}/{name}"))
 
@@ -127,7 +127,7 @@ def write_file(place: Path | str, name: str, content: bytes) -> None:
     if not home.is_url(str(place)):
         (Path(place) / name).write_bytes(content)
         return
-    with reached(place):
+    with translate_remote_errors(place):
         file_system, path = _file_system(str(place))
         file_system.pipe_file(f"{path.rstrip('/')}/{name}", content)
 
@@ -141,12 +141,12 @@ def files_below(place: Path | str) -> set[str]:
     """The names of all files of a store, as `read_file` takes them.
 
     Raises:
-        DatasetError: a URL cannot be reached.
+        DatasetError: a URL cannot be translate_remote_errors.
     """
     if not home.is_url(str(place)):
-        found = (path for path in Path(place).rglob("*") if path.is_symlink() or not path.is_dir())
-        return {path.relative_to(place).as_posix() for path in found}
-    with reached(place):
+        paths = (path for path in Path(place).rglob("*") if path.is_symlink() or not path.is_dir())
+        return {path.relative_to(place).as_posix() for path in paths}
+    with translate_remote_errors(place):
         file_system, path = _file_system(str(place))
         file_system.invalidate_cache()
         folder = path.rstrip("/") + "/"

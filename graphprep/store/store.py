@@ -33,7 +33,7 @@ from graphprep.core.original_ids import OriginalIds
 from graphprep.core.row_ranges import row_ranges
 from graphprep.core.types import Csr, EdgeType, LoadedGraph, NodeTable, chosen_edge_type, row_bytes
 from graphprep.errors import DatasetError, GraphprepError
-from graphprep.store.location import can_list, files_below, reached, read_file
+from graphprep.store.location import can_list, files_below, read_file, translate_remote_errors
 from graphprep.store.metadata import CHECKSUMS, groups_of, root_is_unchanged
 from graphprep.store.regular_store import RegularFiles
 from graphprep.system import memory, progress
@@ -85,7 +85,7 @@ class StoredArray:
     """One array of a store, lazily: slice it by row range.
 
     Raises:
-        DatasetError: when it is sliced, and a chunk is damaged or cannot be reached.
+        DatasetError: when it is sliced, and a chunk is damaged or cannot be translate_remote_errors.
     """
 
     store: GraphStore
@@ -121,7 +121,7 @@ class GraphStore:
         """
         self.location = str(location)
         try:
-            with reached(self.location, but=EXPLAINED):
+            with translate_remote_errors(self.location, unless=EXPLAINED):
                 local = not is_url(self.location)
                 place = RegularFiles(self.location, read_only=True) if local else self.location
                 self._root = zarr.open_group(place, mode="r", zarr_format=3)
@@ -452,7 +452,7 @@ class GraphStore:
 
     def _group(self, path: str) -> zarr.Group:
         try:
-            with reached(self.location, but=EXPLAINED):
+            with translate_remote_errors(self.location, unless=EXPLAINED):
                 found = self._root.get(path)
         except EXPLAINED as error:
             raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
@@ -470,7 +470,7 @@ class GraphStore:
             if CHECKSUMS in self.attributes:
                 self._require_metadata(path)
             try:
-                with reached(self.location, but=EXPLAINED):
+                with translate_remote_errors(self.location, unless=EXPLAINED):
                     found = self._root.get(path)
             except EXPLAINED as error:
                 raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
@@ -488,7 +488,7 @@ class GraphStore:
             if (claim := _absurd(found)) is not None:
                 raise DatasetError(f"{self.location}: {path} is damaged: its zarr.json claims {claim}; {AGAIN}")
             try:
-                with reached(self.location, but=EXPLAINED):
+                with translate_remote_errors(self.location, unless=EXPLAINED):
                     files = _num_files(found)
                     chunks_a_file = found.shards[0] // found.chunks[0] if found.shards else 1
                     absent = files - found.nchunks_initialized // chunks_a_file
@@ -502,7 +502,7 @@ class GraphStore:
     def _read(self, path: str, rows: Any = slice(None)) -> NDArray[Any]:
         found = self._array(path)
         try:
-            with reached(self.location, but=EXPLAINED):
+            with translate_remote_errors(self.location, unless=EXPLAINED):
                 read = np.asarray(found[rows])
         except EXPLAINED as error:
             raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error

@@ -19,7 +19,7 @@ from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 from graphprep.core import csr
 from graphprep.core.types import NodeTable, Treatment, row_bytes
 from graphprep.store.edge_writing import EVERY_CHUNK, rows_a_file, write_by_ranges
-from graphprep.store.location import reached
+from graphprep.store.location import translate_remote_errors
 from graphprep.store.metadata import write_root
 from graphprep.store.sort import SortedEdges
 from graphprep.store.store import ANNDATA_CSR, STORE_FORMAT, STORE_KIND, GraphStore
@@ -70,7 +70,7 @@ def write_store(
         partial_place.parent.mkdir(parents=True, exist_ok=True)
         if partial_place.exists():
             shutil.rmtree(partial_place)
-    with reached(target):
+    with translate_remote_errors(target):
         root = zarr.open_group(str(partial_place), mode="w", zarr_format=3)
         edges = sorted(edges, key=lambda table: table.type)
         written: Written = {}

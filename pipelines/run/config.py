@@ -45,7 +45,9 @@ from graphprep.system.yaml_config import LinedYaml, Where, dotted, parse, valida
 from graphprep.topology import Topology, resolve
 from graphprep.topology.units import Number
 from graphprep.traffic import Balance
-from pipelines.run.datasets import Dataset, Existing, Fetched, Generated, Imported
+from pipelines.generate import GenerateStep
+from pipelines.ingest import FetchStep, ImportStep
+from pipelines.store_step import OpenStep, StoreStep
 
 
 def _kind_of(value: object) -> str:
@@ -222,7 +224,7 @@ class Cell:
 class Pipeline:
     """A file that has been read."""
 
-    datasets: Mapping[str, Dataset]
+    datasets: Mapping[str, StoreStep]
     cells: tuple[Cell, ...]
     memory_limit: int | None
     verify: bool
@@ -264,7 +266,7 @@ class _Reader:
         if (form.exports or form.verify) and not form.topologies:
             with self._at("exports" if form.exports else "verify"):
                 raise UsageError("there are no caches without topologies; name some under 'topologies'")
-        datasets: dict[str, Dataset] = {}
+        datasets: dict[str, StoreStep] = {}
         for name, wanted in form.datasets.items():
             found = self._dataset(name, wanted or DatasetForm())
             if found.name in datasets:
@@ -280,7 +282,7 @@ class _Reader:
             exports={name: self._folder / folder for name, folder in form.exports.items()},
         )
 
-    def _dataset(self, name: str, wanted: DatasetForm) -> Dataset:
+    def _dataset(self, name: str, wanted: DatasetForm) -> StoreStep:
         ways = [way for way in ("import", "generate", "store") if getattr(wanted, way.replace("import", "import_"))]
         where = ("datasets", name)
         with self._at(*where):
@@ -293,8 +295,10 @@ class _Reader:
             if not ways:
                 from graphprep.datasets.registry import entry
 
-                return Fetched(
-                    entry=entry(name),
+                found = entry(name)
+                return FetchStep(
+                    name=found.name,
+                    entry=found,
                     mirror=self._place(wanted.mirror),
                     anyway=wanted.anyway,
                     out=self._place(wanted.out),
@@ -303,14 +307,14 @@ class _Reader:
                 raise UsageError("'out' means nothing beside 'store'; leave it away")
             checked_name(name, "the name")
         if wanted.store is not None:
-            return Existing(name=name, location=str(self._place(wanted.store)))
+            return OpenStep(name=name, out=str(self._place(wanted.store)))
         out = self._place(wanted.out)
         if wanted.generate is not None:
             with self._at(*where, "generate"):
-                return Generated(name=name, request=_generator(wanted.generate), out=out)
+                return GenerateStep(name=name, request=_generator(wanted.generate), out=out)
         assert wanted.import_ is not None
         with self._at(*where, "import"):
-            return Imported(name=name, request=self._import(wanted.import_), anyway=wanted.anyway, out=out)
+            return ImportStep(name=name, request=self._import(wanted.import_), anyway=wanted.anyway, out=out)
 
     def _place(self, text: str | None) -> str | None:
         """A URL as it is, and a path from the pipeline's folder on."""
@@ -331,7 +335,7 @@ class _Reader:
                 raise UsageError(f"there is no file {path}")
         return request
 
-    def _cells(self, datasets: Mapping[str, Dataset]) -> Iterator[Cell]:
+    def _cells(self, datasets: Mapping[str, StoreStep]) -> Iterator[Cell]:
         topologies = self._topologies()
         variants = list(self._variants())
         for name, topology in itertools.product(datasets, topologies):

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from graphprep.errors import GraphprepError, operating_system_sentence
 from graphprep.system import memory, progress
 from graphprep.system.executor import Executor, Threads
-from pipelines.estimate import Expectation
+from pipelines.estimate import Estimate
 from pipelines.run.config import read_pipeline
 from pipelines.run.stages import Stage, stages_of
 
@@ -25,7 +25,7 @@ NO_MEMORY = "memory ran out; give --memory, or use a machine with more of it"
 
 
 @dataclass(slots=True, kw_only=True)
-class Step:
+class StageReport:
     """What came of one stage, or would come of it."""
 
     stage: str
@@ -34,11 +34,20 @@ class Step:
     """why it was run, what went wrong, or what it was left out for; empty if it is up to date"""
     output: str
     """path or URL of its result"""
-    expected: Expectation | None = None
+    expected: Estimate | None = None
     seconds: float | None = None
     """that it took"""
     exit_status: int = 0
     """of what went wrong"""
+
+    @classmethod
+    def of(cls, stage: Stage, state: State, why: str = "", **facts: Any) -> StageReport:
+        """The report of a stage, with `facts` by the names of the fields."""
+        return cls(stage=stage.name, state=state, why=why, output=str(stage.step.target), **facts)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {name: value for name, value in asdict(self).items() if name != "exit_status"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,32 +56,32 @@ class RunReport:
 
     pipeline: Path
     dry: bool
-    steps: list[Step] = field(default_factory=list)
+    stages: list[StageReport] = field(default_factory=list)
 
     @property
     def exit_status(self) -> int:
         """0, or that of the first failure."""
-        return next((step.exit_status for step in self.steps if step.state == "failed"), 0)
+        return next((stage.exit_status for stage in self.stages if stage.state == "failed"), 0)
 
     def failure(self) -> str | None:
         """One sentence on what failed and what was left out; None if nothing did."""
-        failed = [step for step in self.steps if step.state == "failed"]
+        failed = [stage for stage in self.stages if stage.state == "failed"]
         if not failed:
             return None
-        left_out = sum(step.state == "left out" for step in self.steps)
-        names = ", ".join(step.stage for step in failed)
+        left_out = sum(stage.state == "left out" for stage in self.stages)
+        names = ", ".join(stage.stage for stage in failed)
         verb = "would fail" if self.dry else "failed"
         rest = f", and {left_out} that need them {'would be' if self.dry else 'were'} left out" if left_out else ""
         first = failed[0].why.rstrip(".")
-        return f"{len(failed)} of {len(self.steps)} stages {verb} ({names}){rest}; the first says: {first}"
+        return f"{len(failed)} of {len(self.stages)} stages {verb} ({names}){rest}; the first says: {first}"
 
     @property
-    def expected(self) -> Expectation | None:
+    def expected(self) -> Estimate | None:
         """What all stages take that are to be run and of which it is known; None if there are none."""
-        known = [step.expected for step in self.steps if step.expected is not None]
+        known = [stage.expected for stage in self.stages if stage.expected is not None]
         if not known:
             return None
-        return Expectation(
+        return Estimate(
             memory_bytes=max(each.memory_bytes for each in known),
             disk_bytes=sum(each.disk_bytes for each in known),
             seconds=sum(each.seconds for each in known),
@@ -83,14 +92,10 @@ class RunReport:
         return {
             "pipeline": str(self.pipeline),
             "dry_run": self.dry,
-            "failed": sum(step.state == "failed" for step in self.steps),
+            "failed": sum(stage.state == "failed" for stage in self.stages),
             "expected": None if self.expected is None else asdict(self.expected),
-            "stages": [_without_status(step) for step in self.steps],
+            "stages": [stage.to_json() for stage in self.stages],
         }
-
-
-def _without_status(step: Step) -> dict[str, Any]:
-    return {name: value for name, value in asdict(step).items() if name != "exit_status"}
 
 
 def run_pipeline(
@@ -119,66 +124,65 @@ def run_pipeline(
         memory.budget(limit)
     if executor is None or not executor.is_elsewhere:
         executor = Threads(memory_limit=limit)  # the file may say another limit than whoever calls
-    stages = list(stages_of(pipeline, replace=replace, memory_limit=limit, executor=executor))
+    stages = list(stages_of(pipeline, replace_other=replace, memory_limit=limit, executor=executor))
     report = RunReport(pipeline=path, dry=dry)
     for number, stage in enumerate(stages, 1):
-        step = _foreseen(stage, report.steps) if dry else _run(stage, report.steps, f"[{number} of {len(stages)}]")
-        report.steps.append(step)
+        where = f"[{number} of {len(stages)}]"
+        report.stages.append(_dry_run(stage, report.stages) if dry else _run(stage, report.stages, where))
         memory.give_back()
     return report
 
 
-def _foreseen(stage: Stage, before: Sequence[Step]) -> Step:
+def _dry_run(stage: Stage, before: Sequence[StageReport]) -> StageReport:
     """What would come of a stage."""
-    step = _blocked(stage, before)
-    if step is not None:
-        return step
-    waits = any(step.state == "to run" for step in before if step.stage in stage.needs)
+    blocked = _blocked(stage, before)
+    if blocked is not None:
+        return blocked
+    waits = any(earlier.state == "to run" for earlier in before if earlier.stage in stage.needs)
     try:
         reason = "what it needs is made first" if waits and not stage.foresees else stage.reason()
-        expected = None if reason is None else stage.expected
+        if reason is None:
+            return StageReport.of(stage, "up to date")
+        return StageReport.of(stage, "to run", reason, expected=stage.step.estimate)
     except (GraphprepError, OSError, MemoryError) as error:
         return _failed(stage, error)
-    state: State = "up to date" if reason is None else "to run"
-    return Step(stage=stage.name, state=state, why=reason or "", output=stage.output, expected=expected)
 
 
-def _run(stage: Stage, before: Sequence[Step], number: str) -> Step:
+def _run(stage: Stage, before: Sequence[StageReport], number: str) -> StageReport:
     """Do what there is to do."""
-    step = _blocked(stage, before)
-    if step is not None:
-        progress.warn(f"{number} {stage.name} is left out: {step.why}")
-        return step
+    blocked = _blocked(stage, before)
+    if blocked is not None:
+        progress.warn(f"{number} {stage.name} is left out: {blocked.why}")
+        return blocked
     started = time.monotonic()
     try:
         reason = stage.reason()
         if reason is None:
             progress.say(f"{number} {stage.name}: up to date")
-            return Step(stage=stage.name, state="up to date", why="", output=stage.output)
+            return StageReport.of(stage, "up to date")
         progress.say(f"{number} {stage.name}: {reason}")
         stage.run()
     except (GraphprepError, OSError, MemoryError) as error:
-        step = _failed(stage, error)
-        progress.warn(f"{number} {stage.name} failed: {step.why}")
-        return step
-    seconds = round(time.monotonic() - started, 3)
-    return Step(stage=stage.name, state="done", why=reason, output=stage.output, seconds=seconds)
+        failed = _failed(stage, error)
+        progress.warn(f"{number} {stage.name} failed: {failed.why}")
+        return failed
+    return StageReport.of(stage, "done", reason, seconds=round(time.monotonic() - started, 3))
 
 
-def _blocked(stage: Stage, before: Sequence[Step]) -> Step | None:
-    """A stage that cannot be run since one that it needs has failed."""
-    for step in before:
-        if step.stage in stage.needs and step.state in ("failed", "left out"):
-            why = f"{step.stage} {'failed' if step.state == 'failed' else 'was left out'}"
-            return Step(stage=stage.name, state="left out", why=why, output=stage.output)
+def _blocked(stage: Stage, before: Sequence[StageReport]) -> StageReport | None:
+    """The report of a stage that cannot be run since one that it needs has failed."""
+    for earlier in before:
+        if earlier.stage in stage.needs and earlier.state in ("failed", "left out"):
+            why = f"{earlier.stage} {'failed' if earlier.state == 'failed' else 'was left out'}"
+            return StageReport.of(stage, "left out", why)
     return None
 
 
-def _failed(stage: Stage, error: Exception) -> Step:
+def _failed(stage: Stage, error: Exception) -> StageReport:
     if isinstance(error, GraphprepError):
         why, status = str(error), error.exit_status
     elif isinstance(error, OSError):
         why, status = operating_system_sentence(error), 1
     else:
         why, status = NO_MEMORY, 1
-    return Step(stage=stage.name, state="failed", why=why, output=stage.output, exit_status=status)
+    return StageReport.of(stage, "failed", why, exit_status=status)

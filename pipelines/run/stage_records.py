@@ -55,8 +55,8 @@ def folder_state(folder: Path) -> str:
     """Names, sizes and times of all files below a folder as 64 hex digits; nothing is read."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        found = path.lstat()
-        digest.update(f"{path.relative_to(folder)}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
+        status = path.lstat()
+        digest.update(f"{path.relative_to(folder)}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     return digest.hexdigest()
 
 

@@ -11,11 +11,11 @@ from click.testing import CliRunner, Result
 
 from cli import main
 from graphprep.errors import UsageError, operating_system_sentence
+from graphprep.store.convert import scratch_of
 from graphprep.system import home
 from graphprep.system.atomic import locked, published_file
 from graphprep.system.output_path import LONGEST_NAME, checked_target
 from graphprep.topology import Topology
-from pipelines.ingest import scratch_of
 from tests.graphs import labelled_graph
 from tests.stores import make_store
 

@@ -158,7 +158,7 @@ def test_a_pipeline(bucket: Any, tmp_path: Path) -> None:
         PartitionCache(home.cache_path("digits", "flat-2")).array("assignment"),
         PartitionCache(home.cache_path("again", "flat-2")).array("assignment"),
     )
-    assert {step.state for step in run_pipeline(path, dry=True).steps} == {"up to date"}
+    assert {step.state for step in run_pipeline(path, dry=True).stages} == {"up to date"}
 
 
 @pytest.mark.xdist_group("dask")
@@ -196,7 +196,7 @@ def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setenv(name, value)
     assert "cannot be" in refused(3, "inspect", f"{BUCKET}/blocks")
-    assert "cannot be reached" in refused(3, "fetch", "digits", "--out", f"{BUCKET}/digits")
+    assert "cannot be translate_remote_errors" in refused(3, "fetch", "digits", "--out", f"{BUCKET}/digits")
 
 
 def test_a_protocol_that_nobody_knows() -> None:

@@ -18,7 +18,7 @@ from graphprep.datasets.generators.sbm import SbmRequest
 from graphprep.errors import UsageError
 from graphprep.system import home
 from graphprep.topology import Topology
-from pipelines.clean import Found, clean
+from pipelines.clean import CleanedItem, clean
 from pipelines.generate import generate_graph
 from tests.end_to_end.test_cli import refused, run
 from tests.stores import make_cache
@@ -51,7 +51,7 @@ def fill(folder: Path) -> None:
     (folder / "raw/b/x.gz").write_bytes(b"12345")
 
 
-def fates(found: list[Found]) -> dict[str, str]:
+def fates(found: list[CleanedItem]) -> dict[str, str]:
     """What became of each item, by kind and name."""
     return {f"{each.item.kind} {each.item.name}": each.fate for each in found}
 

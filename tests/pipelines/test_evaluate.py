@@ -16,11 +16,11 @@ from sklearn.metrics import f1_score, mean_squared_error, roc_auc_score
 from cli import main
 from graphprep.core import metrics
 from graphprep.errors import DatasetError, UsageError
+from graphprep.store.convert import graph_to_store
 from graphprep.store.store import GraphStore
 from graphprep.system.home import cache_path, store_path
 from graphprep.topology import Topology
 from pipelines.evaluate import evaluate
-from pipelines.ingest import graph_to_store
 from tests.graphs import labelled_graph
 from tests.stores import make_cache
 

@@ -26,12 +26,12 @@ def planned(target: Path, limit: int | None) -> PartitionPlan:
 def test_memory_is_in_the_key_where_it_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a cache of few levels that passes for one of many, and against keys that change for nothing."""
     plenty = planned(tmp_path / "c", 8 * 10**9)
-    assert not plenty.is_past_memory
+    assert not plenty.is_out_of_core
     in_memory = plenty.key
     assert in_memory == planned(tmp_path / "c", 4 * 10**9).key == planned(tmp_path / "c", None).key
     monkeypatch.setattr(memory, "full_budget", lambda limit: 1000)
     one, other = planned(tmp_path / "c", 2 * 10**9), planned(tmp_path / "c", 3 * 10**9)
-    assert one.is_past_memory
+    assert one.is_out_of_core
     assert len({one.key, other.key, in_memory}) == 3
     assert planned(tmp_path / "c", None).key == in_memory
 
@@ -40,6 +40,6 @@ def test_the_error_names_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Guards against a refusal that does not say which option differs."""
     run_partition(planned(tmp_path / "c", 8 * 10**9))
     plan = planned(tmp_path / "c", 2 * 10**9)
-    monkeypatch.setattr(PartitionPlan, "is_past_memory", property(lambda _: True))
+    monkeypatch.setattr(PartitionPlan, "is_out_of_core", property(lambda _: True))
     with pytest.raises(CacheError, match="memory None there, 2000000000 now"):
         run_partition(plan)

@@ -96,8 +96,8 @@ def test_no_edges(tmp_path: Path) -> None:
 def test_the_store_has_every_type(tmp_path: Path) -> None:
     """The whole way: counts by type are compared, and types without features or labels stay without."""
     from graphprep.datasets.entry import Expected
+    from graphprep.store.convert import graph_to_store
     from graphprep.store.store import GraphStore
-    from pipelines.ingest import graph_to_store
 
     raw = readers.read(tmp_path, PUBLISHED["magnn"].write(tmp_path))
     expected = Expected.model_validate(

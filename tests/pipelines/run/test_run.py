@@ -32,7 +32,7 @@ exports: {npz: arrays}
 
 def states(report: RunReport) -> dict[str, str]:
     """What came of each stage."""
-    return {step.stage: step.state for step in report.steps}
+    return {step.stage: step.state for step in report.stages}
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_stores_are_made_by_the_executor(tmp_path: Path, monkeypatch: pytest.Mon
         "datasets: {karate: , mine: {import: {edges: [e.txt]}}, blocks: {generate: {grid: {sides: [8, 4]}}}}"
     )
     executor = Elsewhere()
-    for step in run_pipeline(path, executor=executor).steps:
+    for step in run_pipeline(path, executor=executor).stages:
         assert step.state == "done"
         GraphStore(step.output).check()
     read = {"_see": 1, "write_section": 3}  # the file's section twice, and one along each axis of the grid
@@ -104,7 +104,7 @@ def test_a_dry_run_does_nothing_and_says_what_is_needed(tmp_path: Path) -> None:
     assert set(states(report).values()) == {"to run"}
     assert not list(tmp_path.glob("pages*"))
     assert not home.home().exists() or not list(home.home().iterdir())
-    by_stage = {step.stage: step for step in report.steps}
+    by_stage = {step.stage: step for step in report.stages}
     cache = by_stage["partition blocks/flat-2"].expected
     assert cache is not None
     assert min(cache.memory_bytes, cache.disk_bytes, cache.seconds) > 0
@@ -139,9 +139,9 @@ def test_other_input_is_said_and_replaced_only_if_told(small: Path) -> None:
     """Guards against results of older input that pass for new ones, and against silent replacement."""
     small.write_text(SMALL.replace("edges: 900", "edges: 901"))
     report = run_pipeline(small)
-    assert report.steps[0].state == "failed"
-    assert "was made from other files or options; give --replace" in report.steps[0].why
-    assert {step.state for step in report.steps[1:]} == {"left out"}
+    assert report.stages[0].state == "failed"
+    assert "was made from other files or options; give --replace" in report.stages[0].why
+    assert {step.state for step in report.stages[1:]} == {"left out"}
     assert report.exit_status == 3
     foreseen = states(run_pipeline(small, dry=True, replace=True))
     replaced = run_pipeline(small, replace=True)
@@ -159,7 +159,7 @@ def test_other_options_name_what_differs(small: Path) -> None:
     """Guards against a refusal that leaves the user to guess; the other caches are not concerned."""
     small.write_text(SMALL.replace("effort: none", "effort: none, seed: 5"))
     report = run_pipeline(small)
-    failed = [step for step in report.steps if step.state == "failed"]
+    failed = [step for step in report.stages if step.state == "failed"]
     assert [step.stage for step in failed] == ["partition blocks/flat-2", "partition blocks/flat-3"]
     assert "seed 0 there, 5 now" in failed[0].why
     assert states(report)["report blocks"] == "up to date"

@@ -13,8 +13,8 @@ from graphprep.core.types import RawGraph
 from graphprep.report.summary import node_summary
 from graphprep.report.summary.degrees import degree_summary, most_connected
 from graphprep.report.summary.store_summary import store_summary
+from graphprep.store.convert import graph_to_store
 from graphprep.system import home
-from pipelines.ingest import graph_to_store
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_store
 
