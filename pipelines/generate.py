@@ -16,9 +16,7 @@ from pipelines.estimate import Expectation, GraphSize
 from pipelines.ingest import StoreOutcome, graph_to_store, scratch_of, store_key, up_to_date
 
 if TYPE_CHECKING:
-    from graphprep.datasets.generators.grid import GridRequest
-    from graphprep.datasets.generators.rmat import RmatRequest
-    from graphprep.datasets.generators.sbm import SbmRequest
+    from graphprep.datasets.generators.requests import GridRequest, RmatRequest, SbmRequest
 
     Request = SbmRequest | RmatRequest | GridRequest
 

@@ -36,7 +36,8 @@ from graphprep.partition.ordering.order import locality_order
 from graphprep.partition.out_of_core.driver import METHOD, order_past_memory, partition_past_memory
 from graphprep.partition.out_of_core.mapped_graph import MappedGraph
 from graphprep.partition.out_of_core.passes import Passes
-from graphprep.partition.request import PartitionRequest, PartitionResult
+from graphprep.partition.request import PartitionRequest
+from graphprep.partition.result import PartitionResult
 from graphprep.partition.search import partition, require_enough_nodes
 from graphprep.partition.typed_graph import WholeGraph
 from graphprep.store.store import GraphStore

@@ -16,9 +16,7 @@ import click
 from graphprep.errors import GraphprepError, operating_system_sentence
 from graphprep.system import progress
 from graphprep.system.printable import printable
-
-HELP_OPTIONS = ["-h", "--help"]
-
+from pipelines.commands import names
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 HELP_OPTIONS = ["-h", "--help"]
@@ -77,6 +75,7 @@ def print_line(text: str, *, err: bool = False) -> None:
 
 
 PATH = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def amount_of_memory(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
@@ -108,6 +107,7 @@ dask_option = click.option(
     help="Work over ranges of rows and parts on a Dask cluster: a scheduler's address, or N workers started here.",
 )
 anyway_option = click.option("--anyway", is_flag=True, help="Only warn about counts and values that look wrong.")
+html_option = click.option("--html", type=FILE, help="Write a self-contained page.")
 as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")
 
 
@@ -131,6 +131,16 @@ class OneSentence(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
 
+def parts_option(text: str = "K parts for K equal ranks on one switch.") -> Callable[[Command], Command]:
+    """--parts, whose help is another for each command."""
+    return click.option("--parts", type=int, help=text)
+
+
+def topology_option(text: str) -> Callable[[Command], Command]:
+    """--topology, likewise."""
+    return click.option("--topology", metavar="FILE_OR_PRESET", shell_complete=names.topologies, help=text)
+
+
 def print_store_outcome(outcome: Any, json_output: bool) -> None:
     """The end of fetch, import and generate."""
     store = outcome.store
@@ -147,3 +157,31 @@ def print_store_outcome(outcome: Any, json_output: bool) -> None:
         )
     else:
         print_line(f"{'up to date' if outcome.reused else 'wrote'}: {store.location}")
+
+
+def print_partition_outcome(outcome: Any, json_output: bool) -> None:
+    """The end of partition and cache."""
+    cache = outcome.cache
+    if json_output:
+        print_json(
+            {
+                "cache": str(cache.folder),
+                "reused": outcome.reused,
+                "key": cache.key,
+                "num_parts": cache.num_parts,
+                "method": cache.attributes["options"]["method_chosen"],
+                "fallback": cache.attributes.get("fallback"),
+                "quality": cache.quality,
+            }
+        )
+        return
+    from graphprep.report.tables import line
+
+    quality = cache.quality
+    state = "wrote" if not outcome.reused else "up to date" if cache.fallback is None else "kept"
+    by = "" if cache.fallback is None else f"by the fallback {cache.fallback.used}, "
+    line(
+        sys.stdout,
+        f"{state}: {cache.folder} ({cache.num_parts} parts, {by}"
+        f"{quality['cut_edges']:,} cut edges, bottleneck {quality['bottleneck_seconds'] * 1e3:.3f} ms an exchange)",
+    )

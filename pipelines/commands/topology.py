@@ -9,9 +9,12 @@ from typing import Any
 import click
 
 from graphprep.errors import UsageError
+from graphprep.system.options import take_options
 from graphprep.system.printable import printable
+from graphprep.topology.probe.options import DEFAULT_NAME, ProbeOptions
 from pipelines.commands import names
 from pipelines.commands.common import PATH, as_json, common, print_json, print_line
+from pipelines.commands.from_dataclass import options_of
 
 
 @click.group()
@@ -83,14 +86,13 @@ def show_topology(file_or_preset: str, table: bool, json_output: bool) -> None:
         click.echo(printable(found.to_yaml()), nl=False)
 
 
-new_file = click.option("--replace", is_flag=True, help="Replace the file if it is there.")
 topology_name = click.option("--name", help="Of the topology, and so of caches made for it; by default the file's.")
 
 
 @topology.command("detect")
 @click.option("--file", "saved", type=PATH, help="Saved output of `nvidia-smi topo -m`, instead of asking the driver.")
 @click.option("--out", type=PATH, help="Write the topology here instead of to standard output.")
-@new_file
+@click.option("--replace", is_flag=True, help="Replace the file if it is there.")
 @topology_name
 @as_json
 @common
@@ -120,19 +122,12 @@ def detect_topology(saved: Path | None, out: Path | None, replace: bool, name: s
 
 
 @topology.command("probe")
-@click.option("--out", type=PATH, required=True, help="The topology to write.")
+@options_of(ProbeOptions)
 @click.option("--nproc", type=int, help="Ranks on this machine; by default one a GPU.")
-@click.option("--backend", type=click.Choice(["gloo", "nccl"]), help="By default nccl if every rank has a GPU.")
-@click.option("--seconds", type=float, default=60.0, show_default=True, help="That it may take, more or less.")
-@click.option("--sizes", metavar="BYTES,...", help="Of the messages of pairs alone, the smallest first.")
-@click.option("--timeout", type=float, default=180.0, show_default=True, help="Seconds to wait for another rank.")
-@new_file
 @topology_name
 @as_json
 @common
-def probe_topology(
-    out: Path, nproc: int | None, sizes: str | None, name: str | None, json_output: bool, **options: Any
-) -> None:
+def probe_topology(out: Path, nproc: int | None, name: str | None, json_output: bool, **options: Any) -> None:
     """Measure the links between the ranks of this machine with torch, and write them as a topology.
 
     On several machines: torchrun ... -m graphprep.topology.probe --out FILE, with the same options.
@@ -144,14 +139,12 @@ def probe_topology(
     """
     from graphprep.topology import Topology
     from graphprep.topology.probe.launch import start
-    from graphprep.topology.probe.options import DEFAULT_NAME, SIZES, ProbeOptions, sizes_from
     from graphprep.topology.to_yaml import checked_out, chosen_name
 
     context = click.get_current_context()
-    target = checked_out(out, replace=options["replace"])
-    options |= {word: context.params[word] for word in ("quiet", "debug")}
-    options |= {"name": chosen_name(name, out, DEFAULT_NAME), "sizes": sizes_from(sizes) if sizes else SIZES}
-    status = start(ProbeOptions(out=target, **options), nproc)
+    options["out"] = target = checked_out(out, replace=options["replace"])
+    flags = {flag: context.params[flag] for flag in ("quiet", "debug")}
+    status = start(take_options(ProbeOptions, options, name=chosen_name(name, out, DEFAULT_NAME), **flags), nproc)
     if status:
         context.exit(status)
     if json_output:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from graphprep.core.types import EdgeTable, RawGraph
-from graphprep.datasets.importing.edges.edge_file import EdgeRows, Format, SectionedFile, Wanted, open_edges
+from graphprep.datasets.importing.edges.edge_file import EdgeRows, SectionedFile, Wanted, open_edges
+from graphprep.datasets.importing.options import Format
 from graphprep.datasets.importing.user_files import ImportRequest, read_files
 
 Edges = list[tuple[Any, ...]]

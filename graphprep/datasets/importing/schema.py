@@ -24,14 +24,15 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
+from graphprep.core.choices import Duplicates, LabelTask, SelfLoops
 from graphprep.core.splits import SplitRule
-from graphprep.core.types import Duplicates, EdgeType, SelfLoops, Treatment
-from graphprep.datasets.formats.labels import LabelTask
+from graphprep.core.types import EdgeType, Treatment
 from graphprep.datasets.formats.text_dialect import given_delimiter
 from graphprep.datasets.importing.edges.edge_columns import GivenColumns
-from graphprep.datasets.importing.edges.edge_file import WHOLE_GRAPH, Format, IdKind, format_of
+from graphprep.datasets.importing.edges.edge_file import WHOLE_GRAPH, format_of
 from graphprep.datasets.importing.edges.saved_pyg import TYPE_NAME
 from graphprep.datasets.importing.node_files import PARTS, NodeFiles
+from graphprep.datasets.importing.options import Format, IdKind
 from graphprep.datasets.importing.user_files import EdgeFiles, ImportRequest
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system.nearest import nearest

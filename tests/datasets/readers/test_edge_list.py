@@ -116,6 +116,8 @@ def test_counts_that_contradict(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"features\.npy has 3 nodes but num_nodes has 4"):
         graph(tmp_path, features=np.zeros((3, 1)), num_nodes=4)
     with pytest.raises(DatasetError, match="has no nodes"):
+        graph(tmp_path, features=np.zeros((0, 1)))
+    with pytest.raises(UsageError, match="--num-nodes 0 must be at least 1"):
         graph(tmp_path, num_nodes=0)
 
 

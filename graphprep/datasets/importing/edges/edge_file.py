@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Any, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,9 @@ from graphprep.datasets.formats.edge_weights import Weights
 from graphprep.datasets.formats.magic_bytes import format_by_beginning
 from graphprep.datasets.formats.text_file import unpacked_name
 from graphprep.datasets.importing.edges.edge_columns import NONE_GIVEN, GivenColumns
+from graphprep.datasets.importing.options import Format, IdKind
 from graphprep.errors import UsageError
 
-Format = Literal[
-    "auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg", "graphml", "gexf", "gml", "pajek", "json", "dimacs"
-]
-IdKind = Literal["auto", "numbers", "words"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 ENDINGS: dict[str, Format] = {
     ".graph": "metis",
