@@ -9,15 +9,7 @@ import click
 from graphprep.partition.request import PartitionRequest
 from graphprep.system.options import take_options
 from pipelines.commands import names
-from pipelines.commands.common import (
-    PATH,
-    Command,
-    as_json,
-    common,
-    parts_option,
-    print_partition_outcome,
-    topology_option,
-)
+from pipelines.commands.common import PATH, common, parts_option, several, show_cache, topology_option
 from pipelines.commands.from_dataclass import options_of
 
 
@@ -32,24 +24,16 @@ def cache() -> None:
     """
 
 
-def regroup_options(command: Command) -> Command:
-    """What merge and split have in common."""
-    for option in reversed(
-        (
-            click.argument("name_or_cache", shell_complete=names.caches),
-            parts_option(),
-            topology_option("The machine that the new parts are for."),
-            options_of(PartitionRequest, "effort", "seed", effort={"default": "none"}),
-            click.option(
-                "--out", type=PATH, help="The new cache's folder; by default caches/NAME/LABEL in GRAPHPREP_HOME."
-            ),
-            click.option("--replace", is_flag=True, help="Make the cache even if it is there."),
-            as_json,
-            common,
-        )
-    ):
-        command = option(command)
-    return command
+regroup_options = several(
+    click.argument("name_or_cache", shell_complete=names.caches),
+    parts_option(),
+    topology_option("The machine that the new parts are for."),
+    options_of(PartitionRequest, "effort", "seed", effort={"default": "none"}),
+    click.option("--out", type=PATH, help="The new cache's folder; by default caches/NAME/LABEL in GRAPHPREP_HOME."),
+    click.option("--replace", is_flag=True, help="Make the cache even if it is there."),
+    common,
+)
+"""what merge and split have in common"""
 
 
 @cache.command()
@@ -85,4 +69,4 @@ def _regroup(
 
     request = take_options(PartitionRequest, options)
     plan = plan_regroup(open_cache(name_or_cache), way, request=request, **options)
-    print_partition_outcome(run_partition(plan, replace_other=replace), json_output)
+    show_cache(run_partition(plan, replace_other=replace), json_output)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from pipelines.commands import names
-from pipelines.commands.common import as_json, common, html_option, print_json, print_line, topology_option
+from pipelines.commands.common import common, html_option, print_line, show, topology_option
 
 
 @click.command()
@@ -16,7 +15,6 @@ from pipelines.commands.common import as_json, common, html_option, print_json, 
 @topology_option("Judge all on this machine, of as many ranks as they have parts, and not each on its own.")
 @click.option("--row-bytes", type=int, help="Judge all with rows of so many bytes.")
 @html_option
-@as_json
 @common
 def compare(
     caches: tuple[str, ...], topology: str | None, row_bytes: int | None, html: Path | None, json_output: bool
@@ -28,19 +26,14 @@ def compare(
       graphprep compare digits/2x2 ./digits-metis
       graphprep compare digits/2x2 ./digits-metis --topology 2x2-10gbe --html compared.html
     """
+    from graphprep.report.compare_page import compare_page, print_compared
     from pipelines.compare import compare as set_beside
     from pipelines.look import report_target, write_page
 
     target = None if html is None else report_target(html)
     compared = set_beside(caches, topology=topology, row_bytes=row_bytes)
     if target is not None:
-        from graphprep.report.compare_page import compare_page
-
         write_page(compare_page(compared), target)
         print_line(f"wrote {target}", err=True)
-    if json_output:
-        print_json(compared)
-    elif html is None:
-        from graphprep.report.compare_page import print_compared
-
-        print_compared(compared, sys.stdout)
+    if html is None or json_output:
+        show(compared, print_compared, json_output)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from pipelines.commands.common import common
+from pipelines.commands.common import common_without_json
 
 VARIABLE = "_GRAPHPREP_COMPLETE"
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@common
+@common_without_json
 def completion(shell: str) -> None:
     """Print the script that makes a shell complete commands, options, and names of datasets, caches and topologies.
 

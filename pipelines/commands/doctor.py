@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from graphprep.errors import UsageError
-from pipelines.commands.common import FILE, as_json, common, print_json, print_line
+from pipelines.commands.common import FILE, common, print_json, print_line, show
 
 
 @click.command()
@@ -21,7 +20,6 @@ from pipelines.commands.common import FILE, as_json, common, print_json, print_l
 )
 @click.option("--ranks", type=click.IntRange(1, 64), help="With --rates: ranks side by side; by default one a GPU.")
 @click.option("--replace", is_flag=True, help="With --rates: replace the file if it is there.")
-@as_json
 @common
 def doctor(rates_file: Path | None, ranks: int | None, replace: bool, json_output: bool) -> None:
     """Say what is installed here, which GPUs there are, and how much room; with advice where something is amiss.
@@ -37,15 +35,10 @@ def doctor(rates_file: Path | None, ranks: int | None, replace: bool, json_outpu
         return
     if ranks is not None or replace:
         raise UsageError(f"{'--ranks' if ranks is not None else '--replace'} is about --rates FILE; give that too")
+    from graphprep.report.doctor_tables import print_doctor
     from graphprep.system.doctor import examine
 
-    found = examine()
-    if json_output:
-        print_json(found)
-    else:
-        from graphprep.report.doctor_tables import print_doctor
-
-        print_doctor(found, sys.stdout)
+    show(examine(), print_doctor, json_output)
 
 
 def _measure(out: Path, ranks: int | None, replace: bool, json_output: bool) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pipelines.commands import names
-from pipelines.commands.common import PATH, as_json, common, print_json, print_line
+from pipelines.commands.common import PATH, common, print_line, show
 
 
 @click.command()
@@ -23,7 +22,6 @@ from pipelines.commands.common import PATH, as_json, common, print_json, print_l
     type=PATH,
     help="Also write the predictions beside the ids that nodes had in the source: .csv or .parquet.",
 )
-@as_json
 @common
 def evaluate(cache: str, predictions: Path, table: Path | None, json_output: bool, **options: Any) -> None:
     """Score PREDICTIONS, a .npy or .pt of `train --save-predictions`, against a cache's labels.
@@ -37,14 +35,10 @@ def evaluate(cache: str, predictions: Path, table: Path | None, json_output: boo
       graphprep evaluate cora/2x2 cora.npy --metric f1-macro
       graphprep evaluate cora/2x2 cora.npy --table cora.csv
     """
+    from graphprep.report.tables import print_scores
     from pipelines.evaluate import evaluate as score_predictions
 
     report = score_predictions(cache, predictions, table=table, **options)
     if table is not None:
         print_line(f"wrote {table}", err=True)
-    if json_output:
-        print_json(report)
-        return
-    from graphprep.report.tables import print_scores
-
-    print_scores(report, sys.stdout)
+    show(report, print_scores, json_output)

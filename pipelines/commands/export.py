@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from pipelines.commands import names
-from pipelines.commands.common import PATH, as_json, common, print_json, print_line
+from pipelines.commands.common import PATH, common, show
 
 
 @click.command()
@@ -15,7 +16,6 @@ from pipelines.commands.common import PATH, as_json, common, print_json, print_l
 @click.argument("out", type=PATH)
 @click.option("--format", "format_name", required=True, help="dgl, pyg or npz; docs/export.md says what each holds.")
 @click.option("--replace", is_flag=True, help="Export even if it is there, or replace another export.")
-@as_json
 @common
 def export(cache: str, out: Path, format_name: str, replace: bool, json_output: bool) -> None:
     """Write a cache, a path or NAME/LABEL, in the files of another tool, as the new folder OUT.
@@ -29,15 +29,5 @@ def export(cache: str, out: Path, format_name: str, replace: bool, json_output: 
     from pipelines.export import export_cache
 
     outcome = export_cache(cache, out, format_name=format_name, replace=replace)
-    if json_output:
-        print_json(
-            {
-                "folder": str(outcome.folder),
-                "format": outcome.format,
-                "reused": outcome.reused,
-                "files": outcome.files,
-                "bytes": outcome.bytes,
-            }
-        )
-    else:
-        print_line(f"{'up to date' if outcome.reused else 'wrote'}: {outcome.folder} ({outcome.files:,} files)")
+    text = f"{'up to date' if outcome.reused else 'wrote'}: {outcome.folder} ({outcome.files:,} files)"
+    show(asdict(outcome) | {"folder": str(outcome.folder)}, text, json_output)

@@ -7,28 +7,16 @@ from typing import Any
 import click
 
 from pipelines.commands import names
-from pipelines.commands.common import (
-    anyway_option,
-    as_json,
-    common,
-    dask_option,
-    memory_option,
-    out_option,
-    print_store_outcome,
-)
+from pipelines.commands.common import anyway_option, common, make_store, store_options
 
 
 @click.command()
 @click.argument("name", shell_complete=names.datasets)
 @click.option("--mirror", metavar="URL_OR_FOLDER", help="Take https://HOST/PATH from MIRROR/HOST/PATH instead.")
-@out_option
-@click.option("--replace", is_flag=True, help="Convert again even if the store is here, or replace an imported one.")
-@memory_option
-@dask_option
+@store_options
 @anyway_option
-@as_json
 @common
-def fetch(name: str, memory_limit: int | None, dask: str | None, json_output: bool, **options: Any) -> None:
+def fetch(name: str, **options: Any) -> None:
     """Download dataset NAME, verify it, and convert it to a graph store.
 
     \b
@@ -37,9 +25,6 @@ def fetch(name: str, memory_limit: int | None, dask: str | None, json_output: bo
       graphprep fetch cora
       graphprep fetch cora --mirror ./mirror
     """
-    from graphprep.system.executor import open_executor
     from pipelines.ingest import fetch_dataset
 
-    with open_executor(dask, memory_limit=memory_limit) as executor:
-        outcome = fetch_dataset(name, memory_limit=memory_limit, executor=executor, **options)
-    print_store_outcome(outcome, json_output)
+    make_store(fetch_dataset, name, **options)

@@ -8,14 +8,7 @@ import click
 
 from graphprep.datasets.generators.requests import GENERATORS, GraphRequest
 from graphprep.system.options import take_options
-from pipelines.commands.common import (
-    as_json,
-    common,
-    dask_option,
-    memory_option,
-    out_option,
-    print_store_outcome,
-)
+from pipelines.commands.common import common, make_store, store_options
 from pipelines.commands.from_dataclass import options_of
 
 EXAMPLES = {
@@ -41,20 +34,12 @@ def _command(kind: str, request: type[GraphRequest]) -> click.Command:
     @click.command(kind, help=f"{request.__doc__}\n\n\b\nExample:\n  graphprep generate {kind} {EXAMPLES[kind]}")
     @click.option("--name", required=True, help="What to call the dataset.")
     @options_of(request)
-    @out_option
-    @click.option("--replace", is_flag=True, help="Generate again even if the store is here, or replace another.")
-    @memory_option
-    @dask_option
-    @as_json
+    @store_options
     @common
-    def generator(memory_limit: int | None, dask: str | None, json_output: bool, **options: Any) -> None:
-        from graphprep.system.executor import open_executor
+    def generator(**options: Any) -> None:
         from pipelines.generate import generate_graph
 
-        parameters: Any = take_options(request, options)
-        with open_executor(dask, memory_limit=memory_limit) as executor:
-            outcome = generate_graph(parameters, memory_limit=memory_limit, executor=executor, **options)
-        print_store_outcome(outcome, json_output)
+        make_store(generate_graph, take_options(request, options), **options)
 
     return generator
 

@@ -8,29 +8,17 @@ import click
 
 from graphprep.datasets.importing.options import ImportOptions
 from graphprep.system.options import take_options
-from pipelines.commands.common import (
-    anyway_option,
-    as_json,
-    common,
-    dask_option,
-    memory_option,
-    out_option,
-    print_store_outcome,
-)
+from pipelines.commands.common import anyway_option, common, make_store, store_options
 from pipelines.commands.from_dataclass import options_of
 
 
 @click.command("import")
 @click.option("--name", required=True, help="What to call the dataset.")
 @options_of(ImportOptions)
-@out_option
-@click.option("--replace", is_flag=True, help="Convert again even if the store is here, or replace another.")
-@memory_option
-@dask_option
+@store_options
 @anyway_option
-@as_json
 @common
-def import_files(memory_limit: int | None, dask: str | None, json_output: bool, **options: Any) -> None:
+def import_files(**options: Any) -> None:
     """Convert your own files to a graph store.
 
     Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, DIMACS .gr and
@@ -52,10 +40,6 @@ def import_files(memory_limit: int | None, dask: str | None, json_output: bool, 
       graphprep import --schema acm.yaml --name acm
     """
     from graphprep.datasets.importing.user_files import request_of
-    from graphprep.system.executor import open_executor
     from pipelines.ingest import import_files as run_import
 
-    request = request_of(take_options(ImportOptions, options))
-    with open_executor(dask, memory_limit=memory_limit) as executor:
-        outcome = run_import(request, memory_limit=memory_limit, executor=executor, **options)
-    print_store_outcome(outcome, json_output)
+    make_store(run_import, request_of(take_options(ImportOptions, options)), **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,7 @@ import click
 
 from graphprep.errors import UsageError
 from pipelines.commands import names
-from pipelines.commands.common import (
-    as_json,
-    common,
-    dask_option,
-    html_option,
-    memory_option,
-    print_json,
-    print_line,
-    topology_option,
-)
+from pipelines.commands.common import common, html_option, print_line, show, topology_option, work_options
 
 
 @click.command()
@@ -34,9 +24,7 @@ from pipelines.commands.common import (
     help="Where one node of a cache lies, and its neighbours by part: a row number of the store, or an id of the "
     "source; row=NUMBER or id=ID where a number may be both.",
 )
-@memory_option
-@dask_option
-@as_json
+@work_options
 @common
 def inspect(
     store_or_cache: str,
@@ -61,6 +49,8 @@ def inspect(
       graphprep inspect digits/2x2 --compare-metis
       graphprep inspect digits/2x2 --node 17 --json
     """
+    from graphprep.report.cache_tables import print_cache, print_node
+    from graphprep.report.store_tables import print_store
     from graphprep.system.executor import open_executor
     from pipelines.look import report_target, require_store, summarise, write_report
 
@@ -74,10 +64,6 @@ def inspect(
     if target is not None:
         write_report(kind, summary, target)
         print_line(f"wrote {target}", err=True)
-    if json_output:
-        print_json(summary)
-    elif html is None:
-        from graphprep.report.cache_tables import print_cache, print_node
-        from graphprep.report.store_tables import print_store
-
-        {"cache": print_cache, "store": print_store, "node": print_node}[kind](summary, sys.stdout)
+    if html is None or json_output:
+        printers = {"cache": print_cache, "store": print_store, "node": print_node}
+        show(summary, printers[kind], json_output)

@@ -11,17 +11,7 @@ from graphprep.cache.features import FeatureOptions
 from graphprep.partition.request import PartitionRequest
 from graphprep.system.options import take_options
 from pipelines.commands import names
-from pipelines.commands.common import (
-    PATH,
-    as_json,
-    common,
-    dask_option,
-    memory_option,
-    parts_option,
-    print_json,
-    print_partition_outcome,
-    topology_option,
-)
+from pipelines.commands.common import PATH, common, parts_option, print_json, show_cache, topology_option, work_options
 from pipelines.commands.from_dataclass import options_of
 
 
@@ -42,10 +32,8 @@ from pipelines.commands.from_dataclass import options_of
     is_flag=True,
     help="Make the cache even if it is there, also where it is damaged or other options made it.",
 )
-@memory_option
-@dask_option
+@work_options
 @click.option("--dry-run", is_flag=True, help="Say what memory, disk and time to expect, and stop.")
-@as_json
 @common
 def partition(
     name_or_store: str,
@@ -87,4 +75,4 @@ def partition(
         return
     with open_executor(dask, memory_limit=memory_limit) as executor:
         outcome = run_partition(plan, replace_other=replace, executor=executor)
-    print_partition_outcome(outcome, json_output)
+    show_cache(outcome, json_output)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pipelines.commands import names
-from pipelines.commands.common import FILE, as_json, common, parts_option, print_json, topology_option
+from pipelines.commands.common import FILE, common, parts_option, show, topology_option
 
 
 @click.command()
@@ -31,7 +30,6 @@ from pipelines.commands.common import FILE, as_json, common, parts_option, print
 @click.option("--input-dropout", type=float, help="Share zeroed before layer 1.  [default: as --dropout]")
 @click.option("--eval-every", type=int, default=1, show_default=True, help="Validate every so many epochs.")
 @click.option("--wire", default="fp32", show_default=True, help="What rows are sent in: fp32, bf16, fp16, int8.")
-@as_json
 @common
 def plan(
     store_or_cache: str,
@@ -64,7 +62,4 @@ def plan(
     first = dropout if input_dropout is None else input_dropout
     training = TrainingPlan(dropout=dropout, input_dropout=first, **options)
     planned = plan_training(store_or_cache, training, parts=parts, topology=topology, gpu=gpu, rates_from=rates_from)
-    if json_output:
-        print_json(planned)
-    else:
-        print_plan(planned, sys.stdout)
+    show(planned, print_plan, json_output)
