@@ -25,6 +25,7 @@ from benchmarks.measured import SECONDS_BETWEEN_LOOKS, held_by, tree
 from graphprep.core import csr
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
 from graphprep.datasets.generators import grid, rmat, sbm
+from graphprep.datasets.generators.requests import GridRequest, RmatRequest, SbmRequest
 from graphprep.errors import GraphprepError
 from graphprep.partition.candidates import CANDIDATES, assign
 from graphprep.partition.request import PartitionRequest
@@ -40,12 +41,12 @@ def graph_of(arguments: argparse.Namespace, folder: Path) -> Csr:
     """The graph that the command line asks for."""
     common: dict[str, Any] = {"classes": 2, "features": 0, "seed": arguments.seed}
     if arguments.graph == "rmat":
-        raw = rmat.generate(rmat.RmatRequest(scale=arguments.scale, edges=arguments.edges, **common), folder=folder)
+        raw = rmat.generate(RmatRequest(scale=arguments.scale, edges=arguments.edges, **common), folder=folder)
     elif arguments.graph == "sbm":
-        blocks = sbm.SbmRequest(nodes=arguments.nodes, edges=arguments.edges, branching=4, levels=3, **common)
+        blocks = SbmRequest(nodes=arguments.nodes, edges=arguments.edges, branching=4, levels=3, **common)
         raw = sbm.generate(blocks, folder=folder)
     else:
-        raw = grid.generate(grid.GridRequest(sides=tuple(arguments.sides), **common), folder=folder)
+        raw = grid.generate(GridRequest(sides=tuple(arguments.sides), **common), folder=folder)
     num_nodes = raw.nodes[HOMOGENEOUS_NODE].num_nodes
     matrix, _ = csr.from_edges(
         raw.edges[0].chunks(), num_rows=num_nodes, num_sources=num_nodes, treatment=raw.treatment, name="generated"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.cache.read import PartitionCache
-from graphprep.datasets.generators.rmat import RmatRequest
+from graphprep.datasets.generators.requests import RmatRequest
 from graphprep.partition.request import PartitionRequest
 from graphprep.report.summary.components import count_components
 from graphprep.store.store import GraphStore

@@ -68,12 +68,13 @@ def hierarchical_sbm(num_nodes: int, num_edges: int, *, seed: int) -> Csr:
 
 def _generated(name: str) -> Csr:
     from graphprep.datasets.generators import grid, rmat
+    from graphprep.datasets.generators.requests import GridRequest, RmatRequest
 
     with tempfile.TemporaryDirectory() as folder:
         if name == "rmat":
-            request = rmat.RmatRequest(scale=18, edges=2_000_000)
+            request = RmatRequest(scale=18, edges=2_000_000)
             return _simple(rmat.generate(request, folder=Path(folder)))
-        mesh = grid.GridRequest(sides=(80, 80, 80))
+        mesh = GridRequest(sides=(80, 80, 80))
         return _simple(grid.generate(mesh, folder=Path(folder)))
 
 

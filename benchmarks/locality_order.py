@@ -58,9 +58,10 @@ def load(name: str) -> tuple[Csr, np.ndarray | None]:
     if name not in BLOCK_MODELS:
         return csr.undirected_simple(graphs.load(name)), None
     from graphprep.datasets.generators import sbm
+    from graphprep.datasets.generators.requests import SbmRequest
 
     nodes, edges, branching, levels = BLOCK_MODELS[name]
-    request = sbm.SbmRequest(nodes=nodes, edges=edges, branching=branching, levels=levels, classes=branching**levels)
+    request = SbmRequest(nodes=nodes, edges=edges, branching=branching, levels=levels, classes=branching**levels)
     with tempfile.TemporaryDirectory() as folder:
         raw = sbm.generate(request, folder=Path(folder))
     matrix, _ = csr.from_edges(

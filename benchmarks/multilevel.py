@@ -46,7 +46,7 @@ from benchmarks.partition_quality import (
     topology_of,
 )
 from graphprep.core import csr
-from graphprep.datasets.generators.sbm import SbmRequest
+from graphprep.datasets.generators.requests import SbmRequest
 from graphprep.partition.methods.metis import expected_bytes
 from graphprep.partition.out_of_core.driver import order_out_of_core, partition_out_of_core
 from graphprep.partition.out_of_core.levels import Settings

@@ -15,9 +15,7 @@ from pipelines.estimate import Estimate, GraphSize
 from pipelines.store_step import StoreOptions, StoreOutcome, StoreStep
 
 if TYPE_CHECKING:
-    from graphprep.datasets.generators.grid import GridRequest
-    from graphprep.datasets.generators.rmat import RmatRequest
-    from graphprep.datasets.generators.sbm import SbmRequest
+    from graphprep.datasets.generators.requests import GridRequest, RmatRequest, SbmRequest
 
     Request = SbmRequest | RmatRequest | GridRequest
 

@@ -28,7 +28,8 @@ from graphprep.cache.verify import verify_cache
 from graphprep.core.csr import from_edges
 from graphprep.core.types import HOMOGENEOUS_EDGE
 from graphprep.datasets import generators
-from graphprep.datasets.generators.sbm import SbmRequest, generate
+from graphprep.datasets.generators.requests import SbmRequest
+from graphprep.datasets.generators.sbm import generate
 from graphprep.partition.request import PartitionRequest
 from graphprep.store import external_sort, sort
 from graphprep.store.store import GraphStore

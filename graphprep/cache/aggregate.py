@@ -27,7 +27,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from graphprep.cache.array_writer import FolderWriter
-from graphprep.cache.features import as_type
+from graphprep.cache.feature_rows import as_type
 from graphprep.cache.format import X_AGGREGATED, part_path
 from graphprep.cache.read import block_path, map_array
 from graphprep.cache.resume import ResumableSteps

@@ -26,7 +26,8 @@ from graphprep.cache.aggregate import aggregate, aggregation_steps
 from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.blocks import NodeLayout
 from graphprep.cache.edge_buckets import bucket_by_part
-from graphprep.cache.features import FeatureOptions, Treat
+from graphprep.cache.feature_rows import Treat, treatment
+from graphprep.cache.features import FeatureOptions
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED, part_path
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.resume import ResumableSteps
@@ -162,7 +163,7 @@ class CacheWriter:
         treat: Treat = _as_stored
         if name == "x":
             dtype = self.content.features.dtype(stored.dtype)
-            treat = self.content.features.treatment(self.source, node_type, rows_at_a_time)
+            treat = treatment(self.content.features, self.source, node_type, rows_at_a_time)
         targets = [
             writer.open_array(path, (len(layout.nodes_P[part]), *stored.shape[1:]), dtype)
             for part, path in enumerate(paths)

@@ -34,11 +34,9 @@ from pydantic import (
     model_validator,
 )
 
+from graphprep.core.choices import MOST_SPLITS
 from graphprep.errors import DatasetError
 from graphprep.system import progress
-
-MOST_SPLITS = 1000
-"""a mask has a byte for each node and split"""
 
 
 class Split(NamedTuple):

@@ -8,16 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.choices import Duplicates, SelfLoops
 from graphprep.errors import UsageError
 
 HOMOGENEOUS_NODE = "node"
-Duplicates = Literal["keep", "drop", "sum", "max", "min", "mean"]
-SelfLoops = Literal["keep", "drop", "add"]
 
 
 class EdgeType(NamedTuple):

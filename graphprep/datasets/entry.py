@@ -24,8 +24,9 @@ from pydantic import (
     model_validator,
 )
 
+from graphprep.core.choices import Duplicates, SelfLoops
 from graphprep.core.splits import SplitRule
-from graphprep.core.types import Duplicates, SelfLoops, Treatment
+from graphprep.core.types import Treatment
 from graphprep.datasets.readers import READERS
 from graphprep.errors import DatasetError
 from graphprep.system.home import NAME_PATTERN

@@ -16,7 +16,8 @@ from graphprep.partition.ordering.order import locality_order
 from graphprep.partition.out_of_core.driver import order_out_of_core, partition_out_of_core
 from graphprep.partition.out_of_core.mapped_graph import MappedGraph
 from graphprep.partition.out_of_core.passes import Passes
-from graphprep.partition.request import PartitionRequest, PartitionResult
+from graphprep.partition.request import PartitionRequest
+from graphprep.partition.result import PartitionResult
 from graphprep.partition.search import partition
 from graphprep.partition.typed_graph import WholeGraph
 from graphprep.system import progress

@@ -14,7 +14,8 @@ from graphprep.core.types import Csr
 from graphprep.partition.constraints import loads_of
 from graphprep.partition.methods.base import NodeLoad
 from graphprep.partition.refine.hypergraph import Hypergraph, edge_nets, row_nets
-from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
+from graphprep.partition.request import PartitionRequest
+from graphprep.partition.result import Candidate, PartitionResult
 from graphprep.partition.typed_graph import WholeGraph
 from graphprep.system import memory
 from graphprep.topology import Topology

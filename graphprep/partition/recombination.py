@@ -27,7 +27,7 @@ from graphprep.partition.refine.refine import (
     links_of,
     weights_and_limits,
 )
-from graphprep.partition.request import Candidate
+from graphprep.partition.result import Candidate
 from graphprep.system import memory, progress
 from graphprep.system.threads import side_by_side, workers_for
 from graphprep.traffic import SHARE_BEFORE_HALO, capacities

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphprep.core.fallback import Fallback
 from graphprep.partition.engine import Engine, Parts
-from graphprep.partition.request import PartitionResult
+from graphprep.partition.result import PartitionResult
 from graphprep.system import progress
 from graphprep.system.atomic import published_file
 

@@ -31,7 +31,8 @@ from graphprep.partition.external_assignment import ASSIGNMENT
 from graphprep.partition.recombination import Recombination
 from graphprep.partition.refine.mapping import best_mapping
 from graphprep.partition.refine.refine import links_of
-from graphprep.partition.request import Candidate, PartitionRequest, PartitionResult
+from graphprep.partition.request import PartitionRequest
+from graphprep.partition.result import Candidate, PartitionResult
 from graphprep.partition.typed_graph import WholeGraph
 from graphprep.system import memory, progress
 from graphprep.system.threads import side_by_side, workers_for

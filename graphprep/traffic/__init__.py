@@ -1,11 +1,12 @@
 """The one cost model: what an assignment makes the ranks exchange, and what that takes on the links between them."""
 
+from graphprep.core.choices import LIMITS, Balance
 from graphprep.traffic.counts import Assignments, Count, Matrices, Traffic, count_traffic
 from graphprep.traffic.counts_streamed import count_in_order
-from graphprep.traffic.links import Balance, LinkLoads, LinkModel, LinkTypeLoad, epoch_seconds, link_seconds
+from graphprep.traffic.links import LinkLoads, LinkModel, LinkTypeLoad, epoch_seconds, link_seconds
 from graphprep.traffic.memory import SHARE_BEFORE_HALO, capacities, memory_of
 from graphprep.traffic.quality import LinkRow, Quality, RankRow, assess, assess_again, shares_of
-from graphprep.traffic.work import EDGE_COST, LIMITS, NODE_COST, TRAINING_IMBALANCE, Limit, Workload, speed_shares
+from graphprep.traffic.work import EDGE_COST, NODE_COST, TRAINING_IMBALANCE, Limit, Workload, speed_shares
 
 __all__ = [
     "EDGE_COST",

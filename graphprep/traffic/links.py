@@ -13,18 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from graphprep.core.choices import Balance
 from graphprep.errors import PartitionError
 from graphprep.topology import Topology
 from graphprep.traffic.counts import Traffic
-
-Balance = Literal["rows", "edges"]
-"""What the seconds of a link count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

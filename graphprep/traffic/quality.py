@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.choices import LIMITS, Balance
 from graphprep.errors import PartitionError
 from graphprep.topology import Topology
 from graphprep.traffic.counts import Assignments, Matrices, Traffic, count_traffic
-from graphprep.traffic.links import Balance, LinkLoads, LinkModel, LinkTypeLoad, link_seconds
+from graphprep.traffic.links import LinkLoads, LinkModel, LinkTypeLoad, link_seconds
 from graphprep.traffic.memory import EDGE_BYTES, NODE_ROWS, memory_limit, memory_of, target_shares
-from graphprep.traffic.work import EDGE_COST, LIMITS, NODE_COST, Limit, Workload
+from graphprep.traffic.work import EDGE_COST, NODE_COST, Limit, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,14 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.choices import LIMITS
 from graphprep.topology import Topology
 from graphprep.traffic.counts import Assignments, Matrices
 
 EDGE_COST = 1.0
 NODE_COST = 10.0
 TRAINING_IMBALANCE = 1.10
-LIMITS = ("nodes", "in-edges", "work", "training-nodes", "types")
-"""What can be held within limits; `types` are the nodes and in-edges of each type, where there are several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

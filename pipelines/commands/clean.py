@@ -8,7 +8,7 @@ import click
 
 from graphprep.errors import UsageError
 from pipelines.commands import names
-from pipelines.commands.common import as_json, common, print_json
+from pipelines.commands.common import common, print_json
 
 
 @click.command()
@@ -25,7 +25,6 @@ from pipelines.commands.common import as_json, common, print_json
 )
 @click.option("--keep-leftovers", is_flag=True, help="Leave what runs that were cut short could go on with.")
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would be removed; remove nothing.")
-@as_json
 @common
 def clean(
     raw: tuple[str, ...],

@@ -9,23 +9,28 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
 from graphprep.errors import GraphprepError, operating_system_sentence
 from graphprep.system import progress
 from graphprep.system.printable import printable
-
-HELP_OPTIONS = ["-h", "--help"]
-
+from pipelines.commands import names
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 HELP_OPTIONS = ["-h", "--help"]
 
 
 def common(command: Command) -> Command:
-    """The options that every command has, and the way every command ends when something is wrong."""
+    """--json, --quiet and --debug, and the way that every command ends when something is wrong."""
+    return click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")(
+        common_without_json(command)
+    )
+
+
+def common_without_json(command: Command) -> Command:
+    """The same without --json."""
 
     @click.option("-q", "--quiet", is_flag=True, help="No progress, only warnings and the result.")
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -66,6 +71,16 @@ def fail(sentence: str, status: int) -> None:
     click.get_current_context().exit(status)
 
 
+def show(document: Any, printer: Callable[[Any, TextIO], None] | str, json_output: bool) -> None:
+    """Print a result: as JSON, or for people, by a function of `graphprep.report` or as a line."""
+    if json_output:
+        print_json(document)
+    elif isinstance(printer, str):
+        print_line(printer)
+    else:
+        printer(document, sys.stdout)
+
+
 def print_json(document: Any) -> None:
     """One JSON document on standard output; DEL is the one control character that JSON leaves as it is."""
     click.echo(json.dumps(document, indent=1, allow_nan=False).replace("\x7f", "\\u007f"))
@@ -77,6 +92,7 @@ def print_line(text: str, *, err: bool = False) -> None:
 
 
 PATH = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def amount_of_memory(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
@@ -89,26 +105,37 @@ def amount_of_memory(_context: click.Context, _option: click.Parameter, text: st
         raise click.UsageError(str(error)) from error
 
 
-memory_option = click.option(
-    "--memory",
-    "memory_limit",
-    metavar="AMOUNT",
-    callback=amount_of_memory,
-    help="Memory that the whole run may use, e.g. 2GB; by default half of what is free. What does not fit goes through "
-    "the disk, or is done in smaller pieces.",
+def several(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Options in this order as one decorator."""
+    return lambda command: functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
+
+
+work_options = several(
+    click.option(
+        "--memory",
+        "memory_limit",
+        metavar="AMOUNT",
+        callback=amount_of_memory,
+        help="Memory that the whole run may use, e.g. 2GB; by default half of what is free. What does not fit goes "
+        "through the disk, or is done in smaller pieces.",
+    ),
+    click.option(
+        "--dask",
+        metavar="ADDRESS|local:N",
+        help="Work over ranges of rows and parts on a Dask cluster: a scheduler's address, or N workers started here.",
+    ),
 )
-out_option = click.option(
-    "--out",
-    metavar="PATH_OR_URL",
-    help="The store itself, also as a URL, e.g. s3://BUCKET/NAME; by default stores/NAME.zarr in GRAPHPREP_HOME.",
-)
-dask_option = click.option(
-    "--dask",
-    metavar="ADDRESS|local:N",
-    help="Work over ranges of rows and parts on a Dask cluster: a scheduler's address, or N workers started here.",
+store_options = several(
+    click.option(
+        "--out",
+        metavar="PATH_OR_URL",
+        help="The store itself, also as a URL, e.g. s3://BUCKET/NAME; by default stores/NAME.zarr in GRAPHPREP_HOME.",
+    ),
+    click.option("--replace", is_flag=True, help="Make the store again even if it is here, or replace another one."),
+    work_options,
 )
 anyway_option = click.option("--anyway", is_flag=True, help="Only warn about counts and values that look wrong.")
-as_json = click.option("--json", "json_output", is_flag=True, help="One JSON document on standard output.")
+html_option = click.option("--html", type=FILE, help="Write a self-contained page.")
 
 
 class OneSentence(click.Group):
@@ -131,19 +158,54 @@ class OneSentence(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
 
-def print_store_outcome(outcome: Any, json_output: bool) -> None:
-    """The end of fetch, import and generate."""
+def parts_option(text: str = "K parts for K equal ranks on one switch.") -> Callable[[Command], Command]:
+    """--parts, whose help is another for each command."""
+    return click.option("--parts", type=int, help=text)
+
+
+def topology_option(text: str) -> Callable[[Command], Command]:
+    """--topology, likewise."""
+    return click.option("--topology", metavar="FILE_OR_PRESET", shell_complete=names.topologies, help=text)
+
+
+def make_store(
+    make: Callable[..., Any], what: Any, memory_limit: int | None, dask: str | None, json_output: bool, **options: Any
+) -> None:
+    """Fetch, import or generate by a function of `pipelines`, and print which store there is now."""
+    from graphprep.system.executor import open_executor
+
+    with open_executor(dask, memory_limit=memory_limit) as executor:
+        outcome = make(what, memory_limit=memory_limit, executor=executor, **options)
     store = outcome.store
-    if json_output:
-        print_json(
-            {
-                "dataset": store.name,
-                "location": store.location,
-                "reused": outcome.reused,
-                "key": store.key,
-                "nodes": store.num_nodes,
-                "edges": {edge_type.key: count for edge_type, count in store.num_edges.items()},
-            }
-        )
-    else:
-        print_line(f"{'up to date' if outcome.reused else 'wrote'}: {store.location}")
+    document = {
+        "dataset": store.name,
+        "location": store.location,
+        "reused": outcome.reused,
+        "key": store.key,
+        "nodes": store.num_nodes,
+        "edges": {edge_type.key: count for edge_type, count in store.num_edges.items()},
+    }
+    show(document, f"{'up to date' if outcome.reused else 'wrote'}: {store.location}", json_output)
+
+
+def show_cache(outcome: Any, json_output: bool) -> None:
+    """Print which cache there is now, after partition and cache."""
+    from graphprep.report.terminal import line
+
+    cache, quality = outcome.cache, outcome.cache.quality
+    document = {
+        "cache": str(cache.folder),
+        "reused": outcome.reused,
+        "key": cache.key,
+        "num_parts": cache.num_parts,
+        "method": cache.attributes["options"]["method_chosen"],
+        "fallback": cache.attributes.get("fallback"),
+        "quality": quality,
+    }
+    state = "wrote" if not outcome.reused else "up to date" if cache.fallback is None else "kept"
+    by = "" if cache.fallback is None else f"by the fallback {cache.fallback.used}, "
+    text = (
+        f"{state}: {cache.folder} ({cache.num_parts} parts, {by}"
+        f"{quality['cut_edges']:,} cut edges, bottleneck {quality['bottleneck_seconds'] * 1e3:.3f} ms an exchange)"
+    )
+    show(document, lambda _document, file: line(file, text), json_output)

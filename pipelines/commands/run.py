@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from pipelines.commands.common import PATH, as_json, common, dask_option, fail, memory_option, print_json
+from pipelines.commands.common import PATH, common, fail, show, work_options
 
 
 @click.command()
 @click.argument("pipeline", type=PATH)
 @click.option("--dry-run", "dry", is_flag=True, help="Say what would be run, why, and what it takes; do nothing.")
 @click.option("--replace", is_flag=True, help="Make everything again, also over results of something else.")
-@memory_option
-@dask_option
-@as_json
+@work_options
 @common
 def run(
     pipeline: Path, dry: bool, replace: bool, memory_limit: int | None, dask: str | None, json_output: bool
@@ -32,17 +29,13 @@ def run(
       graphprep run pipeline.yaml
       graphprep run pipeline.yaml --memory 8GB --json
     """
+    from graphprep.report.tables import print_steps
     from graphprep.system.executor import open_executor
     from pipelines.run.run import run_pipeline
 
     with open_executor(None if dry else dask, memory_limit=memory_limit) as executor:
         report = run_pipeline(pipeline, dry=dry, replace=replace, memory_limit=memory_limit, executor=executor)
-    if json_output:
-        print_json(report.to_json())
-    else:
-        from graphprep.report.tables import print_steps
-
-        print_steps(report.to_json(), sys.stdout)
+    show(report.to_json(), print_steps, json_output)
     failure = report.failure()
     if failure is not None:
         fail(failure, report.exit_status)

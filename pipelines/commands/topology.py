@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from graphprep.errors import UsageError
+from graphprep.system.options import take_options
 from graphprep.system.printable import printable
+from graphprep.topology.probe.options import DEFAULT_NAME, ProbeOptions
 from pipelines.commands import names
-from pipelines.commands.common import PATH, as_json, common, print_json, print_line
+from pipelines.commands.common import PATH, common, print_json, print_line, show
+from pipelines.commands.from_dataclass import options_of
 
 
 @click.group()
@@ -26,7 +28,6 @@ def topology() -> None:
 
 
 @topology.command("list")
-@as_json
 @common
 def list_topologies(json_output: bool) -> None:
     """The presets.
@@ -35,6 +36,7 @@ def list_topologies(json_output: bool) -> None:
     Example:
       graphprep topology list
     """
+    from graphprep.report.tables import print_topologies
     from graphprep.topology import preset_names, resolve
 
     presets = [resolve(name) for name in preset_names()]
@@ -47,18 +49,12 @@ def list_topologies(json_output: bool) -> None:
         }
         for preset in presets
     ]
-    if json_output:
-        print_json(rows)
-    else:
-        from graphprep.report.tables import print_topologies
-
-        print_topologies(rows, sys.stdout)
+    show(rows, print_topologies, json_output)
 
 
 @topology.command("show")
 @click.argument("file_or_preset", shell_complete=names.topologies)
 @click.option("--table", is_flag=True, help="A table of the links instead of YAML.")
-@as_json
 @common
 def show_topology(file_or_preset: str, table: bool, json_output: bool) -> None:
     """A topology in its long form, as YAML that can be edited and given to --topology.
@@ -68,31 +64,26 @@ def show_topology(file_or_preset: str, table: bool, json_output: bool) -> None:
       graphprep topology show 2x4 > mine.yaml
       graphprep topology show mine.yaml --table
     """
+    from graphprep.report.tables import print_topology
     from graphprep.topology import resolve
 
     if table and json_output:
         raise UsageError("give either --table or --json")
     found = resolve(file_or_preset)
-    if json_output:
-        print_json(found.to_long_form())
-    elif table:
-        from graphprep.report.tables import print_topology
-
-        print_topology(found.to_long_form(), sys.stdout)
+    if json_output or table:
+        show(found.to_long_form(), print_topology, json_output)
     else:
         click.echo(printable(found.to_yaml()), nl=False)
 
 
-new_file = click.option("--replace", is_flag=True, help="Replace the file if it is there.")
 topology_name = click.option("--name", help="Of the topology, and so of caches made for it; by default the file's.")
 
 
 @topology.command("detect")
 @click.option("--file", "saved", type=PATH, help="Saved output of `nvidia-smi topo -m`, instead of asking the driver.")
 @click.option("--out", type=PATH, help="Write the topology here instead of to standard output.")
-@new_file
+@click.option("--replace", is_flag=True, help="Replace the file if it is there.")
 @topology_name
-@as_json
 @common
 def detect_topology(saved: Path | None, out: Path | None, replace: bool, name: str | None, json_output: bool) -> None:
     """This machine's GPUs, switches and NVLinks, as nvidia-smi shows them; bandwidths are defaults by generation.
@@ -120,19 +111,11 @@ def detect_topology(saved: Path | None, out: Path | None, replace: bool, name: s
 
 
 @topology.command("probe")
-@click.option("--out", type=PATH, required=True, help="The topology to write.")
+@options_of(ProbeOptions)
 @click.option("--nproc", type=int, help="Ranks on this machine; by default one a GPU.")
-@click.option("--backend", type=click.Choice(["gloo", "nccl"]), help="By default nccl if every rank has a GPU.")
-@click.option("--seconds", type=float, default=60.0, show_default=True, help="That it may take, more or less.")
-@click.option("--sizes", metavar="BYTES,...", help="Of the messages of pairs alone, the smallest first.")
-@click.option("--timeout", type=float, default=180.0, show_default=True, help="Seconds to wait for another rank.")
-@new_file
 @topology_name
-@as_json
 @common
-def probe_topology(
-    out: Path, nproc: int | None, sizes: str | None, name: str | None, json_output: bool, **options: Any
-) -> None:
+def probe_topology(out: Path, nproc: int | None, name: str | None, json_output: bool, **options: Any) -> None:
     """Measure the links between the ranks of this machine with torch, and write them as a topology.
 
     On several machines: torchrun ... -m graphprep.topology.probe --out FILE, with the same options.
@@ -144,14 +127,12 @@ def probe_topology(
     """
     from graphprep.topology import Topology
     from graphprep.topology.probe.launch import start
-    from graphprep.topology.probe.options import DEFAULT_NAME, SIZES, ProbeOptions, sizes_from
     from graphprep.topology.to_yaml import checked_out, chosen_name
 
     context = click.get_current_context()
-    target = checked_out(out, replace=options["replace"])
-    options |= {word: context.params[word] for word in ("quiet", "debug")}
-    options |= {"name": chosen_name(name, out, DEFAULT_NAME), "sizes": sizes_from(sizes) if sizes else SIZES}
-    status = start(ProbeOptions(out=target, **options), nproc)
+    options["out"] = target = checked_out(out, replace=options["replace"])
+    flags = {flag: context.params[flag] for flag in ("quiet", "debug")}
+    status = start(take_options(ProbeOptions, options, name=chosen_name(name, out, DEFAULT_NAME), **flags), nproc)
     if status:
         context.exit(status)
     if json_output:

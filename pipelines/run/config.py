@@ -25,41 +25,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, create_model
 
 from graphprep.cache.features import FeatureOptions
-from graphprep.core.splits import MOST_SPLITS
-from graphprep.core.types import Duplicates, SelfLoops
-from graphprep.datasets.formats.labels import LabelTask
-from graphprep.datasets.importing.edges.edge_file import IdKind
-from graphprep.datasets.importing.edges.edge_formats import Format
+from graphprep.datasets.generators.requests import GENERATORS
+from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import GraphprepError, PipelineError, UsageError
 from graphprep.interop.export.formats import export_format
 from graphprep.partition.request import PartitionRequest
 from graphprep.system import memory
 from graphprep.system.home import checked_name, is_url
+from graphprep.system.options import options_in, take_options
 from graphprep.system.regular_file import regular_file
 from graphprep.system.yaml_config import LinedYaml, Where, dotted, parse, validated
 from graphprep.topology import Topology, resolve
-from graphprep.topology.units import Number
-from graphprep.traffic import Balance
 from pipelines.generate import GenerateStep
 from pipelines.ingest import FetchStep, ImportStep
+from pipelines.run.forms import Form, form_of, values_in
 from pipelines.store_step import OpenStep, StoreStep
 
-
-def _kind_of(value: object) -> str:
-    return "several" if isinstance(value, list) else "one"
-
-
-def _axis(value: Any) -> Any:
-    """One value, or a list of them; the discriminator keeps the errors of a wrong value to one."""
-    return Annotated[
-        Annotated[value, Tag("one")] | Annotated[list[value], Tag("several"), Field(min_length=1)],
-        Discriminator(_kind_of),
-    ]
+if TYPE_CHECKING:
+    from graphprep.datasets.importing.import_request import ImportRequest
 
 
 def _topology(value: object) -> object:
@@ -69,143 +57,61 @@ def _topology(value: object) -> object:
 
 
 if TYPE_CHECKING:  # what they are once they have been checked
-    Word = str | list[str]
-    Whole = int | list[int]
-    Fraction = float | list[float]
-    Counted = Balance | list[Balance]
+    ImportForm: TypeAlias = Form
+    GenerateForm: TypeAlias = Form
+    PartitionForm: TypeAlias = Form
     TopologyName = str | int
 else:
-    Word, Whole, Fraction, Counted = _axis(StrictStr), _axis(StrictInt), _axis(Number), _axis(Balance)
+    ImportForm = form_of("ImportForm", ImportOptions)
+    GenerateForm = create_model(
+        "GenerateForm",
+        __base__=Form,
+        **{name: (form_of(f"{name.capitalize()}Form", request) | None, None) for name, request in GENERATORS.items()},
+    )
+    PartitionForm = form_of("PartitionForm", PartitionRequest, FeatureOptions, axes=True)
     TopologyName = Annotated[Any, BeforeValidator(_topology)]
 
 
-Column = Annotated[StrictStr, BeforeValidator(lambda given: str(given) if type(given) is int else given)]
-"""a column's name, or its number from 1"""
-Columns = Annotated[
-    tuple[Column, ...], BeforeValidator(lambda given: given if isinstance(given, list | tuple) else (given,))
-]
-"""one, or several"""
-
-
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Generated(_Form):
-    """What all generated graphs have; see `graphprep.datasets.generators.GraphRequest`."""
-
-    classes: StrictInt = 8
-    features: Annotated[StrictInt, Field(ge=0)] = 0
-    dtype: Annotated[str, Field(pattern="^float(16|32)$")] = "float32"
-    signal: Number = 2.0
-    seed: Annotated[StrictInt, Field(ge=0)] = 0
-
-
-class SbmForm(_Generated):
-    nodes: Annotated[StrictInt, Field(ge=1)]
-    edges: Annotated[StrictInt, Field(ge=0)]
-    branching: StrictInt = 8
-    levels: StrictInt = 2
-    inside: Number = 0.8
-
-
-class RmatForm(_Generated):
-    scale: StrictInt
-    edges: Annotated[StrictInt, Field(ge=0)]
-    a: Number = 0.57
-    b: Number = 0.19
-    c: Number = 0.19
-
-
-class GridForm(_Generated):
-    sides: Annotated[list[StrictInt], Field(min_length=1)]
-
-
-class GenerateForm(_Form):
-    """One of them."""
-
-    sbm: SbmForm | None = None
-    rmat: RmatForm | None = None
-    grid: GridForm | None = None
-
-
-class ImportForm(_Form):
-    """The options of `graphprep import`."""
-
-    edges: list[StrictStr] = []
-    graph_schema: StrictStr | None = Field(default=None, alias="schema")
-    format: Format = "auto"
-    ids: IdKind = "auto"
-    undirected: StrictBool = False
-    duplicates: Duplicates = "keep"
-    self_loops: SelfLoops = "keep"
-    weights: StrictBool = False
-    edge_times: StrictBool = False
-    header: StrictBool | None = None
-    delimiter: StrictStr | None = None
-    source: Column | None = None
-    target: Column | None = None
-    weight: Column | None = None
-    time: Column | None = None
-    num_nodes: Annotated[StrictInt, Field(ge=1)] | None = None
-    features: StrictStr | None = None
-    labels: StrictStr | None = None
-    label: Columns = ()
-    feature: Columns = ()
-    split_column: Column | None = None
-    node_header: StrictBool | None = None
-    node_delimiter: StrictStr | None = None
-    task: LabelTask = "auto"
-    node_times: StrictStr | None = None
-    id_column: Column | None = None
-    train: StrictStr | None = None
-    val: StrictStr | None = None
-    test: StrictStr | None = None
-    seed: Annotated[StrictInt, Field(ge=0)] = 0
-    splits: Annotated[StrictInt, Field(ge=1, le=MOST_SPLITS)] = 1
-
-
-NODE_FILES = ("features", "labels", "node_times", "train", "val", "test")
-
-
-class DatasetForm(_Form):
+class DatasetForm(Form):
     """Where one dataset comes from: the registry, unless it says otherwise."""
 
-    import_: ImportForm | None = Field(default=None, alias="import")
-    generate: GenerateForm | None = None
-    store: StrictStr | None = None
-    out: StrictStr | None = None
-    mirror: StrictStr | None = None
-    anyway: StrictBool = False
+    import_: ImportForm | None = Field(
+        default=None,
+        alias="import",
+        description="files of your own: the options of `graphprep import`, `edges: [FILES]`",
+    )
+    generate: GenerateForm | None = Field(
+        default=None, description="one of `sbm`, `rmat`, `grid` with its options; `sides: [80, 80]`"
+    )
+    store: StrictStr | None = Field(default=None, description="path or URL of a store that is there")
+    out: StrictStr | None = Field(
+        default=None, description="path or URL of the store that is made, instead of GRAPHPREP_HOME's `stores/`"
+    )
+    mirror: StrictStr | None = Field(default=None, description="of a dataset of the registry, as for `fetch`")
+    anyway: StrictBool = Field(default=False, description="only warn about counts and values that look wrong")
 
 
-class PartitionForm(_Form):
-    """The options of `graphprep partition`, each with one value or several."""
-
-    method: Word = "auto"
-    effort: Word = "default"
-    seed: Whole = 0
-    imbalance: Fraction = 1.05
-    row_bytes: Whole = 1024
-    balance: Counted = "rows"
-    minimise: Word = "slowest"
-    limits: Word | None = None
-    """with commas between, as on the command line"""
-    features: Word = "stored"
-    scale_features: Word = "none"
-    aggregate_features: Word = "none"
-
-
-class PipelineForm(_Form):
+class PipelineForm(Form):
     """The whole file."""
 
-    datasets: Annotated[dict[str, DatasetForm | None], Field(min_length=1)]
-    topologies: list[TopologyName] = []
-    partition: PartitionForm = PartitionForm()
-    memory: StrictStr | StrictInt | None = None
-    verify: StrictBool = False
-    reports: StrictStr | None = None
-    exports: dict[str, StrictStr] = {}
+    datasets: dict[str, DatasetForm | None] = Field(
+        min_length=1, description="by name; with nothing behind the name, a dataset of the registry"
+    )
+    topologies: list[TopologyName] = Field(
+        default=[], description="presets, files, or numbers of equal parts; without any, only stores are made"
+    )
+    partition: PartitionForm = Field(
+        default=PartitionForm(),
+        description="the options of `graphprep partition`, each with one value or a list of several",
+    )
+    memory: StrictStr | StrictInt | None = Field(default=None, description="as `--memory`, which overrules it")
+    verify: StrictBool = Field(default=False, description="true: every byte of each cache is read and compared")
+    reports: StrictStr | None = Field(
+        default=None, description="a folder for one HTML page a store and a cache: `NAME.html`, `NAME/LABEL.html`"
+    )
+    exports: dict[str, StrictStr] = Field(
+        default={}, description="by format (`dgl`, `pyg`, `npz`) a folder, in which each cache becomes `NAME/LABEL`"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,16 +226,17 @@ class _Reader:
         """A URL as it is, and a path from the pipeline's folder on."""
         return text if text is None or is_url(text) else str(self._folder / text)
 
-    def _import(self, form: ImportForm) -> Any:
+    def _import(self, form: Form) -> ImportRequest:
         from graphprep.datasets.importing.import_request import request_of
 
-        options = form.model_dump(exclude={"edges", "graph_schema"})
-        for name in NODE_FILES:
-            if options[name] is not None:
-                options[name] = self._folder / options[name]
-        options["times"] = options.pop("node_times")
-        schema = None if form.graph_schema is None else self._folder / form.graph_schema
-        request = request_of(tuple(self._folder / name for name in form.edges), schema, options)
+        options = values_in(form)
+        for field in options_in(ImportOptions):
+            if field.kind is Path and options.get(field.name) is not None:
+                value = options[field.name]
+                options[field.name] = (
+                    [self._folder / name for name in value] if field.is_tuple else self._folder / value
+                )
+        request = request_of(take_options(ImportOptions, options))
         for _, path in request.files():
             if not path.is_file():
                 raise UsageError(f"there is no file {path}")
@@ -368,7 +275,7 @@ class _Reader:
 
     def _variants(self) -> Iterator[tuple[str, PartitionRequest, FeatureOptions]]:
         """What is added to the topology's name, and the options, for every combination of values."""
-        axes = {name: value for name, value in self._form.partition if value is not None}
+        axes = values_in(self._form.partition)
         for name, values in axes.items():
             self._check_values(name, values)
         several = [name for name, values in axes.items() if isinstance(values, list) and len(values) > 1]
@@ -406,31 +313,21 @@ def _options(options: Mapping[str, Any]) -> tuple[PartitionRequest, FeatureOptio
     """Raises:
     UsageError: a value is none that the option takes.
     """
-    of_features = {name: value for name, value in options.items() if name in FeatureOptions.__dataclass_fields__}
-    of_parts = {name: value for name, value in options.items() if name not in of_features}
-    if "limits" in of_parts:
-        of_parts["limits"] = tuple(of_parts["limits"].split(","))
-    return PartitionRequest(**of_parts), FeatureOptions(**of_features)
+    values = dict(options)
+    return take_options(PartitionRequest, values), take_options(FeatureOptions, values)
 
 
-def _generator(form: GenerateForm) -> Any:
+def _generator(form: Form) -> Any:
     """The request to the one generator that is named.
 
     Raises:
         UsageError: none or several are named, or its parameters do not go together.
     """
-    from graphprep.datasets.generators.grid import GridRequest
-    from graphprep.datasets.generators.rmat import RmatRequest
-    from graphprep.datasets.generators.sbm import SbmRequest
-
     named = {name: value for name, value in form if value is not None}
     if len(named) != 1:
-        raise UsageError("name one generator: sbm, rmat or grid")
+        raise UsageError(f"name one generator: {', '.join([*GENERATORS][:-1])} or {[*GENERATORS][-1]}")
     [(name, parameters)] = named.items()
-    values = parameters.model_dump()
-    if name == "grid":
-        return GridRequest(**values | {"sides": tuple(values["sides"])})
-    return SbmRequest(**values) if name == "sbm" else RmatRequest(**values)
+    return take_options(GENERATORS[name], values_in(parameters))
 
 
 def _listed(values: object) -> Sequence[Any]:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphprep.core.choices import Duplicates
 from graphprep.core.csr import direction_fingerprint, from_edges
-from graphprep.core.types import Csr, Duplicates, EdgeChunk, EdgeTable, EdgeType, Treatment
+from graphprep.core.types import Csr, EdgeChunk, EdgeTable, EdgeType, Treatment
 from graphprep.errors import DatasetError
 from graphprep.store import external_sort, sort, sort_runs
 from graphprep.store.sort import SortedEdges, sort_table

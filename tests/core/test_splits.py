@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from pydantic import ValidationError
 
-from graphprep.core.splits import MOST_SPLITS, SplitRule, seeded_split, shared_split
+from graphprep.core.choices import MOST_SPLITS
+from graphprep.core.splits import SplitRule, seeded_split, shared_split
 from graphprep.errors import DatasetError
 
 

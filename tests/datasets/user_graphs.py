@@ -12,8 +12,9 @@ import numpy as np
 
 from graphprep.core.types import EdgeTable, RawGraph
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions, EdgeRows, SectionedFile
-from graphprep.datasets.importing.edges.edge_formats import Format, open_edges
+from graphprep.datasets.importing.edges.edge_formats import open_edges
 from graphprep.datasets.importing.import_request import ImportRequest
+from graphprep.datasets.importing.options import Format
 from graphprep.datasets.importing.user_files import read_files
 
 Edges = list[tuple[Any, ...]]

@@ -12,7 +12,7 @@ import pytest
 
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
-from graphprep.datasets.generators.sbm import SbmRequest
+from graphprep.datasets.generators.requests import SbmRequest
 from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.errors import DatasetError, UsageError
 from graphprep.partition.request import PartitionRequest

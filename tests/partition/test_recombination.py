@@ -9,7 +9,8 @@ from graphprep.partition import recombination
 from graphprep.partition.evaluation import Evaluated, PartitionTask
 from graphprep.partition.recombination import Recombination
 from graphprep.partition.refine import refine
-from graphprep.partition.request import Candidate, PartitionRequest
+from graphprep.partition.request import PartitionRequest
+from graphprep.partition.result import Candidate
 from graphprep.partition.typed_graph import WholeGraph
 from graphprep.topology import Topology
 from tests.graphs import csr_of

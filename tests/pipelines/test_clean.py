@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphprep.datasets.generators.sbm import SbmRequest
+from graphprep.datasets.generators.requests import SbmRequest
 from graphprep.errors import UsageError
 from graphprep.system import home
 from graphprep.topology import Topology

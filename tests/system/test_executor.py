@@ -25,9 +25,7 @@ from graphprep.cache import edge_buckets
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
 from graphprep.core.types import RawGraph
-from graphprep.datasets.generators.grid import GridRequest
-from graphprep.datasets.generators.rmat import RmatRequest
-from graphprep.datasets.generators.sbm import SbmRequest
+from graphprep.datasets.generators.requests import GridRequest, RmatRequest, SbmRequest
 from graphprep.datasets.importing.edges import numpy_edges, parquet_edges
 from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.errors import DatasetError, UsageError
@@ -234,7 +232,7 @@ def test_files_are_read_the_same(
 def test_generated_stores_are_the_same(executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against edges that depend on who draws them."""
     many_files(monkeypatch)
-    monkeypatch.setattr("graphprep.datasets.generators.EDGES_AT_A_TIME", 500)
+    monkeypatch.setattr("graphprep.datasets.generators.chunks.EDGES_AT_A_TIME", 500)
     monkeypatch.setattr("graphprep.datasets.generators.grid.EDGES_AT_A_TIME", 500)
     requests = {
         "sbm": SbmRequest(nodes=900, edges=5000),

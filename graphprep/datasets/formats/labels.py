@@ -15,17 +15,17 @@ Letters: N nodes, C classes, labels or numbers a node.
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.choices import LabelTask
 from graphprep.datasets.formats.dtypes import storable
 from graphprep.errors import DatasetError
 from graphprep.system import progress
 
 Array = NDArray[Any]
-LabelTask = Literal["auto", "classification", "regression"]
 LABEL_TASKS: tuple[LabelTask, ...] = get_args(LabelTask)
 IF_NUMBERS = "if they are numbers to predict, give --task regression"
 FLOAT32_WHOLE = 2**24

@@ -7,36 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from graphprep.core.types import EdgeChunk, EdgeSections, RawGraph
-from graphprep.datasets.generators import EDGES_AT_A_TIME, GraphRequest, undirected_graph
-from graphprep.errors import UsageError
-
-MOST_NODES = 2**40
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GridRequest(GraphRequest):
-    """The parameters of a grid."""
-
-    sides: tuple[int, ...]
-    """nodes along each axis"""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Nodes and undirected edges."""
-        return math.prod(self.sides), sum(math.prod(self.sides) // side * (side - 1) for side in self.sides)
-
-    def __post_init__(self) -> None:
-        if self.sides and math.prod(self.sides) > MOST_NODES:
-            raise UsageError(f"--sides {'x'.join(map(str, self.sides))} are more than {MOST_NODES:,} nodes")
-        if not self.sides or min(self.sides) < 1:
-            raise UsageError(f"--sides {'x'.join(map(str, self.sides))} must be positive, e.g. 80x80x80")
-        self.check_classes(self.sides[0], "the first side")
+from graphprep.datasets.generators.chunks import EDGES_AT_A_TIME, undirected_graph
+from graphprep.datasets.generators.requests import GridRequest
 
 
 def generate(request: GridRequest, *, folder: Path) -> RawGraph:

@@ -6,7 +6,6 @@ Node numbers are shuffled, since otherwise the low ones are the hubs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,34 +13,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeChunk, RawGraph
-from graphprep.datasets.generators import GraphRequest, drawn_sections, undirected_graph
-from graphprep.errors import UsageError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RmatRequest(GraphRequest):
-    """The parameters of an R-MAT graph."""
-
-    scale: int
-    """there are 2^scale nodes"""
-    edges: int
-    """undirected edges that are drawn; self-loops and repetitions among them are dropped"""
-    a: float = 0.57
-    b: float = 0.19
-    c: float = 0.19
-    """probabilities of the upper left, upper right and lower left quadrant"""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Nodes and undirected edges."""
-        return 1 << self.scale, self.edges
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.scale <= 40:
-            raise UsageError(f"--scale {self.scale} must be from 1 to 40; there are 2^scale nodes")
-        if not (min(self.a, self.b, self.c) >= 0 and self.a + self.b + self.c <= 1):
-            raise UsageError(f"--a {self.a}, --b {self.b} and --c {self.c} are probabilities with a sum of at most 1")
-        self.check_classes(1 << self.scale, "the number of nodes")
+from graphprep.datasets.generators.chunks import drawn_sections, undirected_graph
+from graphprep.datasets.generators.requests import RmatRequest
 
 
 def generate(request: RmatRequest, *, folder: Path) -> RawGraph:

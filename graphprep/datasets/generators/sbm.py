@@ -8,45 +8,14 @@ steps, Social Networks 1983; levels after Clauset, Moore, Newman, Nature 2008.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeChunk, RawGraph
-from graphprep.datasets.generators import GraphRequest, drawn_sections, undirected_graph
-from graphprep.errors import UsageError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SbmRequest(GraphRequest):
-    """The parameters of a block model."""
-
-    nodes: int
-    edges: int
-    """undirected edges that are drawn; self-loops and repetitions among them are dropped"""
-    branching: int = 8
-    """blocks in a block"""
-    levels: int = 2
-    inside: float = 0.8
-    """probability to stay in the block, at each level"""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Nodes and undirected edges."""
-        return self.nodes, self.edges
-
-    def __post_init__(self) -> None:
-        blocks = self.branching**self.levels
-        if self.branching < 2 or self.levels < 1 or blocks > self.nodes:
-            raise UsageError(
-                f"{self.branching} blocks on each of {self.levels} levels make {blocks} blocks for {self.nodes} nodes; "
-                "give --branching of at least 2, --levels of at least 1, and no more blocks than nodes"
-            )
-        if not 0 <= self.inside <= 1:
-            raise UsageError(f"--inside {self.inside} is a probability, from 0 to 1")
-        self.check_classes(blocks, "the number of blocks")
+from graphprep.datasets.generators.chunks import drawn_sections, undirected_graph
+from graphprep.datasets.generators.requests import SbmRequest
 
 
 def generate(request: SbmRequest, *, folder: Path) -> RawGraph:

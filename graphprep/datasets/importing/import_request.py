@@ -6,22 +6,24 @@ each, `node` and `node__to__node`; `ImportRequest.of_one_type` makes these, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from graphprep.core.splits import SplitRule
-from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Duplicates, EdgeType, SelfLoops, Treatment
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, Treatment
 from graphprep.datasets.formats.text_dialect import given_delimiter
-from graphprep.datasets.importing.edges.edge_columns import NO_COLUMNS, RequestedColumns
-from graphprep.datasets.importing.edges.edge_file import EdgeOptions, IdKind
-from graphprep.datasets.importing.edges.edge_formats import Format, format_of
-from graphprep.datasets.importing.node_files import NodeFiles
+from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
+from graphprep.datasets.importing.edges.edge_formats import format_of
+from graphprep.datasets.importing.node_files import SPLITS, NodeFiles
+from graphprep.datasets.importing.options import Format, IdKind, ImportOptions
 from graphprep.errors import UsageError
+from graphprep.system.options import options_in
 
-_OF_SPLITS = ("seed", "splits")
-_OF_COLUMNS = ("source", "target", "weight", "time")
+_OF_NODES = (*SPLITS, "features", "labels", "num_nodes", "id_column", "label", "feature", "split_column", "task")
+"""options of nodes that NodeFiles calls by the same name"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,50 +53,13 @@ class ImportRequest:
     split: SplitRule = field(default_factory=SplitRule)
 
     @classmethod
-    def of_one_type(
-        cls,
-        edges: tuple[Path, ...],
-        *,
-        format: Format = "auto",
-        ids: IdKind = "auto",
-        weights: bool = False,
-        edge_times: bool = False,
-        header: bool | None = None,
-        delimiter: str | None = None,
-        columns: RequestedColumns = NO_COLUMNS,
-        node_header: bool | None = None,
-        node_delimiter: str | None = None,
-        undirected: bool = False,
-        duplicates: Duplicates = "keep",
-        self_loops: SelfLoops = "keep",
-        split: SplitRule | None = None,
-        **nodes: Any,
-    ) -> ImportRequest:
-        """A graph with one node type and one edge type; `nodes` are the fields of NodeFiles.
-
-        Without a `split` it is SplitRule().
+    def of_one_type(cls, edges: Sequence[Path], *, split: SplitRule | None = None, **options: Any) -> ImportRequest:
+        """A graph with one node type and one edge type; `options` are others of ImportOptions.
 
         Raises:
-            UsageError: no file of edges is named.
+            UsageError: no file of edges is named, or an option is wrong.
         """
-        if not edges:
-            raise UsageError("name at least one file of edges, or --schema FILE")
-        return cls(
-            nodes={HOMOGENEOUS_NODE: NodeFiles(header=node_header, delimiter=node_delimiter, **nodes)},
-            edges=(
-                EdgeFiles(
-                    type=HOMOGENEOUS_EDGE,
-                    paths=tuple(edges),
-                    format=format,
-                    options=EdgeOptions.of_columns(
-                        columns, weights=weights, times=edge_times, header=header, delimiter=delimiter
-                    ),
-                ),
-            ),
-            ids=ids,
-            treatment=Treatment(undirected=undirected, duplicates=duplicates, self_loops=self_loops),
-            split=split or SplitRule(),
-        )
+        return request_of(ImportOptions(edges=tuple(edges), **options), split=split)
 
     def files(self) -> list[tuple[str, Path]]:
         """Every file with its role, in a fixed order."""
@@ -129,43 +94,65 @@ class ImportRequest:
         }
 
 
-def request_of(paths: tuple[Path, ...], schema: Path | None, options: Mapping[str, Any]) -> ImportRequest:
-    """What a person asks to import: files of one node and one edge type, or a schema.
+def request_of(options: ImportOptions, *, split: SplitRule | None = None) -> ImportRequest:
+    """The files of one node type and one edge type, or of a schema.
 
     Args:
-        paths: files of edges; none beside a schema.
-        schema: YAML.
-        options: of `ImportRequest.of_one_type`, but with `seed` and `splits` in place of the whole rule, `source`,
-            `target`, `weight` and `time` in place of `columns`, and delimiters by name; beside a schema only the first
-            two, where its file says nothing of splits.
+        options: of the import.
+        split: instead of that of the options.
 
     Raises:
         UsageError: both or neither, or an option that the schema should say.
         DatasetError: the schema is wrong.
     """
-    split = SplitRule(**{name: options[name] for name in _OF_SPLITS if name in options})
-    others = {name: value for name, value in options.items() if name not in _OF_SPLITS}
-    others = {**others, **_delimiters(others)}
-    if schema is None:
-        columns = RequestedColumns(**{column: others.pop(column, None) for column in _OF_COLUMNS})
-        return ImportRequest.of_one_type(paths, split=split, columns=columns, **others)
-    if paths:
-        raise UsageError(f"{paths[0]} and --schema cannot be given together; name all files in {schema}")
+    split = split or SplitRule(seed=options.seed, splits=options.splits)
+    if options.schema is not None:
+        return _of_schema(options.schema, options, split)
+    if not options.edges:
+        raise UsageError("name at least one file of edges, or --schema FILE")
+    nodes = NodeFiles(
+        times=options.node_times,
+        header=options.node_header,
+        delimiter=_delimiter("--node-delimiter", options.node_delimiter),
+        **{name: getattr(options, name) for name in _OF_NODES},
+    )
+    part = EdgeFiles(
+        type=HOMOGENEOUS_EDGE,
+        paths=options.edges,
+        format=options.format,
+        options=EdgeOptions.of_columns(
+            RequestedColumns(source=options.source, target=options.target, weight=options.weight, time=options.time),
+            weights=options.weights,
+            times=options.edge_times,
+            header=options.header,
+            delimiter=_delimiter("--delimiter", options.delimiter),
+        ),
+    )
+    return ImportRequest(
+        nodes={HOMOGENEOUS_NODE: nodes},
+        edges=(part,),
+        ids=options.ids,
+        treatment=Treatment(
+            undirected=options.undirected, duplicates=options.duplicates, self_loops=options.self_loops
+        ),
+        split=split,
+    )
+
+
+def _of_schema(schema: Path, options: ImportOptions, split: SplitRule) -> ImportRequest:
+    if options.edges:
+        raise UsageError(f"{options.edges[0]} and --schema cannot be given together; name all files in {schema}")
     from graphprep.datasets.importing.schema import load_schema
 
-    for name, value in others.items():
-        if value not in (None, False, "auto", "keep", ()):
-            raise UsageError(f"{name.replace('_', '-')} cannot be given beside --schema; write it in {schema}")
+    for option in options_in(ImportOptions):
+        if option.name not in ("schema", "seed", "splits") and getattr(options, option.name) != option.default:
+            raise UsageError(f"{option.flag[2:]} cannot be given beside --schema; write it in {schema}")
     return load_schema(schema, split)
 
 
-def _delimiters(options: Mapping[str, Any]) -> dict[str, str]:
-    """Delimiters as characters."""
-    characters = {}
-    for name in ("delimiter", "node_delimiter"):
-        if options.get(name) is not None:
-            try:
-                characters[name] = given_delimiter(options[name])
-            except ValueError as problem:
-                raise UsageError(f"--{name.replace('_', '-')}: {problem}") from problem
-    return characters
+def _delimiter(flag: str, name: str | None) -> str | None:
+    """A delimiter as a character."""
+    try:
+        return None if name is None else given_delimiter(name)
+    except ValueError as problem:
+        raise UsageError(f"{flag}: {problem}") from problem

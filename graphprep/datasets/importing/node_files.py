@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.datasets.formats.labels import LabelTask, checked_labels
+from graphprep.core.choices import LabelTask
+from graphprep.datasets.formats.labels import checked_labels
 from graphprep.datasets.importing import tables
 from graphprep.datasets.importing.edges.edge_file import Words
 from graphprep.datasets.importing.node_ids import ListedIds, Original

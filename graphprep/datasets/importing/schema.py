@@ -24,16 +24,17 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
+from graphprep.core.choices import Duplicates, LabelTask, SelfLoops
 from graphprep.core.splits import SplitRule
-from graphprep.core.types import Duplicates, EdgeType, SelfLoops, Treatment
-from graphprep.datasets.formats.labels import LabelTask
+from graphprep.core.types import EdgeType, Treatment
 from graphprep.datasets.formats.text_dialect import given_delimiter
 from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
-from graphprep.datasets.importing.edges.edge_file import EdgeOptions, IdKind
-from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, Format, format_of
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
+from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, format_of
 from graphprep.datasets.importing.edges.saved_pyg import TYPE_NAME
 from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
 from graphprep.datasets.importing.node_files import PARTS, NodeFiles
+from graphprep.datasets.importing.options import Format, IdKind
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system.nearest import nearest
 from graphprep.system.regular_file import regular_file

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.choices import LabelTask
 from graphprep.datasets.formats.checks import node_mask
 from graphprep.datasets.formats.dtypes import storable
-from graphprep.datasets.formats.labels import LabelTask, checked_labels
+from graphprep.datasets.formats.labels import checked_labels
 from graphprep.datasets.importing.table_files import (
     TEXT,
     TableOptions,

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.choices import LabelTask
 from graphprep.core.splits import SplitRule
 from graphprep.core.types import EdgeType, NodeTable, RawGraph, Treatment
-from graphprep.datasets.formats.labels import LabelTask, checked_labels
+from graphprep.datasets.formats.labels import checked_labels
 from graphprep.datasets.importing import tables
 from graphprep.datasets.importing.edges.edge_file import EdgeFile
 from graphprep.datasets.importing.node_files import NodeData, load_mask

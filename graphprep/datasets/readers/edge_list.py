@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
 
+from graphprep.core.choices import LabelTask
 from graphprep.core.splits import SplitRule
 from graphprep.core.types import RawGraph
-from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.importing import tables
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import open_edges
@@ -78,7 +78,7 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
             split=entry.split or SplitRule(),
             num_nodes=options.num_nodes,
             task=options.task,
-            **{part: folder / name for part, name in names.items()},
+            **{"node_times" if part == "times" else part: folder / name for part, name in names.items()},
         )
     )
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, Literal, NoReturn
 
 from graphprep.errors import UsageError
-from graphprep.topology.to_yaml import chosen_name
+from graphprep.system.options import check_options, option, options_in, required, take_options
 
-BACKENDS = ("gloo", "nccl")
-SECONDS = 60.0
-TIMEOUT = 180.0
 MOST_SECONDS = 3600.0
-SIZES = (4096, 65536, 2**20, 2**23, 2**25)
-"""Bytes."""
 LARGEST_SIZE = 2**30
+"""bytes of a message"""
 DEFAULT_NAME = "probed"
 PROGRAM = "graphprep.topology.probe"
 
@@ -27,31 +22,29 @@ PROGRAM = "graphprep.topology.probe"
 class ProbeOptions:
     """Options, checked."""
 
-    out: Path
-    """The file to write, on the machine of rank 0."""
+    out: Path = required("The topology to write, on the first machine.", metavar="FILE")
     name: str
-    """Of the topology."""
-    backend: str | None = None
-    """One of `BACKENDS`; None for NCCL where every rank has a GPU, else gloo."""
-    seconds: float = SECONDS
-    """That the measurements may take together, more or less."""
-    sizes: tuple[int, ...] = SIZES
-    """Bytes of the messages of pairs alone, ascending."""
-    replace: bool = False
-    """Whether a file that is there may be replaced."""
-    timeout: float = TIMEOUT
-    """Seconds to wait for another rank."""
+    """of the topology"""
+    backend: Literal["gloo", "nccl"] | None = option(None, "By default nccl where every rank has a GPU, else gloo.")
+    seconds: float = option(60.0, "Seconds that it may take, more or less.", above=0.0, at_most=MOST_SECONDS)
+    sizes: tuple[int, ...] = option(
+        (4096, 65536, 2**20, 2**23, 2**25),
+        "Bytes of the messages between pairs, the smallest first.",
+        metavar="BYTES,...",
+        separator=",",
+        example="4096,1048576",
+    )
+    timeout: float = option(180.0, "Seconds to wait for another rank.", above=0.0, at_most=MOST_SECONDS)
+    replace: bool = option(False, "Replace the file if it is there.")
     quiet: bool = False
     debug: bool = False
 
     def __post_init__(self) -> None:
         """
         Raises:
-            UsageError: a number beyond its limits.
+            UsageError: a value beyond its limits.
         """
-        for word, value in (("seconds", self.seconds), ("timeout", self.timeout)):
-            if not (math.isfinite(value) and 0 < value <= MOST_SECONDS):
-                raise UsageError(f"--{word} {value:g} must be above 0 and at most {MOST_SECONDS:g}")
+        check_options(self)
         if len(set(self.sizes)) < 2 or list(self.sizes) != sorted(set(self.sizes)):
             raise UsageError(f"--sizes {self.sizes_text} must be two or more different sizes, the smallest first")
         if not 1 <= self.sizes[0] <= self.sizes[-1] <= LARGEST_SIZE:
@@ -63,34 +56,13 @@ class ProbeOptions:
 
     def to_arguments(self) -> list[str]:
         """The same options for `python -m graphprep.topology.probe`."""
-        words = [
-            "--out",
-            str(self.out),
-            "--name",
-            self.name,
-            "--seconds",
-            repr(self.seconds),
-            "--sizes",
-            self.sizes_text,
-        ]
-        words += ["--backend", self.backend] if self.backend else []
-        words += ["--timeout", repr(self.timeout)]
+        words = ["--name", self.name]
+        for each in options_in(ProbeOptions):
+            value = getattr(self, each.name)
+            if each.kind is not bool and value is not None:
+                words += [each.flag, str(each.joined(value))]
         flags = {"--replace": self.replace, "--quiet": self.quiet, "--debug": self.debug}
         return words + [flag for flag, is_set in flags.items() if is_set]
-
-
-def sizes_from(text: str) -> tuple[int, ...]:
-    """`4096,65536` as numbers.
-
-    Raises:
-        UsageError: a part of it is no number.
-    """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdecimal() for word in words):
-        raise UsageError(
-            f"--sizes {text!r} must be whole numbers of bytes with commas between them, as in 4096,1048576"
-        )
-    return tuple(map(int, words))
 
 
 def parse(arguments: Sequence[str]) -> ProbeOptions:
@@ -99,23 +71,26 @@ def parse(arguments: Sequence[str]) -> ProbeOptions:
     Raises:
         UsageError: an option is unknown, lacks its value, or has a wrong one.
     """
+    from graphprep.topology.to_yaml import chosen_name
+
     parser = _Parser(
         prog=f"torchrun --nproc-per-node K -m {PROGRAM}",
         description="Measure the links between the ranks, and write them as a topology (docs/topology.md).",
     )
-    parser.add_argument("--out", required=True, metavar="FILE", help="the topology to write, on the first machine")
-    parser.add_argument("--backend", choices=BACKENDS, help="by default nccl where every rank has a GPU, else gloo")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="that it may take, more or less (%(default)g)")
-    parser.add_argument("--sizes", default=None, metavar="BYTES,...", help="of messages, the smallest first")
-    parser.add_argument("--name", help="of the topology; by default the file's")
-    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds to wait for another rank (%(default)g)")
-    parser.add_argument("--replace", action="store_true", help="replace a file that is there")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks")
-    found = vars(parser.parse_args(arguments))
-    sizes, out = found.pop("sizes"), Path(found.pop("out"))
-    found["name"] = chosen_name(found["name"], out, DEFAULT_NAME)
-    return ProbeOptions(**found, out=out, sizes=SIZES if sizes is None else sizes_from(sizes))
+    for each in options_in(ProbeOptions):
+        settings: dict[str, Any] = {"action": "store_true", "help": each.help}
+        if each.kind is not bool:
+            default = None if each.is_required else each.default
+            shown = "" if default is None else f" ({each.joined(default)})"
+            settings = {"type": str if each.is_tuple else each.kind, "default": default, "required": each.is_required}
+            settings |= {"choices": tuple(each.choices) or None, "metavar": each.metavar, "help": each.help + shown}
+        parser.add_argument(each.flag, **settings)
+    parser.add_argument("--name", help="Of the topology; by default the file's.")
+    parser.add_argument("-q", "--quiet", action="store_true", help="No progress.")
+    parser.add_argument("--debug", action="store_true", help="Show tracebacks.")
+    values = vars(parser.parse_args(arguments))
+    values["name"] = chosen_name(values["name"], values["out"], DEFAULT_NAME)
+    return take_options(ProbeOptions, values, **{name: values.pop(name) for name in ("name", "quiet", "debug")})
 
 
 class _Parser(argparse.ArgumentParser):

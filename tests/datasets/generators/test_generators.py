@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph
-from graphprep.datasets import generators
-from graphprep.datasets.generators import grid, rmat, sbm
+from graphprep.datasets.generators import chunks, grid, rmat, sbm
+from graphprep.datasets.generators.requests import GridRequest, RmatRequest, SbmRequest
 from graphprep.errors import UsageError
 from graphprep.store.store import GraphStore
 from tests.end_to_end.test_cli import refused, run
@@ -20,14 +20,12 @@ from tests.stores import make_store
 
 MAKERS: dict[str, Callable[[int, Path], RawGraph]] = {
     "sbm": lambda seed, folder: sbm.generate(
-        sbm.SbmRequest(nodes=1000, edges=9000, branching=4, levels=2, features=8, seed=seed), folder=folder
+        SbmRequest(nodes=1000, edges=9000, branching=4, levels=2, features=8, seed=seed), folder=folder
     ),
     "rmat": lambda seed, folder: rmat.generate(
-        rmat.RmatRequest(scale=10, edges=9000, features=8, dtype="float16", seed=seed), folder=folder
+        RmatRequest(scale=10, edges=9000, features=8, dtype="float16", seed=seed), folder=folder
     ),
-    "grid": lambda seed, folder: grid.generate(
-        grid.GridRequest(sides=(10, 11, 12), features=8, seed=seed), folder=folder
-    ),
+    "grid": lambda seed, folder: grid.generate(GridRequest(sides=(10, 11, 12), features=8, seed=seed), folder=folder),
 }
 
 
@@ -42,7 +40,7 @@ def arrays(raw: RawGraph) -> list[np.ndarray]:
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_seed_repeats(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against benchmarks whose graph differs from run to run, and against streams that can be read only once."""
-    monkeypatch.setattr(generators, "EDGES_AT_A_TIME", 1000)
+    monkeypatch.setattr(chunks, "EDGES_AT_A_TIME", 1000)
     raw = MAKERS[kind](3, tmp_path / "a")
     first, again = arrays(raw), arrays(raw)
     other = arrays(MAKERS[kind](3, tmp_path / "b"))
@@ -93,14 +91,14 @@ def test_a_grid_has_its_edges(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("request_type", "wrong"),
     [
-        (sbm.SbmRequest, {"nodes": 10, "edges": 5}),
-        (sbm.SbmRequest, {"nodes": 1000, "edges": 5, "inside": 1.5}),
-        (sbm.SbmRequest, {"nodes": 1000, "edges": 5, "classes": 65}),
-        (sbm.SbmRequest, {"nodes": 1000, "edges": 5, "branching": 1}),
-        (rmat.RmatRequest, {"scale": 0, "edges": 5}),
-        (rmat.RmatRequest, {"scale": 5, "edges": 5, "a": 0.9, "b": 0.2}),
-        (grid.GridRequest, {"sides": (0, 3)}),
-        (grid.GridRequest, {"sides": (5, 3), "classes": 6}),
+        (SbmRequest, {"nodes": 10, "edges": 5}),
+        (SbmRequest, {"nodes": 1000, "edges": 5, "inside": 1.5}),
+        (SbmRequest, {"nodes": 1000, "edges": 5, "classes": 65}),
+        (SbmRequest, {"nodes": 1000, "edges": 5, "branching": 1}),
+        (RmatRequest, {"scale": 0, "edges": 5}),
+        (RmatRequest, {"scale": 5, "edges": 5, "a": 0.9, "b": 0.2}),
+        (GridRequest, {"sides": (0, 3)}),
+        (GridRequest, {"sides": (5, 3), "classes": 6}),
     ],
 )
 def test_impossible_parameters_are_named(request_type: Any, wrong: dict[str, Any]) -> None:

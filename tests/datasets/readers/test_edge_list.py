@@ -14,6 +14,7 @@ from graphprep.core.splits import SplitRule, seeded_split
 from graphprep.core.types import RawGraph, Treatment
 from graphprep.datasets import readers
 from graphprep.datasets.importing.import_request import ImportRequest
+from graphprep.datasets.importing.node_files import NodeData
 from graphprep.datasets.importing.user_files import read_files
 from graphprep.datasets.readers import edge_list
 from graphprep.errors import DatasetError, UsageError
@@ -117,6 +118,8 @@ def test_counts_that_contradict(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"features\.npy has 3 nodes but num_nodes has 4"):
         graph(tmp_path, features=np.zeros((3, 1)), num_nodes=4)
     with pytest.raises(DatasetError, match="has no nodes"):
+        NodeData(counts={"num_nodes": 0}).known_count()
+    with pytest.raises(UsageError, match="--num-nodes 0 must be at least 1"):
         graph(tmp_path, num_nodes=0)
 
 

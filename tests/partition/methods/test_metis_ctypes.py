@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from graphprep.core import csr
 from graphprep.core.types import HOMOGENEOUS_NODE, Csr
-from graphprep.datasets.generators.rmat import RmatRequest, generate
+from graphprep.datasets.generators.requests import RmatRequest
+from graphprep.datasets.generators.rmat import generate
 from graphprep.errors import PartitionError
 from graphprep.partition.candidates import CANDIDATES, assign
 from graphprep.partition.methods import metis_ctypes

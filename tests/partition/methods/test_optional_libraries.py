@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from graphprep.datasets.generators.grid import GridRequest, generate
+from graphprep.datasets.generators.grid import generate
+from graphprep.datasets.generators.requests import GridRequest
 from graphprep.errors import PartitionError
 from graphprep.partition.candidates import CANDIDATES, assign
 from graphprep.partition.methods import kaminpar, mtkahypar

@@ -23,7 +23,8 @@ from graphprep.partition.out_of_core.passes import Passes
 from graphprep.partition.out_of_core.propagation import propagate
 from graphprep.partition.out_of_core.refinement import ByRows, ByWeight
 from graphprep.partition.refine.refine import links_of
-from graphprep.partition.request import PartitionRequest, PartitionResult
+from graphprep.partition.request import PartitionRequest
+from graphprep.partition.result import PartitionResult
 from graphprep.partition.typed_graph import WholeGraph
 from graphprep.store.store import GraphStore
 from graphprep.system import scratch

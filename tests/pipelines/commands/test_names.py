@@ -14,7 +14,7 @@ from click.shell_completion import BashComplete
 
 import cli
 from pipelines.commands import names
-from pipelines.commands.machine import VARIABLE
+from pipelines.commands.completion import VARIABLE
 from tests.end_to_end.test_cli import run
 
 

@@ -7,12 +7,8 @@ from pathlib import Path
 import pytest
 
 from graphprep.cache.features import FeatureOptions
-from graphprep.datasets.generators.grid import GridRequest
-from graphprep.datasets.generators.rmat import RmatRequest
-from graphprep.datasets.generators.sbm import SbmRequest
 from graphprep.errors import PipelineError
 from graphprep.partition.request import PartitionRequest
-from pipelines.run import config
 from pipelines.run.config import read_pipeline
 
 WHOLE = """\
@@ -67,47 +63,6 @@ def test_names_of_files_are_relative_to_the_pipeline(tmp_path: Path, monkeypatch
     found = read_pipeline(Path("there/p.yaml"))
     assert {cell.topology.name for cell in found.cells} == {"two"}
     assert found.reports == path.parent / "pages"
-
-
-@pytest.mark.parametrize(
-    ("form", "request_", "own"),
-    [
-        (config.SbmForm, SbmRequest, set()),
-        (config.RmatForm, RmatRequest, set()),
-        (config.GridForm, GridRequest, set()),
-        (config.PartitionForm, PartitionRequest, set(FeatureOptions.__dataclass_fields__)),
-    ],
-)
-def test_every_option_can_be_written(form: type, request_: type, own: set[str]) -> None:
-    """Guards against an option of the command line that pipelines do not know, or know with another default."""
-    fields = form.model_fields  # type: ignore[attr-defined]
-    wanted = request_.__dataclass_fields__  # type: ignore[attr-defined]
-    assert set(fields) == set(wanted) | own
-    for name, field in wanted.items():
-        if name not in ("limits", "sides") and not fields[name].is_required():
-            assert fields[name].default == field.default, name
-
-
-def test_every_import_option_can_be_written() -> None:
-    """Guards against an option of `graphprep import` that pipelines do not know."""
-    import cli
-
-    options = {option.name for option in cli.import_files.params}
-    options -= {
-        "paths",
-        "name",
-        "out",
-        "replace",
-        "memory_limit",
-        "dask",
-        "anyway",
-        "json_output",
-        "quiet",
-        "debug",
-        "help",
-    }
-    known = {field.alias or name for name, field in config.ImportForm.model_fields.items()} - {"edges"}
-    assert known == {"node_times" if name == "times" else name for name in options}
 
 
 @pytest.mark.parametrize(

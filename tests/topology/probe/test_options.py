@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphprep.errors import UsageError
-from graphprep.topology.probe.options import ProbeOptions, parse, sizes_from
+from graphprep.topology.probe.options import ProbeOptions, parse
 from graphprep.topology.probe.rank_info import Place, RankInfo, ranks_of
 from graphprep.topology.probe.run import check_together
 
@@ -36,7 +36,7 @@ def test_ranks_get_the_options_that_the_command_line_got(changes: dict[str, Any]
         (["--out", "x", "--sizes", "4096"], "two or more different sizes"),
         (["--out", "x", "--sizes", "8,4"], "the smallest first"),
         (["--out", "x", "--sizes", "0,4"], "between 1 and"),
-        (["--out", "x", "--sizes", "1,many"], "whole numbers of bytes"),
+        (["--out", "x", "--sizes", "1,many"], "must be whole numbers with commas between them, e.g. 4096,1048576"),
         (["--out", "x", "--seconds", "nan"], "--seconds nan must be above 0"),
         (["--out", "x", "--seconds", "0"], "--seconds 0 must be above 0"),
         (["--out", "x", "--seconds", "1e9"], "at most 3600"),
@@ -56,7 +56,7 @@ def test_wrong_options_are_one_sentence(arguments: list[str], words: str) -> Non
 
 def test_sizes() -> None:
     """Guards against spaces after commas that are an error."""
-    assert sizes_from("1, 20,300") == (1, 20, 300)
+    assert parse(["--out", "x", "--sizes", "1, 20,300"]).sizes == (1, 20, 300)
 
 
 def test_a_seat_is_what_torchrun_says() -> None:

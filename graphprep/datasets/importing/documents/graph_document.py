@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.choices import LabelTask
 from graphprep.core.splits import SplitRule
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph, Treatment
-from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.formats.text_file import whole_text
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
-from graphprep.datasets.importing.edges.edge_formats import Format
 from graphprep.datasets.importing.node_attributes import NodeAttributes
 from graphprep.datasets.importing.node_files import NodeData
 from graphprep.datasets.importing.node_ids import Original
+from graphprep.datasets.importing.options import Format
 from graphprep.datasets.importing.table_files import reading, word_array
 from graphprep.datasets.importing.typed_edges import TypedEdges
 from graphprep.datasets.importing.user_graph import build, checked_arrays

@@ -13,7 +13,7 @@ from typing import Literal
 from xml.parsers import expat
 
 from graphprep.datasets.importing.documents.graph_document import GraphDocument, of_networkx
-from graphprep.datasets.importing.edges.edge_formats import Format
+from graphprep.datasets.importing.options import Format
 from graphprep.errors import DatasetError
 from graphprep.system import progress
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from graphprep.core.types import Ids
 from graphprep.datasets.formats.edge_weights import Weights
 from graphprep.datasets.importing.edges.edge_columns import NO_COLUMNS, RequestedColumns
-
-IdKind = Literal["auto", "numbers", "words"]
+from graphprep.datasets.importing.options import IdKind
 
 
 class Words(NamedTuple):

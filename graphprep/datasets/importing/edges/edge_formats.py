@@ -8,16 +8,14 @@ show is text. What text is given under a wrong name is noticed by its first byte
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from graphprep.datasets.formats.magic_bytes import format_by_beginning
 from graphprep.datasets.formats.text_file import unpacked_name
 from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions
+from graphprep.datasets.importing.options import Format
 from graphprep.errors import UsageError
 
-Format = Literal[
-    "auto", "text", "metis", "mtx", "npy", "npz", "parquet", "pyg", "graphml", "gexf", "gml", "pajek", "json", "dimacs"
-]
 FORMATS: tuple[Format, ...] = get_args(Format)
 ENDINGS: dict[str, Format] = {
     ".graph": "metis",

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.choices import LabelTask
 from graphprep.core.splits import SplitRule
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, RawGraph, Treatment
-from graphprep.datasets.formats.labels import LabelTask
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.node_files import NodeData

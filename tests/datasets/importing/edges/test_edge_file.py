@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import cli
-from graphprep.datasets.importing.edges.edge_formats import FORMATS, Format, format_of
+from graphprep.datasets.importing.edges.edge_formats import FORMATS, format_of
+from graphprep.datasets.importing.options import Format
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,25 @@
-"""Commands about this machine: doctor, completion."""
+"""`graphprep doctor`: what is installed on this machine, and its rates."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from graphprep.errors import UsageError
-from pipelines.commands.common import as_json, common, print_json, print_line
-
-VARIABLE = "_GRAPHPREP_COMPLETE"
+from pipelines.commands.common import FILE, common, print_json, print_line, show
 
 
 @click.command()
 @click.option(
     "--rates",
     "rates_file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Measure for a minute what training does here, and write it for `graphprep plan --rates FILE` elsewhere.",
 )
 @click.option("--ranks", type=click.IntRange(1, 64), help="With --rates: ranks side by side; by default one a GPU.")
 @click.option("--replace", is_flag=True, help="With --rates: replace the file if it is there.")
-@as_json
 @common
 def doctor(rates_file: Path | None, ranks: int | None, replace: bool, json_output: bool) -> None:
     """Say what is installed here, which GPUs there are, and how much room; with advice where something is amiss.
@@ -39,15 +35,10 @@ def doctor(rates_file: Path | None, ranks: int | None, replace: bool, json_outpu
         return
     if ranks is not None or replace:
         raise UsageError(f"{'--ranks' if ranks is not None else '--replace'} is about --rates FILE; give that too")
+    from graphprep.report.doctor_tables import print_doctor
     from graphprep.system.doctor import examine
 
-    found = examine()
-    if json_output:
-        print_json(found)
-    else:
-        from graphprep.report.doctor_tables import print_doctor
-
-        print_doctor(found, sys.stdout)
+    show(examine(), print_doctor, json_output)
 
 
 def _measure(out: Path, ranks: int | None, replace: bool, json_output: bool) -> None:
@@ -65,25 +56,3 @@ def _measure(out: Path, ranks: int | None, replace: bool, json_output: bool) -> 
     print_line(f"wrote {target}", err=True)
     if json_output:
         print_json(found)
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@common
-def completion(shell: str) -> None:
-    """Print the script that makes a shell complete commands, options, and names of datasets, caches and topologies.
-
-    \b
-    Examples:
-      graphprep completion bash >> ~/.bashrc
-      graphprep completion zsh >> ~/.zshrc        # after compinit
-      graphprep completion fish > ~/.config/fish/completions/graphprep.fish
-    """
-    from click.shell_completion import get_completion_class
-
-    found = get_completion_class(shell)
-    assert found is not None  # click has these three
-    root = click.get_current_context().find_root().command
-    # click's own class asks the installed bash for its version, which need not be the one that reads the script.
-    script = found(root, {}, "graphprep", VARIABLE)
-    click.echo(script.source_template % script.source_vars())

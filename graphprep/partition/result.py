@@ -1,0 +1,53 @@
+"""What comes back from the partitioner: the methods that were tried, and the assignment that won."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.core.fallback import Fallback
+from graphprep.traffic import Quality, Traffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One method that was tried."""
+
+    method: str
+    seconds: float
+    """how long it took"""
+    assignment: NDArray[np.int32] | None = None
+    """int32 [N], or None where the method failed"""
+    failure: str | None = None
+
+    def summary(self, quality: Quality | None) -> dict[str, Any]:
+        """A row for reports."""
+        row: dict[str, Any] = {"method": self.method, "seconds": round(self.seconds, 3)}
+        if quality is not None:
+            row |= {
+                "bottleneck_seconds": quality.bottleneck_seconds,
+                "sum_seconds": quality.sum_seconds,
+                "cut_edges": quality.cut_edges,
+                "broken_limits": [limit.what for limit in quality.limits if not limit.met],
+            }
+        if self.failure:
+            row["failure"] = self.failure
+        return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResult:
+    """The assignment that won and how it was judged."""
+
+    assignment: NDArray[np.int32]
+    """int32 [N], the part of each node"""
+    traffic: Traffic
+    quality: Quality
+    method: str = ""
+    tried: tuple[dict[str, Any], ...] = ()
+    """one row a candidate: method, seconds, and bottleneck_seconds, sum_seconds, cut_edges, broken_limits or failure"""
+    fallback: Fallback | None = None
+    """None where a method that was asked for gave the parts"""

@@ -1,0 +1,45 @@
+"""`graphprep import`: a user's own files become a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from graphprep.datasets.importing.options import ImportOptions
+from graphprep.system.options import take_options
+from pipelines.commands.common import anyway_option, common, make_store, store_options
+from pipelines.commands.from_dataclass import options_of
+
+
+@click.command("import")
+@click.option("--name", required=True, help="What to call the dataset.")
+@options_of(ImportOptions)
+@store_options
+@anyway_option
+@common
+def import_files(**options: Any) -> None:
+    """Convert your own files to a graph store.
+
+    Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, DIMACS .gr and
+    .col, or a whole graph: PyTorch Geometric's .pt, GraphML, GEXF, GML, Pajek .net, node-link .json. Weights and times
+    are read if asked for. Ids with gaps, and words, are numbered in ascending order (in a whole graph in its own order)
+    and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are row numbers.
+    Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class (with several labels or
+    numbers a node, 60 % and 20 % of all nodes), the rest to test. What was taken as what is printed, and each guess has
+    an option that overrules it.
+
+    \b
+    Examples:
+      graphprep import ego-twitter.txt.gz --name ego-twitter --undirected
+      graphprep import edges.csv --name mine --features x.npy --labels y.npy
+      graphprep import messages.txt --name messages --edge-times
+      graphprep import rides.csv --name rides --source from_station --target to_station --weight minutes
+      graphprep import mesh.graph --name mesh
+      graphprep import karate.graphml --name karate --label club
+      graphprep import --schema acm.yaml --name acm
+    """
+    from graphprep.datasets.importing.import_request import request_of
+    from pipelines.ingest import import_files as run_import
+
+    make_store(run_import, request_of(take_options(ImportOptions, options)), **options)

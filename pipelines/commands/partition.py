@@ -1,0 +1,78 @@
+"""`graphprep partition`: a store and a topology become a partition cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from graphprep.cache.features import FeatureOptions
+from graphprep.partition.request import PartitionRequest
+from graphprep.system.options import take_options
+from pipelines.commands import names
+from pipelines.commands.common import PATH, common, parts_option, print_json, show_cache, topology_option, work_options
+from pipelines.commands.from_dataclass import options_of
+
+
+@click.command()
+@click.argument("name_or_store", shell_complete=names.stores)
+@parts_option()
+@topology_option("The machine to partition for; see `graphprep topology list`.")
+@click.option(
+    "--assignment",
+    type=PATH,
+    help="Parts that were made elsewhere, one number a node, p for rank p: .npy, .npz, .pt, .txt or METIS's .part.K.",
+)
+@options_of(PartitionRequest, effort={"default": None, "show_default": "default; none with --assignment"})
+@options_of(FeatureOptions)
+@click.option("--out", type=PATH, help="The cache folder itself; by default caches/NAME/LABEL in GRAPHPREP_HOME.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Make the cache even if it is there, also where it is damaged or other options made it.",
+)
+@work_options
+@click.option("--dry-run", is_flag=True, help="Say what memory, disk and time to expect, and stop.")
+@common
+def partition(
+    name_or_store: str,
+    assignment: Path | None,
+    effort: str | None,
+    replace: bool,
+    memory_limit: int | None,
+    dask: str | None,
+    dry_run: bool,
+    json_output: bool,
+    **options: Any,
+) -> None:
+    """Partition a store for the machine it will train on, and write the partition cache.
+
+    \b
+    Examples:
+      graphprep partition cora --parts 4
+      graphprep partition cora --topology 2x4.yaml
+      graphprep partition cora --topology dgx-1-v100 --dry-run
+      graphprep partition cora --parts 4 --assignment cora.graph.part.4
+    """
+    from graphprep.system.executor import open_executor
+    from pipelines.partition import announce, plan_partition, run_partition
+
+    options["effort"] = effort or ("none" if assignment else "default")
+    plan = plan_partition(
+        name_or_store,
+        request=take_options(PartitionRequest, options),
+        features=take_options(FeatureOptions, options),
+        assignment=assignment,
+        memory_limit=memory_limit,
+        **options,
+    )
+    if dry_run:
+        if json_output:
+            print_json({"cache": str(plan.target), "key": plan.key, **plan.expectations()})
+        else:
+            announce(plan)
+        return
+    with open_executor(dask, memory_limit=memory_limit) as executor:
+        outcome = run_partition(plan, replace_other=replace, executor=executor)
+    show_cache(outcome, json_output)

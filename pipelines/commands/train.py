@@ -1,0 +1,37 @@
+"""`graphprep train`: the trainer, started on a cache."""
+
+from __future__ import annotations
+
+import click
+
+from graphprep.errors import GraphprepError
+from pipelines.commands import names
+from pipelines.commands.common import HELP_OPTIONS, fail
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}, add_help_option=False
+)
+@click.argument("cache", shell_complete=names.caches)
+@click.argument("trainer_options", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def train(context: click.Context, cache: str, trainer_options: tuple[str, ...]) -> None:
+    """Train on a cache, one process a part on this machine: a path or NAME/LABEL, then the trainer's options.
+
+    \b
+    Examples:
+      graphprep train digits/2x2
+      graphprep train digits/2x2 --model sage --hidden 128 --epochs 100
+      graphprep train --help                      # the trainer's options
+    """
+    from pipelines.train import start_trainer, trainer_help
+
+    if cache.startswith("-") and cache not in HELP_OPTIONS:
+        fail(f"give the cache first, then the trainer's options: graphprep train CACHE {cache}", 2)
+    if cache in HELP_OPTIONS:
+        click.echo(context.get_help() + "\n\nThe trainer's own help:\n")
+        context.exit(trainer_help())
+    try:
+        context.exit(start_trainer(cache, trainer_options))
+    except GraphprepError as error:
+        fail(str(error), error.exit_status)
