@@ -20,6 +20,8 @@ from pipelines.ingest import graph_to_store, up_to_date
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:

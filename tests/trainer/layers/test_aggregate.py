@@ -24,6 +24,8 @@ from trainer.exchange.exchange import Exchange
 from trainer.layers.aggregate import Aggregation, in_turn
 from trainer.sparse.adjacency import Block, beside, transposed
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("directed, weighted, uneven", "self-loops and duplicates", "an empty part", "a part without halo")
 SUMS = {"gcn": "gcn", "sage": "mean", "gin": "sum"}
 
