@@ -12,9 +12,8 @@ import yaml
 from graphprep import __version__
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md", *(
-    f"docs/decisions/{path.name}" for path in sorted((ROOT / "docs/decisions").glob("*.md"))
-))  # fmt: skip
+DECISIONS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/decisions").glob("*.md"))
+PAGES = ("CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md", *DECISIONS)
 TOPS = ("graphprep", "pipelines", "trainer", "tests", "docs", "examples", "benchmarks", "notebooks")
 
 

@@ -22,8 +22,6 @@ NAME = "directed, weighted, uneven"
 MODEL = """
 import torch
 
-pytestmark = pytest.mark.slow
-
 class Local(torch.nn.Module):
     def __init__(self):
         super().__init__()
