@@ -72,7 +72,7 @@ def failing(piece: int) -> int:
     return piece
 
 
-@pytest.fixture(params=["threads", pytest.param("dask", marks=dask)])
+@pytest.fixture(params=["threads", pytest.param("dask", marks=[dask, pytest.mark.slow])])
 def executor(request: pytest.FixtureRequest) -> Executor:
     """Each of them."""
     return Threads() if request.param == "threads" else request.getfixturevalue("two_workers")
@@ -302,6 +302,7 @@ def test_passes_over_files_are_the_same(
     assert {path.name for path in tmp_path.iterdir()} == {"one", "other"}
 
 
+@pytest.mark.slow
 @dask
 @pytest.mark.soak
 def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,6 +361,7 @@ def killing(executor: Any, random_: random.Random, *, within: float = 1.0) -> It
         executor.client.wait_for_workers(len(pids), timeout=120)
 
 
+@pytest.mark.slow
 @dask
 @pytest.mark.soak
 def test_killed_workers_change_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,6 +394,7 @@ def test_killed_workers_change_no_store(tmp_path: Path, monkeypatch: pytest.Monk
     assert kills >= trials // 2
 
 
+@pytest.mark.slow
 @dask
 @pytest.mark.soak
 def test_killed_workers_change_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,6 +425,7 @@ def workers(request: pytest.FixtureRequest) -> Iterator[Executor]:
         yield executor
 
 
+@pytest.mark.slow
 @dask
 def test_passes_by_any_number_of_workers(workers: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against parts that depend on how many make the passes over files."""
@@ -433,6 +437,7 @@ def test_passes_by_any_number_of_workers(workers: Executor, tmp_path: Path, monk
     assert sums(one) == sums(other)
 
 
+@pytest.mark.slow
 @dask
 @pytest.mark.parametrize("number", [1, 4])
 def test_the_number_of_workers_changes_nothing(number: int, tmp_path: Path) -> None:
@@ -447,6 +452,7 @@ def test_the_number_of_workers_changes_nothing(number: int, tmp_path: Path) -> N
     assert sums(PartitionCache(tmp_path / "dask")) == sums(PartitionCache(tmp_path / "threads"))
 
 
+@pytest.mark.slow
 @dask
 def test_a_scheduler_elsewhere(two_workers: Any) -> None:
     """Guards against --dask ADDRESS that only works with workers that are started here."""
@@ -457,6 +463,7 @@ def test_a_scheduler_elsewhere(two_workers: Any) -> None:
     assert done.stdout == run("inspect", "graph", "--json").stdout
 
 
+@pytest.mark.slow
 @dask
 def test_workers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a cluster that gives workers up which take their time, until it has none."""
@@ -474,6 +481,7 @@ def test_workers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
             assert list(executor.map(squared, [3], 1, needed=1)) == [10]
 
 
+@pytest.mark.slow
 @dask
 def test_interrupts_are_not_for_workers(two_workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against Ctrl-C, which a terminal sends to workers too, and of which each of them writes a traceback."""
@@ -485,6 +493,7 @@ def test_interrupts_are_not_for_workers(two_workers: Any, monkeypatch: pytest.Mo
     assert two_workers.client.run(os.getpid) == pids
 
 
+@pytest.mark.slow
 @dask
 def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a batch job that waits for ever after the last worker has gone for good."""
@@ -534,6 +543,7 @@ class Unpacked:
         raise NoRoomError("the disk is full")
 
 
+@pytest.mark.slow
 @dask
 def test_a_full_disk_on_the_way_to_workers(two_workers: Executor) -> None:
     """Guards against Dask's error about pickling in place of the sentence."""
@@ -579,6 +589,7 @@ def test_one_sentence_on_the_command_line() -> None:
         assert "--dask 'here'" in refused(2, *words, "--dask", "here")
 
 
+@pytest.mark.slow
 @dask
 def test_commands_make_stores_on_workers(two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against an option that does not reach the conversion."""
