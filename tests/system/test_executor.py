@@ -143,6 +143,7 @@ def sums(cache: PartitionCache) -> dict[str, str]:
     return {path: entry.sha256 for path, entry in files.items() if path != "zarr.json"}
 
 
+@pytest.mark.slow
 def test_caches_are_the_same(executor: Executor, tmp_path: Path) -> None:
     """Guards against a part that a worker writes from other regions, or into another folder."""
     for name, store in stores().items():
