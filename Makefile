@@ -1,4 +1,4 @@
-# Two commands do all the set-up: `make demo` and `make test`. Both work a second time.
+# `make demo` and `make test` do all the set-up, and work a second time; CONTRIBUTING.md has the others.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 DEMO_HOME ?= $(CURDIR)/.demo
 WORKERS ?= 2
 
-.PHONY: demo test notebook soak lint format clean
+.PHONY: demo test fast notebook docs soak lint format clean
 
 demo: $(VENV)/.ready
 	@PATH="$(CURDIR)/$(BIN):$$PATH" GRAPHPREP_HOME="$(DEMO_HOME)" $(BIN)/python -m benchmarks.demo
@@ -16,9 +16,18 @@ demo: $(VENV)/.ready
 test: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
+# The tests that are not marked slow, in under three minutes on two cores.
+fast: $(VENV)/.ready-test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not soak"
+
 # Runs the notebooks from a clean kernel; the executed copies lie in artefacts/.
 notebook: $(VENV)/.ready-test
 	@GRAPHPREP_HOME="$(DEMO_HOME)" $(BIN)/python -m notebooks.run artefacts
+
+# The documentation site, in site/; a warning is an error. Nothing is loaded from the network.
+docs: $(VENV)/.ready-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 # The long fault and fuzz counts; a seeded tenth of them is in `make test`.
 soak: $(VENV)/.ready-test
@@ -47,5 +56,9 @@ $(VENV)/.ready-test: $(VENV)/.ready
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[test,lint]"
 	@touch $@
 
+$(VENV)/.ready-docs: $(VENV)/.ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	@touch $@
+
 clean:
-	rm -rf .demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .demo site .pytest_cache .mypy_cache .ruff_cache

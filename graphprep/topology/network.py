@@ -74,7 +74,7 @@ class Topology:
     switches: tuple[str, ...]
     links: tuple[Link, ...]
     routes: tuple[tuple[Route, ...], ...]
-    """routes[p][q]: the hops from rank p to rank q in order; empty where p is q."""
+    """`routes[p][q]`: the hops from rank p to rank q in order; empty where p is q."""
 
     @classmethod
     def build(
@@ -89,7 +89,10 @@ class Topology:
         """Find the routes of valid parts.
 
         Args:
-            name, ranks, switches, links: as the fields; names are unique and every end of a link is one of them.
+            name: as the field.
+            ranks: as the field; the names of ranks and switches are unique.
+            switches: as the field.
+            links: as the field; every end of a link is a rank or a switch.
             fixed: routes that are given, by rank numbers; each step takes the quickest link between its nodes, the
                 first among equals.
 

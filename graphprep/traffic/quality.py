@@ -106,7 +106,8 @@ def assess(
         imbalance: largest share over target share.
         limits: of LIMITS, what is to be held within it. A rank's memory, where it is stated, always is a limit.
         training_masks: bool [N] for the node types that have training nodes.
-        edge_cost, node_cost: work of one in-edge and of one node.
+        edge_cost: work of one in-edge.
+        node_cost: work of one node.
         traffic: what `count_traffic` found for the same arguments, if that is at hand.
         model: of the topology, if that is at hand.
 

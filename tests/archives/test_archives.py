@@ -76,6 +76,7 @@ def test_a_store_of_several_types_holds_the_edges_that_it_was_made_from(version:
     store.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["people", "papers"])
 def test_the_parts_of_a_cache_put_together_are_its_store(version: str, name: str) -> None:
     """Guards against a reader of caches that gives other edges, features or labels for an old cache."""

@@ -51,6 +51,7 @@ def test_no_gpu_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys:
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.soak
 def test_the_whole_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks that share a device, and epochs beside PyG's."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("browser")  # one browser, and its pages are made once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]  # one browser, and its pages are made once
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
 CHROMIUM = os.environ.get("GRAPHPREP_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 WIDTHS = (1280, 390)

@@ -81,6 +81,7 @@ def by_definition(store: GraphStore, how: str, x_NF: NDArray[np.generic]) -> NDA
     return np.asarray(dense @ x_NF)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["gcn", "mean"])
 def test_sums_are_those_of_the_definition(tmp_path: Path, how: str, kind: str) -> None:
@@ -96,6 +97,7 @@ def test_sums_are_those_of_the_definition(tmp_path: Path, how: str, kind: str) -
         np.testing.assert_array_equal(rebuild_rows(cache, HOMOGENEOUS_NODE, "x"), x_NF)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["weighted", "directed"])
 @pytest.mark.parametrize("how", ["gcn", "mean"])
 def test_sums_are_those_that_the_trainer_makes(tmp_path: Path, how: str, kind: str) -> None:
@@ -195,6 +197,7 @@ def test_sums_move_with_their_nodes(tmp_path: Path, features: str) -> None:
     np.testing.assert_array_equal(*(rebuild_rows(c, HOMOGENEOUS_NODE, X_AGGREGATED) for c in (cache, merged)))
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_the_other_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against sums that are made again, and against features that a second run no longer has."""
     store = make_store(graph_of("weighted"))
@@ -240,6 +243,7 @@ def test_what_cannot_be_summed_is_refused_at_once() -> None:
             FeatureOptions(features="none", **options)
 
 
+@pytest.mark.slow
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against reads and writes beyond a row, a block or the last edge."""
     bounds_checked(

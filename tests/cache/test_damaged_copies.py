@@ -91,6 +91,7 @@ def test_python_gets_no_nodes_that_are_not_there(name: str, cache: Path) -> None
         PartitionCache(cache).loaded()
 
 
+@pytest.mark.slow
 @pytest.mark.soak
 def test_no_command_dies_of_a_damaged_cache(whole: Path, tmp_path: Path) -> None:
     """Guards against signals, internal errors and wrong copies: bytes of any file are changed, and each command ends

@@ -87,6 +87,7 @@ def test_the_type_is_what_was_asked_for(tmp_path: Path, name: str, dtype: type) 
     np.testing.assert_array_equal(found, X.astype(dtype))
 
 
+@pytest.mark.slow
 def test_bfloat16_is_bits_with_a_name(tmp_path: Path) -> None:
     """Guards against bits without a name, a rounding of their own, and a verify, an export or a merge that stumbles."""
     torch = pytest.importorskip("torch")

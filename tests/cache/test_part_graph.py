@@ -43,6 +43,7 @@ def check_parts(cache: PartitionCache, store: GraphStore) -> None:
         assert np.array_equal(np.sort(np.concatenate(numbers)), np.arange(matrix.num_edges))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     num_parts=st.integers(1, 5),

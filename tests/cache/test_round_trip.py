@@ -54,6 +54,7 @@ def check_same_graph(cache: PartitionCache, store: GraphStore) -> None:
                 np.testing.assert_array_equal(halo_degree, degree_N[received])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     num_parts=st.integers(1, 9),
@@ -144,6 +145,7 @@ def test_traffic_counts_what_is_sent(cache: PartitionCache) -> None:
     assert cache.quality["cut_edges"] == cache.array("cross_edges").sum()
 
 
+@pytest.mark.slow
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against out-of-range writes while parts are cut."""
     bounds_checked(
@@ -164,6 +166,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(num_parts=st.integers(1, 9), seed=st.integers(0, 2**32 - 1), num_edges=st.integers(0, 300))
 def test_any_graph_of_several_types_comes_back(

@@ -36,6 +36,7 @@ def found_pairs(matrix: Csr) -> Counter[tuple[int, int]]:
     return Counter(zip(matrix.indices.tolist(), rows.tolist(), strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes)
 def test_every_edge_is_kept_in_its_row_in_order(size: tuple[int, int, int, bool]) -> None:
@@ -103,6 +104,7 @@ def test_undirected_adds_just_the_missing_reverses(size: tuple[int, int, int, bo
     assert csr.is_symmetric(matrix)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes)
 def test_treatments_and_their_counts(size: tuple[int, int, int, bool]) -> None:

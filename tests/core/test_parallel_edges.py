@@ -129,6 +129,7 @@ def test_the_order_of_the_lines_does_not_matter(
         assert direction_fingerprint(one, first_row=0) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_ranges")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edges=lines, undirected=st.booleans(), duplicates=st.sampled_from(["keep", *ONE_EDGE]))

@@ -92,6 +92,7 @@ def test_the_trainer_prints_its_own_help() -> None:
     assert "--exchange" in done.stdout or "--hidden" in done.stdout
 
 
+@pytest.mark.slow
 def test_fetch_partition_inspect_verify(digits: Path) -> None:
     """Guards against a first hour that ends in an error: each command, run again, finds everything in place."""
     done = run("fetch", "digits", "--json")
@@ -115,6 +116,7 @@ def test_fetch_partition_inspect_verify(digits: Path) -> None:
     assert [row["fetched"] for row in rows if row["name"] == "digits"] == [True]
 
 
+@pytest.mark.slow
 def test_tables_show_the_figures_of_the_json(digits: Path) -> None:
     """Guards against a table that computes its own numbers."""
     document = json.loads(run("inspect", "digits/flat-2", "--json").stdout)
@@ -128,6 +130,7 @@ def test_tables_show_the_figures_of_the_json(digits: Path) -> None:
     assert "19,858" in text
 
 
+@pytest.mark.slow
 def test_the_page_is_self_contained(digits: Path, tmp_path: Path) -> None:
     """Guards against a page that needs a network, and against numbers that differ from the JSON."""
     page = tmp_path / "report.html"
@@ -155,6 +158,7 @@ def test_dry_run_writes_nothing(digits: Path) -> None:
     assert sorted(digits.parent.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_an_assignment_made_elsewhere(digits: Path, tmp_path: Path) -> None:
     """Guards against parts that are moved though nobody asked, and against a key that does not know the file."""
     parts = np.arange(1797) % 2
@@ -293,6 +297,7 @@ def test_broken_edge_lists(tmp_path: Path, text: str, options: list[str], expect
     assert not home.store_path("mine").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_is_refused_by_everybody(digits: Path) -> None:
     """Guards against a damaged file that inspect, train or a second partition run does not notice."""
     payload = digits / "parts/1/nodes/node/x/c/0/0"

@@ -41,6 +41,8 @@ from tests.end_to_end.test_s3 import bucket, server  # noqa: F401 (fixtures)
 from tests.topology.detect.saved_files import SAVED
 from trainer.config.command_line import parse
 
+pytestmark = pytest.mark.slow
+
 LISTED = {
     "git clone <this repository> && cd graphprep": "the repository is here",
     "make demo": "makes an environment from the package index; test_files_to_losses.py goes the same way",

@@ -22,6 +22,8 @@ from pipelines.store_step import OpenStep
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:

@@ -25,6 +25,8 @@ from graphprep.store.store import GraphStore
 from graphprep.system import home
 from tests.end_to_end.test_cli import CLI, run
 
+pytestmark = pytest.mark.slow
+
 
 def test_ego_twitter_comes_back_edge_for_edge(test_data: Path) -> None:
     """Guards against an edge or a node that is lost or doubled between the file and eight parts."""

@@ -10,6 +10,8 @@ import pytest
 
 from tests.soak import soak_count
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.soak
 @pytest.mark.parametrize("stage", ["convert", "sections", "cache", "replace", "run"])

@@ -27,7 +27,7 @@ from pipelines.partition import plan_partition, run_partition
 from pipelines.run.run import run_pipeline
 from tests.end_to_end.test_cli import refused, run
 
-pytestmark = pytest.mark.xdist_group("s3")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("s3")]
 BUCKET = "s3://graphs"
 REQUEST = SbmRequest(nodes=200, edges=900, classes=4, branching=2, features=3)
 

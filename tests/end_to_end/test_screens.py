@@ -24,6 +24,8 @@ from tests.graphs import labelled_graph
 from tests.plan.test_plan import known_rates
 from tests.stores import make_cache, make_store
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = (60, 80, 120)
 NAME = "a-graph-with-quite-a-long-name"
 

@@ -50,6 +50,7 @@ def test_arrays_as_pyg_has_them(tmp_path: Path) -> None:
     assert data.is_sorted(sort_by_row=False)
 
 
+@pytest.mark.slow
 def test_several_types(tmp_path: Path) -> None:
     """Guards against a node type without features that is dropped, and against edges between wrong types."""
     store = make_store(typed_graph(np.random.default_rng(6)))

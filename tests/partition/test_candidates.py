@@ -16,6 +16,8 @@ from graphprep.topology import Topology
 from tests.graphs import csr_of, random_edges
 from tests.partition.problems import Case, edges, hostile_cases, ring_of_cliques
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = hostile_cases()
 REQUEST = PartitionRequest(seed=3, imbalance=1.05)
 

@@ -33,6 +33,7 @@ def test_numbers_that_do_not_go_are_named(number: int) -> None:
         merged(np.arange(8, dtype=np.int32), Topology.flat(8), number)
 
 
+@pytest.mark.slow
 def test_each_part_is_divided_and_keeps_its_place(tmp_path: Path) -> None:
     """Guards against a split that moves nodes to another part's ranks, or that cuts cliques."""
     chunk, num_nodes = ring_of_cliques(16, 10)

@@ -29,6 +29,7 @@ def test_metis_cuts_less_than_the_floors(tmp_path: Path) -> None:
     assert [row["method"] for row in result.tried] == ["metis", "metis, refined"]
 
 
+@pytest.mark.slow
 def test_few_training_nodes_do_not_tear_the_parts_apart(tmp_path: Path) -> None:
     """Guards against annealing that runs out of visits while it is hot, where the start breaks the limit on training
     nodes, so that whatever keeps it passes for better: a cut of 1.7 times METIS's on this mesh, and 6 times on others.
@@ -94,6 +95,7 @@ def test_a_dead_metis_is_survived_and_named(
     assert [row["method"] for row in result.tried] == ["metis-balanced", "ldg", "ldg, refined"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "effort"),
     [(name, "default") for name in hostile_cases()]

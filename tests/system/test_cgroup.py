@@ -130,6 +130,7 @@ def limited(tmp_path: Path) -> Iterator[Run]:
     folder.rmdir()
 
 
+@pytest.mark.slow
 def test_commands_keep_within_a_real_limit(limited: Run, tmp_path: Path) -> None:
     """Guards against commands that are killed where a batch system allows less than the machine has: they see what they
     may take, go by passes over files where the graph does not fit, and say so of a method that does not."""

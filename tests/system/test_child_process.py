@@ -14,6 +14,8 @@ import pytest
 
 from tests.end_to_end.test_cli import prepared  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = ("trainer.py", "random.py", "csv.py", "numbers.py", "cli.py")
 PACKAGES = ("trainer", "commands", "graphprep", "pipelines")
 PROGRAM = [sys.executable, "-P", "-m", "graphprep"]

@@ -70,7 +70,7 @@ def failing(piece: int) -> int:
     return piece
 
 
-@pytest.fixture(params=["threads", pytest.param("dask", marks=dask)])
+@pytest.fixture(params=["threads", pytest.param("dask", marks=[dask, pytest.mark.slow])])
 def executor(request: pytest.FixtureRequest) -> Executor:
     """Each of them."""
     return Threads() if request.param == "threads" else request.getfixturevalue("two_workers")
@@ -141,6 +141,7 @@ def sums(cache: PartitionCache) -> dict[str, str]:
     return {path: entry.sha256 for path, entry in files.items() if path != "zarr.json"}
 
 
+@pytest.mark.slow
 def test_caches_are_the_same(executor: Executor, tmp_path: Path) -> None:
     """Guards against a part that a worker writes from other regions, or into another folder."""
     for name, store in stores().items():
@@ -300,6 +301,7 @@ def test_passes_over_files_are_the_same(
     assert {path.name for path in tmp_path.iterdir()} == {"one", "other"}
 
 
+@pytest.mark.slow
 @dask
 @pytest.mark.soak
 def test_killed_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,6 +360,7 @@ def killing(executor: Any, random_: random.Random, *, within: float = 1.0) -> It
         executor.client.wait_for_workers(len(pids), timeout=120)
 
 
+@pytest.mark.slow
 @dask
 @pytest.mark.soak
 def test_killed_workers_change_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,6 +393,7 @@ def test_killed_workers_change_no_store(tmp_path: Path, monkeypatch: pytest.Monk
     assert kills >= trials // 2
 
 
+@pytest.mark.slow
 @dask
 @pytest.mark.soak
 def test_killed_workers_change_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,6 +424,7 @@ def workers(request: pytest.FixtureRequest) -> Iterator[Executor]:
         yield executor
 
 
+@pytest.mark.slow
 @dask
 def test_passes_by_any_number_of_workers(workers: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against parts that depend on how many make the passes over files."""
@@ -431,6 +436,7 @@ def test_passes_by_any_number_of_workers(workers: Executor, tmp_path: Path, monk
     assert sums(one) == sums(other)
 
 
+@pytest.mark.slow
 @dask
 @pytest.mark.parametrize("number", [1, 4])
 def test_the_number_of_workers_changes_nothing(number: int, tmp_path: Path) -> None:
@@ -445,6 +451,7 @@ def test_the_number_of_workers_changes_nothing(number: int, tmp_path: Path) -> N
     assert sums(PartitionCache(tmp_path / "dask")) == sums(PartitionCache(tmp_path / "threads"))
 
 
+@pytest.mark.slow
 @dask
 def test_a_scheduler_elsewhere(two_workers: Any) -> None:
     """Guards against --dask ADDRESS that only works with workers that are started here."""
@@ -455,6 +462,7 @@ def test_a_scheduler_elsewhere(two_workers: Any) -> None:
     assert done.stdout == run("inspect", "graph", "--json").stdout
 
 
+@pytest.mark.slow
 @dask
 def test_workers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a cluster that gives workers up which take their time, until it has none."""
@@ -472,6 +480,7 @@ def test_workers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
             assert list(executor.map(squared, [3], 1, needed=1)) == [10]
 
 
+@pytest.mark.slow
 @dask
 def test_interrupts_are_not_for_workers(two_workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against Ctrl-C, which a terminal sends to workers too, and of which each of them writes a traceback."""
@@ -483,6 +492,7 @@ def test_interrupts_are_not_for_workers(two_workers: Any, monkeypatch: pytest.Mo
     assert two_workers.client.run(os.getpid) == pids
 
 
+@pytest.mark.slow
 @dask
 def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a batch job that waits for ever after the last worker has gone for good."""
@@ -532,6 +542,7 @@ class Unpacked:
         raise NoRoomError("the disk is full")
 
 
+@pytest.mark.slow
 @dask
 def test_a_full_disk_on_the_way_to_workers(two_workers: Executor) -> None:
     """Guards against Dask's error about pickling in place of the sentence."""
@@ -577,6 +588,7 @@ def test_one_sentence_on_the_command_line() -> None:
         assert "--dask 'here'" in refused(2, *words, "--dask", "here")
 
 
+@pytest.mark.slow
 @dask
 def test_commands_make_stores_on_workers(two_workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against an option that does not reach the conversion."""

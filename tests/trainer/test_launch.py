@@ -22,6 +22,8 @@ import pytest
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import free_port
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PLAIN = ["--epochs", "3", "--hidden", "4", "--device", "cpu"]
 FOREVER = ["--epochs", "100000000", "--patience", "0", "--hidden", "4", "--device", "cpu", "--json", "-q"]

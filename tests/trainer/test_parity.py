@@ -25,6 +25,8 @@ from trainer.models import Network, model_type, sums_of
 from trainer.sparse.dropout import Dropout
 from trainer.sparse.feature_rows import DenseRows
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 1e-4
 SEVERAL = [(name, setting, world) for name, setting in CASES for world in worlds_of(setting) if world > 1]
 

@@ -24,7 +24,7 @@ from tests.stores import make_cache, make_store
 
 MISSING = needs.missing()
 needs_namespaces = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-pytestmark = pytest.mark.xdist_group("network")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("network")]
 
 PATIENCE = 180
 """Seconds that a test waits for a process before it fails; nothing here takes long on an idle machine."""

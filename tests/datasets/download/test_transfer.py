@@ -393,6 +393,7 @@ def test_passwords_are_not_shown() -> None:
     assert shown("https://host/a@b") == "https://host/a@b"
 
 
+@pytest.mark.slow
 def test_interrupt_ends_at_once_and_keeps_what_came(server: FaultServer, tmp_path: Path) -> None:
     """Ctrl-C while a server is silent must not wait for its timeout, and the next run goes on."""
     url = server.add("/f", BODY, Fault(stall_at=100_000))

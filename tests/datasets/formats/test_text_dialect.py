@@ -158,6 +158,7 @@ def test_types_that_change_between_blocks(tmp_path: Path, monkeypatch: pytest.Mo
         load_features(written(tmp_path / "z.csv", text + "1,0x10\n"))
 
 
+@pytest.mark.slow
 def test_rows_longer_than_the_sample(tmp_path: Path) -> None:
     """Guards against a table whose rows are longer than what is looked at, and which so seems to have fewer columns."""
     row = ",".join(["0.25"] * 40_000) + "\n"

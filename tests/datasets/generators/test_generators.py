@@ -107,6 +107,7 @@ def test_impossible_parameters_are_named(request_type: Any, wrong: dict[str, Any
         request_type(**wrong)
 
 
+@pytest.mark.slow
 def test_generate_commands(graphprep_home: Path) -> None:
     """Guards against options that do not reach their generator."""
     words = ("generate", "sbm", "--name", "s", "--nodes", "500", "--edges", "2000", "--features", "4", "--json")

@@ -21,6 +21,7 @@ def test_an_unknown_format_is_named() -> None:
         export_format("csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_disk_that_is_announced_is_taken(tmp_path: Path, name: str, weighted: bool) -> None:

@@ -21,6 +21,7 @@ OF_DATA = [BaseStorage, DataEdgeAttr, DataTensorAttr, EdgeStorage, GlobalStorage
 pytestmark = pytest.mark.filterwarnings("ignore:.*distributed:DeprecationWarning")
 
 
+@pytest.mark.slow
 @each_kind
 def test_local_graph_stores_hold_every_edge_once(kind: str, tmp_path: Path) -> None:
     """Guards against edge ids that are another edge's, unsorted columns that `is_sorted` denies, and wrong maps."""
@@ -44,6 +45,7 @@ def test_local_graph_stores_hold_every_edge_once(kind: str, tmp_path: Path) -> N
     assert counts == store.num_edges
 
 
+@pytest.mark.slow
 @each_kind
 def test_local_feature_stores_find_rows_by_global_id(kind: str, tmp_path: Path) -> None:
     """Guards against features, labels or weights of another node or edge, and against labels that are left out."""
@@ -73,6 +75,7 @@ def test_local_feature_stores_find_rows_by_global_id(kind: str, tmp_path: Path) 
                 assert np.array_equal(found[:, 0], weights[number])
 
 
+@pytest.mark.slow
 @each_kind
 def test_data_objects_compute_the_same(kind: str, tmp_path: Path) -> None:
     """Guards against a Data that needs an unsafe load, and against a layer over the parts that is not the whole's."""

@@ -66,6 +66,7 @@ def test_ranges_of_rows_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (tmp_path / "pieces").read_bytes() == (tmp_path / "nets").read_bytes()
 
 
+@pytest.mark.slow
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against numbers longer than their buffer."""
     bounds_checked(

@@ -54,6 +54,7 @@ def imbalance(part_N: NDArray[np.int64], weight_N: NDArray[np.int64]) -> float:
     return float(load_P.max() / load_P.mean())
 
 
+@pytest.mark.slow
 def test_both_limits_hold_on_a_power_law_graph(power_law: PowerLaw) -> None:
     """Guards against limits that are handed over in the wrong width: METIS says nothing and leaves 1.88."""
     graph = power_law.graph
@@ -78,6 +79,7 @@ def test_another_width_of_reals_would_be_noticed(power_law: PowerLaw, monkeypatc
     assert not library._keeps_shares()
 
 
+@pytest.mark.slow
 def test_asking_for_less_keeps_the_limits(power_law: PowerLaw) -> None:
     """Guards against limits that are overdrawn by a few per cent, which METIS alone does."""
     graph, limits_C = power_law.graph, np.array([1.05, 1.05])
@@ -93,6 +95,7 @@ def test_excess_is_load_over_limit_with_one_node_of_slack() -> None:
     assert excess(np.array([0, 0, 0, 0, 1]), weights_NC, halves, np.array([1.0])) == pytest.approx(4 / 3.5)
 
 
+@pytest.mark.slow
 def test_nodes_and_in_edges_of_a_directed_power_law_graph(power_law: PowerLaw, tmp_path: Path) -> None:
     """Guards against a balance of undirected degrees that passes for one of in-edges."""
     clean = power_law.clean

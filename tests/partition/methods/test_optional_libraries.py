@@ -43,6 +43,7 @@ def rows_and_seconds(case: Case, method: str, topology: Topology, scratch: Path)
     return int(rows_PP.sum()), float((rows_PP * distances(topology)).sum())
 
 
+@pytest.mark.slow
 def test_a_mapping_lays_neighbouring_parts_along_fast_links(slab: Case, tmp_path: Path) -> None:
     """Guards against a target graph whose distances are upside down or never arrive."""
     pytest.importorskip("mtkahypar", reason="Mt-KaHyPar is not installed")
@@ -52,6 +53,7 @@ def test_a_mapping_lays_neighbouring_parts_along_fast_links(slab: Case, tmp_path
     assert mapped < 0.7 * plain
 
 
+@pytest.mark.slow
 def test_by_rows_fewer_rows_are_sent(tmp_path: Path) -> None:
     """Guards against nets that do not count rows: where edges at one node are many, rows and cut differ."""
     pytest.importorskip("mtkahypar", reason="Mt-KaHyPar is not installed")

@@ -11,6 +11,7 @@ from graphprep.partition.methods import subgraph
 from tests.graphs import csr_of, random_edges
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     seed=st.integers(0, 2**31),

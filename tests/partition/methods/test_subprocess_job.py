@@ -146,6 +146,7 @@ def test_an_interrupt_ends_the_child(child: str, tmp_path: Path, monkeypatch: py
     assert started[0].returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_killed_caller_leaves_no_child(child: str, tmp_path: Path) -> None:
     """Guards against a METIS of many gigabytes that outlives the run which started it."""
     script = (
@@ -171,6 +172,7 @@ def test_a_killed_caller_leaves_no_child(child: str, tmp_path: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["metis", "metis-balanced"])
 def test_metis_without_memory_is_an_error(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a METIS that cannot allocate and looks like success, or takes the caller along."""

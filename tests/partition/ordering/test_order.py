@@ -85,6 +85,7 @@ def graphs_in_parts(draw: st.DrawFn) -> tuple[Csr, NDArray[np.int32], int]:
     return graph, np.array(assignment, np.int32), num_parts
 
 
+@pytest.mark.slow
 @settings(deadline=None)  # the first case waits for the compiler
 @given(graphs_in_parts(), st.integers(1, 80))
 def test_the_order_is_a_permutation_of_each_part(case: tuple[Csr, NDArray[np.int32], int], window: int) -> None:
@@ -167,6 +168,7 @@ def test_isolated_nodes_come_last_and_cost_little() -> None:
     assert (np.diff(graph.indptr)[order[4000:]] == 0).all()
 
 
+@pytest.mark.slow
 def test_the_order_does_not_depend_on_threads_or_index_width() -> None:
     """Guards against parts that write into each other's numbers, and against other orders for 64-bit graphs."""
     rng = np.random.default_rng(6)
@@ -183,6 +185,7 @@ def test_the_order_does_not_depend_on_threads_or_index_width() -> None:
         assert all(np.array_equal(one, two) for one, two in zip(alone, other, strict=True))
 
 
+@pytest.mark.slow
 @settings(deadline=None)  # the first case waits for the compiler
 @given(st.integers(0, 2**32), st.integers(2, 40), st.integers(0, 160), st.integers(1, 50))
 def test_every_step_of_the_walk_takes_the_best(seed: int, num_nodes: int, num_edges: int, window: int) -> None:
@@ -249,6 +252,7 @@ def test_round_components_are_not_ordered_by_levels(num_small: int) -> None:
     assert not is_thin
 
 
+@pytest.mark.slow
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against out-of-range reads and writes in all three kernels, on thin and on round graphs."""
     bounds_checked(

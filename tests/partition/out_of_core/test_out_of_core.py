@@ -121,6 +121,7 @@ def test_ranges_cover_all_rows() -> None:
     assert row_ranges(np.zeros(1, np.int64), 5) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edges_a_range", [100, 1 << 20])
 def test_clusters_keep_limits_and_groups_for_any_number_of_threads(edges_a_range: int) -> None:
     """Guards against clusters that two ranges fill together beyond their limit, that cross groups, or that depend on
@@ -151,6 +152,7 @@ def test_clusters_keep_limits_and_groups_for_any_number_of_threads(edges_a_range
         assert not set(cluster_X[group_X == group]) & set(cluster_X[group_X != group])
 
 
+@pytest.mark.slow
 def test_leaves_of_a_star_and_nodes_without_edges_come_together() -> None:
     """Guards against levels that stop shrinking because a hub's cluster is full, or because nodes have no neighbour."""
     matrix = csr.undirected_simple(csr_of(hostile_cases()["star"].chunk, 600))
@@ -228,6 +230,7 @@ def test_traffic_in_the_order_of_rows_is_the_same(num_parts: int, tmp_path: Path
     assert np.array_equal(one.local_edges_P, other.local_edges_P)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_parts", [4, 70])
 @pytest.mark.parametrize("mutual", [True, False])
 def test_masks_know_what_a_move_changes(num_parts: int, mutual: bool, tmp_path: Path) -> None:
@@ -275,6 +278,7 @@ def test_weights_know_what_a_move_changes() -> None:
         assert ((before_PP - view.count(moved_X, 4)) * links.price_PP).sum() == pytest.approx(gain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", hostile_cases())
 def test_hostile_graphs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against levels, moves or counts that die or leave parts empty on odd graphs, with several ranges."""
@@ -289,6 +293,7 @@ def test_hostile_graphs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_the_parts_and_blocks_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against parts that depend on the number of threads, and against levels that lose the communities."""
     monkeypatch.setattr(levels, "LEAST_NODES", 10)
@@ -320,6 +325,7 @@ def test_order_is_that_of_the_graph_in_memory(tmp_path: Path) -> None:
         assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("several_types", [False, True])
 def test_the_whole_way_past_memory(
     several_types: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -340,6 +346,7 @@ def test_the_whole_way_past_memory(
     assert np.bincount(np.asarray(cache.array("assignment"))).min() > 0
 
 
+@pytest.mark.slow
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against reads and writes beyond the arrays, which numba does not notice unless asked."""
     bounds_checked(

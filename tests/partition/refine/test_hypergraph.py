@@ -38,6 +38,7 @@ def drawn(size: tuple[int, int, int]) -> tuple[Csr, np.random.Generator]:
 sizes = st.tuples(st.integers(1, 30), st.integers(0, 120), st.integers(0, 2**32 - 1))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(sizes, st.integers(1, 5), st.integers(1, 8))
 def test_nets_count_what_traffic_counts(size: tuple[int, int, int], num_parts: int, num_coarse: int) -> None:
@@ -54,6 +55,7 @@ def test_nets_count_what_traffic_counts(size: tuple[int, int, int], num_parts: i
         assert np.array_equal(cost_PP(coarse, part_of_coarse, num_parts), expected_PP)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(sizes)
 def test_a_node_knows_the_nets_that_it_is_a_pin_of(size: tuple[int, int, int]) -> None:
@@ -82,6 +84,7 @@ def test_an_undirected_graph_shares_its_arrays() -> None:
         assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(sizes, st.integers(1, 5))
 def test_renumbered_nets_are_the_same_nets(size: tuple[int, int, int], num_parts: int) -> None:
@@ -98,6 +101,7 @@ def test_renumbered_nets_are_the_same_nets(size: tuple[int, int, int], num_parts
             assert csr.fault(Csr(indptr=found.pin_ptr, indices=found.pins, num_sources=found.num_nodes)) is None
 
 
+@pytest.mark.slow
 def test_offsets_are_as_wide_as_pins_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against offsets that wrap around in graphs of more than 2^31 edges, and against other nets there."""
     matrix, rng = drawn((25, 100, 7))

@@ -53,6 +53,7 @@ def bottleneck(matrix: Csr, part_N: NDArray[np.int32], topology: Topology, balan
     return link_seconds(traffic, topology, 1024, balance=balance).bottleneck_seconds  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(4, 60),

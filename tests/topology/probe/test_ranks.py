@@ -14,6 +14,8 @@ import pytest
 
 from graphprep.topology import Topology
 
+pytestmark = pytest.mark.slow
+
 TINY = ["--backend", "gloo", "--seconds", "1", "--sizes", "1000,20000,100000"]
 PATIENCE = 180
 """Seconds that a test waits for a process before it fails; nothing here takes long on an idle machine."""

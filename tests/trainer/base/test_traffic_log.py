@@ -11,6 +11,8 @@ from tests.trainer.handmade_cache import traffic_rows
 from tests.trainer.parity_cases import worlds_of
 from tests.trainer.rank_group import Run
 
+pytestmark = pytest.mark.slow
+
 FLOAT = 4
 NODES, FEATURES, HIDDEN, CLASSES, EPOCHS = 60, 6, 8, 3, 20
 BYTES = ("bytes_sent", "row_bytes_sent", "weight_bytes_sent", "other_bytes_sent", "bytes_skipped")

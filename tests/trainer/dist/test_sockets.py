@@ -17,6 +17,8 @@ from tests.trainer.rank_group import Run, among_ranks, train_once
 
 from trainer.dist.communicator import Communicator
 
+pytestmark = pytest.mark.slow
+
 TCP_INFO, BYTES_ACKED = 11, 120
 """Linux: the option, and where in its answer the 64 bits are that count what the other end has got."""
 MODELS: dict[str, dict[str, Any]] = {

@@ -11,6 +11,8 @@ import pytest
 from tests.trainer.handmade_cache import traffic_rows
 from tests.trainer.rank_group import Run, among_ranks, train_once
 
+pytestmark = pytest.mark.slow
+
 WORLD, EPOCHS, WIDTH, CLASSES = 3, 13, 8, 3
 NAME = "directed, weighted, uneven"
 EXCHANGES = ("boundary", "broadcast")

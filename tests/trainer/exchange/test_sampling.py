@@ -23,6 +23,8 @@ from trainer.exchange.exchange import Exchange
 from trainer.exchange.sampling import Sampling
 from trainer.layers.aggregate import Aggregation
 
+pytestmark = pytest.mark.slow
+
 WORLD, DRAWS, WIDTH, EPOCHS = 3, 2000, 3, 12
 NAME = "directed, weighted, uneven"
 CHANCE = 0.3

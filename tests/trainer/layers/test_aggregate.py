@@ -25,6 +25,8 @@ from trainer.exchange.exchange import Exchange
 from trainer.layers.aggregate import Aggregation, fetch_rounds
 from trainer.sparse.adjacency import Matrix, TwoWay
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("directed, weighted, uneven", "self-loops and duplicates", "an empty part", "a part without halo")
 SUMS = {"gcn": "gcn", "sage": "mean", "gin": "sum"}
 MATRIX = partial(Matrix, device=torch.device("cpu"))

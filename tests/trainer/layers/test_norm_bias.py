@@ -12,6 +12,8 @@ import torch
 from tests.trainer.rank_group import Run, among_ranks, train_once
 from trainer.training.fit import _other_weights
 
+pytestmark = pytest.mark.slow
+
 NAME = "directed, weighted, uneven"
 MODELS: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},

@@ -19,6 +19,8 @@ from trainer.data.cache import Cache, open_cache
 from trainer.layers.sums import remark_on_sums, sums_suit
 from trainer.startup.preflight import check_task
 
+pytestmark = pytest.mark.slow
+
 RULES = {"gcn": "gcn", "sage": "mean"}
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.trainer.rank_group import Run, among_ranks, train_once
 from trainer.base.errors import OptionError, TrainerError, TrainingError
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[3] / "docs/training.md"
 NAME = "directed, weighted, uneven"
 HEAD = "import torch\nclass Mine(torch.nn.Module):\n"

@@ -43,6 +43,8 @@ from trainer.models.typed_model import remark_on_types, types_of
 from trainer.sparse.dropout import Dropout
 from trainer.startup.preflight import check_task
 
+pytestmark = pytest.mark.slow
+
 WORLDS = (1, 2, 3, 4)
 TOLERANCE = 1e-4
 CPU = torch.device("cpu")

@@ -22,6 +22,8 @@ from trainer.dist.communicator import Communicator
 from trainer.startup.handshake import sizes_of
 from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory, expected_bytes
 
+pytestmark = pytest.mark.slow
+
 FACTOR = 2.0
 """How far the measured peak may be from what was expected, either way; docs/training-reference.md says so."""
 MODELS: dict[str, dict[str, Any]] = {

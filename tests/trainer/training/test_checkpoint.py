@@ -25,6 +25,8 @@ from trainer.reporting.report import EpochLine, Report
 from trainer.run import train
 from trainer.training import checkpoint
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 SETTINGS: dict[str, dict[str, Any]] = {
     "adam, dropout, batch norm": {"dropout": 0.5, "norm": "batch", "layers": 3},

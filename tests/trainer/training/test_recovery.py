@@ -20,6 +20,8 @@ from tests.soak import soak_count
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.test_launch import PATIENCE, children_of, finish, start
 
+pytestmark = pytest.mark.slow
+
 KILLS = soak_count(20)
 LONG_PATIENCE = 360 + 60 * KILLS
 """Seconds for a run with that many restarts, each of which imports torch in every rank."""

@@ -17,6 +17,8 @@ from tests.trainer.rank_group import Run, among_ranks, run_options, train_once
 from trainer.__main__ import main
 from trainer.training.metrics import area_under_curve
 
+pytestmark = pytest.mark.slow
+
 WORLDS = (1, 3)
 GRAPHS = {
     "classes": random_graph(seed=3, weighted=True, loops_and_duplicates=True),
