@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from trainer.base.child_process import end_with_parent, forget_current_folder
 from trainer.base.errors import LostPeerError, StoppedError, TrainerError, found_by_every_rank
 from trainer.base.printable import PrintableFormatter
-from trainer.base.torch_import import before_torch
+from trainer.base.torch_import import prepare_torch_import
 from trainer.config.command_line import parse
 from trainer.data.cache import open_cache
 from trainer.dist.rank_info import RankInfo
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cache = open_cache(options.cache, options.target)
             check_world(cache, rank_info)
             check_task(cache, options)
-        before_torch()
+        prepare_torch_import()
         from trainer.run import run
 
         run(options, cache, rank_info)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from trainer.base.child_process import end_with_parent, forget_current_folder
 from trainer.base.errors import TrainerError
 from trainer.base.printable import printable
-from trainer.base.torch_import import before_torch
+from trainer.base.torch_import import prepare_torch_import
 from trainer.config.command_line import parse
 from trainer.data.cache import Cache, open_cache
 from trainer.dist.rank_processes import RankProcesses
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _launch(cache: Cache, arguments: Sequence[str], *, debug: bool, restarts: int) -> int:
     _prepare_environment(cache.num_parts, debug=debug)
-    before_torch()
+    prepare_torch_import()
     processes = RankProcesses(["-m", "trainer", *arguments], cache.num_parts, restarts=restarts)
     failed = processes.run()
     if processes.asked is not None:

@@ -41,18 +41,18 @@ from trainer.reporting.trace import prepare_traces, write_trace
 from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
 from trainer.startup.handshake import Agreement, agree, facts_of
-from trainer.startup.preflight import ignored
-from trainer.training.checkpoint import Checkpoints, to_go_on_from
+from trainer.startup.preflight import ignored_arrays
+from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
 
 log = logging.getLogger("trainer")
 
-_NO_ROOM = ("not enough memory", "can't allocate memory", "Storage size calculation overflowed")
-"""What torch says of more bytes than there are, by platform, or than can be counted."""
+_OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Storage size calculation overflowed")
+"""torch's words for more bytes than there are, by platform, or than can be counted."""
 
 
 def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
-    """Meet the other ranks, train, and report.
+    """Join the process group, train, and report.
 
     Raises:
         TrainerError: in one sentence what is wrong.
@@ -63,7 +63,7 @@ def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     with (
-        _memory_in_words(cache, rank_info),
+        _translate_out_of_memory(cache, rank_info),
         Communicator(rank_info, device, timeout=options.timeout, clock=Clock(device)) as ranks,
         folders_locked(options) if ranks.speaks else nullcontext(),
     ):
@@ -74,24 +74,24 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
     """Train on this rank's part among `ranks`; every rank has to call it.
 
     Returns:
-        the result, the same on every rank but for what it says of time.
+        the result, the same on every rank except for seconds.
 
     Raises:
         TrainerError: in one sentence what is wrong.
     """
     started = time.perf_counter()
-    ranks.sent.begin()
+    ranks.sent.reset()
     part = _load(options, cache, ranks)
     objective = Objective.of(cache, options)
-    report.judged_by(objective.name)
+    report.set_metric(objective.name)
     labels = Labels.of(part, objective, ranks.device)
     facts = ranks.all_gather_object(facts_of(options, cache, part, labels, ranks, objective=objective))
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
     if ranks.speaks:
         if options.tensorboard is not None:
-            report.draw(Curves(options.tensorboard))
-        _introduce(options, cache, ranks, agreement)
+            report.add_curves(Curves(options.tensorboard))
+        _log_start(options, cache, ranks, agreement)
     ranks.connect()
 
     clock, connected = ranks.clock, time.perf_counter()
@@ -99,10 +99,10 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
         prepare_traces(options.trace)
         clock.keep_spans()
         ranks.sent.keep_points()
-    checkpoints = found = None
+    checkpoints = resumed = None
     if options.checkpoint is not None:
         checkpoints = Checkpoints(options, cache, ranks)
-        found = to_go_on_from(options, cache, ranks)
+        resumed = checkpoint_to_resume(options, cache, ranks)
     if ranks.speaks:
         prepare_outputs(options)
 
@@ -125,9 +125,11 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
         for remark in whole.network.remarks:
             log.info("%s", remark)
     if options.inductive:
-        seen = induced(part, ranks)
-        num_seen = sum(rank["rows"] for rank in ranks.all_gather_object({"rows": seen.num_rows}))
-        training = view(seen, labels=Labels.of(seen, objective, ranks.device), num_nodes=num_seen)
+        training_part = induced(part, ranks)
+        num_training_nodes = sum(rank["rows"] for rank in ranks.all_gather_object({"rows": training_part.num_rows}))
+        training = view(
+            training_part, labels=Labels.of(training_part, objective, ranks.device), num_nodes=num_training_nodes
+        )
     fit = Fit(
         training,
         whole,
@@ -140,18 +142,18 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
         checkpoints=checkpoints,
         saturation=saturation,
     )
-    if found is not None:
-        fit.load_state_dict(found)
+    if resumed is not None:
+        fit.load_state_dict(resumed)
     setup_seconds = time.perf_counter() - started
     if ranks.device.type == "cpu":
         (give_back_large_blocks if options.exchange == "sequential" else keep_freed_memory)()
     outcome = fit.run()
 
-    if outcome.num_odd and ranks.speaks:
+    if outcome.num_non_finite and ranks.speaks:
         log.warning(
-            "the scores of %d of %d nodes are no finite numbers; look for NaN and infinities in their features and in "
+            "the scores of %d of %d nodes are not finite; look for NaN and infinities in their features and in "
             "those around them",
-            outcome.num_odd,
+            outcome.num_non_finite,
             cache.num_nodes,
         )
     _save_rows(options, cache, ranks, whole, part, outcome.scores_nC)
@@ -168,7 +170,7 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
         "metric": objective.name,
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
-        "resumed_after": found["epoch"] if found is not None else None,
+        "resumed_after": resumed["epoch"] if resumed is not None else None,
         "seconds": outcome.seconds,
         "setup_seconds": setup_seconds,
         "bytes_sent": totals.sent,
@@ -210,7 +212,7 @@ def train(options: Options, cache: Cache, ranks: Communicator, report: Report) -
 def _save_rows(
     options: Options, cache: Cache, ranks: Communicator, whole: ModelView, part: Part, scores_nC: torch.Tensor
 ) -> None:
-    """Write what was asked for of the nodes that are learnt; every rank has to call it, with the best weights."""
+    """Write the requested rows of the target nodes, by the best weights; every rank has to call it."""
     save = partial(save_node_rows, ids_n=part.target_ids, num_nodes=cache.target.num_nodes, ranks=ranks)
     if options.save_predictions is not None:
         save(options.save_predictions, scores_nC[part.target])
@@ -219,12 +221,12 @@ def _save_rows(
 
 
 @contextmanager
-def _memory_in_words(cache: Cache, rank_info: RankInfo) -> Iterator[None]:
-    """Turn running out of memory into a sentence."""
+def _translate_out_of_memory(cache: Cache, rank_info: RankInfo) -> Iterator[None]:
+    """Turn torch's errors for too little memory into one sentence."""
     try:
         yield
     except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and not any(words in str(error) for words in _NO_ROOM):
+        if not isinstance(error, torch.OutOfMemoryError) and not any(words in str(error) for words in _OUT_OF_MEMORY):
             raise
         raise TrainingError(
             f"part {rank_info.rank} does not fit into its device's memory; partition {cache.dataset} into more parts, "
@@ -235,18 +237,18 @@ def _memory_in_words(cache: Cache, rank_info: RankInfo) -> Iterator[None]:
 def _load(options: Options, cache: Cache, ranks: Communicator) -> Part:
     if options.verify:
         size = cache.manifest.verify(f"parts/{ranks.rank}/")
-        log.debug("%d bytes of part %d are what the manifest says", size, ranks.rank)
+        log.debug("%d bytes of part %d have the checksums of the manifest", size, ranks.rank)
     load = load_typed_part if cache.is_typed_for(options.model) else load_part
     part = load(cache, ranks.rank, split=options.split)
     log.debug("part %d: %d rows, %d local edges", part.number, part.num_rows, part.local.num_edges)
     return part
 
 
-def _introduce(options: Options, cache: Cache, ranks: Communicator, agreement: Agreement) -> None:
+def _log_start(options: Options, cache: Cache, ranks: Communicator, agreement: Agreement) -> None:
     if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
     remarks = (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache))
-    for remark in (*ignored(options, cache), *remarks):
+    for remark in (*ignored_arrays(options, cache), *remarks):
         if remark:
             log.info("%s", remark)
     log.info("%s", agreement.memory)
@@ -280,7 +282,7 @@ def _view(
     saturation: Saturation,
 ) -> ModelView:
     """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
-    exchange = Exchange(options, part, ranks, traffic_log.of_part(**exchanged(part)), saturation)
+    exchange = Exchange(options, part, ranks, traffic_log.for_part(**exchanged(part)), saturation)
     aggregation = Aggregation(part, exchange, ranks, sums=sums_of(options, model))
     dropout = Dropout(
         part.ids_n.to(ranks.device), halo_ids(part).to(ranks.device), num_nodes=num_nodes, seed=options.seed

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainer.base.hash_rng import EMBEDDING, drawn, key_of
+from trainer.base.hash_rng import EMBEDDING, key_of, randint
 from trainer.base.optimiser import Optimiser, optimiser
 from trainer.config.options import Options
 from trainer.dist.communicator import Communicator
@@ -42,7 +42,7 @@ class Embedding(nn.Module):
         self.ids_k, self.num_nodes = ids_k, num_nodes
         bound = (6.0 / (1 + width)) ** 0.5
         numbers_kF = ids_k.unsqueeze(1) * width + torch.arange(width)
-        chances_kF = drawn(numbers_kF, key_of(seed, 0, number, EMBEDDING), _FINEST).double() / _FINEST
+        chances_kF = randint(numbers_kF, key_of(seed, 0, number, EMBEDDING), _FINEST).double() / _FINEST
         self.rows_kF = nn.Parameter(((2 * chances_kF - 1) * bound).float())
 
     def forward(self) -> Tensor:
@@ -99,7 +99,7 @@ class OwnedRows:
         dataset's order, on rank 0; every rank has to call it."""
         if self._optimiser is None:
             return {}
-        remembered = {name: self._by_name(values_V) for name, values_V in self._optimiser.state().items()}
+        remembered = {name: self._by_name(values_V) for name, values_V in self._optimiser.state_dict().items()}
         found: dict[str, Any] = {}
         for name, embedding in self._embeddings.items():
             mine = {"rows": embedding.rows_kF.detach(), "best": best[name]}
@@ -127,7 +127,7 @@ class OwnedRows:
         for name, embedding in self._embeddings.items():
             embedding.rows_kF.copy_(mine[name]["rows"])
         remembered = {
-            what: torch.cat([of[what].reshape(-1) for of in mine.values()]) for what in self._optimiser.state()
+            what: torch.cat([of[what].reshape(-1) for of in mine.values()]) for what in self._optimiser.state_dict()
         }
         self._optimiser.load_state_dict(steps, remembered)
         return {name: of["best"] for name, of in mine.items()}

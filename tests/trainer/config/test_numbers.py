@@ -103,7 +103,7 @@ def test_scores_that_are_no_numbers_are_said(tmp_path: Path, capsys: pytest.Capt
     graph.src, graph.dst, graph.train[59] = graph.src[keep], graph.dst[keep], False
     cache = make_cache(tmp_path / "c", graph, np.zeros(60, int), 1)
     assert main([str(cache), "--epochs", "2", "--inductive", "-q"]) == 0
-    assert "the scores of 1 of 60 nodes are no finite numbers" in capsys.readouterr().err
+    assert "the scores of 1 of 60 nodes are not finite" in capsys.readouterr().err
 
 
 def test_an_error_that_is_no_number_is_not_written(cache: Path) -> None:
