@@ -113,7 +113,7 @@ def _typed_sizes(part: Part, cache: Cache, ranks: Communicator, *, may_be_sparse
 
 
 def available(device: torch.device) -> int:
-    """Bytes that the ranks on this device may still take: of a GPU its own, else the machine's."""
+    """Bytes available to the ranks on this device: of a GPU its own, else the machine's."""
     return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else available_bytes()
 
 

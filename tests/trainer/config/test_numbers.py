@@ -109,11 +109,11 @@ def test_scores_that_are_no_numbers_are_said(tmp_path: Path, capsys: pytest.Capt
 def test_an_error_that_is_no_number_is_not_written(cache: Path) -> None:
     """NaN is no JSON: the line of such an epoch was a traceback."""
     from trainer.data.objective import Objective
-    from trainer.training.metrics import _of_tally
+    from trainer.training.metrics import _metric_of
 
     objective = Objective(task="regression", metric="mse", num_outputs=1)
-    assert _of_tally(torch.tensor([torch.nan, 1.0, 2.0]), objective) is None
-    assert _of_tally(torch.tensor([3.0, 1.0, 2.0]), objective) == 1.5
+    assert _metric_of(torch.tensor([torch.nan, 1.0, 2.0]), objective) is None
+    assert _metric_of(torch.tensor([3.0, 1.0, 2.0]), objective) == 1.5
 
 
 def test_fp16_rows_are_clamped_and_its_gradients_infinite() -> None:
