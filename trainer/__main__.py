@@ -1,9 +1,8 @@
 """`torchrun --nproc-per-node K -m trainer CACHE [options]`: one rank of a training run.
 
-torch is imported only after what needs no torch has been checked, so that a wrong option or a wrong number of ranks is
-answered at once. When something is wrong, one sentence comes out: that of the rank that found it, or, where all ranks
-find the same, that of the first rank on each machine. The others keep still for the moment that torchrun's supervisor
-takes to end them; only if it does not, they go by themselves.
+torch is imported after the checks that do not need it, so that a wrong option or a wrong number of ranks is reported at
+once. An error is one sentence, printed by the rank that raised it, or, where all ranks raise the same one, by the first
+rank on each machine. The other ranks wait for torchrun's supervisor to end them, and exit if it does not.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Sequence
 from trainer.base.child_process import end_with_parent, forget_current_folder
 from trainer.base.errors import LostPeerError, StoppedError, TrainerError, found_by_every_rank
 from trainer.base.printable import PrintableFormatter
-from trainer.base.torch_import import before_torch
+from trainer.base.torch_import import prepare_torch_import
 from trainer.config.command_line import parse
 from trainer.data.cache import open_cache
 from trainer.dist.rank_info import RankInfo
@@ -26,10 +25,10 @@ from trainer.startup.preflight import check_task, check_world
 
 log = logging.getLogger("trainer")
 
-_GRACE = 30.0
-"""Seconds for torchrun's supervisor to end a rank that has nothing to say."""
-_TURN = 2.0
-"""Seconds for it to end the other ranks of a machine after the first has said that its peers are silent."""
+_SUPERVISOR_TIMEOUT = 30.0
+"""Seconds for torchrun's supervisor to end a rank that has nothing to print."""
+_LOST_PEER_TIMEOUT = 2.0
+"""Seconds for it to end the other ranks of a machine after the first has printed that a peer is silent."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,12 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cache = open_cache(options.cache, options.target)
             check_world(cache, rank_info)
             check_task(cache, options)
-        before_torch()
+        prepare_torch_import()
         from trainer.run import run
 
         run(options, cache, rank_info)
     except TrainerError as error:
-        _say(error, rank_info, debug=debug)
+        _print_error(error, rank_info, debug=debug)
         return error.exit_status
     return 0
 
@@ -63,22 +62,22 @@ def _log_to_standard_error(rank_info: RankInfo, level: int) -> None:
     log.setLevel(level)
 
 
-def _say(error: TrainerError, rank_info: RankInfo, *, debug: bool) -> None:
-    """Say what went wrong, if it is this rank's to say."""
-    is_mine = not error.shared or rank_info.local_rank == 0
+def _print_error(error: TrainerError, rank_info: RankInfo, *, debug: bool) -> None:
+    """Print the error on the rank that has to."""
+    prints = not error.shared or rank_info.local_rank == 0
     if rank_info.is_supervised:
-        time.sleep(_pause(error, rank_info, is_mine=is_mine))
-    if is_mine:
+        time.sleep(_seconds_to_wait(error, rank_info, prints=prints))
+    if prints:
         log.error("%s", error, exc_info=error if debug else None)
 
 
-def _pause(error: TrainerError, rank_info: RankInfo, *, is_mine: bool) -> float:
-    """Seconds in which the supervisor may end this rank before it says or does anything."""
+def _seconds_to_wait(error: TrainerError, rank_info: RankInfo, *, prints: bool) -> float:
+    """Seconds to wait for the supervisor before this rank prints anything or exits."""
     if isinstance(error, LostPeerError) and error.timed_out:
-        # All ranks of the machine find that out at about the same time, and no other machine's supervisor ends them.
-        return _TURN * rank_info.local_rank
-    waits = not is_mine or isinstance(error, LostPeerError)
-    return _GRACE if waits and not isinstance(error, StoppedError) else 0.0
+        # All ranks of the machine time out at about the same time, and no other machine's supervisor ends them.
+        return _LOST_PEER_TIMEOUT * rank_info.local_rank
+    waits = not prints or isinstance(error, LostPeerError)
+    return _SUPERVISOR_TIMEOUT if waits and not isinstance(error, StoppedError) else 0.0
 
 
 if __name__ == "__main__":
@@ -89,6 +88,6 @@ if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # All is written, and the others may be gone: leave without the farewells of the communication libraries, whose
-    # threads now and then abort a process that has done its work.
+    # All is written, and other ranks may be gone: exit without the shutdown of the communication libraries, whose
+    # threads sometimes abort a process at its end.
     os._exit(status)

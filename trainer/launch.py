@@ -1,7 +1,7 @@
 """`python -m trainer.launch CACHE [options]`: start one rank a part on this machine, and end with their exit status.
 
-Each run has its own store on a free port, chosen by the system, so runs side by side never meet. Nothing is said about
-a failed rank that has said its sentence already.
+Each run has its own store on a free port, chosen by the system, so runs on one machine do not disturb each other.
+Nothing is printed about a failed rank that has printed its error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from trainer.base.child_process import end_with_parent, forget_current_folder
 from trainer.base.errors import TrainerError
 from trainer.base.printable import printable
-from trainer.base.torch_import import before_torch
+from trainer.base.torch_import import prepare_torch_import
 from trainer.config.command_line import parse
 from trainer.data.cache import Cache, open_cache
 from trainer.dist.rank_processes import RankProcesses
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _launch(cache: Cache, arguments: Sequence[str], *, debug: bool, restarts: int) -> int:
     _prepare_environment(cache.num_parts, debug=debug)
-    before_torch()
+    prepare_torch_import()
     processes = RankProcesses(["-m", "trainer", *arguments], cache.num_parts, restarts=restarts)
     failed = processes.run()
     if processes.stop_signal is not None:
@@ -60,8 +60,8 @@ def _status_of(exit_codes: Mapping[int, int]) -> int:
     """The exit status of the rank whose failure ended the run.
 
     Args:
-        exit_codes: of all failed ranks; -9 says that signal 9 ended one. A rank that went by itself comes first, then
-            one that a signal ended, which could not say so; Ctrl-C in a terminal ends all, and nothing is to be said.
+        exit_codes: of all failed ranks; -9 means that signal 9 ended one. A rank that exited by itself comes first,
+            then one that a signal ended, which could not print why. Ctrl-C in a terminal ends all; nothing is printed.
     """
     status = next((code for code in exit_codes.values() if code > 0), None)
     if status is not None:

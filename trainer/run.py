@@ -41,18 +41,18 @@ from trainer.reporting.trace import prepare_traces, write_trace
 from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
 from trainer.startup.handshake import Agreement, agree, facts_of
-from trainer.startup.preflight import ignored
-from trainer.training.checkpoint import Checkpoints, to_go_on_from
+from trainer.startup.preflight import ignored_arrays
+from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
 
 log = logging.getLogger("trainer")
 
-_NO_ROOM = ("not enough memory", "can't allocate memory", "Storage size calculation overflowed")
-"""What torch says of more bytes than there are, by platform, or than can be counted."""
+_OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Storage size calculation overflowed")
+"""torch's words for more bytes than there are, by platform, or than can be counted."""
 
 
 def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
-    """Meet the other ranks, train, and report.
+    """Join the process group, train, and report.
 
     Raises:
         TrainerError: in one sentence what is wrong.
@@ -63,7 +63,7 @@ def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     with (
-        _memory_in_words(cache, rank_info),
+        _translate_out_of_memory(cache, rank_info),
         Communicator(rank_info, device, timeout=options.timeout, clock=Clock(device)) as communicator,
         folders_locked(options) if communicator.is_main else nullcontext(),
     ):
@@ -74,24 +74,24 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     """Train on this rank's part among `communicator`; every rank has to call it.
 
     Returns:
-        the result, the same on every rank but for what it says of time.
+        the result, the same on every rank except for seconds.
 
     Raises:
         TrainerError: in one sentence what is wrong.
     """
     started = time.perf_counter()
-    communicator.sent.begin()
+    communicator.sent.reset()
     part = _load(options, cache, communicator)
     objective = Objective.of(cache, options)
-    report.judged_by(objective.name)
+    report.set_metric(objective.name)
     labels = Labels.of(part, objective, communicator.device)
     facts = communicator.all_gather_object(facts_of(options, cache, part, labels, communicator, objective=objective))
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
     if communicator.is_main:
         if options.tensorboard is not None:
-            report.draw(Curves(options.tensorboard))
-        _introduce(options, cache, communicator, agreement)
+            report.add_curves(Curves(options.tensorboard))
+        _log_start(options, cache, communicator, agreement)
     communicator.connect()
 
     clock, connected = communicator.clock, time.perf_counter()
@@ -99,10 +99,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         prepare_traces(options.trace)
         clock.keep_spans()
         communicator.sent.keep_points()
-    checkpoints = found = None
+    checkpoints = resumed = None
     if options.checkpoint is not None:
         checkpoints = Checkpoints(options, cache, communicator)
-        found = to_go_on_from(options, cache, communicator)
+        resumed = checkpoint_to_resume(options, cache, communicator)
     if communicator.is_main:
         prepare_outputs(options)
 
@@ -125,9 +125,13 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         for remark in whole.network.remarks:
             log.info("%s", remark)
     if options.inductive:
-        seen = training_subgraph(part, communicator)
-        num_seen = sum(rank["rows"] for rank in communicator.all_gather_object({"rows": seen.num_rows}))
-        training = view(seen, labels=Labels.of(seen, objective, communicator.device), num_nodes=num_seen)
+        training_part = training_subgraph(part, communicator)
+        num_training_nodes = sum(
+            rank["rows"] for rank in communicator.all_gather_object({"rows": training_part.num_rows})
+        )
+        training = view(
+            training_part, labels=Labels.of(training_part, objective, communicator.device), num_nodes=num_training_nodes
+        )
     fit = Fit(
         training,
         whole,
@@ -140,18 +144,18 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         checkpoints=checkpoints,
         saturation=saturation,
     )
-    if found is not None:
-        fit.load_state_dict(found)
+    if resumed is not None:
+        fit.load_state_dict(resumed)
     setup_seconds = time.perf_counter() - started
     if communicator.device.type == "cpu":
         (give_back_large_blocks if options.exchange == "sequential" else keep_freed_memory)()
     outcome = fit.run()
 
-    if outcome.num_odd and communicator.is_main:
+    if outcome.num_non_finite and communicator.is_main:
         log.warning(
-            "the scores of %d of %d nodes are no finite numbers; look for NaN and infinities in their features and in "
+            "the scores of %d of %d nodes are not finite; look for NaN and infinities in their features and in "
             "those around them",
-            outcome.num_odd,
+            outcome.num_non_finite,
             cache.num_nodes,
         )
     _save_rows(options, cache, communicator, whole, part, outcome.scores_nC)
@@ -170,7 +174,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         "metric": objective.name,
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
-        "resumed_after": found["epoch"] if found is not None else None,
+        "resumed_after": resumed["epoch"] if resumed is not None else None,
         "seconds": outcome.seconds,
         "setup_seconds": setup_seconds,
         "bytes_sent": totals.sent,
@@ -212,7 +216,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
 def _save_rows(
     options: Options, cache: Cache, communicator: Communicator, whole: ModelView, part: Part, scores_nC: torch.Tensor
 ) -> None:
-    """Write what was asked for of the nodes that are learnt; every rank has to call it, with the best weights."""
+    """Write the requested rows of the target nodes, by the best weights; every rank has to call it."""
     save = partial(save_node_rows, ids_n=part.target_ids, num_nodes=cache.target.num_nodes, communicator=communicator)
     if options.save_predictions is not None:
         save(options.save_predictions, scores_nC[part.target])
@@ -221,12 +225,12 @@ def _save_rows(
 
 
 @contextmanager
-def _memory_in_words(cache: Cache, rank_info: RankInfo) -> Iterator[None]:
-    """Turn running out of memory into a sentence."""
+def _translate_out_of_memory(cache: Cache, rank_info: RankInfo) -> Iterator[None]:
+    """Turn torch's errors for too little memory into one sentence."""
     try:
         yield
     except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and not any(words in str(error) for words in _NO_ROOM):
+        if not isinstance(error, torch.OutOfMemoryError) and not any(words in str(error) for words in _OUT_OF_MEMORY):
             raise
         raise TrainingError(
             f"part {rank_info.rank} does not fit into its device's memory; partition {cache.dataset} into more parts, "
@@ -237,18 +241,18 @@ def _memory_in_words(cache: Cache, rank_info: RankInfo) -> Iterator[None]:
 def _load(options: Options, cache: Cache, communicator: Communicator) -> Part:
     if options.verify:
         size = cache.manifest.verify(f"parts/{communicator.rank}/")
-        log.debug("%d bytes of part %d are what the manifest says", size, communicator.rank)
+        log.debug("%d bytes of part %d have the checksums of the manifest", size, communicator.rank)
     load = load_typed_part if cache.is_typed_for(options.model) else load_part
     part = load(cache, communicator.rank, split=options.split)
     log.debug("part %d: %d rows, %d local edges", part.number, part.num_rows, part.local.num_edges)
     return part
 
 
-def _introduce(options: Options, cache: Cache, communicator: Communicator, agreement: Agreement) -> None:
+def _log_start(options: Options, cache: Cache, communicator: Communicator, agreement: Agreement) -> None:
     if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
     remarks = (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache))
-    for remark in (*ignored(options, cache), *remarks):
+    for remark in (*ignored_arrays(options, cache), *remarks):
         if remark:
             log.info("%s", remark)
     log.info("%s", agreement.memory)
@@ -282,7 +286,7 @@ def _view(
     saturation: Saturation,
 ) -> ModelView:
     """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
-    exchange = Exchange(options, part, communicator, traffic_log.of_part(**row_counts(part)), saturation)
+    exchange = Exchange(options, part, communicator, traffic_log.for_part(**row_counts(part)), saturation)
     aggregation = Aggregation(part, exchange, communicator, sums=sums_of(options, model))
     dropout = Dropout(
         part.ids_n.to(communicator.device),

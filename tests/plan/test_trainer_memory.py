@@ -31,7 +31,7 @@ from trainer.data.objective import Objective
 from trainer.data.part import load_part
 from trainer.dist.communicator import Communicator
 from trainer.startup.handshake import Facts, agree, facts_of
-from trainer.startup.memory import Sizes, expected_bytes, in_one_form
+from trainer.startup.memory import Sizes, estimate_bytes, in_one_form
 
 PLAN = TrainingPlan(hidden=8)
 RANK = {
@@ -94,7 +94,7 @@ def test_a_plan_has_the_bytes_that_the_trainer_checks(
     assert agreement.by_entries == by_entries == (found["entries_a_row"] is not None)
     assert agreement.memory == found["memory"]
     _, sizes = in_one_form([Sizes.of(fact["sizes"]) for fact in facts])
-    expected = [expected_bytes(run, one) for one in sizes]
+    expected = [estimate_bytes(run, one) for one in sizes]
     assert [row["memory_by_purpose"] for row in found["ranks"]] == expected
     assert [row["memory_bytes"] for row in found["ranks"]] == [sum(one.values()) for one in expected]
 

@@ -1,7 +1,7 @@
 """Files that are whole or not there: written under another name, flushed to the disk, and renamed.
 
 rename(2) is atomic, so a reader sees the old file or the new one; the flush comes first, since after a power cut a
-rename may survive data that was only in memory.
+rename may be on the disk without data that was only in memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def write_whole(path: Path, content: bytes | memoryview) -> None:
 
 
 def partial_of(path: Path) -> Path:
-    """The name under which `path` is built; the same for every process, so a killed one's is used again."""
+    """The name under which `path` is written first; a file that a killed process left there is overwritten."""
     return path.with_name(f"{PARTIAL_PREFIX}{path.name}")
 
 

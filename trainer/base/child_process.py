@@ -44,7 +44,7 @@ def start_python(words: Sequence[str], environment: Mapping[str, str]) -> subpro
 
 
 def end_with_parent(*, started_otherwise: bool = False) -> None:
-    """Let this process end when the one that started it is gone.
+    """End this process when the one that started it is gone.
 
     Args:
         started_otherwise: whether to do so too where another program (torchrun) was the one that started it.
@@ -63,7 +63,7 @@ def end_with_parent(*, started_otherwise: bool = False) -> None:
 
 
 def forget_current_folder() -> None:
-    """Undo what `python -m` did, but where this package itself lies in the current folder."""
+    """Remove the current folder, which `python -m` adds, from sys.path, unless this package itself is there."""
     here, root = os.getcwd(), str(Path(__file__).resolve().parents[2])
     if not sys.flags.safe_path and sys.path and sys.path[0] in ("", here) and os.path.realpath(here) != root:
         del sys.path[0]
@@ -77,6 +77,6 @@ def _end_after(descriptor: int) -> None:
 
 @functools.cache
 def _read_end() -> int:
-    """The reading end of a pipe whose other end is open as long as this process is there."""
+    """The reading end of a pipe whose other end is open as long as this process lives."""
     reading, _writing = os.pipe()
     return reading

@@ -11,7 +11,7 @@ class TrainerError(Exception):
 
     exit_status = 1
     shared = False
-    """True where every rank finds the same, so that one of them is enough to say it."""
+    """True where every rank raises the same error, so that one of them prints it."""
 
 
 class OptionError(TrainerError, ValueError):
@@ -33,21 +33,21 @@ class TrainingError(TrainerError, RuntimeError):
 
 
 class StoppedError(TrainingError):
-    """SIGTERM asked the run to stop, and it did so in good order."""
+    """SIGTERM asked the run to stop; it did, after saving a checkpoint."""
 
     exit_status = 8
 
 
 class LostPeerError(TrainingError):
-    """Another rank is gone or silent. The cause is that rank's, and so is the word on it."""
+    """Another rank is gone or silent. That rank prints the cause."""
 
     timed_out = False
-    """True where it was silent for the whole timeout: then there may be nobody else to say anything."""
+    """True where it was silent for the whole timeout: then no other rank may be able to print anything."""
 
 
 @contextmanager
 def found_by_every_rank() -> Iterator[None]:
-    """Mark the errors of a step that comes out the same on every rank."""
+    """Mark the errors of a step that has the same result on every rank."""
     try:
         yield
     except TrainerError as error:

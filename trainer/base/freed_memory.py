@@ -1,12 +1,12 @@
-"""Large tensors that take the place of freed ones, in place of fresh pages from the kernel.
+"""How the C library reuses freed memory: large tensors without fresh pages from the kernel.
 
 Every epoch makes and frees the same tensors. The C library hands blocks above 32 MB back to the kernel as soon as they
 are freed, and each new one is cleared page by page when it is first written: a third of an epoch's time on 200,000 x
-256 rows. A heap that is never given back costs that only once, and up to a third more memory: tensors are aligned, so
-the place of one is a little too small for the next of its size, until neighbouring places have grown together.
+256 rows. A heap that is never given back costs that only once, and up to a third more memory: tensors are aligned, so a
+freed block is a little too small for the next tensor of its size, until neighbouring blocks are merged.
 
-Where memory comes before time (a sequential exchange), blocks above 8 MB go back at once, and what is free among the
-smaller ones before each layer.
+Where memory matters more than time (a sequential exchange), blocks above 8 MB go back at once, and smaller free ones
+before each layer.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _MOST = 2**31 - 1
 
 def keep_freed_memory() -> None:
     """Have the C library keep what is freed, for the rest of this process; elsewhere than on glibc nothing happens."""
-    _ask("mallopt", _M_MMAP_MAX, 0)
-    _ask("mallopt", _M_TRIM_THRESHOLD, _MOST)
+    _call_libc("mallopt", _M_MMAP_MAX, 0)
+    _call_libc("mallopt", _M_TRIM_THRESHOLD, _MOST)
 
 
 def give_back_large_blocks() -> None:
     """Have the C library give the kernel each large block when it is freed; elsewhere than on glibc nothing happens."""
-    _ask("mallopt", _M_MMAP_THRESHOLD, _LARGE)
+    _call_libc("mallopt", _M_MMAP_THRESHOLD, _LARGE)
 
 
 def give_back_freed_memory() -> None:
     """Have the C library give the kernel all whole pages that are free now; elsewhere than on glibc nothing happens."""
-    _ask("malloc_trim", 0)
+    _call_libc("malloc_trim", 0)
 
 
-def _ask(function: str, *numbers: int) -> None:
+def _call_libc(function: str, *numbers: int) -> None:
     """Call a function of the C library, if it has it."""
     with contextlib.suppress(OSError, AttributeError):
         getattr(ctypes.CDLL(None), function)(*numbers)

@@ -1,4 +1,4 @@
-"""The known word that an unknown one resembles, for errors that end with a suggestion."""
+"""The suggestion at the end of an error about an unknown word."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Optimiser:
             parameter.data = piece.view_as(parameter)
 
     def flatten_gradients(self) -> Tensor:
-        """This rank's gradients, float32 [W]; the parameters are left without."""
+        """This rank's gradients as one vector, float32 [W]; the parameters' own are then None."""
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
         for parameter in self._parameters:
             parameter.grad = None
@@ -54,15 +54,15 @@ class Optimiser:
     def _step(self, gradient_W: Tensor, lr: float) -> None:
         raise NotImplementedError
 
-    def state(self) -> dict[str, Tensor]:
-        """What it remembers between steps beside `steps`: vectors [W], to be copied and never changed."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """The vectors [W] that it keeps between steps beside `steps`; copy them before you change them."""
         raise NotImplementedError
 
     def load_state_dict(self, steps: int, state: dict[str, Tensor]) -> None:
-        """Take over what an optimiser of the same kind remembered."""
+        """Restore the state of an optimiser of the same kind."""
         self.steps = steps
-        for name, mine in self.state().items():
-            mine.copy_(state[name])
+        for name, vector_W in self.state_dict().items():
+            vector_W.copy_(state[name])
 
 
 class Adam(Optimiser):
@@ -84,7 +84,7 @@ class Adam(Optimiser):
         scale_W = (self._square_W / correction_2).sqrt_().add_(_EPSILON)
         self.weights_W.addcdiv_(self._mean_W, scale_W, value=-lr / correction_1)
 
-    def state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         return {"mean": self._mean_W, "square": self._square_W}
 
 
@@ -99,7 +99,7 @@ class Sgd(Optimiser):
         self._velocity_W.mul_(self._momentum).add_(gradient_W).addcmul_(self._decay_W, self.weights_W)
         self.weights_W.add_(self._velocity_W, alpha=-lr)
 
-    def state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         return {"velocity": self._velocity_W}
 
 
@@ -114,9 +114,9 @@ def clipped(gradient_W: Tensor, limit: float, length: Tensor | None = None) -> T
     """The gradient [W], shortened to the length `limit` if it is longer.
 
     Args:
-        gradient_W: all of it, or a piece.
-        limit: 0 means none.
-        length: of all of it; None if that is what `gradient_W` is.
+        gradient_W: the whole gradient, or a piece of it.
+        limit: 0 means no limit.
+        length: of the whole gradient; None if `gradient_W` is the whole.
     """
     if not limit:
         return gradient_W

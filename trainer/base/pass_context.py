@@ -1,4 +1,4 @@
-"""One pass over the graph: what everything that takes part in it has to know about it."""
+"""One pass over the graph, as layers and exchanges see it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class PassContext:
     """A forward pass, with the backward pass that may follow."""
 
     epoch: int
-    """From 1. It decides the dropout masks, and is the time by which copies age."""
+    """From 1. It decides the dropout masks and the age of copies."""
     training: bool
-    """False for an evaluation: nothing is dropped, every row is sent, and kept copies are left as they are."""
+    """False for an evaluation: no dropout, every row is sent, and kept copies do not change."""
     may_skip: bool = False
-    """Whether a kept copy may stand for rows that are not sent. False in the first and the last epochs."""
+    """Whether receivers may use kept copies of rows that are not sent. False in the first and the last epochs."""
 
     @classmethod
     def evaluation(cls, epoch: int) -> PassContext:

@@ -1,6 +1,6 @@
-"""The bytes that leave a rank, by what they are for: rows, weights, and all the rest.
+"""The bytes that leave a rank, by purpose: rows, weights, and all the rest.
 
-What is booked is what is handed over to be sent, without the headers of TCP, gloo or NCCL:
+What is recorded is the size of what is passed to the library that sends it, without the headers of TCP, gloo or NCCL:
 
     from rank to rank   the bytes of the tensors, where they leave
     sum over all        2 (k - 1) / k of the tensor on each of k ranks: what a ring sends (Patarasuk and Yuan 2009),
@@ -8,7 +8,7 @@ What is booked is what is handed over to be sent, without the headers of TCP, gl
     from one to all     the tensor once for each other rank, where it leaves
     notes               their text once to the store and once from there to each rank
 
-The accounts (trainer/base/traffic_log.py) have the rows once more, by layer, direction and pair of ranks.
+TrafficLog (trainer/base/traffic_log.py) has the rows once more, by layer, direction and pair of ranks.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ KIND_OF: Mapping[Purpose, str] = {
 """Every purpose, in the order of reports, with the kind that it belongs to."""
 
 
-class Sent:
-    """What one of k ranks has sent so far."""
+class SentBytes:
+    """The bytes that one of k ranks has sent so far."""
 
     def __init__(self, *, rank: int, world: int) -> None:
         self._rank, self._world = rank, world
-        self.begin()
+        self.reset()
 
-    def begin(self) -> None:
-        """Forget all that was booked: another run begins."""
+    def reset(self) -> None:
+        """Begin again at 0, for another run."""
         self._calls: dict[Purpose, int] = dict.fromkeys(KIND_OF, 0)
         self._bytes: dict[Purpose, int] = dict.fromkeys(KIND_OF, 0)
         self._points: list[tuple[float, tuple[int, ...]]] | None = None
 
     def record(self, purpose: Purpose, number: int) -> None:
-        """Book that `number` bytes leave this rank; 0 where others send."""
+        """Record that `number` bytes leave this rank; 0 where others send."""
         self._calls[purpose] += 1
         self._bytes[purpose] += number
         if self._points is not None:
             self._points.append((time.perf_counter(), self.by_kind))
 
     def record_all_reduce(self, purpose: Purpose, size: int) -> None:
-        """Book a sum over all ranks of `size` bytes on each."""
-        everybody = 2 * (self._world - 1) * size
-        self.record(purpose, everybody // self._world + (self._rank < everybody % self._world))
+        """Record a sum over all ranks of `size` bytes on each."""
+        all_ranks = 2 * (self._world - 1) * size
+        self.record(purpose, all_ranks // self._world + (self._rank < all_ranks % self._world))
 
     def record_broadcast(self, purpose: Purpose, size: int, *, source: int) -> None:
-        """Book `size` bytes that rank `source` gives to all."""
+        """Record `size` bytes that rank `source` sends to all."""
         self.record(purpose, size * (self._world - 1) if self._rank == source else 0)
 
     @property
@@ -87,7 +87,7 @@ class Sent:
         return [[self._calls[purpose], self._bytes[purpose]] for purpose in KIND_OF]
 
     def keep_points(self) -> None:
-        """From now on remember the bytes so far after every booking."""
+        """From now on keep the bytes so far after every record."""
         self._points = []
 
     @property

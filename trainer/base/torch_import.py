@@ -1,4 +1,4 @@
-"""Importing torch without what it says about a machine that has only torch."""
+"""What has to be set before torch is imported."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 import warnings
 
 
-def before_torch() -> None:
+def prepare_torch_import() -> None:
     """Prepare this process for importing torch.
 
-    torch works without numpy and warns that it is not there; the trainer has no use for it. GPUs are numbered as
+    torch works without numpy, which the trainer does not use, and warns that it is absent. GPUs are numbered as
     nvidia-smi and the topology number them, by PCI bus.
     """
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")

@@ -1,17 +1,17 @@
-"""What a run costs: bytes by layer, direction and peer, and seconds by what they were spent on.
+"""What a run costs: bytes by layer, direction and peer, and seconds by activity.
 
-Four numbers are kept of every exchange of rows between ranks; what leaves a rank beside rows is booked where it leaves
-(trainer/base/sent_bytes.py):
+Four numbers are kept of every exchange of rows between ranks (trainer/base/sent_bytes.py has all else that leaves a
+rank):
 
     sent        bytes this rank really sent
-    skipped     bytes that it did not send because a kept copy stands for them, and that the same exchange without kept
+    skipped     bytes that it did not send because receivers use a kept copy, and that the same exchange without kept
                 copies would have sent in fp32
     exact       bytes that sending each peer the rows that it needs, all of them, in fp32, takes
     broadcast   bytes that broadcasting its whole block to every other rank takes, at the same row width, in fp32
 
-Exact and broadcast are what the run is compared with, whatever exchange it makes: they count every pass. The first
-layer's backward exchange is in none of them: the gradient of the features is needed by nobody. What one rank sends
-another receives, so over all ranks sent is also what was received.
+Exact and broadcast are baselines for the run, whatever exchange it uses; they count every pass. No number has a
+backward exchange of the first layer, since no rank needs the gradient of the features. Over all ranks the bytes
+received are the bytes sent.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ import torch
 from torch import Tensor
 
 Direction = Literal["setup", "forward", "backward"]
-_FULL = 4
-"""Bytes a value of the exchanges that a run is compared with: fp32."""
+_FP32 = 4
+"""Bytes of a value in the baselines."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class ExchangeRecord:
     """One layer's exchanges in one direction."""
 
     width: int
@@ -47,7 +47,7 @@ class Entry:
     exact: int = 0
     broadcast: int = 0
     seconds: float = 0.0
-    """From the start of each exchange until its rows were here and were asked for, on a CPU."""
+    """From the start of each exchange until its rows were here and needed, on a CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,14 @@ class Totals:
     """The sums over all ranks, in bytes."""
 
     rows: int = 0
-    """Of rows and of their gradients that were sent, of all entries, as are the three below."""
+    """Rows and their gradients that were sent. The three below are of rows, too."""
     skipped: int = 0
     exact: int = 0
     broadcast: int = 0
     weights: int = 0
-    """Of weights and of their gradients that were sent."""
+    """Weights and their gradients that were sent."""
     other: int = 0
-    """Of all else that was sent."""
+    """All else that was sent."""
 
     @property
     def sent(self) -> int:
@@ -73,12 +73,12 @@ class Totals:
 class TrafficLog:
     """The bytes of one rank.
 
-    Every rank books the same exchanges in the same order, also those in which it has nothing to send, so that the
-    books of all ranks can be added line by line.
+    Every rank records the same exchanges in the same order, also those in which it has nothing to send, so that the
+    logs of all ranks can be summed entry by entry.
     """
 
     def __init__(self, *, num_rows: int, num_sent: int, num_halo: int, rank: int, world: int) -> None:
-        """Open the books of a rank.
+        """Begin the log of a rank.
 
         Args:
             num_rows: rows that it owns and could broadcast.
@@ -89,13 +89,13 @@ class TrafficLog:
         """
         self._num_sent, self._num_halo, self._block_rows = num_sent, num_halo, num_rows * (world - 1)
         self._rank, self._world = rank, world
-        self._entries: dict[tuple[int, Direction], Entry] = {}
+        self._entries: dict[tuple[int, Direction], ExchangeRecord] = {}
 
-    def of_part(self, *, num_rows: int, num_sent: int, num_halo: int) -> TrafficLog:
-        """The same books, for exchanges of another part of this rank: a subgraph's. See `__init__`."""
-        books = copy.copy(self)  # the entries are shared
-        books._num_sent, books._num_halo, books._block_rows = num_sent, num_halo, num_rows * (self._world - 1)
-        return books
+    def for_part(self, *, num_rows: int, num_sent: int, num_halo: int) -> TrafficLog:
+        """The same log, for exchanges of another part of this rank: a subgraph's. See `__init__`."""
+        log = copy.copy(self)  # the entries are shared
+        log._num_sent, log._num_halo, log._block_rows = num_sent, num_halo, num_rows * (self._world - 1)
+        return log
 
     def record(
         self,
@@ -107,7 +107,7 @@ class TrafficLog:
         sent: Mapping[int, int] | None,
         begins: bool = True,
     ) -> None:
-        """Book one exchange, or a further round of one.
+        """Record one exchange, or a further round of one.
 
         Args:
             layer: 1 .. L, or 0 for what belongs to no layer.
@@ -115,23 +115,23 @@ class TrafficLog:
             rows: rows for each peer.
             width: values a row.
             sent: bytes to each peer; None if nothing was sent, since the receivers have kept it.
-            begins: False for rows of an exchange that is booked already: of another peer, or fetched again.
+            begins: False for rows of an exchange that is recorded already: of another peer, or fetched again.
         """
         entry = self._entry(layer, direction, width)
         for peer, number in rows.items():
             if sent is None:
-                entry.skipped_P[peer] += number * width * _FULL
+                entry.skipped_P[peer] += number * width * _FP32
             else:
                 entry.sent_P[peer] += sent[peer]
         if not begins:
             return
         entry.exchanges += 1
         entry.sends += sent is not None
-        entry.exact += (self._num_halo if direction == "backward" else self._num_sent) * width * _FULL
-        entry.broadcast += self._block_rows * width * _FULL
+        entry.exact += (self._num_halo if direction == "backward" else self._num_sent) * width * _FP32
+        entry.broadcast += self._block_rows * width * _FP32
 
     def record_seconds(self, layer: int, direction: Direction, seconds: float) -> None:
-        """Book what an exchange took that is booked already."""
+        """Record the seconds of an exchange that is recorded already."""
         self._entries[layer, direction].seconds += seconds
 
     def amounts(self) -> list[int]:
@@ -147,10 +147,10 @@ class TrafficLog:
     def tables(
         self, all_reduce: Callable[[Tensor], Tensor], device: torch.device, link_types: Sequence[Sequence[str]]
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """The books of all ranks together; every rank has to call it.
+        """The logs of all ranks together; every rank has to call it.
 
         Args:
-            add_up: sums a tensor over the ranks.
+            all_reduce: sums a tensor over the ranks.
             device: of that tensor.
             link_types: the type of the slowest link from rank p (row) to rank q (column).
 
@@ -158,15 +158,15 @@ class TrafficLog:
             one row a layer and direction, and one row a layer, direction, source and destination.
         """
         keys, world = sorted(self._entries), self._world
-        everybody = torch.zeros(len(keys), world, 2 * world + 4, dtype=torch.int64)
+        all_ranks = torch.zeros(len(keys), world, 2 * world + 4, dtype=torch.int64)
         for row, key in enumerate(keys):
             entry = self._entries[key]
             nanoseconds = round(entry.seconds * 1e9)
             mine = [entry.sends, entry.exact, entry.broadcast, nanoseconds, *entry.sent_P, *entry.skipped_P]
-            everybody[row, self._rank] = torch.tensor(mine)
-        everybody = all_reduce(everybody.to(device)).cpu()
+            all_ranks[row, self._rank] = torch.tensor(mine)
+        all_ranks = all_reduce(all_ranks.to(device)).cpu()
         layers, pairs = [], []
-        for (layer, direction), ranks in zip(keys, everybody, strict=True):
+        for (layer, direction), ranks in zip(keys, all_ranks, strict=True):
             entry = self._entries[layer, direction]
             sends, exact, broadcast = (int(column.sum()) for column in ranks[:, :3].T)
             sent_PP, skipped_PP = ranks[:, 4 : 4 + world], ranks[:, 4 + world :]
@@ -199,10 +199,10 @@ class TrafficLog:
             ]
         return layers, pairs
 
-    def _entry(self, layer: int, direction: Direction, width: int) -> Entry:
+    def _entry(self, layer: int, direction: Direction, width: int) -> ExchangeRecord:
         if (layer, direction) not in self._entries:
             nothing = [0] * self._world
-            self._entries[layer, direction] = Entry(width=width, sent_P=list(nothing), skipped_P=list(nothing))
+            self._entries[layer, direction] = ExchangeRecord(width=width, sent_P=list(nothing), skipped_P=list(nothing))
         return self._entries[layer, direction]
 
 
@@ -238,7 +238,7 @@ class Clock:
                 self._spans.append((activity, started, ended))
 
     def keep_spans(self) -> None:
-        """From now on remember when each block began and ended."""
+        """From now on keep when each block began and ended."""
         self._spans = []
 
     @property

@@ -9,7 +9,7 @@ _LEAST, _GREATEST = 1e-6, 1e6
 
 
 def listed_weights(text: str) -> list[float] | None:
-    """The weights that `--class-weights` lists, None for `none` and `balanced`.
+    """The weights listed by `--class-weights`, None for `none` and `balanced`.
 
     Raises:
         OptionError: it is neither a word nor a list of numbers from 0.

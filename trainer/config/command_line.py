@@ -1,4 +1,4 @@
-"""The command line of a run, made of what options.py says of every option."""
+"""The command line of a run, derived from the options in options.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainer.config.options import OPTIONS, Options
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
-    """The options that a command line asks for.
+    """The options of a command line.
 
     Args:
         arguments: without the program's name; None means this process's.

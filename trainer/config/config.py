@@ -22,11 +22,11 @@ _WORDS = {int: "a whole number", float: "a number", str: "text in quotes", bool:
 
 
 def read_config(file: str, check: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """The options that a file gives.
+    """The options of a file.
 
     Args:
         file: its path.
-        check: gives an option's value, from its name and the value of the right type in the file, or raises
+        check: returns an option's value, from its name and the value of the right type in the file, or raises
             OptionError.
 
     Raises:
@@ -40,8 +40,8 @@ def read_config(file: str, check: Callable[[str, Any], Any]) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise OptionError(f"--config {file} is not UTF-8; give a file in TOML") from error
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", str(error), re.DOTALL)
-        what, line = (found[1], found[2] or text.count("\n") + 1) if found else (str(error), 1)
+        match = re.search(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", str(error), re.DOTALL)
+        what, line = (match[1], match[2] or text.count("\n") + 1) if match else (str(error), 1)
         raise OptionError(f"{file}:{line}: {what}; the file is not TOML") from error
     except RecursionError as error:
         raise OptionError(f"--config {file} is nested too deeply; give options at the top of the file") from error
@@ -71,7 +71,7 @@ def read_config(file: str, check: Callable[[str, Any], Any]) -> dict[str, Any]:
 
 def to_toml(options: Options) -> str:
     """Every option of a run that is not absent, one a line."""
-    lines = ["# All options of a run; trainer --config takes this file."]
+    lines = ["# All options of a run; trainer --config reads this file."]
     for name in OPTIONS:
         value = getattr(options, name)
         if value is not None and name != "config":
@@ -97,7 +97,7 @@ def _written(value: Any) -> str:
 
 
 def _line_of(key: str, text: str) -> int:
-    """The line that gives `key`, from 1; 1 where it is written in a way that is not looked for."""
+    """The line of `key`, from 1; 1 where it is written in a way that the search misses."""
     name = re.escape(key)
-    found = re.search(rf"^[ \t]*(?:\[+[ \t]*)?(?:{name}|\"{name}\"|'{name}')[ \t]*[=.\]]", text, re.MULTILINE)
-    return text.count("\n", 0, found.start()) + 1 if found else 1
+    match = re.search(rf"^[ \t]*(?:\[+[ \t]*)?(?:{name}|\"{name}\"|'{name}')[ \t]*[=.\]]", text, re.MULTILINE)
+    return text.count("\n", 0, match.start()) + 1 if match else 1

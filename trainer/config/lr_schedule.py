@@ -1,4 +1,4 @@
-"""The step size of every epoch, as a function of the epoch's number alone, so that a resumed run has the same.
+"""The learning rate of every epoch, as a function of the epoch's number alone, so that a resumed run has the same.
 
     constant                --lr throughout
     cosine, cosine:FLOOR    from --lr down to FLOOR * lr (0) at the last of --epochs, along half a cosine

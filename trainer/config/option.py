@@ -1,4 +1,4 @@
-"""What an option says of itself, once: help, values and group, in the metadata of its field.
+"""The description of an option, written once: help, values and group, in the metadata of its field.
 
 The command line (command_line.py), the keys of TOML files (config.py) and the table in docs/training-reference.md
 (options_table.py) are all made of these.

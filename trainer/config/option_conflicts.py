@@ -1,4 +1,4 @@
-"""Options that stand in each other's way, refused with the reason before anything is read."""
+"""Options that exclude each other: refused with the reason before anything is read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trainer.config.policies import policy
 
 
 def check_together(options: Options) -> None:
-    """Refuse options that do not go with each other.
+    """Refuse options that exclude each other.
 
     Raises:
         OptionError: two of them, or more, with the reason.
@@ -39,9 +39,9 @@ def _check_outputs(options: Options) -> None:
     if options.save_embeddings is not None and options.layers < 2:
         raise OptionError("--save-embeddings needs at least --layers 2: with one layer the last one reads the features")
     if options.resume and options.checkpoint is None:
-        raise OptionError("--resume needs the --checkpoint folder to go on from")
+        raise OptionError("--resume needs the --checkpoint folder to resume from")
     if options.restarts and options.checkpoint is None:
-        raise OptionError("--restarts needs a --checkpoint folder, from which the ranks go on")
+        raise OptionError("--restarts needs a --checkpoint folder, from which the ranks resume")
     if options.validate_from == "training":
         for reason, applies in {
             "dropout (give --dropout 0)": options.dropout or options.first_dropout,
@@ -75,8 +75,8 @@ def _check_sampling(options: Options, *, keeps: bool) -> None:
     if keeps or options.error_feedback:
         what = "--staleness or --staleness-grad" if keeps else "--error-feedback"
         raise OptionError(
-            f"--boundary-sampling draws other rows in every epoch, so most have no delivery that {what} could go on "
-            "from; use one of them"
+            f"--boundary-sampling draws other rows in every epoch, so most have no delivery that {what} "
+            "could use; use one of them"
         )
     if options.exchange == "broadcast":
         raise OptionError("--boundary-sampling is of the rows that a peer needs, and --exchange broadcast sends all")

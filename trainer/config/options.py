@@ -1,4 +1,4 @@
-"""What a run is asked to do: every option, with all that the command line, TOML files and docs say of it."""
+"""The options of a run, each with the description that the command line, TOML files and docs show."""
 
 from __future__ import annotations
 
@@ -282,4 +282,4 @@ class Options:
 
 
 OPTIONS = options_of(Options)
-"""What every option says of itself, by name."""
+"""The description of every option, by name."""

@@ -1,6 +1,6 @@
 """When rows are sent again: one decision an epoch for each layer, direction and source rank.
 
-A receiver keeps the last rows that it got. As long as their source does not send, they stand for what it has now. Let
+A receiver keeps the last rows that it got, and uses them as long as their source does not send. Let
 `age` be how many epochs old the copy would be if the source did not send in this epoch:
 
     none            always send
@@ -29,13 +29,13 @@ from trainer.base.errors import OptionError
 
 _OLDEST_UNDER_VARIATION = 20
 _CHOSEN = {"fixed": "fixed:4", "adaptive": "adaptive:3", "variation": "variation:0.8"}
-"""What a word without its number means."""
+"""A policy without its number."""
 _Number = TypeVar("_Number", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StalenessQuery:
-    """What a policy knows of one source's copy when it decides."""
+    """The state of one source's copy, from which a policy decides."""
 
     epoch: int
     age: int
@@ -52,13 +52,13 @@ class Policy(Protocol):
 
     @property
     def keeps(self) -> bool:
-        """Whether a source may ever not send, so that receivers have to keep what they got."""
+        """Whether a source may skip epochs, so that receivers have to keep their rows."""
 
     @property
     def watches(self) -> bool:
         """Whether decisions depend on the change."""
 
-    def is_due(self, question: StalenessQuery) -> bool:
+    def is_due(self, query: StalenessQuery) -> bool:
         """Whether the source has to send in this epoch."""
 
 
@@ -73,8 +73,8 @@ class Fixed:
     def keeps(self) -> bool:
         return self.period > 1
 
-    def is_due(self, question: StalenessQuery) -> bool:
-        return question.age >= self.period
+    def is_due(self, query: StalenessQuery) -> bool:
+        return query.age >= self.period
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,10 @@ class Adaptive:
     def keeps(self) -> bool:
         return self.oldest > 0
 
-    def is_due(self, question: StalenessQuery) -> bool:
+    def is_due(self, query: StalenessQuery) -> bool:
         period = self.oldest + 1
-        turn = question.source * period // question.world
-        return question.age > self.oldest or question.epoch % period == turn
+        turn = query.source * period // query.world
+        return query.age > self.oldest or query.epoch % period == turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ class Variation:
     def keeps(self) -> bool:
         return self.oldest > 0
 
-    def is_due(self, question: StalenessQuery) -> bool:
+    def is_due(self, query: StalenessQuery) -> bool:
         # Not "change > threshold": rows that hold a NaN are always sent.
-        return question.age > self.oldest or not question.change <= self.threshold
+        return query.age > self.oldest or not query.change <= self.threshold
 
 
 def policy(text: str) -> Policy:

@@ -33,7 +33,7 @@ from trainer.dist.network_interfaces import check_interfaces
 from trainer.dist.rendezvous import own_store
 from trainer.dist.reachability import check_reachable
 from trainer.dist.rank_info import RankInfo
-from trainer.base.sent_bytes import Purpose, Sent
+from trainer.base.sent_bytes import Purpose, SentBytes
 
 log = logging.getLogger("trainer")
 
@@ -88,7 +88,7 @@ class Communicator:
         """
         self.rank, self.world, self.device, self.clock = rank_info.rank, rank_info.world, device, clock
         self.restarts, self.through_host = rank_info.restarts, through_host
-        self.sent = Sent(rank=self.rank, world=self.world)
+        self.sent = SentBytes(rank=self.rank, world=self.world)
         """The bytes that this rank has sent, by purpose."""
         self._timeout = datetime.timedelta(seconds=timeout)
         self._store: Store | None = None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.base.hash_rng import SAMPLING, happens, key_of
+from trainer.base.hash_rng import SAMPLING, bernoulli, key_of
 from trainer.base.pass_context import PassContext
 
 
@@ -57,7 +57,7 @@ class Sampling:
             return None
         key = key_of(self._seed, context.epoch, layer, SAMPLING)
         return Sample(
-            sent_R=happens(self._sent_ids_R, key, self._probability),
-            halo_H=happens(self._halo_ids_H, key, self._probability),
+            sent_R=bernoulli(self._sent_ids_R, key, self._probability),
+            halo_H=bernoulli(self._halo_ids_H, key, self._probability),
             factor=1 / self._probability if self._probability else 0.0,
         )

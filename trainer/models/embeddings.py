@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainer.base.hash_rng import EMBEDDING, drawn, key_of
+from trainer.base.hash_rng import EMBEDDING, key_of, randint
 from trainer.base.optimiser import Optimiser, optimiser
 from trainer.config.options import Options
 from trainer.dist.communicator import Communicator
@@ -42,7 +42,7 @@ class Embedding(nn.Module):
         self.ids_k, self.num_nodes = ids_k, num_nodes
         bound = (6.0 / (1 + width)) ** 0.5
         numbers_kF = ids_k.unsqueeze(1) * width + torch.arange(width)
-        chances_kF = drawn(numbers_kF, key_of(seed, 0, number, EMBEDDING), _FINEST).double() / _FINEST
+        chances_kF = randint(numbers_kF, key_of(seed, 0, number, EMBEDDING), _FINEST).double() / _FINEST
         self.rows_kF = nn.Parameter(((2 * chances_kF - 1) * bound).float())
 
     def forward(self) -> Tensor:
@@ -99,7 +99,7 @@ class OwnedRows:
         dataset's order, on rank 0; every rank has to call it."""
         if self._optimiser is None:
             return {}
-        of_optimiser = {name: self._by_name(values_V) for name, values_V in self._optimiser.state().items()}
+        of_optimiser = {name: self._by_name(values_V) for name, values_V in self._optimiser.state_dict().items()}
         state: dict[str, Any] = {}
         for name, embedding in self._embeddings.items():
             own = {"rows": embedding.rows_kF.detach(), "best": best[name]}
@@ -129,7 +129,7 @@ class OwnedRows:
         for name, embedding in self._embeddings.items():
             embedding.rows_kF.copy_(own[name]["rows"])
         of_optimiser = {
-            key: torch.cat([values[key].reshape(-1) for values in own.values()]) for key in self._optimiser.state()
+            key: torch.cat([values[key].reshape(-1) for values in own.values()]) for key in self._optimiser.state_dict()
         }
         self._optimiser.load_state_dict(steps, of_optimiser)
         return {name: values["best"] for name, values in own.items()}

@@ -1,4 +1,4 @@
-"""What a run leaves in files beside checkpoints and traces: its options, its result, and rows of nodes.
+"""The output files of a run other than checkpoints and traces: its options, its result, and rows of nodes.
 
     OUTPUT/config.toml    every option, before training
     OUTPUT/result.json    the result, as in the last line of `--json`
@@ -23,7 +23,7 @@ CONFIG, RESULT = "config.toml", "result.json"
 
 
 def prepare_outputs(options: Options) -> None:
-    """Make the folders, write the options to them, and see whether the files to come can be written.
+    """Make the folders, write the options to them, and check that the other files can be written.
 
     Raises:
         TrainingError: a folder cannot be made or written to.

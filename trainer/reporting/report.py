@@ -1,4 +1,4 @@
-"""What a run says: lines for people on standard error, JSON lines or a short result on standard output."""
+"""What a run prints: log lines on standard error, JSON lines or a short result on standard output."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class EpochLine:
     loss: float
     """Mean over the training nodes, in training mode."""
     val: float | None
-    """The metric of the validation nodes; None where it is not defined, for instance since there are none."""
+    """The metric of the validation nodes; None where it is not defined, for instance without validation nodes."""
     seconds: float
     bytes_sent: int
-    """All that left a rank: the three below."""
+    """All that left a rank: the sum of the three below."""
     row_bytes_sent: int
     """Rows and their gradients."""
     weight_bytes_sent: int
@@ -39,14 +39,14 @@ class EpochLine:
 
 
 class Curves(Protocol):
-    """What draws lines."""
+    """What draws curves of the lines."""
 
     def epoch(self, line: EpochLine, metric: str) -> None:
         """Draw one line; `metric` names its `val`."""
 
 
 class Report:
-    """Where a run's lines go. On all ranks but one, nowhere."""
+    """Prints the lines of a run, on one rank."""
 
     def __init__(self, *, speaks: bool, as_json: bool, output: TextIO | None = None) -> None:
         self._speaks, self._as_json, self._metric = speaks, as_json, "accuracy"
@@ -54,16 +54,16 @@ class Report:
         self._lines = 0
         self._curves: Curves | None = None
 
-    def draw(self, curves: Curves) -> None:
+    def add_curves(self, curves: Curves) -> None:
         """From now on also draw every line."""
         self._curves = curves
 
-    def judged_by(self, metric: str) -> None:
-        """From now on `val` and `test` are of this metric: a name as in JSON."""
+    def set_metric(self, metric: str) -> None:
+        """Set the metric of `val` and `test`: a name as in JSON."""
         self._metric = metric
 
     def epoch(self, line: EpochLine) -> None:
-        """Tell of one validated epoch."""
+        """Print one validated epoch."""
         if not self._speaks:
             return
         if self._lines == 0:
@@ -73,11 +73,11 @@ class Report:
             "%5d  %8.4f  %12s  %8.3f  %10s  %12s %10s",
             line.epoch,
             line.loss,
-            figure(line.val, self._metric),
+            format_metric(line.val, self._metric),
             line.seconds,
-            amount(line.row_bytes_sent),
-            amount(line.weight_bytes_sent),
-            amount(line.bytes_skipped),
+            format_bytes(line.row_bytes_sent),
+            format_bytes(line.weight_bytes_sent),
+            format_bytes(line.bytes_skipped),
         )
         if self._curves is not None:
             self._curves.epoch(line, self._metric)
@@ -85,46 +85,47 @@ class Report:
             self._print(json.dumps(_named(asdict(line), self._metric), allow_nan=False))
 
     def result(self, result: Mapping[str, Any]) -> None:
-        """Tell the outcome."""
+        """Print the result."""
         if not self._speaks:
             return
         if self._as_json:
             self._print(json.dumps(result, allow_nan=False))
             return
         self._print(
-            f"test {self._metric.replace('_', ' ')} {figure(result[f'test_{self._metric}'], self._metric)}, "
-            f"validation {figure(result[f'val_{self._metric}'], self._metric)} "
+            f"test {self._metric.replace('_', ' ')} {format_metric(result[f'test_{self._metric}'], self._metric)}, "
+            f"validation {format_metric(result[f'val_{self._metric}'], self._metric)} "
             f"(best epoch {result['best_epoch']} of {result['epochs']})\n"
             f"{result['seconds']:.2f} s after {result['setup_seconds']:.2f} s of preparation on {result['ranks']} "
             f"rank(s), {result['device']}\n"
-            f"sent {amount(result['bytes_sent'])}: rows {amount(result['row_bytes_sent'])}, weights "
-            f"{amount(result['weight_bytes_sent'])}, other {amount(result['other_bytes_sent'])}; rows skipped "
-            f"{amount(result['bytes_skipped'])}\n"
-            f"in fp32 and without kept copies the rows that peers need are {amount(result['bytes_exact_boundary'])}, "
-            f"whole blocks {amount(result['bytes_whole_block_broadcast'])}"
+            f"sent {format_bytes(result['bytes_sent'])}: rows {format_bytes(result['row_bytes_sent'])}, weights "
+            f"{format_bytes(result['weight_bytes_sent'])}, other {format_bytes(result['other_bytes_sent'])}; "
+            f"rows skipped {format_bytes(result['bytes_skipped'])}\n"
+            f"in fp32 and without kept copies the rows that peers need are "
+            f"{format_bytes(result['bytes_exact_boundary'])}, "
+            f"whole blocks {format_bytes(result['bytes_whole_block_broadcast'])}"
         )
         for row in result["sent_for"]:
             if row["kind"] != "rows":
-                self._print(f"  {row['purpose']:24}  sent {amount(row['bytes_sent']):>10}")
+                self._print(f"  {row['purpose']:24}  sent {format_bytes(row['bytes_sent']):>10}")
         for row in result["exchanges"]:
             self._print(
                 f"  layer {row['layer']} {row['direction']:8}  width {row['width']:5}  "
-                f"sent {amount(row['bytes_sent']):>10}  skipped {amount(row['bytes_skipped']):>10}"
+                f"sent {format_bytes(row['bytes_sent']):>10}  skipped {format_bytes(row['bytes_skipped']):>10}"
             )
         for row in result["link_types"]:
             self._print(
-                f"  rows over {row['link_type']:15}  sent {amount(row['bytes_sent']):>10}  "
-                f"skipped {amount(row['bytes_skipped']):>10}"
+                f"  rows over {row['link_type']:15}  sent {format_bytes(row['bytes_sent']):>10}  "
+                f"skipped {format_bytes(row['bytes_skipped']):>10}"
             )
         for rank, seconds in enumerate(result["seconds_by_rank"]):
             if seconds:
-                spent = ", ".join(f"{name} {spent:.2f} s" for name, spent in sorted(seconds.items()))
-                self._print(f"  rank {rank}: {spent}")
+                activities = ", ".join(f"{name} {number:.2f} s" for name, number in sorted(seconds.items()))
+                self._print(f"  rank {rank}: {activities}")
 
     def _print(self, text: str) -> None:
         if not self._as_json and self._output.isatty():
             width = shutil.get_terminal_size().columns
-            text = "\n".join(broken(line, width) for line in text.splitlines())
+            text = "\n".join(wrap_line(line, width) for line in text.splitlines())
         # DEL is the one control character that JSON leaves as it is
         text = text.replace("\x7f", "\\u007f") if self._as_json else printable(text)
         print(text, file=self._output, flush=True)
@@ -135,7 +136,7 @@ def _named(line: dict[str, Any], metric: str) -> dict[str, Any]:
     return {(f"val_{metric}" if name == "val" else name): value for name, value in line.items()}
 
 
-def broken(text: str, width: int) -> str:
+def wrap_line(text: str, width: int) -> str:
     """`text` in lines of at most `width` columns, broken between words; a number stays with its unit."""
     if len(text) <= width:
         return text
@@ -145,14 +146,14 @@ def broken(text: str, width: int) -> str:
     return "\n".join(lines).replace("\u00a0", " ")
 
 
-def figure(value: float | None, metric: str) -> str:
+def format_metric(value: float | None, metric: str) -> str:
     """A metric's value as people read it: a share of 0.8154 is '81.54 %', an error stays a number."""
     if value is None:
         return "-"
     return f"{value:.5g}" if metric in ("mse", "mae") else f"{100 * value:.2f} %"
 
 
-def amount(number: float) -> str:
+def format_bytes(number: float) -> str:
     """Bytes with a decimal prefix: 1_234_567 is '1.2 MB'."""
     for prefix in ("B", "kB", "MB", "GB"):
         if abs(number) < 1000:

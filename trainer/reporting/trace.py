@@ -1,7 +1,7 @@
-"""What a rank did when, as a file that chrome://tracing, Perfetto and TensorBoard open.
+"""A rank's activities over time, as a file that chrome://tracing, Perfetto and TensorBoard open.
 
 One file a rank, since ranks may run on machines that share no disk. Times count from when the ranks had all connected,
-so that the files of one run can be laid beside each other.
+so that the files of one run can be compared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write_trace(
         folder: that `prepare_traces` made.
         rank: whose they are.
         spans: activity, begin and end in seconds.
-        sent: a second, and the bytes that had left the rank by then, in the order of `KINDS`: a curve of each.
+        sent: points of curves: a second, and the bytes that had left the rank by then, in the order of `KINDS`.
         start: the second that counts as 0.
 
     Raises:

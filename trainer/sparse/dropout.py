@@ -20,7 +20,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from trainer.base.hash_rng import ATTENTION_DROPOUT, DROPOUT, drawn, happens, key_of, of_pairs
+from trainer.base.hash_rng import ATTENTION_DROPOUT, DROPOUT, bernoulli, key_of, pair_ids, randint
 from trainer.base.pass_context import PassContext
 
 _SHORTEST_TABLE, _LONGEST_TABLE = 1 << 17, 1 << 20
@@ -73,9 +73,9 @@ class EdgeMask:
             columns: which slice of the halo, None for this part.
         """
         ids = self.ids_n if columns is None else self.halo_ids_H[columns]
-        pairs_B = of_pairs(self.ids_n[destinations_B], ids[sources_B])
+        pairs_B = pair_ids(self.ids_n[destinations_B], ids[sources_B])
         heads = torch.arange(num_heads, device=pairs_B.device)
-        kept_Bh = happens(of_pairs(heads, pairs_B.unsqueeze(1)), self.key, 1 - self.share)
+        kept_Bh = bernoulli(pair_ids(heads, pairs_B.unsqueeze(1)), self.key, 1 - self.share)
         return kept_Bh.float().mul_(1 / (1 - self.share))
 
 
@@ -139,7 +139,9 @@ class Dropout:
         length = 1 << (length - 1).bit_length()
         generator = torch.Generator().manual_seed(key)
         table = torch.rand(length + width, generator=generator).ge_(share).mul_(1 / (1 - share))
-        return Mask(table.to(self._ids_n.device), drawn(self._ids_n, key, length), drawn(self._halo_ids_H, key, length))
+        return Mask(
+            table.to(self._ids_n.device), randint(self._ids_n, key, length), randint(self._halo_ids_H, key, length)
+        )
 
     def of_edges(self, share: float, layer: int, context: PassContext) -> EdgeMask | None:
         """Which attention coefficients `layer` drops in a pass; None where nothing is dropped."""

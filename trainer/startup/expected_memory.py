@@ -3,7 +3,7 @@
 Standard input has a JSON object, and standard output gets one:
 
     {"arguments": [...], "cache": FOLDER or null, "sizes": [{...}, ...]}
-    {"by_entries": true or false, "bytes": [{"weights": ..., ...}, ...], "announcement": "rank 1 will need ..."}
+    {"by_entries": true or false, "bytes": [{"weights": ..., ...}, ...], "estimate_summary": "rank 1 will need ..."}
 
 `arguments` are options of `python -m trainer`, `sizes` are the fields of `trainer.startup.memory.Sizes` by rank, with
 `entries` wherever they are known. The answer has the bytes of each rank by purpose, and the sentence of the run's log.
@@ -22,7 +22,7 @@ from trainer.base.printable import printable
 from trainer.config.command_line import parse
 from trainer.data.cache import open_cache
 from trainer.layers.sums import allows_sparse_features
-from trainer.startup.memory import Sizes, announcement, expected_bytes, in_one_form
+from trainer.startup.memory import Sizes, estimate_summary, estimate_bytes, in_one_form
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     by_entries, sizes = in_one_form(sizes)
     return {
         "by_entries": by_entries,
-        "bytes": [expected_bytes(options, one) for one in sizes],
-        "announcement": announcement(options, sizes),
+        "bytes": [estimate_bytes(options, one) for one in sizes],
+        "estimate_summary": estimate_summary(options, sizes),
     }
 
 

@@ -1,7 +1,7 @@
-"""One run at a time in a folder: two that write their checkpoints or results to one remove each other's files.
+"""One run at a time in a folder, since two runs that write to one folder remove each other's files.
 
-The lock is the kernel's (flock), so it is gone with the process that holds it, also after kill -9. A shared file system
-that passes locks on (NFS 4, Lustre with -o flock) keeps runs of several machines apart, too.
+The lock is the kernel's (flock), so it ends with the process that holds it, also after kill -9. On a shared file system
+with locks (NFS 4, Lustre with -o flock) it works between machines, too.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from trainer.config.options import Options
 log = logging.getLogger("trainer")
 
 LOCK = ".lock"
-_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
+_LOCKED_BY_ANOTHER = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 @contextlib.contextmanager
 def folders_locked(options: Options) -> Iterator[None]:
-    """Hold the folders that a run writes to until the block ends. Only one rank of a run has to.
+    """Lock the folders that a run writes to until the block ends. One rank of a run has to.
 
     Args:
         options: their `checkpoint`, `output` and `trace` folders, which are made where they are not there.
 
     Raises:
-        TrainingError: another run holds one of them, or it cannot be made or written to.
+        TrainingError: another run has locked one of them, or it cannot be made or written to.
     """
     seen: set[str] = set()
     with contextlib.ExitStack() as stack:
@@ -58,7 +58,7 @@ def _locked(flag: str, folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if error.errno in _TAKEN:
+            if error.errno in _LOCKED_BY_ANOTHER:
                 holder = os.read(descriptor, 200).decode(errors="replace").strip() or "unknown process"
                 raise TrainingError(
                     f"another run ({holder}) writes to {flag} {folder}; wait for its end, or give another folder"

@@ -1,7 +1,7 @@
-"""What the ranks have to agree on before they train: compared through the store, while nobody waits for data yet.
+"""The handshake of the ranks before they train: facts compared through the store, before any rank waits for data.
 
-Each rank posts a few facts about itself and its part, and all ranks judge all facts alike. A run that was started with
-two caches, two sets of options, or on the wrong hosts is refused here, in a sentence that names the ranks.
+Each rank posts a few facts about itself and its part, and all ranks check all facts in the same way. A run that was
+started with two caches, two sets of options, or on the wrong hosts is refused here, in a sentence that names the ranks.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from trainer.exchange.exchange import boundary_counts, check_boundaries, row_cou
 from trainer.layers.sums import allows_sparse_features
 from trainer.sparse.feature_rows import count_entries
 from trainer.sparse.sparsity import are_sparse
-from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory, in_one_form
+from trainer.startup.memory import Sizes, TypedSizes, available_bytes, check_memory, estimate_summary
 
 Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """What all ranks know after they compared."""
+    """What all ranks know after the handshake."""
 
     num_train: int
     """Labelled nodes of all ranks to train on, above 0."""
@@ -45,7 +45,7 @@ class Agreement:
     by_entries: bool
     """Whether features are held by the entries that are not 0."""
     memory: str
-    """A sentence about what the fullest rank is expected to take, for the log."""
+    """A sentence about the memory estimate of the fullest rank, for the log."""
     remark: str | None
     """A sentence about the machines, for the log."""
 
@@ -53,18 +53,18 @@ class Agreement:
 def facts_of(
     options: Options, cache: Cache, part: Part, labels: Labels, communicator: Communicator, *, objective: Objective
 ) -> Facts:
-    """What this rank tells the others, as JSON."""
+    """What this rank posts to the others, as JSON."""
     counts = labels.counts(objective)
     sizes = sizes_of(part, cache, objective, communicator, may_be_sparse=not options.dense_features)
     if part.x_nF is not None and allows_sparse_features(options, cache):
         sizes = replace(sizes, entries=count_entries(part.x_nF))
-    choices = json.dumps(options.same_on_all_ranks(), sort_keys=True)
+    same_options = json.dumps(options.same_on_all_ranks(), sort_keys=True)
     return {
         "host": socket.gethostname(),
         "device": str(communicator.device),
         "through_host": communicator.through_host,
         "cache": cache.manifest.key,
-        "options": hashlib.sha256(choices.encode()).hexdigest(),
+        "options": hashlib.sha256(same_options.encode()).hexdigest(),
         "rows": part.num_rows,
         "nodes": [len(labels.train), len(labels.val), len(labels.test)],
         "sizes": asdict(sizes),
@@ -114,12 +114,12 @@ def _typed_sizes(part: Part, cache: Cache, communicator: Communicator, *, may_be
 
 
 def available(device: torch.device) -> int:
-    """Bytes that the ranks on this device may still take: of a GPU its own, else the machine's."""
+    """Bytes available to the ranks on this device: of a GPU its own, else the machine's."""
     return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else available_bytes()
 
 
 def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
-    """Judge the facts of all ranks, in rank order.
+    """Check the facts of all ranks, in rank order.
 
     Raises:
         CacheError: the ranks opened different caches, or parts that do not fit.
@@ -137,7 +137,10 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     remark = check_hosts(places(cache), hosts)
     check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
     check_boundaries([fact["boundaries"] for fact in facts])
-    by_entries, sizes = in_one_form([Sizes.of(fact["sizes"]) for fact in facts])
+    sizes = [Sizes.of(fact["sizes"]) for fact in facts]
+    by_entries = are_sparse([(size.entries, size.rows * size.features) for size in sizes])
+    if not by_entries:
+        sizes = [replace(size, entries=None) for size in sizes]
     check_memory(facts, options, sizes)
     num_rows = sum(fact["rows"] for fact in facts)
     if num_rows != cache.num_nodes:
@@ -153,6 +156,6 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         num_test=num_test,
         label_counts=LabelCounts.total([fact["labels"] for fact in facts]),
         by_entries=by_entries,
-        memory=announcement(options, sizes),
+        memory=estimate_summary(options, sizes),
         remark=remark,
     )

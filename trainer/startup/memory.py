@@ -1,11 +1,11 @@
-"""How much memory a rank will need, by what for, before it takes any of it: the estimate of docs/training-reference.md.
+"""The memory that a rank will need, by purpose, before it takes any: the estimate of docs/training-reference.md.
 
 Letters: n own rows, H halo rows (under a sequential exchange those of one peer), R rows sent (a row that two peers need
 counts twice), E in-edges, w_0 .. w_L the widths of features, layers and scores, b bytes of a stored value
 (`--precision`), i bytes of an index.
 
-What is there before (the interpreter, torch, what the driver holds) is not in the sums: they are compared with what is
-still to be had. Caches may lie in memory as pages of their files, which the system takes back when it needs them.
+The interpreter, torch and what the driver holds are not in the estimate, since it is compared with the memory that is
+still available. Nor are pages of the cache's files, which the system frees when it needs them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 
 from trainer.base import cgroup
 from trainer.base.errors import TrainingError
-from trainer.config.options import EXCHANGES, Options
+from trainer.config.options import Options
 from trainer.sparse.sparsity import are_sparse
 
 _STORED = {"fp32": 4, "bf16": 2, "fp16": 2}
-_FULL = 4
+_FP32 = 4
 """Bytes of an fp32 value: sums, scores, weights."""
 _COPIES_OF_WEIGHTS = 9
-"""Weights, their decay, two vectors of the optimiser, gradients by parameter, as one, and summed, and the best weights
-with a copy on their way there."""
-_OF_AN_ENTRY = 48
-"""Bytes of a feature that is not 0: value, row and column, the same in the transpose with the order that makes it, what
-is left after dropout, and room to sort."""
+"""Weights, their decay, two vectors of the optimiser, gradients by parameter, as one vector, and summed, and the best
+weights with a temporary copy."""
+_BYTES_OF_AN_ENTRY = 48
+"""Bytes of a feature that is not 0: value, row and column, the same in the transpose with its permutation, the entries
+after dropout, and scratch memory to sort."""
 _INPUTS = {"gcn": 1, "sage": 2, "gat": 1, "gatv2": 2, "gin": 2, "rgcn": 2}
 """Copies of a layer's input that its backward pass needs: after dropout, for each product with a weight."""
 _BLOCK = 1 << 20
@@ -38,7 +38,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedSizes:
-    """What they are made of beside, where node types and relations are told apart."""
+    """The further sizes of graphs of several node types and relations."""
 
     sums: int
     """M: neighbour sums of all relations, one a node and relation with in-edges"""
@@ -57,7 +57,7 @@ class TypedSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What the sums are made of."""
+    """What the estimate of one rank is computed from."""
 
     rows: int
     """n"""
@@ -94,8 +94,8 @@ def in_one_form(sizes: Sequence[Sizes]) -> tuple[bool, list[Sizes]]:
     return by_entries, [one if by_entries else replace(one, entries=None) for one in sizes]
 
 
-def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
-    """The bytes that training takes at its fullest, by what for."""
+def estimate_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
+    """The peak bytes of training, by purpose."""
     if sizes.typed is not None:
         return _of_types(options, sizes, sizes.typed)
     n, sent, b = sizes.rows, sizes.sent, _STORED[options.precision]
@@ -109,20 +109,20 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     weights = inputs * sum(one * other for one, other in pairs) + sum(widths[1:])
 
     edges = sizes.edges + (n if options.model == "gcn" else 0)
-    matrices = 2 * (edges * (sizes.index_bytes + _FULL) + (n + sizes.halo) * sizes.index_bytes)
+    matrices = 2 * (edges * (sizes.index_bytes + _FP32) + (n + sizes.halo) * sizes.index_bytes)
     features = (n + (0 if is_sequential else halo)) * widths[0] * b
     if sizes.entries is not None:
         # By their entries: those of the halo are as many a row. And its products, with their gradients.
-        features = sizes.entries * (n + halo) // max(n, 1) * _OF_AN_ENTRY + 2 * halo * widths[1] * _FULL
+        features = sizes.entries * (n + halo) // max(n, 1) * _BYTES_OF_AN_ENTRY + 2 * halo * widths[1] * _FP32
     elif options.first_dropout:
         # Dropped anew in each epoch; where the layer narrows, the halo's too.
         features += n * widths[0] * b * inputs + (halo * widths[0] * b if widths[1] < widths[0] else n * widths[0] * b)
     else:
         features += n * widths[0] * b
 
-    outputs = sum(n * width * (_FULL + (b if b != _FULL else 0)) for width in widths[1:])
+    outputs = sum(n * width * (_FP32 + (b if b != _FP32 else 0)) for width in widths[1:])
     hidden = n * sum(widths[1:-1])
-    norms = {"none": 0, "layer": hidden * _FULL, "batch": 3 * hidden * _FULL}[options.norm]
+    norms = {"none": 0, "layer": hidden * _FP32, "batch": 3 * hidden * _FP32}[options.norm]
     # A sequential exchange makes one layer of attention at a time again, of which only the input is kept till then.
     is_made_again = is_sequential and options.attends
     saved = inputs * n * sum(widths[1:-1]) * b
@@ -130,36 +130,36 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
         saved = (inputs - 1) * n * max(widths[:-1]) * b
     widest = max(min(pair) for pair in pairs[1:]) if len(pairs) > 1 else widths[1]
     # Gradient in and out of a layer, and the products between them; and what batch norm makes of them.
-    moving = n * (max(widths[1:]) + (0 if is_made_again else 2 * inputs * widest)) * _FULL
+    in_motion = n * (max(widths[1:]) + (0 if is_made_again else 2 * inputs * widest)) * _FP32
     if options.norm == "batch":
-        moving += 4 * n * max(widths[1:-1], default=0) * _FULL
+        in_motion += 4 * n * max(widths[1:-1], default=0) * _FP32
 
-    arriving = sizes.others if options.exchange == "broadcast" else halo
-    travelling = [min(pair) for pair in pairs[1:]]
+    received = sizes.others if options.exchange == "broadcast" else halo
+    sent_widths = [min(pair) for pair in pairs[1:]]
     projected = [between] * (options.layers - 1) + [
         between if options.jumping != "none" else options.last_heads * sizes.outputs
     ]
     if options.attends:
-        travelling = projected if is_sequential else projected[1:]
-    buffers = (2 * arriving + halo + 2 * sent) * max(travelling, default=0) * _FULL
+        sent_widths = projected if is_sequential else projected[1:]
+    buffers = (2 * received + halo + 2 * sent) * max(sent_widths, default=0) * _FP32
     kept = (
-        sum(travelling)
+        sum(sent_widths)
         * b
-        * ((arriving if options.staleness != "none" else 0) + (sent if options.staleness_grad != "none" else 0))
+        * ((received if options.staleness != "none" else 0) + (sent if options.staleness_grad != "none" else 0))
     )
     total = {
-        "weights": weights * _FULL * _COPIES_OF_WEIGHTS,
+        "weights": weights * _FP32 * _COPIES_OF_WEIGHTS,
         "adjacency": matrices,
         "features": features,
-        "activations": outputs + norms + saved + moving,
+        "activations": outputs + norms + saved + in_motion,
         "exchange": buffers + kept,
     }
     if options.attends:
         # A layer's rows after their product and those of the halo are kept for the backward pass, which has their
         # gradients in fp32 beside them; a sequential exchange makes one layer at a time again.
         kept_rows = (n + halo) * (max(projected) if is_sequential else sum(projected)) * b
-        scores = 5 * max(_BLOCK, options.heads * max(n, halo)) * _FULL
-        total["attention"] = kept_rows + (3 * n + 2 * halo) * max(projected) * _FULL + scores
+        scores = 5 * max(_BLOCK, options.heads * max(n, halo)) * _FP32
+        total["attention"] = kept_rows + (3 * n + 2 * halo) * max(projected) * _FP32 + scores
     # While the matrices are made, their edges are sorted: order, keys and both again as scratch. Nothing else is there.
     sorting = edges * 2 * (8 + sizes.index_bytes) - total["activations"] - total["exchange"] - total["features"]
     total["sorting"] = max(0, sorting)
@@ -169,7 +169,7 @@ def expected_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
 
 
 def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, int]:
-    """The same where node types and relations are told apart.
+    """The same for graphs of several node types and relations.
 
     Every layer reads rows that are `hidden` wide, and beside what GraphSAGE keeps, its M sums and their gradients.
     """
@@ -178,18 +178,18 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
     # One layer more, which makes layer 1's input and exchanges and sums nothing.
     # Rows travel before their products, so the last layer's are no narrower.
     outputs = max(sizes.outputs, width)
-    total = expected_bytes(as_sage, replace(sizes, features=0, edges=0, outputs=outputs, typed=None))
+    total = estimate_bytes(as_sage, replace(sizes, features=0, edges=0, outputs=outputs, typed=None))
     more_weights = typed.feature_weights * width + (options.bases or typed.relations) * width * width * options.layers
-    total["weights"] += more_weights * _FULL * _COPIES_OF_WEIGHTS
+    total["weights"] += more_weights * _FP32 * _COPIES_OF_WEIGHTS
     halo = sizes.largest_halo if options.exchange == "sequential" else sizes.halo
     total["adjacency"] = (
-        2 * sizes.edges * (sizes.index_bytes + _FULL) + (2 * typed.sums + n + sizes.halo) * sizes.index_bytes
+        2 * sizes.edges * (sizes.index_bytes + _FP32) + (2 * typed.sums + n + sizes.halo) * sizes.index_bytes
     )
-    total["features"] = typed.features * b + typed.entries * _OF_AN_ENTRY
+    total["features"] = typed.features * b + typed.entries * _BYTES_OF_AN_ENTRY
     # Sums are kept for their weights' gradients, and are in fp32 beside their own gradients while they are made.
-    total["activations"] += typed.sums * width * (options.layers * b + 2 * _FULL) + halo * width * _FULL
-    total["embeddings"] = typed.learnt * width * _FULL * _COPIES_OF_WEIGHTS + (
-        typed.gathered * width * _FULL * 8 if options.checkpoint is not None else 0
+    total["activations"] += typed.sums * width * (options.layers * b + 2 * _FP32) + halo * width * _FP32
+    total["embeddings"] = typed.learnt * width * _FP32 * _COPIES_OF_WEIGHTS + (
+        typed.gathered * width * _FP32 * 8 if options.checkpoint is not None else 0
     )
     sorting = sizes.edges * 2 * (8 + sizes.index_bytes) - total["activations"] - total["exchange"] - total["features"]
     total["sorting"] = max(0, sorting)
@@ -197,12 +197,12 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
 
 
 def available_bytes() -> int:
-    """What this machine could give without swapping, by the kernel's estimate and this process's control groups."""
-    found = [int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
-    of_groups = cgroup.left()
-    if of_groups is not None:
-        found.append(of_groups)
-    return min(found, default=1 << 62)
+    """Bytes available without swapping, by the kernel's estimate and this process's control groups."""
+    limits = [int(line.split()[1]) * 1024 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
+    of_control_groups = cgroup.left()
+    if of_control_groups is not None:
+        limits.append(of_control_groups)
+    return min(limits, default=1 << 62)
 
 
 def check_memory(facts: Sequence[Mapping[str, Any]], options: Options, sizes: Sequence[Sizes]) -> None:
@@ -220,34 +220,34 @@ def check_memory(facts: Sequence[Mapping[str, Any]], options: Options, sizes: Se
     for rank, fact in enumerate(facts):
         places.setdefault((fact["host"], fact["device"]), []).append(rank)
     for (host, device), ranks in places.items():
-        room = min(facts[rank]["available"] for rank in ranks)
-        by_purpose = [expected_bytes(options, sizes[rank]) for rank in ranks]
+        available = min(facts[rank]["available"] for rank in ranks)
+        by_purpose = [estimate_bytes(options, sizes[rank]) for rank in ranks]
         needed = sum(sum(one.values()) for one in by_purpose)
-        if needed <= room or options.anyway:
+        if needed <= available or options.anyway:
             continue
         most = {name: sum(one[name] for one in by_purpose) for name in by_purpose[0]}
         largest = sorted(most, key=lambda name: -most[name])[:2]
-        parts = len(facts)
+        parts = len(facts) * -(-needed // available)
+        advice = _options_that_fit(options, [sizes[rank] for rank in ranks], available)
         raise TrainingError(
-            f"{_ranks(ranks)} on {host} ({device}) will need about {_gb(needed)} and there is {_gb(room)} "
+            f"{_ranks(ranks)} on {host} ({device}) will need about {_gb(needed)} and there is {_gb(available)} "
             f"({largest[0]} {_gb(most[largest[0]])}, {largest[1]} {_gb(most[largest[1]])}); "
-            f"{_what_fits(options, [sizes[rank] for rank in ranks], room)}partition into {parts * -(-needed // room)} "
-            "parts on more machines or GPUs, or give --anyway"
+            f"{advice}partition into {parts} parts on more machines or GPUs, or give --anyway"
         )
 
 
-def announcement(options: Options, sizes: Sequence[Sizes]) -> str:
-    """What the fullest rank is expected to take, as a sentence."""
-    every = [expected_bytes(options, one) for one in sizes]
-    rank = max(range(len(every)), key=lambda number: sum(every[number].values()))
-    parts = ", ".join(f"{name} {_gb(number)}" for name, number in every[rank].items() if number)
-    return f"rank {rank} will need the most memory, about {_gb(sum(every[rank].values()))}: {parts}"
+def estimate_summary(options: Options, sizes: Sequence[Sizes]) -> str:
+    """The estimate of the fullest rank, as a sentence."""
+    estimates = [estimate_bytes(options, size) for size in sizes]
+    rank, estimate = max(enumerate(estimates), key=lambda item: sum(item[1].values()))
+    purposes = ", ".join(f"{name} {_gb(number)}" for name, number in estimate.items() if number)
+    return f"rank {rank} will need the most memory, about {_gb(sum(estimate.values()))}: {purposes}"
 
 
-def _what_fits(options: Options, sizes: Sequence[Sizes], room: int) -> str:
-    """Options with which the same ranks fit, as the beginning of an advice."""
+def _options_that_fit(options: Options, sizes: Sequence[Sizes], available: int) -> str:
+    """Options with which the same ranks fit, as the beginning of the advice."""
     tries: list[tuple[str, Options]] = []
-    if "sequential" in EXCHANGES and options.exchange != "sequential":
+    if options.exchange != "sequential":
         tries.append(("--exchange sequential", replace(options, exchange="sequential")))
     if options.precision == "fp32":
         tries.append(("--precision bf16", replace(options, precision="bf16")))
@@ -258,7 +258,7 @@ def _what_fits(options: Options, sizes: Sequence[Sizes], room: int) -> str:
         for shift in range(1, 6)
         if options.hidden >> shift >= 8
     ]
-    fits = [words for words, other in tries if sum(sum(expected_bytes(other, s).values()) for s in sizes) <= room]
+    fits = [words for words, other in tries if sum(sum(estimate_bytes(other, s).values()) for s in sizes) <= available]
     return f"use {' or '.join(fits[:3])}, " if fits else ""
 
 

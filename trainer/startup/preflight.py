@@ -1,6 +1,6 @@
-"""What is refused before any rank waits for another, and before torch is imported.
+"""The checks before any rank waits for another, and before torch is imported.
 
-All of it can be read off the command line and the cache's root, so every rank comes to the same refusal by itself.
+They need only the options and the cache's root, so every rank raises the same error by itself.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def check_world(cache: Cache, rank_info: RankInfo) -> None:
 
 
 def check_task(cache: Cache, options: Options) -> None:
-    """Refuse a cache that has nothing to learn from, or not the split that was asked for.
+    """Refuse a cache that has nothing to learn from, or not the requested split.
 
     Raises:
         TrainingError: there are no labels, no features or no masks, sums of features that the model cannot use, or
-            several node or edge types that it cannot tell apart.
+            several node or edge types for a model of one.
         CacheError: it has no array of the features that it says it has.
         OptionError: there is no such split, the task, metric or class weights do not suit the labels, or the training
             graph cannot be cut out.
@@ -65,28 +65,32 @@ def check_task(cache: Cache, options: Options) -> None:
         )
 
 
-def ignored(options: Options, cache: Cache) -> list[str]:
-    """What this cache has and this run has no use for, a sentence each for the log."""
-    said = []
+def ignored_arrays(options: Options, cache: Cache) -> list[str]:
+    """What this cache has and this run ignores, a sentence each for the log."""
+    sentences = []
     attends_or_maximum = options.attends or (options.model, options.aggregator) == ("sage", "max")
     weighted = [relation.key for relation in cache.relations if cache.is_weighted(relation.key)]
     if weighted and attends_or_maximum:
         how = "--aggregator max" if options.model == "sage" else f"--model {options.model}"
-        said.append(f"the edges' weights are ignored by {how}; gcn, sage with --aggregator mean, gin and rgcn use them")
+        sentences.append(
+            f"the edges' weights are ignored by {how}; gcn, sage with --aggregator mean, gin and rgcn use them"
+        )
     if weighted and is_own_model(options.model):
-        said.append(f"the edges' weights count in the sums of --model {options.model}, and not in maxima or attention")
+        sentences.append(
+            f"the edges' weights count in the sums of --model {options.model}, and not in maxima or attention"
+        )
     arrays = sorted({array for relation in cache.relations for array in cache.edge_arrays(relation.key)})
     if arrays:
-        said.append(f"the edges' arrays {', '.join(arrays)} are ignored: no model reads them")
+        sentences.append(f"the edges' arrays {', '.join(arrays)} are ignored: no model reads them")
     unlearnt = [kind.name for kind in cache.node_types if kind.name != cache.node_type and cache.has_labels(kind.name)]
     if unlearnt:
-        said.append(f"the labels of {', '.join(unlearnt)} are ignored: --target {cache.node_type} is learnt")
+        sentences.append(f"the labels of {', '.join(unlearnt)} are ignored: --target {cache.node_type} is learnt")
     others = sorted({array for kind in cache.node_types for array in cache.unread_node_arrays(kind.name)})
     if others:
-        said.append(f"the nodes' arrays {', '.join(others)} are ignored: no model reads them")
+        sentences.append(f"the nodes' arrays {', '.join(others)} are ignored: no model reads them")
     if options.boundary_sampling == 0:
-        said.append("--boundary-sampling 0 sends no row, so edges between parts do not count in training")
-    return said
+        sentences.append("--boundary-sampling 0 sends no row, so edges between parts do not count in training")
+    return sentences
 
 
 def _check_types(cache: Cache, options: Options) -> None:

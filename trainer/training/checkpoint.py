@@ -3,11 +3,11 @@
 A checkpoint is `DIR/epoch-EPOCH-DIGEST.pt`: what torch.save writes of tensors, numbers, words, lists and dictionaries,
 and nothing that needs code to load (weights_only). DIGEST is the first 16 hex digits of the file's SHA-256. It is
 written under another name, flushed and renamed; the two newest are kept. A file that is not what its name says is
-never loaded: it is named in a warning, and the one before is taken.
+never loaded: it is named in a warning, and the one before is used.
 
-Weights and the optimiser's memory are the same on every rank, so one rank writes, and a checkpoint suits any number of
-ranks. Learnt rows of nodes, which are not, come to that rank first and are written in the dataset's order. Kept copies
-of peers' rows are not in it: in the first epoch after a resumption every rank sends everything.
+Weights and the state of the optimiser are the same on every rank, so one rank writes, and a checkpoint suits any number
+of ranks. Learnt rows of nodes belong to one rank each; they are gathered first and written in the dataset's order. Kept
+copies of peers' rows are not saved: in the first epoch after a resumption every rank sends everything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FORMAT = 1
 _NAME = re.compile(r"epoch-(\d{8,})-([0-9a-f]{16})\.pt")
 _KEPT = 2
 
-Content = dict[str, Any]
+CheckpointContent = dict[str, Any]
 
 
 class Checkpoints:
@@ -60,7 +60,7 @@ class Checkpoints:
         self._every, self._seconds = options.checkpoint_every, options.checkpoint_minutes * 60
         self._about = {
             "graphprep_checkpoint": FORMAT,
-            "graph": identity(cache),
+            "graph": graph_identity(cache),
             "options": options.of_the_result(),
             "ranks": communicator.world,
         }
@@ -76,7 +76,7 @@ class Checkpoints:
                 ) from error
 
     def is_due(self, epoch: int) -> bool:
-        """Whether one is wanted after `epoch`; on ranks that do not write, never: they are told."""
+        """Whether one is due after `epoch`; False on ranks that do not write: they get it in the epoch's all-reduce."""
         if not self._writes or epoch == self.newest_epoch:
             return False
         by_epochs = bool(self._every) and epoch % self._every == 0
@@ -86,7 +86,7 @@ class Checkpoints:
         """Write a checkpoint of `state`, which has an `epoch`, and remove all but the newest two.
 
         Args:
-            state: what Fit.state gives.
+            state: what Fit.state_dict returns.
             must: whether a failure to write is an error; else it is a warning, and training goes on.
 
         Raises:
@@ -103,7 +103,7 @@ class Checkpoints:
             for left in self._folder.glob(f"{PARTIAL_PREFIX}epoch-*"):
                 left.unlink(missing_ok=True)
             write_whole(self._folder / name, content)
-            for old in _listed(self._folder)[_KEPT:]:
+            for old in _checkpoint_files(self._folder)[_KEPT:]:
                 old.unlink(missing_ok=True)
         except OSError as error:
             sentence = f"the checkpoint of epoch {state['epoch']} cannot be written to {self._folder}: {error.strerror}"
@@ -115,28 +115,27 @@ class Checkpoints:
         self._saved_at = time.monotonic()
 
 
-def to_go_on_from(options: Options, cache: Cache, communicator: Communicator) -> Content | None:
-    """The checkpoint that this run goes on from, the same on every rank, or None; every rank has to call it.
+def checkpoint_to_resume(options: Options, cache: Cache, communicator: Communicator) -> CheckpointContent | None:
+    """The checkpoint that this run resumes, the same on every rank, or None; every rank has to call it.
 
-    `--resume` takes the newest, if there is one. So does a rank that torchrun has started again. Without either the
+    `--resume` uses the newest, if there is one. So does a rank that torchrun has started again. Without either the
     folder must have none, so that two runs do not mix. Ranks may see different folders (machines without a common
     disk): the newest that any of them has is sent to all.
 
     Raises:
-        OptionError: there are checkpoints, and nothing says to go on from them; or the options differ.
+        OptionError: there are checkpoints, and --resume is not given; or the options differ.
         TrainingError: the newest is of another graph.
     """
     assert options.checkpoint is not None
     folder = Path(options.checkpoint)
-    found = [{"restarts": communicator.restarts, "any": bool(_listed(folder))}]
-    found = communicator.all_gather_object(found[0])
-    if not any(rank["any"] for rank in found):
+    states = communicator.all_gather_object({"restarts": communicator.restarts, "any": bool(_checkpoint_files(folder))})
+    if not any(rank["any"] for rank in states):
         if options.resume and communicator.is_main:
             log.info("there is no checkpoint in %s yet, so training starts at epoch 1", folder)
         return None
-    if not options.resume and not any(rank["restarts"] for rank in found):
+    if not options.resume and not any(rank["restarts"] for rank in states):
         with found_by_every_rank():
-            raise OptionError(f"{folder} has checkpoints of a run; give --resume to go on, or another --checkpoint")
+            raise OptionError(f"{folder} has checkpoints of a run; give --resume to continue, or another --checkpoint")
     path, content = _newest_whole(folder)
     epochs = [
         rank["epoch"] for rank in communicator.all_gather_object({"epoch": 0 if path is None else _epoch_of(path)})
@@ -144,16 +143,16 @@ def to_go_on_from(options: Options, cache: Cache, communicator: Communicator) ->
     newest = max(epochs)
     if not newest:
         with found_by_every_rank():
-            raise TrainingError(f"no checkpoint in {folder} is whole; give another --checkpoint to start anew")
+            raise TrainingError(f"no checkpoint in {folder} is whole; give another --checkpoint to start again")
     loaded = _load(communicator.broadcast_bytes(content, source=epochs.index(newest)))
     with found_by_every_rank():
         _check(loaded, options, cache, folder)
     if communicator.is_main:
-        log.info("going on after epoch %d, from a checkpoint that %d rank(s) wrote", loaded["epoch"], loaded["ranks"])
+        log.info("resuming after epoch %d, from a checkpoint that %d rank(s) wrote", loaded["epoch"], loaded["ranks"])
     return loaded
 
 
-def identity(cache: Cache) -> dict[str, Any]:
+def graph_identity(cache: Cache) -> dict[str, Any]:
     """What makes two caches caches of one graph, whatever the number of parts: as JSON, with a digest of the source."""
     source = json.dumps([cache.source, cache.feature_options], sort_keys=True)
     return {
@@ -165,11 +164,11 @@ def identity(cache: Cache) -> dict[str, Any]:
         "splits": cache.num_splits,
         "task": cache.task,
         "source": hashlib.sha256(source.encode()).hexdigest(),
-    } | _types(cache)
+    } | _types_identity(cache)
 
 
-def _types(cache: Cache) -> dict[str, Any]:
-    """What is more to say of a graph of several types."""
+def _types_identity(cache: Cache) -> dict[str, Any]:
+    """The further entries for a graph of several types."""
     if cache.is_plain:
         return {}
     return {
@@ -179,8 +178,8 @@ def _types(cache: Cache) -> dict[str, Any]:
     }
 
 
-def _check(content: Content, options: Options, cache: Cache, folder: Path) -> None:
-    ours = identity(cache)
+def _check(content: CheckpointContent, options: Options, cache: Cache, folder: Path) -> None:
+    ours = graph_identity(cache)
     for name, theirs in content["graph"].items():
         if theirs != ours.get(name):
             what = "its source or the treatment of its features" if name == "source" else f"{name}: {theirs}"
@@ -198,23 +197,23 @@ def _check(content: Content, options: Options, cache: Cache, folder: Path) -> No
             )
 
 
-def _listed(folder: Path) -> list[Path]:
+def _checkpoint_files(folder: Path) -> list[Path]:
     """The checkpoints that are there, the newest first; of one epoch, the one written last."""
     try:
-        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-        return sorted(found, key=lambda path: (_epoch_of(path), path.stat().st_mtime_ns), reverse=True)
+        files = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+        return sorted(files, key=lambda path: (_epoch_of(path), path.stat().st_mtime_ns), reverse=True)
     except OSError:
         return []
 
 
 def _epoch_of(path: Path) -> int:
-    found = _NAME.fullmatch(path.name)
-    assert found is not None
-    return int(found[1])
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    return int(match[1])
 
 
 def _newest_whole(folder: Path) -> tuple[Path | None, bytes]:
-    for path in _listed(folder):
+    for path in _checkpoint_files(folder):
         try:
             content = regular_file(path).read_bytes()
         except OSError as error:
@@ -226,25 +225,25 @@ def _newest_whole(folder: Path) -> tuple[Path | None, bytes]:
     return None, b""
 
 
-def _load(content: bytes) -> Content:
-    """Raises TrainingError where the content is none, which its digest would not have told."""
+def _load(content: bytes) -> CheckpointContent:
+    """The content of a file whose digest is right; TrainingError if it is no checkpoint all the same."""
     try:
-        loaded: Content = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        loaded: CheckpointContent = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         version = loaded["graphprep_checkpoint"]
     except Exception as error:
         with found_by_every_rank():
             raise TrainingError(
-                f"the checkpoint cannot be read ({_first(error)}); give another --checkpoint"
+                f"the checkpoint cannot be read ({_first_sentence(error)}); give another --checkpoint"
             ) from error
     if version != FORMAT:
         with found_by_every_rank():
             raise TrainingError(
                 f"the checkpoint has format {version!r} and this trainer reads format {FORMAT}; "
-                "go on with the release that wrote it, or give another --checkpoint"
+                "continue with the release that wrote it, or give another --checkpoint"
             )
     return loaded
 
 
-def _first(error: Exception) -> str:
-    """The first sentence of what torch has to say."""
+def _first_sentence(error: Exception) -> str:
+    """The first sentence of torch's message."""
     return str(error).strip().partition("\n")[0].partition(". ")[0]

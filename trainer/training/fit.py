@@ -1,21 +1,21 @@
 """The epochs: full-graph gradient steps, validation, early stopping, and the test with the best weights.
 
 The loss is the sum over all ranks' training nodes divided by their global number (or weight). So each rank's gradient
-is its share of the whole gradient, and the shares are added, never averaged: the result does not depend on how the
-training nodes are spread, and a rank without any takes part like the others. One all-reduce an epoch carries all
-gradients, the loss, and whether a rank was asked to stop or wants a checkpoint, in one buffer (`--weights-wire bf16`
-sends the gradients in one of their own, of half the bytes). Every decision (stop, keep these weights) is made from sums
-that are the same on every rank.
+is its share of the whole gradient, and the shares are added, never averaged: the result does not depend on which rank
+has which training nodes, and a rank may have none. One all-reduce an epoch has all gradients, the loss, and whether a
+rank got a stop request or a checkpoint is due, in one buffer (`--weights-wire bf16` sends the gradients in a buffer of
+their own, of half the bytes). Every decision (stop, keep these weights) is made from sums that are the same on every
+rank.
 
-The validation is a pass of its own after the step, without dropout and without kept copies. Its result decides which
-weights are kept: those with the best metric on the validation nodes, the earliest of equals. `--validate-from training`
-takes the scores of the training pass instead, which are those of the weights before the step.
+The validation is a pass of its own after the step, without dropout and without kept copies. The weights with the best
+metric on the validation nodes are kept, the earliest of equals. `--validate-from training` uses the scores of the
+training pass instead, which are those of the weights before the step.
 
-Kept copies may stand for rows in all training epochs but the first `warmup` and the last `settle` ones. When early
-stopping ends a run, the last ones are still to come: they are run then.
+Receivers may use kept copies in all training epochs but the first `warmup` and the last `settle` ones. When early
+stopping ends a run, the last `settle` epochs are run after it.
 
-What an epoch depends on is its number, the weights, and the state that `state` gives; so a run that goes on from a
-checkpoint takes the same steps as one that was never cut.
+An epoch depends on its number and on what `state_dict` returns, so a resumed run takes the same steps as one that was
+never interrupted.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class ModelView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What training came to, over all ranks' nodes."""
+    """The result of training, over all ranks' nodes."""
 
     epochs: int
-    """How many were run, those before a resumption too."""
+    """Their number, with those before a resumption."""
     best_epoch: int
     """Whose weights were kept."""
     val: float | None
@@ -93,13 +93,13 @@ class Outcome:
     """Of this rank's rows, with those weights."""
     seconds: float
     """From the first epoch's start (here, after a resumption) to the end of the test."""
-    num_odd: int
-    """Rows of all ranks of which some score is no finite number."""
+    num_non_finite: int
+    """Rows of all ranks that have a score that is not finite."""
 
 
 @dataclass(slots=True, kw_only=True)
-class _Best:
-    """The weights that are kept."""
+class _BestWeights:
+    """The weights with the best validation metric so far."""
 
     value: float | None
     epoch: int
@@ -108,12 +108,12 @@ class _Best:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ControlFlags:
-    """What is to be done after an epoch, the same on every rank."""
+    """What all ranks do after an epoch."""
 
     stop: bool
-    """Some rank was asked to."""
+    """Some rank got a stop request."""
     checkpoint: bool
-    """The rank that writes them wants one."""
+    """One is due on the rank that writes them."""
 
 
 class Fit:
@@ -136,22 +136,22 @@ class Fit:
         """Make the weights the same everywhere.
 
         Args:
-            training: what is trained, with the same weights on every rank, which rank 0's replace all the same.
-            whole: what is evaluated: the same, or a network of the same kind on the whole graph.
+            training: what is trained; rank 0's weights are copied to all ranks.
+            whole: what is evaluated: `training`, or a network of the same kind on the whole graph.
             options: of the run.
             objective: task and metric.
             agreement: how many nodes all ranks have together.
             communicator: the ranks of the run.
-            account: of this rank's bytes.
+            traffic_log: of this rank's bytes.
             report: where lines go.
             checkpoints: where the state goes, if anywhere.
-            saturation: what is too large for the wire.
+            saturation: counts values that are too large for the wire.
         """
         self._training, self._whole, self._options = training, whole, options
         self._objective, self._agreement = objective, agreement
         self._saturation, self._has_shrunk = saturation, False
         self.saturated: list[dict[str, Any]] = []
-        """What was too large for the wire, by layer and direction, when it was last looked at."""
+        """Values too large for the wire, by layer and direction, when they were last counted."""
         self._communicator, self._traffic_log, self._report, self._checkpoints = (
             communicator,
             traffic_log,
@@ -173,15 +173,15 @@ class Fit:
         self._scale = LossScale(num_train=agreement.num_train, is_needed="fp16" in (options.precision, options.wire))
         self._epoch, self._last_epoch = 0, options.epochs
         communicator.broadcast(self._optimiser.weights_W)
-        self._best = _Best(value=None, epoch=0, weights=self._weights())
+        self._best = _BestWeights(value=None, epoch=0, weights=self._weights())
 
     def run(self) -> Outcome:
         """Train, keep the best weights, test with them, and leave them in the network that is evaluated.
 
         Raises:
-            TrainingError: the loss, the gradient or the weights are no finite numbers any more.
+            TrainingError: the loss, the gradient or the weights are not finite.
             LostPeerError: another rank is gone.
-            StoppedError: a signal asked for it, and a checkpoint is written.
+            StoppedError: after SIGTERM, once a checkpoint is written.
         """
         options = self._options
         if options.patience and not self._agreement.num_val and self._communicator.is_main:
@@ -191,8 +191,7 @@ class Fit:
             self._train(request)
         self._training.network.load_state_dict(self._best.weights)
         (val, test), scores_nC = self._validate(self._whole.labels.val, self._whole.labels.test)
-        odd = (~scores_nC.isfinite().all(1)).sum()
-        num_odd = int(self._communicator.all_reduce(odd))
+        non_finite = (~scores_nC.isfinite().all(1)).sum()
         return Outcome(
             epochs=self._epoch,
             best_epoch=self._best.epoch,
@@ -200,16 +199,16 @@ class Fit:
             test=test,
             scores_nC=scores_nC,
             seconds=time.perf_counter() - started,
-            num_odd=num_odd,
+            num_non_finite=int(self._communicator.all_reduce(non_finite)),
         )
 
     @property
     def num_parameters(self) -> int:
-        """Of the model; learnt rows of all ranks count."""
+        """Of the model, with the learnt rows of all ranks."""
         return len(self._optimiser.weights_W) + self._owned.num_values
 
-    def state(self) -> State:
-        """All that the epochs to come depend on, as tensors, numbers, words and dictionaries.
+    def state_dict(self) -> State:
+        """All that later epochs depend on, as tensors, numbers, words and dictionaries.
 
         Complete on the rank that writes checkpoints; every rank has to call it, since learnt rows come from all.
         """
@@ -217,7 +216,7 @@ class Fit:
         return {
             "epoch": self._epoch,
             "weights": self._shared(self._weights()),
-            "optimiser": {"steps": self._optimiser.steps, **self._optimiser.state()},
+            "optimiser": {"steps": self._optimiser.steps, **self._optimiser.state_dict()},
             "loss_scale": self._scale.factor,
             "best": {"value": best.value, "epoch": best.epoch, "weights": self._shared(best.weights)},
             "last_epoch": self._last_epoch,
@@ -225,25 +224,25 @@ class Fit:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over the state of a run of the same network, on any number of ranks.
+        """Restore the state of a run of the same network, on any number of ranks.
 
         Raises:
             TrainingError: its weights have other names or shapes.
         """
-        mine = {name: value.shape for name, value in self._shared(self._weights()).items()}
+        shapes = {name: value.shape for name, value in self._shared(self._weights()).items()}
         learnt = state.get("embeddings", {})
-        if {name: value.shape for name, value in state["weights"].items()} != mine or not self._owned.fits(learnt):
+        if {name: value.shape for name, value in state["weights"].items()} != shapes or not self._owned.fits(learnt):
             with found_by_every_rank():
-                raise TrainingError(_other_weights(state["weights"], mine))
+                raise TrainingError(_other_weights(state["weights"], shapes))
         device = self._communicator.device
         # Copied in place, so the parameters stay views of the optimiser's vector.
         self._training.network.load_state_dict(self._weights() | state["weights"])
-        remembered = {name: value.to(device) for name, value in state["optimiser"].items() if name != "steps"}
-        self._optimiser.load_state_dict(state["optimiser"]["steps"], remembered)
+        vectors = {name: value.to(device) for name, value in state["optimiser"].items() if name != "steps"}
+        self._optimiser.load_state_dict(state["optimiser"]["steps"], vectors)
         if self._scale.can_shrink():
             self._scale.factor = max(state["loss_scale"], 1.0)
         best, best_rows = state["best"], self._owned.load_state_dict(state["optimiser"]["steps"], learnt)
-        self._best = _Best(
+        self._best = _BestWeights(
             value=best["value"],
             epoch=best["epoch"],
             weights={name: value.to(device) for name, value in best["weights"].items()} | best_rows,
@@ -251,18 +250,18 @@ class Fit:
         self._epoch = state["epoch"]
         if self._checkpoints is not None:
             self._checkpoints.newest_epoch = self._epoch
-        if self._is_hopeless():
+        if self._is_out_of_patience():
             self._last_epoch = min(self._last_epoch, state["last_epoch"])
 
     def _train(self, request: StopRequest) -> None:
         options = self._options
-        line_started, booked = time.perf_counter(), Totals()
+        line_started, totals_before = time.perf_counter(), Totals()
         while self._epoch < self._last_epoch:
             self._epoch += 1
             is_last = self._epoch == self._last_epoch
-            wants_line = self._epoch % options.eval_every == 0 or is_last
-            loss, val, wishes = self._step(request, judges=wants_line and options.validate_from == "training")
-            if wants_line:
+            is_validated = self._epoch % options.eval_every == 0 or is_last
+            loss, val, flags = self._step(request, validates=is_validated and options.validate_from == "training")
+            if is_validated:
                 if options.validate_from == "exact" or is_last:
                     [val], _ = self._validate(self._whole.labels.val)
                     self._keep_if_better(val, self._epoch)
@@ -274,56 +273,56 @@ class Fit:
                         loss=loss,
                         val=val,
                         seconds=now - line_started,
-                        bytes_sent=totals.sent - booked.sent,
-                        row_bytes_sent=totals.rows - booked.rows,
-                        weight_bytes_sent=totals.weights - booked.weights,
-                        other_bytes_sent=totals.other - booked.other,
-                        bytes_skipped=totals.skipped - booked.skipped,
+                        bytes_sent=totals.sent - totals_before.sent,
+                        row_bytes_sent=totals.rows - totals_before.rows,
+                        weight_bytes_sent=totals.weights - totals_before.weights,
+                        other_bytes_sent=totals.other - totals_before.other,
+                        bytes_skipped=totals.skipped - totals_before.skipped,
                     )
                 )
-                line_started, booked = now, totals
-                if self._is_hopeless():
+                line_started, totals_before = now, totals
+                if self._is_out_of_patience():
                     self._last_epoch = min(self._last_epoch, self._epoch + options.settle)
-            self._save(wishes)
+            self._save(flags)
         self._require_finite_rows()
         if self._checkpoints is not None and self._checkpoints.newest_epoch != self._epoch:
-            self._checkpoints.save(self.state())
+            self._checkpoints.save(self.state_dict())
 
-    def _save(self, wishes: _ControlFlags) -> None:
+    def _save(self, flags: _ControlFlags) -> None:
         checkpoints = self._checkpoints
         if checkpoints is None:
             return
-        if wishes.stop or wishes.checkpoint:
+        if flags.stop or flags.checkpoint:
             self._require_finite_rows()
-        if wishes.stop:
-            checkpoints.save(self.state(), must=True)
+        if flags.stop:
+            checkpoints.save(self.state_dict(), must=True)
             with found_by_every_rank():
                 raise StoppedError(
                     f"stopped by SIGTERM after epoch {self._epoch}; its checkpoint is in {self._options.checkpoint}, "
-                    "and --resume goes on from there"
+                    "and --resume continues from there"
                 )
-        if wishes.checkpoint:
-            checkpoints.save(self.state())
+        if flags.checkpoint:
+            checkpoints.save(self.state_dict())
 
-    def _is_hopeless(self) -> bool:
-        waits = bool(self._options.patience and self._agreement.num_val)
-        return waits and self._epoch - self._best.epoch >= self._options.patience
+    def _is_out_of_patience(self) -> bool:
+        stops_early = bool(self._options.patience and self._agreement.num_val)
+        return stops_early and self._epoch - self._best.epoch >= self._options.patience
 
     def _keep_if_better(self, val: float | None, epoch: int) -> None:
-        """Keep the weights of now, which `epoch` steps made; without any value the newest are kept."""
+        """Keep the present weights, of `epoch` steps, if they are better; without any value the newest are kept."""
         if self._objective.is_better(val, self._best.value) or self._best.value is None:
-            self._best = _Best(value=val, epoch=epoch, weights=self._weights())
+            self._best = _BestWeights(value=val, epoch=epoch, weights=self._weights())
 
-    def _step(self, request: StopRequest, *, judges: bool) -> tuple[float, float | None, _ControlFlags]:
+    def _step(self, request: StopRequest, *, validates: bool) -> tuple[float, float | None, _ControlFlags]:
         """One gradient step.
 
         Args:
-            request: whether this rank was asked to stop.
-            judges: whether the weights before the step are judged by the scores of this pass.
+            request: whether this rank got a stop request.
+            validates: whether the scores of this pass validate the weights before the step.
 
         Returns:
             the loss before the step, the mean over all ranks' training nodes; the metric of the validation nodes, if it
-            judges; and what some rank wishes after this epoch.
+            validates; and what all ranks do after this epoch.
         """
         labels, epoch = self._training.labels, self._epoch
         # Kept gradients are those of a larger scale once it has been halved, so all are sent then.
@@ -331,7 +330,7 @@ class Fit:
         self._has_shrunk = False
         scores_nC = self._training.scores(PassContext(epoch=epoch, training=True, may_skip=may_skip))
         val = None
-        if judges:
+        if validates:
             [val] = measure(
                 self._objective, [(scores_nC.detach()[labels.val], labels.y[labels.val])], self._communicator
             )
@@ -339,30 +338,30 @@ class Fit:
         loss = self._loss.sum(scores_nC[labels.train], labels.y[labels.train]) / self._loss.divisor
         (loss * self._scale.factor).backward()  # type: ignore[no-untyped-call]
         is_due = self._checkpoints is not None and self._checkpoints.is_due(epoch)
-        more = [loss.detach().reshape(1), loss.new_tensor([float(request.asked), float(is_due)])]
+        more = [loss.detach().reshape(1), loss.new_tensor([float(request.is_requested), float(is_due)])]
         own_gradient_V = self._owned.flatten_gradients()
         if own_gradient_V is not None:
             more.insert(0, own_gradient_V.square().sum().reshape(1))
-        sums = self._added_up(self._optimiser.flatten_gradients(), torch.cat(more))
-        # With the square of all embeddings' gradient at its end, which is finite where they are.
+        sums = self._all_reduce(self._optimiser.flatten_gradients(), torch.cat(more))
+        # The last entry is the square of the gradients of all learnt rows; it is finite if they are.
         gradient_W, (total, stop, checkpoint) = sums[:-3], sums[-3:].tolist()
         if not math.isfinite(total):
-            raise self._no_number(f"the loss is {total}")
+            raise self._non_finite(f"the loss is {total}")
         if bool(gradient_W.isfinite().all()):
-            self._take_step(gradient_W / self._scale.factor, own_gradient_V, self._options.lr * self._factor(epoch))
+            self._update(gradient_W / self._scale.factor, own_gradient_V, self._options.lr * self._factor(epoch))
             if not bool(self._optimiser.weights_W.isfinite().all()):
-                raise self._no_number("the weights after the step are not finite")
+                raise self._non_finite("the weights after the step are not finite")
         elif self._scale.can_shrink():
             self._scale.shrink()
             self._has_shrunk = True
         else:
-            raise self._no_number("the gradient is not finite")
+            raise self._non_finite("the gradient is not finite")
         return total, val, _ControlFlags(stop=bool(stop), checkpoint=bool(checkpoint))
 
-    def _no_number(self, what: str) -> TrainingError:
-        """The error of a run that cannot go on, the same on every rank."""
-        narrow = [flag for flag in ("precision", "wire") if getattr(self._options, flag) == "fp16"]
-        advice = "".join(f" or --{flag} bf16" for flag in narrow)
+    def _non_finite(self, what: str) -> TrainingError:
+        """The error that ends a run whose numbers are not finite, the same on every rank."""
+        fp16_flags = [flag for flag in ("precision", "wire") if getattr(self._options, flag) == "fp16"]
+        advice = "".join(f" or --{flag} bf16" for flag in fp16_flags)
         if self._epoch == 1:
             advice += ", and look for NaN and infinities in the features"
         error = TrainingError(f"{what} in epoch {self._epoch}; try a smaller --lr than {self._options.lr:g}{advice}")
@@ -370,7 +369,7 @@ class Fit:
         return error
 
     def _require_finite_rows(self) -> None:
-        """Refuse to go on with learnt rows that are no numbers on some rank; every rank has to call it.
+        """Refuse to continue with learnt rows that are not finite on some rank; every rank has to call it.
 
         Raises:
             TrainingError: some are not finite.
@@ -378,10 +377,10 @@ class Fit:
         if self._owned.names and int(
             self._communicator.all_reduce(torch.tensor([self._owned.num_odd], device=self._communicator.device))
         ):
-            raise self._no_number("learnt rows are not finite")
+            raise self._non_finite("learnt rows are not finite")
 
-    def _added_up(self, gradient_W: Tensor, more: Tensor) -> Tensor:
-        """The sums over all ranks of the weights' gradient, in the type of its wire, and of what is to be exact."""
+    def _all_reduce(self, gradient_W: Tensor, more: Tensor) -> Tensor:
+        """The sums over all ranks of the weights' gradient, in the type of its wire, and of `more`, in fp32."""
         communicator, wire = self._communicator, TYPES[self._options.weights_wire]
         if wire == gradient_W.dtype or communicator.world == 1:
             return communicator.all_reduce(torch.cat([gradient_W, more]), "weights' gradients")
@@ -389,7 +388,7 @@ class Fit:
             [communicator.all_reduce(gradient_W.to(wire), "weights' gradients").float(), communicator.all_reduce(more)]
         )
 
-    def _take_step(self, gradient_W: Tensor, own_gradient_V: Tensor | None, lr: float) -> None:
+    def _update(self, gradient_W: Tensor, own_gradient_V: Tensor | None, lr: float) -> None:
         limit, length = self._options.clip_norm, None
         if own_gradient_V is not None:
             gradient_W, square = gradient_W[:-1], gradient_W[-1] / self._scale.factor
@@ -426,19 +425,19 @@ class Fit:
         return Totals(rows=sent, skipped=skipped, exact=exact, broadcast=broadcast, weights=weights, other=other)
 
     def _shared(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Those that are the same on every rank."""
+        """The weights that are the same on every rank."""
         return {name: value for name, value in weights.items() if name not in self._owned.names}
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self._training.network.state_dict().items()}
 
 
-def _other_weights(theirs: Mapping[str, Tensor], mine: Mapping[str, Any]) -> str:
+def _other_weights(saved: Mapping[str, Tensor], expected: Mapping[str, Any]) -> str:
     """Why the weights of a checkpoint are not those of this model."""
-    more = theirs.keys() - mine.keys()
-    if not mine.keys() - theirs.keys() and more and all(name.endswith("bias_G") for name in more):
+    more = saved.keys() - expected.keys()
+    if not expected.keys() - saved.keys() and more and all(name.endswith("bias_G") for name in more):
         return (
             "the checkpoint was made by a release that gave biases to layers that batch norm follows, and this one "
-            "gives them none; go on with that release, or start anew with another --checkpoint"
+            "gives them none; continue with that release, or start again with another --checkpoint"
         )
     return "the checkpoint has other weights than this model; give the options that it was made with"

@@ -27,7 +27,7 @@ class Loss:
     """The loss of one run, the same on every rank."""
 
     def __init__(self, objective: Objective, class_weights: str, counts: LabelCounts, device: torch.device) -> None:
-        """Settle the weights.
+        """Compute the weights of the classes.
 
         Args:
             objective: task and number of outputs.

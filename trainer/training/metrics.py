@@ -45,11 +45,11 @@ def measure(objective: Objective, groups: Sequence[Group], communicator: Communi
     if objective.metric == "roc-auc":
         return [_roc_auc(*group, objective, communicator) for group in groups]
     tallies = torch.stack([_tally(*group, objective) for group in groups])
-    return [_of_tally(tally, objective) for tally in communicator.all_reduce(tallies, "metrics").cpu()]
+    return [_metric_of(tally, objective) for tally in communicator.all_reduce(tallies, "metrics").cpu()]
 
 
 def _tally(scores_kC: Tensor, y: Tensor, objective: Objective) -> Tensor:
-    """What has to be summed over the ranks: float64, exact for counts; rows right, predicted, true, known by class."""
+    """What is summed over the ranks: float64, exact for counts; rows right, predicted, true, known by class."""
     if objective.task == "regression":
         known = ~y.isnan()
         error_k = (scores_kC[known] - y[known]).double()
@@ -58,20 +58,20 @@ def _tally(scores_kC: Tensor, y: Tensor, objective: Objective) -> Tensor:
     width = objective.num_outputs
     if objective.task == "classes":
         guess_k = scores_kC.argmax(1)
-        right, guessed, true = (torch.bincount(found, minlength=width) for found in (y[guess_k == y], guess_k, y))
+        right, guessed, true = (torch.bincount(classes, minlength=width) for classes in (y[guess_k == y], guess_k, y))
         known_C = torch.full_like(true, len(y))
     else:
         known, guess = ~y.isnan(), scores_kC > 0
         known_C = known.sum(0)
-        right, guessed, true = ((found & known).sum(0) for found in (guess & (y == 1), guess, y == 1))
+        right, guessed, true = ((applies & known).sum(0) for applies in (guess & (y == 1), guess, y == 1))
     return torch.stack([right, guessed, true, known_C]).double()
 
 
-def _of_tally(tally: Tensor, objective: Objective) -> float | None:
+def _metric_of(tally: Tensor, objective: Objective) -> float | None:
     if objective.task == "regression":
         square, absolute, number = tally.tolist()
-        found = (square if objective.metric == "mse" else absolute) / number if number else math.inf
-        return found if math.isfinite(found) else None
+        error = (square if objective.metric == "mse" else absolute) / number if number else math.inf
+        return error if math.isfinite(error) else None
     right_C, guessed_C, true_C, known_C = tally
     one_class = objective.task == "classes"
     number = float(known_C[0] if one_class else known_C.sum())

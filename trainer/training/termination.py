@@ -1,7 +1,7 @@
-"""SIGTERM while training: go on to the end of the epoch, save, and leave.
+"""SIGTERM while training: finish the epoch, save a checkpoint, and end.
 
-Schedulers send SIGTERM some time before they take a machine away, and torchrun passes it on to its ranks. It may reach
-some ranks before others, so each only notes it, and all learn of it in the all-reduce of the epoch.
+Schedulers send SIGTERM some time before they end a job, and torchrun passes it on to its ranks. It may reach some ranks
+before others, so each only sets a flag, and all ranks get it in the all-reduce of the epoch.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from trainer.base.errors import LostPeerError
 
 
 class StopRequest:
-    """Whether this process was asked to stop, between entering and leaving.
+    """Whether this process got SIGTERM, between entering and leaving.
 
-    The second signal ends the process as it always does. So does a first one that cannot be obeyed any more, because
-    another rank is gone: torchrun, which sent it, is waiting for this process to end.
+    The second signal ends the process as it does by default. So does a first one after which another rank was lost:
+    torchrun, which sent it, is waiting for this process to end.
     """
 
     def __init__(self, *, listens: bool) -> None:
@@ -30,16 +30,16 @@ class StopRequest:
         """
         # Only the main thread may set handlers.
         self._listens = listens and threading.current_thread() is threading.main_thread()
-        self.asked = False
+        self.is_requested = False
         self._before: Any = signal.SIG_DFL
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self.asked = True
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        self.is_requested = True
         signal.signal(number, signal.SIG_DFL)
 
     def __enter__(self) -> Self:
         if self._listens:
-            self._before = signal.signal(signal.SIGTERM, self._note)
+            self._before = signal.signal(signal.SIGTERM, self._handle)
         return self
 
     def __exit__(
@@ -48,5 +48,5 @@ class StopRequest:
         if not self._listens:
             return
         signal.signal(signal.SIGTERM, self._before)
-        if self.asked and kind is not None and issubclass(kind, LostPeerError):
+        if self.is_requested and kind is not None and issubclass(kind, LostPeerError):
             os.kill(os.getpid(), signal.SIGTERM)

@@ -13,7 +13,7 @@ from tests.trainer.handmade_cache import make_cache, random_graph
 from trainer.__main__ import main
 from trainer.config.options import Options
 from trainer.data.cache import open_cache
-from trainer.startup.preflight import ignored
+from trainer.startup.preflight import ignored_arrays
 
 WORDS = "weights are ignored"
 
@@ -57,7 +57,7 @@ def test_other_arrays_of_edges_and_nodes_are_named(tmp_path: Path) -> None:
     text = json.dumps(manifest)
     (folder / "manifest.json").write_text(text)
     (folder / "manifest.sha256").write_text(hashlib.sha256(text.encode()).hexdigest() + "\n")
-    said = ignored(Options(cache=str(folder)), open_cache(str(folder)))
+    said = ignored_arrays(Options(cache=str(folder)), open_cache(str(folder)))
     assert [sentence.split(" are ignored")[0] for sentence in said] == [
         "the edges' arrays time",
         "the nodes' arrays year",

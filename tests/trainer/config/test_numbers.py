@@ -103,17 +103,17 @@ def test_scores_that_are_no_numbers_are_said(tmp_path: Path, capsys: pytest.Capt
     graph.src, graph.dst, graph.train[59] = graph.src[keep], graph.dst[keep], False
     cache = make_cache(tmp_path / "c", graph, np.zeros(60, int), 1)
     assert main([str(cache), "--epochs", "2", "--inductive", "-q"]) == 0
-    assert "the scores of 1 of 60 nodes are no finite numbers" in capsys.readouterr().err
+    assert "the scores of 1 of 60 nodes are not finite" in capsys.readouterr().err
 
 
 def test_an_error_that_is_no_number_is_not_written(cache: Path) -> None:
     """NaN is no JSON: the line of such an epoch was a traceback."""
     from trainer.data.objective import Objective
-    from trainer.training.metrics import _of_tally
+    from trainer.training.metrics import _metric_of
 
     objective = Objective(task="regression", metric="mse", num_outputs=1)
-    assert _of_tally(torch.tensor([torch.nan, 1.0, 2.0]), objective) is None
-    assert _of_tally(torch.tensor([3.0, 1.0, 2.0]), objective) == 1.5
+    assert _metric_of(torch.tensor([torch.nan, 1.0, 2.0]), objective) is None
+    assert _metric_of(torch.tensor([3.0, 1.0, 2.0]), objective) == 1.5
 
 
 def test_fp16_rows_are_clamped_and_its_gradients_infinite() -> None:

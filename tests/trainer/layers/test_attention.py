@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.trainer.dense_reference import dense_adjacency, dense_scores
 from tests.trainer.handmade_cache import HandmadeGraph, make_cache, random_graph
 from tests.trainer.test_parity import load_global_ids, network_on_one_rank
-from trainer.base.hash_rng import happens, of_pairs
+from trainer.base.hash_rng import bernoulli, pair_ids
 from trainer.base.pass_context import PassContext
 from trainer.base.precision import TYPES
 from trainer.layers import attention
@@ -162,7 +162,7 @@ def test_dropped_coefficients_are_those_of_the_masks(odd: tuple[HandmadeGraph, P
 def test_draws_of_edges_are_independent() -> None:
     """A draw that depends on one end alone drops all of a node's edges together."""
     one, other = torch.arange(300).unsqueeze(1), torch.arange(300).unsqueeze(0)
-    kept = happens(of_pairs(one, other), 5, 0.5).float()
+    kept = bernoulli(pair_ids(one, other), 5, 0.5).float()
     for means in (kept.mean(0), kept.mean(1)):
         assert (means - 0.5).abs().max().item() < 0.15
     assert (kept == kept.T).float().mean().item() == pytest.approx(0.5, abs=0.02)

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from trainer.reporting.report import Report, broken
+from trainer.reporting.report import Report, wrap_line
 
 
 class Terminal(io.StringIO):
@@ -65,7 +65,7 @@ def test_a_result_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int)
     assert any(len(line) > 120 for line in piped.getvalue().splitlines())
 
 
-def test_json_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_never_wrap_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a JSON line that becomes several on a terminal."""
     monkeypatch.setenv("COLUMNS", "60")
     shown = Terminal()
@@ -75,4 +75,4 @@ def test_json_is_never_broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_short_lines_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against columns that lose their spaces where nothing has to be broken."""
-    assert broken("  layer 1 forward   width   128", 40) == "  layer 1 forward   width   128"
+    assert wrap_line("  layer 1 forward   width   128", 40) == "  layer 1 forward   width   128"

@@ -20,7 +20,7 @@ from trainer.data.part import load_part
 from trainer.data.typed_part import load_typed_part
 from trainer.dist.communicator import Communicator
 from trainer.startup.handshake import sizes_of
-from trainer.startup.memory import Sizes, TypedSizes, announcement, available_bytes, check_memory, expected_bytes
+from trainer.startup.memory import Sizes, TypedSizes, available_bytes, check_memory, estimate_bytes, estimate_summary
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +55,7 @@ def peak_of(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[
     options, opened = run_options(cache, **changes), open_cache(cache)
     load = load_typed_part if opened.is_typed_for(options.model) else load_part
     part = load(opened, communicator.rank, split=0)
-    expected = expected_bytes(options, sizes_of(part, opened, Objective.of(opened, options), communicator))
+    expected = estimate_bytes(options, sizes_of(part, opened, Objective.of(opened, options), communicator))
     del part
     before = status("VmRSS")
     train_once(communicator, cache=cache, epochs=3, **changes)
@@ -109,7 +109,7 @@ def test_several_types_grow_with_what_is_theirs() -> None:
     plain = run_options("c", model="rgcn", hidden=64)
 
     def total(changed: TypedSizes = typed, **changes: Any) -> int:
-        return sum(expected_bytes(replace(plain, **changes), replace(SIZES, typed=changed)).values())
+        return sum(estimate_bytes(replace(plain, **changes), replace(SIZES, typed=changed)).values())
 
     for name in TypedSizes.__slots__:
         grows = {"checkpoint": "c"} if name == "gathered" else {}
@@ -124,7 +124,7 @@ def test_what_grows_grows_and_what_saves_saves() -> None:
     plain = run_options("c", hidden=64, layers=3, dropout=0.5)
 
     def total(sizes: Sizes = SIZES, **changes: Any) -> int:
-        return sum(expected_bytes(replace(plain, **changes), sizes).values())
+        return sum(estimate_bytes(replace(plain, **changes), sizes).values())
 
     assert total(precision="bf16") < total()
     assert total(hidden=32) < total() < total(layers=4)
@@ -151,7 +151,7 @@ def facts(*available: int, device: str = "cpu", hosts: str = "hh") -> list[dict[
 def test_ranks_of_a_machine_share_its_memory() -> None:
     """Each of eight ranks that fits alone, refused by nobody, is a machine that swaps or kills."""
     options = run_options("c", hidden=64, layers=3)
-    one = sum(expected_bytes(options, SIZES).values())
+    one = sum(estimate_bytes(options, SIZES).values())
     check_memory(facts(2 * one + 1, 2 * one + 1), options, [SIZES, SIZES])
     check_memory(facts(one + 1, one + 1, hosts="ab"), options, [SIZES, SIZES])
     with pytest.raises(TrainingError, match=r"the 2 ranks on h .* --anyway") as caught:
@@ -165,7 +165,7 @@ def test_ranks_of_a_machine_share_its_memory() -> None:
 def test_what_is_advised_fits() -> None:
     """Advice that leads to the same refusal is worse than none."""
     options = run_options("c", hidden=64, layers=3)
-    room = int(0.8 * sum(expected_bytes(options, SIZES).values()))
+    room = int(0.8 * sum(estimate_bytes(options, SIZES).values()))
     with pytest.raises(TrainingError) as caught:
         check_memory(facts(room, hosts="h"), options, [SIZES])
     advice = str(caught.value).partition("use ")[2].partition(", partition")[0].split(" or ")
@@ -179,7 +179,7 @@ def test_what_is_advised_fits() -> None:
 def test_the_fullest_rank_is_announced() -> None:
     """The rank that runs out first is the one to know about."""
     options = run_options("c", hidden=64, layers=3)
-    said = announcement(options, [SIZES, replace(SIZES, rows=5000), SIZES])
+    said = estimate_summary(options, [SIZES, replace(SIZES, rows=5000), SIZES])
     assert said.startswith("rank 1 will need the most memory, about ")
     assert "activations" in said
 
