@@ -1,10 +1,10 @@
-"""GPUs by name, with what their makers publish, for plans of machines that are not here.
+"""GPUs by name, with their published specifications, for plans of other machines.
 
 Peaks are those of one device as torch sees it: of an MI250X one of its two dies. Memory bandwidth in 1e9 bytes a
 second, fp32 in 1e12 operations a second without tensor cores and sparsity, which is what torch multiplies fp32 with by
-default, memory in 1e9 bytes. No kernel reaches a peak; what is counted is `STREAMED` of the bandwidth where rows are
-passed over in order, `GATHERED` where rows are fetched by the columns of edges, and `MULTIPLIED` of the operations.
-These shares are round figures of ours for graphs in a locality order; `graphprep doctor --rates` measures.
+default, memory in 1e9 bytes. No kernel reaches a peak; a plan counts `STREAMED` of the bandwidth where rows are read in
+order, `GATHERED` where rows are fetched by the columns of edges, and `MULTIPLIED` of the operations. These shares are
+estimates for graphs in a locality order; `graphprep doctor --rates` measures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EDGE_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """What is published of one GPU."""
+    """The published specifications of one GPU."""
 
     name: str
     pattern: str
@@ -91,11 +91,11 @@ GPUS = (
 
 
 def gpu_called(name: str, *, where: str) -> Gpu:
-    """What is published of the GPU that a driver or a person calls `name`.
+    """The specifications of the GPU that a driver or a user calls `name`.
 
     Args:
         name: for instance NVIDIA A100-SXM4-40GB, or a name of `GPUS`.
-        where: who calls it so, for the message.
+        where: the source of the name, for the message.
 
     Raises:
         UsageError: it is none of `GPUS`.
@@ -134,7 +134,7 @@ def published_rates(gpu: Gpu) -> Rates:
 
 
 class ByKey(dict[str, float]):
-    """Seconds by width or by `a,b`, worked out where they are asked for."""
+    """Seconds by width or by `a,b`, computed on access."""
 
     def __init__(self, seconds: Callable[..., float]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Whose rates a plan is made with: those of a file, of a GPU by its name, or of this machine if the ranks are its own.
+"""The source of a plan's rates: a file, the published rates of a GPU, or this machine if the ranks are its devices.
 
 A login node's CPU says nothing about the GPUs of the machines behind it. So rates are measured here only for ranks that
 can be this machine's devices:
@@ -8,8 +8,8 @@ can be this machine's devices:
 - it names neither, and this machine has as many GPUs; or it is `--parts K`, K equal ranks of no kind, up to
   `MOST_RANKS` or the cores.
 
-Else the GPUs that the topology names have their published rates, and where it names none, `ASSUMED` is taken, which the
-plan says in its first line; it gives no advice that rests on such rates.
+Otherwise the GPUs that the topology names have their published rates; if it names none, `ASSUMED` is used, which the
+plan says in its first line, and the plan gives no advice that depends on such rates.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_RANKS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRates:
-    """Rates of every rank, and where they are from."""
+    """The rates of every rank, and their source."""
 
     source: Source
     of_ranks: tuple[Rates, ...]
@@ -102,12 +102,12 @@ def ranks_a_machine(topology: Topology) -> int:
 
 
 def _why_here(topology: Topology, gpus_here: Callable[[], Sequence[str]]) -> str | None:
-    """Why the ranks can be taken for devices of this machine; None if they cannot."""
+    """Why the ranks are assumed to be devices of this machine; None if they are not."""
     hosts = {_short(rank.host) for rank in topology.ranks if rank.host is not None}
     named = {rank.gpu for rank in topology.ranks}
     wanted = ranks_a_machine(topology)
     several = len({rank.machine for rank in topology.ranks}) > 1
-    others = "; the other machines are taken to be like it" if several else ""
+    others = "; the other machines are assumed to be like it" if several else ""
     if hosts and _short(platform.node()) not in hosts:
         return None
     here = gpus_here()
@@ -119,7 +119,7 @@ def _why_here(topology: Topology, gpus_here: Callable[[], Sequence[str]]) -> str
     if len(here) >= wanted:
         return f"which has as many GPUs as a machine of {topology.name}, which names none{others}"
     if topology == Topology.flat(topology.num_ranks) and not here and wanted <= max(MOST_RANKS, cores()):
-        return f"taken for the ranks of {topology.name}, which names no GPU; --gpu NAME plans for other devices"
+        return f"assumed to be the ranks of {topology.name}, which names no GPU; --gpu NAME plans for other devices"
     return None
 
 

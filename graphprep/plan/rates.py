@@ -1,4 +1,4 @@
-"""Ask for the machine's rates: a process for each rank that this machine would have, side by side, as training is."""
+"""Measure the rates of this machine, in one process a rank, all at the same time as in training."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from graphprep.plan.training import Work
 from graphprep.system.child_process import child_settings, python_command
 from graphprep.system.threads import cores
 
+KINDS = ("edges", "products", "gradients", "masked", "passed")
 SECONDS = 600.0
 MOST_SAMPLED_EDGES = 2_000_000
 KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
-"""The trainer has the C library keep what is freed, so that large tensors are not cleared by the kernel each time."""
+"""The trainer has the C library keep freed memory, so that the kernel does not clear large tensors each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Seconds by width, as `rates_process` measured them, of the slowest rank, or as they are published."""
+    """Seconds by width of the slowest rank, as `rates_process` measured them, or as published."""
 
     edges: Mapping[str, float]
     products: Mapping[str, float]
@@ -35,18 +36,18 @@ class Rates:
     masked: Mapping[str, float]
     passed: Mapping[str, float]
     device: str
-    """cpu or cuda where they were measured, else what the GPU is called."""
+    """cpu or cuda where they were measured, else the name of the GPU."""
     threads: int | None
     """Of a rank; None if unknown."""
     name: str = ""
-    """What the device is called where they were measured."""
+    """The name of the device where they were measured."""
     memory_gb: float | None = None
     """Of a GPU, in 1e9 bytes; None if unknown."""
     processes: int | None = None
     """Ranks that were measured side by side; None if nothing was."""
 
     def seconds(self, work: Work) -> dict[str, float]:
-        """What a rank's work takes, by what it is."""
+        """Seconds of a rank's work, by kind."""
         seconds = {
             "sums over edges": sum(self.edges[str(width)] * amount for width, amount in work.edges.items()),
             "dense products": sum(self.products[f"{a},{b}"] * amount for (a, b), amount in work.products.items())
@@ -121,11 +122,7 @@ def measured_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
         return {key: max(answer[kind][key] for answer in answers) for key in answers[0][kind]}
 
     return Rates(
-        edges=slowest("edges"),
-        products=slowest("products"),
-        gradients=slowest("gradients"),
-        masked=slowest("masked"),
-        passed=slowest("passed"),
+        **{kind: slowest(kind) for kind in KINDS},
         device=answers[0]["device"],
         threads=answers[0]["threads"],
         name=answers[0]["name"],

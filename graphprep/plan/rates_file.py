@@ -19,14 +19,13 @@ import numpy as np
 from graphprep.core.types import Csr
 from graphprep.errors import UsageError
 from graphprep.plan.gpu_specs import ByKey
-from graphprep.plan.rates import Rates, measured_rates
+from graphprep.plan.rates import KINDS, Rates, measured_rates
 from graphprep.plan.training import Work
 from graphprep.system.atomic import published_file
 from graphprep.system.regular_file import regular_file
 from graphprep.version import __version__
 
 FORMAT = 1
-KINDS = ("edges", "products", "gradients", "masked", "passed")
 PAIRS = ("products", "gradients")
 """Kinds by two widths."""
 WIDTHS = (8, 32, 128, 512)

@@ -1,4 +1,4 @@
-"""How quick this machine is at what training does, measured in a process of its own: one a rank, all at a time.
+"""Measure the rates of the operations of training, in one process a rank, all at the same time.
 
     python -m graphprep.plan.rates_process SAMPLE.npz RANK
 
@@ -45,18 +45,18 @@ def measure(sample: dict[str, Any], rank: int) -> dict[str, Any]:
         torch.ones(num_edges),
         size=(num_rows, num_columns),
     ).to(device)
-    found: dict[str, Any] = {"device": device.type, "threads": torch.get_num_threads()}
-    found |= {"name": "CPU", "memory_gb": None}
+    rates: dict[str, Any] = {"device": device.type, "threads": torch.get_num_threads()}
+    rates |= {"name": "CPU", "memory_gb": None}
     if gpus:
         properties = torch.cuda.get_device_properties(device)
-        found |= {"name": properties.name, "memory_gb": round(properties.total_memory / 1e9, 1)}
-    found["edges"] = {str(w): _sum_over_edges(matrix, int(w), device) / max(1, num_edges) for w in sample["widths"]}
+        rates |= {"name": properties.name, "memory_gb": round(properties.total_memory / 1e9, 1)}
+    rates["edges"] = {str(w): _sum_over_edges(matrix, int(w), device) / max(1, num_edges) for w in sample["widths"]}
     rows = max(1, min(num_rows, 100_000))
-    found["products"] = {f"{a},{b}": _product(rows, int(a), int(b), device) / rows for a, b in sample["products"]}
-    found["gradients"] = {f"{a},{b}": _gradient(rows, int(a), int(b), device) / rows for a, b in sample["gradients"]}
-    found["masked"] = {str(w): _mask(rows, int(w), device) / rows for w in sample["masked"]}
-    found["passed"] = {str(w): _pass(rows, int(w), device) / rows for w in sample["passed"]}
-    return found
+    rates["products"] = {f"{a},{b}": _product(rows, int(a), int(b), device) / rows for a, b in sample["products"]}
+    rates["gradients"] = {f"{a},{b}": _gradient(rows, int(a), int(b), device) / rows for a, b in sample["gradients"]}
+    rates["masked"] = {str(w): _mask(rows, int(w), device) / rows for w in sample["masked"]}
+    rates["passed"] = {str(w): _pass(rows, int(w), device) / rows for w in sample["passed"]}
+    return rates
 
 
 def _sum_over_edges(matrix: torch.Tensor, width: int, device: torch.device) -> float:

@@ -1,4 +1,4 @@
-"""What the trainer does in an epoch, as counts: products, sums over edges, masks, passes over rows, exchanges.
+"""The operations of a training epoch, counted: products, sums over edges, masks, passes over rows, exchanges.
 
 The rules are those of docs/training.md, for GCN and GraphSAGE. A layer [a] -> [b] sums over edges and exchanges at the
 narrower of both widths. Layer 1 exchanges nothing; without dropout before it, its sums were made once, and with it they
@@ -17,6 +17,7 @@ import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from graphprep.errors import UsageError
 from graphprep.system.nearest import nearest
@@ -69,7 +70,7 @@ class TrainingPlan:
         return sum(paths * a * b + b for a, b in self.widths(num_features, num_classes))
 
     def weight_bytes(self, num_features: int, num_classes: int, *, ranks: int) -> int:
-        """Bytes that k ranks send in an epoch to sum weights' gradients in fp32: 2 (k - 1) times these, by a ring."""
+        """Bytes of an epoch's ring all-reduce of weight gradients in fp32: k ranks send 2 (k - 1) times all of them."""
         return 2 * (ranks - 1) * self.num_weights(num_features, num_classes) * WIRE_BYTES["fp32"][0]
 
     def row_bytes(self, num_features: int, num_classes: int, *, wire: str | None = None) -> list[int]:
@@ -92,7 +93,7 @@ class Work:
     gradients: Counter[tuple[int, int]] = field(default_factory=Counter)
     """rows whose products [a] x [b] are added up to the gradient of a matrix"""
     masked: Counter[int] = field(default_factory=Counter)
-    """rows that masks were drawn for and multiplied by"""
+    """rows that are multiplied by random masks"""
     passed: Counter[int] = field(default_factory=Counter)
     """rows read and written once"""
 
@@ -115,23 +116,30 @@ def epoch_work(
         entries: features of a row that are not 0, where they are held by these; else None.
     """
     work = Work()
-    total_edges = edges + (rows if plan.model == "gcn" else 0)
+    is_gcn = plan.model == "gcn"
+    rank = _Rank(rows, halo, edges=edges + (rows if is_gcn else 0), paths=1 if is_gcn else 2)
     if entries is not None:
-        _first_layer_by_entries(work, plan, pairs[0][1], rows, halo, total_edges, entries)
+        _first_layer_by_entries(work, plan, pairs[0][1], rank, entries)
     for number, pair in enumerate(pairs):
         if not number and entries is not None:
             continue
-        _forward(work, plan, number, pair, rows, halo, total_edges, part=1.0, masks=True)
-        _backward(work, plan, number, pair, rows, halo, total_edges)
-        _forward(work, plan, number, pair, rows, halo, total_edges, part=1 / plan.eval_every, masks=False)
+        _forward(work, plan, number, pair, rank, part=1.0, masks=True)
+        _backward(work, plan, number, pair, rank)
+        _forward(work, plan, number, pair, rank, part=1 / plan.eval_every, masks=False)
     return work
 
 
-def _first_layer_by_entries(
-    work: Work, plan: TrainingPlan, width: int, rows: int, halo: int, edges: int, entries: float
-) -> None:
+class _Rank(NamedTuple):
+    rows: int
+    halo: int
+    edges: int
+    paths: int
+    """Products of a layer with a node's own row."""
+
+
+def _first_layer_by_entries(work: Work, plan: TrainingPlan, width: int, rank: _Rank, entries: float) -> None:
     """Forward, backward, and the validations' share of a forward pass."""
-    own_paths = 2 if plan.model == "sage" else 1
+    rows, halo, edges, own_paths = rank
     passes = 2 + 1 / plan.eval_every
     _add(work.entries, width, passes * entries * (rows * own_paths + halo))
     _add(work.edges, width, passes * edges)
@@ -141,23 +149,14 @@ def _first_layer_by_entries(
 
 
 def _forward(
-    work: Work,
-    plan: TrainingPlan,
-    number: int,
-    pair: tuple[int, int],
-    rows: int,
-    halo: int,
-    edges: int,
-    *,
-    part: float,
-    masks: bool,
+    work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int], rank: _Rank, *, part: float, masks: bool
 ) -> None:
     """Add `part` times a forward pass of one layer."""
     a, b = pair
     first, narrows = number == 0, b < a
     share = plan.input_dropout if first else plan.dropout
     folded = first and not plan.input_dropout
-    own_paths = 2 if plan.model == "sage" else 1
+    rows, halo, edges, own_paths = rank
     _add(work.products, pair, part * rows * own_paths)
     if not folded:
         _add(work.edges, min(pair), part * edges)
@@ -169,12 +168,10 @@ def _forward(
     _add(work.passed, b, part * rows * ROW_PASSES["forward"])
 
 
-def _backward(
-    work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int], rows: int, halo: int, edges: int
-) -> None:
+def _backward(work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int], rank: _Rank) -> None:
     a, b = pair
     first, narrows = number == 0, b < a
-    own_paths = 2 if plan.model == "sage" else 1
+    rows, halo, edges, own_paths = rank
     _add(work.gradients, pair, rows * own_paths)
     _add(work.passed, b, rows * ROW_PASSES["backward"])
     if first:

@@ -165,7 +165,7 @@ def test_memory_grows_with_the_graph(method: str) -> None:
 def test_a_topology_of_other_ranks_is_refused(tmp_path: Path) -> None:
     """Guards against a hierarchy of eight ranks for four parts."""
     clean = csr_of(edges([0], [1]), 2)
-    with pytest.raises(PartitionError, match="4 parts do not go with the 8 ranks of flat-8"):
+    with pytest.raises(PartitionError, match="4 parts do not match the 8 ranks of flat-8"):
         assign("metis", clean, shares_P=np.full(4, 0.25), request=REQUEST, scratch=tmp_path, topology=Topology.flat(8))
 
 

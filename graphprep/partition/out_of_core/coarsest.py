@@ -21,8 +21,8 @@ from graphprep.partition import small_components
 from graphprep.partition.methods.base import PartitionProblem
 from graphprep.partition.methods.baselines import ldg
 from graphprep.partition.methods.metis import METIS_METHODS
-from graphprep.partition.out_of_core import link_loads
 from graphprep.partition.out_of_core.refinement import ByWeight
+from graphprep.partition.refine import link_loads
 from graphprep.partition.refine.hypergraph import Hypergraph
 from graphprep.partition.refine.mapping import best_mapping
 from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from graphprep.core.csr_mmap import in_files
 from graphprep.core.csr_pieces import EdgePieces
 from graphprep.core.types import Csr, EdgeChunk, EdgeSections, EdgeTable, EdgeType, Ids, Treatment
-from graphprep.partition.out_of_core.passes import STAGE, Passes, Range, Ranges, weights_of
-from graphprep.partition.out_of_core.propagation_kernels import spread
+from graphprep.partition.out_of_core.passes import STAGE, Passes, Range, Ranges, edges_of
+from graphprep.partition.out_of_core.propagation_kernels import Edges, spread
 from graphprep.store.sort import SortedEdges, sort_table
 from graphprep.system.executor import Threads
 
@@ -113,9 +113,8 @@ def _crossing(rows: Range, graph: Csr, coarse_X: Ids) -> EdgeChunk:
     """The edges of a range between clusters."""
     num_edges = int(graph.indptr[rows[1]] - graph.indptr[rows[0]])
     src, dst = np.empty(num_edges, coarse_X.dtype), np.empty(num_edges, coarse_X.dtype)
-    data = weights_of(graph)
     weight = np.empty(0 if graph.data is None else num_edges, np.float32)
-    count = _cross(*rows, graph.indptr, graph.indices, data, coarse_X, src, dst, weight)
+    count = _cross(rows, edges_of(graph), coarse_X, src, dst, weight)
     return EdgeChunk(src[:count], dst[:count], None if graph.data is None else weight[:count])
 
 
@@ -181,10 +180,9 @@ def _data_of(piece: Csr) -> NDArray[np.float32]:
 
 
 @njit(cache=True, nogil=True)
-def _cross(
-    start: Any, stop: Any, indptr: Any, indices: Any, data: Any, coarse_X: Any, src: Any, dst: Any, weight: Any
-) -> Any:
+def _cross(rows: Any, edges: Edges, coarse_X: Any, src: Any, dst: Any, weight: Any) -> Any:
     """Fill in the edges of some rows whose ends lie in two clusters; how many they are."""
+    (start, stop), (indptr, indices, data) = rows, edges
     count = 0
     for row in range(start, stop):
         home = coarse_X[row]

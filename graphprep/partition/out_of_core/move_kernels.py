@@ -17,12 +17,13 @@ Letters: X nodes of a level, P parts, W words of 64 bits for a bit a part, C lim
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from graphprep.partition.out_of_core.propagation_kernels import spread
+from graphprep.partition.out_of_core.propagation_kernels import Edges, spread
 from graphprep.partition.refine.refine_kernels import (
     MOVES_A_PRICE,
     Limits,
@@ -39,6 +40,14 @@ PRICE_FLOOR = 0.1
 """The least price of a row, as a share of the mean price."""
 PRESENT, SINGLE = 0, 1
 """where a node's two masks begin, in masks_X2W"""
+
+
+class Moves(NamedTuple):
+    """Proposed moves, the first `count` of which are filled in."""
+
+    nodes: NDArray[np.int64]
+    targets: NDArray[np.int32]
+    gains: NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
@@ -70,8 +79,9 @@ def _shift_load(limits: Limits, node: Any, source: Any, target: Any, times: Any)
 
 
 @njit(cache=True, nogil=True)
-def count_weights(start: Any, stop: Any, indptr: Any, indices: Any, data: Any, part_X: Any, units_PP: Any) -> None:
+def count_weights(rows: Any, edges: Edges, part_X: Any, units_PP: Any) -> None:
     """Add the weights of a range's edges by the parts of their ends, source first."""
+    (start, stop), (indptr, indices, data) = rows, edges
     for row in range(start, stop):
         q = part_X[row]
         for e in range(indptr[row], indptr[row + 1]):
@@ -82,19 +92,7 @@ def count_weights(start: Any, stop: Any, indptr: Any, indices: Any, data: Any, p
 
 @njit(cache=True, nogil=True)
 def propose_by_weight(
-    start: Any,
-    stop: Any,
-    indptr: Any,
-    indices: Any,
-    data: Any,
-    part_X: Any,
-    links: Links,
-    limits: Limits,
-    times: Any,
-    salt: Any,
-    nodes: Any,
-    targets: Any,
-    gains: Any,
+    rows: Any, edges: Edges, part_X: Any, links: Links, limits: Limits, times: Any, salt: Any, moves: Moves
 ) -> Any:
     """Propose moves of half of a range's nodes; returns how many. Moves that only relieve a part have a negative gain.
 
@@ -103,6 +101,7 @@ def propose_by_weight(
         times: how many times a move is counted.
         salt: of the choice of the half.
     """
+    (start, stop), (indptr, indices, data) = rows, edges
     num_parts = len(links.rows_PP)
     to_P, touched_P = np.zeros(num_parts, np.float64), np.empty(num_parts, np.int64)
     count, since = 0, 0
@@ -141,16 +140,16 @@ def propose_by_weight(
                     if gain > best_gain:
                         best, best_gain = target, gain
             if best >= 0 and (best_gain > 0.0 or leaves):
-                _shift_weights(links, source, best, to_P, touched_P, touched, times)
+                _shift_weights(links, source, best, to_P, touched_P[:touched], times)
                 found = cost_of(links)
                 if found < cost or leaves:
                     cost = found
                     _shift_load(limits, node, source, best, times)
-                    nodes[count], targets[count], gains[count] = node, best, best_gain
+                    moves.nodes[count], moves.targets[count], moves.gains[count] = node, best, best_gain
                     count += 1
                     since += 1
                 else:
-                    _shift_weights(links, best, source, to_P, touched_P, touched, times)
+                    _shift_weights(links, best, source, to_P, touched_P[:touched], times)
         for i in range(touched):
             to_P[touched_P[i]] = 0.0
         if since == MOVES_A_PRICE:
@@ -160,10 +159,9 @@ def propose_by_weight(
 
 
 @njit(cache=True, nogil=True)
-def _shift_weights(links: Links, source: Any, target: Any, to_P: Any, touched_P: Any, touched: Any, times: Any) -> None:
+def _shift_weights(links: Links, source: Any, target: Any, to_P: Any, touched_P: Any, times: Any) -> None:
     """Move a node, with its weight to each part, from one part to another."""
-    for i in range(touched):
-        part = touched_P[i]
+    for part in touched_P:
         weight = np.int64(to_P[part]) * times
         change(links, source, part, -weight)
         change(links, part, source, -weight)
@@ -172,8 +170,9 @@ def _shift_weights(links: Links, source: Any, target: Any, to_P: Any, touched_P:
 
 
 @njit(cache=True, nogil=True)
-def find_masks(start: Any, stop: Any, indptr: Any, indices: Any, part_X: Any, masks_x2W: Any) -> None:
+def find_masks(rows: Any, edges: Edges, part_X: Any, masks_x2W: Any) -> None:
     """Fill in both masks of a range's nodes from the nodes that they have an edge to, each listed once."""
+    (start, stop), (indptr, indices, _) = rows, edges
     for node in range(start, stop):
         present, single = masks_x2W[node - start, PRESENT], masks_x2W[node - start, SINGLE]
         present[:] = 0
@@ -217,8 +216,9 @@ def _has(mask: Any, part: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def count_rows(start: Any, stop: Any, part_X: Any, masks_x2W: Any, units_PP: Any) -> None:
+def count_rows(rows: Any, part_X: Any, masks_x2W: Any, units_PP: Any) -> None:
     """Add the rows that the nodes of a range send, from their masks."""
+    start, stop = rows
     found = np.empty(len(units_PP), np.int64)
     for node in range(start, stop):
         source = part_X[node]
@@ -229,10 +229,8 @@ def count_rows(start: Any, stop: Any, part_X: Any, masks_x2W: Any, units_PP: Any
 
 @njit(cache=True, nogil=True)
 def propose_by_rows(
-    start: Any,
-    stop: Any,
-    indptr: Any,
-    indices: Any,
+    rows: Any,
+    edges: Edges,
     masks_X2W: Any,
     mutual: Any,
     part_X: Any,
@@ -240,14 +238,13 @@ def propose_by_rows(
     limits: Limits,
     times: Any,
     salt: Any,
-    nodes: Any,
-    targets: Any,
-    gains: Any,
+    moves: Moves,
 ) -> Any:
-    """As `propose_by_weight`; indptr and indices are in-edges, each once: whose row each node needs.
+    """As `propose_by_weight`; `edges` are in-edges, each once: whose row each node needs.
 
     `mutual`: every edge has its reverse, so that a node whose own row stays at home needs none from elsewhere.
     """
+    (start, stop), (indptr, indices, _) = rows, edges
     num_parts = len(links.rows_PP)
     got_P, saved_P = np.zeros(num_parts, np.float64), np.zeros(num_parts, np.float64)
     is_near_P, near_P = np.zeros(num_parts, np.bool_), np.empty(num_parts, np.int64)
@@ -303,16 +300,16 @@ def propose_by_rows(
                     if gain > best_gain:
                         best, best_gain = target, gain
             if best >= 0 and (best_gain > 0.0 or leaves):
-                _shift_rows(node, best, indptr, indices, masks_X2W, part_X, links, sent_P, sent, times)
+                _shift_rows(node, best, edges, masks_X2W, part_X, links, sent_P[:sent], times)
                 after = cost_of(links)
                 if after < cost or leaves:
                     cost = after
                     _shift_load(limits, node, source, best, times)
-                    nodes[count], targets[count], gains[count] = node, best, best_gain
+                    moves.nodes[count], moves.targets[count], moves.gains[count] = node, best, best_gain
                     count += 1
                     since += 1
                 else:
-                    _shift_rows(node, best, indptr, indices, masks_X2W, part_X, links, sent_P, sent, -times)
+                    _shift_rows(node, best, edges, masks_X2W, part_X, links, sent_P[:sent], -times)
             saved_P[:] = 0.0
         for k in range(near):
             is_near_P[near_P[k]] = False
@@ -325,24 +322,15 @@ def propose_by_rows(
 
 @njit(cache=True, nogil=True)
 def _shift_rows(
-    node: Any,
-    target: Any,
-    indptr: Any,
-    indices: Any,
-    masks_X2W: Any,
-    part_X: Any,
-    links: Links,
-    sent_P: Any,
-    sent: Any,
-    times: Any,
+    node: Any, target: Any, edges: Edges, masks_X2W: Any, part_X: Any, links: Links, sent_P: Any, times: Any
 ) -> None:
     """Move a node to another part, counted `times`; a negative number undoes that."""
     source = part_X[node]
-    for k in range(sent):
-        change(links, source, sent_P[k], -times)
-        change(links, target, sent_P[k], times)
-    for e in range(indptr[node], indptr[node + 1]):
-        other = indices[e]
+    for part in sent_P:
+        change(links, source, part, -times)
+        change(links, target, part, times)
+    for e in range(edges.indptr[node], edges.indptr[node + 1]):
+        other = edges.indices[e]
         part = part_X[other]
         if _has(masks_X2W[other, SINGLE], source):
             change(links, part, source, -times)
@@ -351,7 +339,7 @@ def _shift_rows(
 
 
 @njit(cache=True, nogil=True)
-def make_moves(order: Any, nodes: Any, targets: Any, gains: Any, part_X: Any, limits: Limits, most: Any) -> Any:
+def make_moves(order: Any, moves: Moves, part_X: Any, limits: Limits, most: Any) -> Any:
     """Make the proposed moves in this order, within the limits, and no more than `most`; returns how many.
 
     A move with a negative gain is made only while its source part exceeds a limit.
@@ -360,10 +348,10 @@ def make_moves(order: Any, nodes: Any, targets: Any, gains: Any, part_X: Any, li
     for i in order:
         if made == most:
             break
-        node, target = nodes[i], targets[i]
+        node, target = moves.nodes[i], moves.targets[i]
         source = part_X[node]
         leaves = exceeds_limit(limits, node, source)
-        if gains[i] <= 0.0 and not leaves:
+        if moves.gains[i] <= 0.0 and not leaves:
             continue
         if fits(limits, node, source, target) or (leaves and eases(limits, node, source, target)):
             _shift_load(limits, node, source, target, 1)

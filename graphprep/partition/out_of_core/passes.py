@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import Csr
+from graphprep.partition.out_of_core.propagation_kernels import Edges
 from graphprep.system.executor import Executor, Threads
 from graphprep.system.payload import has_name, in_file
 
@@ -99,6 +100,6 @@ def longest(ranges: Ranges) -> int:
     return max((stop - start for start, stop in ranges), default=0)
 
 
-def weights_of(graph: Csr) -> NDArray[np.float32]:
-    """The weights as kernels take them: empty where every edge weighs 1."""
-    return np.empty(0, np.float32) if graph.data is None else graph.data
+def edges_of(graph: Csr) -> Edges:
+    """The edges as kernels take them."""
+    return Edges(graph.indptr, graph.indices, np.empty(0, np.float32) if graph.data is None else graph.data)

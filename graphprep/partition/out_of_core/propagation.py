@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from graphprep.core.csr import index_dtype
 from graphprep.core.types import Csr, Ids
 from graphprep.partition.out_of_core import propagation_kernels as kernels
-from graphprep.partition.out_of_core.passes import Passes, Range, Ranges, longest, weights_of
+from graphprep.partition.out_of_core.passes import Passes, Range, Ranges, edges_of, longest
 
 SWEEPS = 6
 """over all nodes, at most"""
@@ -104,31 +104,13 @@ def _visited(
     half: int,
 ) -> Ids:
     """The new labels of a range's nodes, [x]."""
-    start, stop = rows
-    new_x = np.array(label_X[start:stop])
-    kernels.visit(
-        start,
-        stop,
-        graph.indptr,
-        graph.indices,
-        weights_of(graph),
-        group_X,
-        label_X,
-        new_x,
-        weight_XC,
-        held_XC,
-        most_C,
-        salt,
-        half,
-    )
+    new_x = np.array(label_X[slice(*rows)])
+    kernels.visit(rows, edges_of(graph), group_X, label_X, new_x, weight_XC, held_XC, most_C, salt, half)
     return new_x
 
 
 def _favourites(rows: Range, graph: Csr, group_X: Ids, label_X: Ids, size_X: Ids) -> Ids:
     """The favourites of a range's nodes, [x]; see the kernel."""
-    start, stop = rows
-    favourite_x = np.empty(stop - start, label_X.dtype)
-    kernels.favourites(
-        start, stop, graph.indptr, graph.indices, weights_of(graph), group_X, label_X, size_X, favourite_x
-    )
+    favourite_x = np.empty(rows[1] - rows[0], label_X.dtype)
+    kernels.favourites(rows, edges_of(graph), group_X, label_X, size_X, favourite_x)
     return favourite_x

@@ -5,14 +5,32 @@ Letters: X nodes of a level, E directed edges, C limits.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 HUB = 2048
 """Of a longer row only this many neighbours, evenly spread, are visited."""
 NONE = -1
+
+
+class Edges(NamedTuple):
+    """The edges of a level."""
+
+    indptr: NDArray[np.integer[Any]]
+    indices: NDArray[np.integer[Any]]
+    weight_E: NDArray[np.float32]
+    """empty where every edge weighs 1"""
+
+
+class Ratings(NamedTuple):
+    """Work arrays: a hash table of the labels of a node's neighbours, and which of its places are in use."""
+
+    keys: NDArray[np.int64]
+    rating: NDArray[np.float64]
+    touched: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -43,21 +61,14 @@ def _power_of_two(least: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _rate(
-    node: Any,
-    start: Any,
-    stop: Any,
-    indptr: Any,
-    indices: Any,
-    weight_E: Any,
-    group_X: Any,
-    label_X: Any,
-    new_x: Any,
-    keys: Any,
-    rating: Any,
-    touched: Any,
-) -> Any:
+def _new_ratings() -> Any:
+    return Ratings(np.full(2 * HUB, NONE, np.int64), np.empty(2 * HUB, np.float64), np.empty(HUB + 1, np.int64))
+
+
+@njit(cache=True, nogil=True)
+def _rate(node: Any, rows: Any, edges: Edges, group_X: Any, label_X: Any, new_x: Any, ratings: Ratings) -> Any:
     """Add the weights of a node's edges by the label of their ends; how many labels there are."""
+    (start, stop), (indptr, indices, weight_E), (keys, rating, touched) = rows, edges, ratings
     begin, end = indptr[node], indptr[node + 1]
     count = 0
     for e in range(begin, end, 1 + max(0, end - begin - 1) // HUB):
@@ -76,11 +87,8 @@ def _rate(
 
 @njit(cache=True, nogil=True)
 def visit(
-    start: Any,
-    stop: Any,
-    indptr: Any,
-    indices: Any,
-    weight_E: Any,
+    rows: Any,
+    edges: Edges,
     group_X: Any,
     label_X: Any,
     new_x: Any,
@@ -90,7 +98,7 @@ def visit(
     salt: Any,
     half: Any,
 ) -> None:
-    """Nodes start .. stop-1 each take the label that weighs most among their neighbours and has room.
+    """The nodes of a range each take the label that weighs most among their neighbours and has room.
 
     Args:
         group_X: only nodes of one group share a label; empty where all may.
@@ -101,15 +109,14 @@ def visit(
         salt: of the random choice between equal labels.
         half: 0 or 1 for half of the nodes, -1 for all.
     """
-    num_limits = len(most_C)
-    keys, rating = np.full(2 * HUB, NONE, np.int64), np.empty(2 * HUB, np.float64)
-    touched = np.empty(HUB + 1, np.int64)
+    (start, stop), num_limits, ratings = rows, len(most_C), _new_ratings()
+    keys, rating, touched = ratings
     joined_keys = np.full(_power_of_two(2 * (stop - start)), NONE, np.int64)
     joined = np.zeros((len(joined_keys), num_limits), np.float64)
     for node in range(start, stop):
         if half >= 0 and spread(node, 1) & 1 != half:
             continue
-        count = _rate(node, start, stop, indptr, indices, weight_E, group_X, label_X, new_x, keys, rating, touched)
+        count = _rate(node, rows, edges, group_X, label_X, new_x, ratings)
         own = new_x[node - start]
         best, best_rating, best_draw = own, 0.0, np.int64(-1)
         for k in range(count):
@@ -186,23 +193,13 @@ def sizes(label_X: Any, size_X: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def favourites(
-    start: Any,
-    stop: Any,
-    indptr: Any,
-    indices: Any,
-    weight_E: Any,
-    group_X: Any,
-    label_X: Any,
-    size_X: Any,
-    favourite_x: Any,
-) -> None:
+def favourites(rows: Any, edges: Edges, group_X: Any, label_X: Any, size_X: Any, favourite_x: Any) -> None:
     """Fill in the label that each single node of a range would have taken if it had had room.
 
     -1 where it has no neighbour, -2 where it is not alone, or has neighbours in other groups only.
     """
-    keys, rating = np.full(2 * HUB, NONE, np.int64), np.empty(2 * HUB, np.float64)
-    touched = np.empty(HUB + 1, np.int64)
+    (start, stop), indptr, ratings = rows, edges.indptr, _new_ratings()
+    keys, rating, touched = ratings
     own_x = label_X[start:stop]
     for node in range(start, stop):
         favourite_x[node - start] = -2
@@ -211,7 +208,7 @@ def favourites(
         if indptr[node] == indptr[node + 1]:
             favourite_x[node - start] = -1
             continue
-        count = _rate(node, start, stop, indptr, indices, weight_E, group_X, label_X, own_x, keys, rating, touched)
+        count = _rate(node, rows, edges, group_X, label_X, own_x, ratings)
         best_rating = 0.0
         for k in range(count):
             at = touched[k]

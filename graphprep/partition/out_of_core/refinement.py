@@ -21,13 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import Csr
-from graphprep.partition.out_of_core import link_loads
 from graphprep.partition.out_of_core import move_kernels as kernels
-from graphprep.partition.out_of_core.passes import Passes, Range, Ranges, longest, weights_of
+from graphprep.partition.out_of_core.move_kernels import Moves
+from graphprep.partition.out_of_core.passes import Passes, Range, Ranges, edges_of, longest
+from graphprep.partition.refine import link_loads
 from graphprep.partition.refine.refine_kernels import Limits, Links
-
-Proposals = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
-"""nodes, their target parts, and the gains"""
 
 ROUNDS = 16
 """at most, for each power of the norm; each visits half of the nodes"""
@@ -47,7 +45,7 @@ class View(Protocol):
     def count(self, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
         """int64 [P, P]: what each part sends to each; `propose` then refers to these parts."""
 
-    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals: ...
+    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Moves: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,7 +65,7 @@ class ByWeight:
             units_PP += counted_PP
         return units_PP
 
-    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals:
+    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Moves:
         """See `View`."""
         state = (self.passes.shared(part_X), links, limits, len(self.ranges), salt)
         needed = BYTES_OF_A_PROPOSAL * longest(self.ranges)
@@ -107,7 +105,7 @@ class ByRows:
             units_PP += counted_PP
         return units_PP
 
-    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Proposals:
+    def propose(self, part_X: NDArray[np.int32], links: Links, limits: Limits, salt: int) -> Moves:
         """See `View`."""
         masks_X2W = self.passes.shared(self._masks_X2W)
         state = (self.passes.shared(part_X), links, limits, len(self.in_ranges), salt)
@@ -177,18 +175,16 @@ def improve(
     return part_X
 
 
-def _make_moves(found: Proposals, part_X: NDArray[np.int32], limits: Limits, share: float) -> int:
+def _make_moves(found: Moves, part_X: NDArray[np.int32], limits: Limits, share: float) -> int:
     """Make a share of the moves, first those that relieve a part, then the best ones; returns how many."""
-    nodes, targets, gains = found
-    order = np.argsort(np.where(gains <= 0, -np.inf, -gains), kind="stable")
-    most = math.ceil(share * len(nodes))
-    return int(kernels.make_moves(order, nodes, targets, gains, part_X, limits, most))
+    order = np.argsort(np.where(found.gains <= 0, -np.inf, -found.gains), kind="stable")
+    return int(kernels.make_moves(order, found, part_X, limits, math.ceil(share * len(order))))
 
 
 def _weights_counted(rows: Range, graph: Csr, part_X: NDArray[np.int32], num_parts: int) -> NDArray[np.int64]:
     """int64 [P, P]: what a range's edges weigh, by the parts of their ends."""
     units_PP = np.zeros((num_parts, num_parts), np.int64)
-    kernels.count_weights(*rows, graph.indptr, graph.indices, weights_of(graph), part_X, units_PP)
+    kernels.count_weights(rows, edges_of(graph), part_X, units_PP)
     return units_PP
 
 
@@ -198,17 +194,16 @@ def _rows_counted(
     """The masks of a range's nodes, uint64 [x, 2, W], and the rows that they send, int64 [P, P]."""
     units_PP = np.zeros((num_parts, num_parts), np.int64)
     masks_x2W = np.empty((rows[1] - rows[0], 2, -(-num_parts // kernels.WORD_BITS)), np.uint64)
-    kernels.find_masks(*rows, out.indptr, out.indices, part_X, masks_x2W)
-    kernels.count_rows(*rows, part_X, masks_x2W, units_PP)
+    kernels.find_masks(rows, edges_of(out), part_X, masks_x2W)
+    kernels.count_rows(rows, part_X, masks_x2W, units_PP)
     return masks_x2W, units_PP
 
 
 def _proposed_by_weight(
     rows: Range, graph: Csr, part_X: NDArray[np.int32], links: Links, limits: Limits, num_ranges: int, salt: int
-) -> Proposals:
+) -> Moves:
     """The proposals of a range by its edges' weights."""
-    known = (graph.indptr, graph.indices, weights_of(graph), part_X)
-    return _proposed(kernels.propose_by_weight, rows, known, links, limits, num_ranges, salt)
+    return _proposed(kernels.propose_by_weight, rows, graph, (part_X,), links, limits, num_ranges, salt)
 
 
 def _proposed_by_rows(
@@ -221,39 +216,35 @@ def _proposed_by_rows(
     limits: Limits,
     num_ranges: int,
     salt: int,
-) -> Proposals:
+) -> Moves:
     """The proposals of a range by rows."""
-    known = (into.indptr, into.indices, masks_X2W, mutual, part_X)
-    return _proposed(kernels.propose_by_rows, rows, known, links, limits, num_ranges, salt)
+    known = (masks_X2W, mutual, part_X)
+    return _proposed(kernels.propose_by_rows, rows, into, known, links, limits, num_ranges, salt)
 
 
 def _proposed(
     propose: Callable[..., int],
     rows: Range,
+    graph: Csr,
     known: tuple[Any, ...],
     links: Links,
     limits: Limits,
     num_ranges: int,
     salt: int,
-) -> Proposals:
+) -> Moves:
     """The proposals of a range, on its own copies of the links and of the parts' weights."""
-    (start, stop), indptr = rows, known[0]
+    start, stop = rows
     own_links = links._replace(rows_PP=links.rows_PP.copy(), load_D=links.load_D.copy(), price_PP=links.price_PP.copy())
     own_limits = limits._replace(held_PC=limits.held_PC.copy())
-    edges = int(indptr[stop] - indptr[start])
-    times = max(1, min(num_ranges, round(int(indptr[-1]) / max(1, edges))))
+    edges = int(graph.indptr[stop] - graph.indptr[start])
+    times = max(1, min(num_ranges, round(int(graph.indptr[-1]) / max(1, edges))))
     room = stop - start
-    nodes, targets, gains = np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room)
-    count = propose(start, stop, *known, own_links, own_limits, times, salt, nodes, targets, gains)
-    return nodes[:count].copy(), targets[:count].copy(), gains[:count].copy()
+    moves = Moves(np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room))
+    count = propose(rows, edges_of(graph), *known, own_links, own_limits, times, salt, moves)
+    return Moves(moves.nodes[:count].copy(), moves.targets[:count].copy(), moves.gains[:count].copy())
 
 
-def _joined(found: Iterable[tuple[Range, Proposals]]) -> Proposals:
+def _joined(found: Iterable[tuple[Range, Moves]]) -> Moves:
     """The proposals of all ranges, in the order of the nodes."""
-    proposals = [proposed for _, proposed in found]
-    nodes, targets, gains = zip(*proposals, strict=True) if proposals else ((), (), ())
-    return (
-        np.concatenate([np.empty(0, np.int64), *nodes]),
-        np.concatenate([np.empty(0, np.int32), *targets]),
-        np.concatenate([np.empty(0), *gains]),
-    )
+    none = Moves(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0))
+    return Moves(*map(np.concatenate, zip(none, *(moves for _, moves in found), strict=True)))

@@ -84,16 +84,6 @@ def _local_search(
 
 
 @njit(cache=True, nogil=True)
-def _place(rank_P: Any, rows_PP: Any, links: Links) -> None:
-    links.rows_PP[:] = 0
-    links.load_D[:] = 0.0
-    for p in range(len(rank_P)):
-        for q in range(len(rank_P)):
-            if rows_PP[p, q] > 0:
-                kernels.change(links, rank_P[p], rank_P[q], rows_PP[p, q])
-
-
-@njit(cache=True, nogil=True)
 def _swap(i: Any, j: Any, rank_P: Any, rows_PP: Any, links: Links) -> None:
     """Swap the ranks of parts i and j."""
     for sign in (-1, 1):
@@ -123,7 +113,7 @@ def _objective(links: Links, by_total: Any) -> Any:
 def _all_permutations(start: Any, rows_PP: Any, group_P: Any, links: Links, by_total: Any) -> Any:
     num_parts = len(start)
     rank_P, best_P = start.copy(), start.copy()
-    _place(rank_P, rows_PP, links)
+    kernels.set_loads(links, rows_PP, rank_P)
     best, second = _objective(links, by_total)
     counter = np.zeros(num_parts, np.int64)
     i = 1
@@ -158,7 +148,7 @@ def _norm(links: Links, reference: Any, steep: Any) -> Any:
 @njit(cache=True, nogil=True)
 def _swap_until_none_helps(rank_P: Any, rows_PP: Any, group_P: Any, links: Links, trials: Any, steep: Any) -> None:
     num_parts, tried = len(rank_P), 0
-    _place(rank_P, rows_PP, links)
+    kernels.set_loads(links, rows_PP, rank_P)
     better = True
     while better:
         better = False

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 
 from graphprep.core.csr import index_dtype
 from graphprep.partition.methods.base import NodeLoad
+from graphprep.partition.refine import link_loads
 from graphprep.partition.refine import refine_kernels as kernels
 from graphprep.partition.refine.coarsen import cluster
 from graphprep.partition.refine.hypergraph import Hypergraph, contract, renumbered
-from graphprep.partition.refine.refine_kernels import Limits, Links, Pins, Scratch
+from graphprep.partition.refine.refine_kernels import Links, Pins, Scratch, State
 from graphprep.traffic import LinkModel
 
 NODES_A_CLUSTER = 8
@@ -256,11 +257,11 @@ class Refinement:
         self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64], heat: float
     ) -> None:
         """Anneal a small level, then make improving moves; changes `part_X`."""
-        pins, limits = self._slots_and_limits(nets, part_X, weight_XC)
+        state = self._state(nets, part_X, weight_XC)
         boundary_X = np.zeros(nets.num_nodes, np.bool_)
         if len(nets.pins) <= self.effort.annealed_pins:
-            self._anneal(pins, limits, part_X, heat)
-        kernels.find_boundary(pins, part_X, len(self.most_PC), boundary_X)
+            self._anneal(state, heat)
+        kernels.find_boundary(state.pins, part_X, len(self.most_PC), boundary_X)
         for steps in self.objective.steps:
             active_X = boundary_X.copy()
             for _ in range(ROUNDS):
@@ -268,71 +269,60 @@ class Refinement:
                 if not len(order) or not self._rescale(steps) or self.visits >= self.most_visits:
                     break
                 active_X[:] = False
-                moves = self._visit(order, pins, limits, part_X, active_X, 0.0)
+                moves = self._visit(order, state, active_X, 0.0)
                 boundary_X |= active_X
                 if moves <= SETTLED * len(order):
                     break
 
-    def _anneal(self, pins: Pins, limits: Limits, part_X: NDArray[np.int32], heat: float) -> None:
-        active_X = np.zeros(len(part_X), np.bool_)
+    def _anneal(self, state: State, heat: float) -> None:
+        active_X = np.zeros(len(state.part_X), np.bool_)
         unit: float | None = None
         for round_number in range(self.effort.annealing_rounds):
             if not self._rescale(self.objective.steps[0]) or self.visits >= ANNEALING_SHARE * self.most_visits:
                 return
             active_X[:] = False
-            kernels.find_boundary(pins, part_X, len(self.most_PC), active_X)
+            kernels.find_boundary(state.pins, state.part_X, len(self.most_PC), active_X)
             order = self.rng.permutation(np.flatnonzero(active_X))
             if unit is None:
-                unit = self._typical_change(order[:SAMPLED_NODES], pins, limits, part_X)
-            self._visit(order, pins, limits, part_X, active_X, heat * unit * COOLING**round_number)
+                unit = self._typical_change(order[:SAMPLED_NODES], state)
+            self._visit(order, state, active_X, heat * unit * COOLING**round_number)
 
-    def _typical_change(self, nodes: NDArray[np.int64], pins: Pins, limits: Limits, part_X: NDArray[np.int32]) -> float:
+    def _typical_change(self, nodes: NDArray[np.int64], state: State) -> float:
         """The mean absolute gain of the best moves of these nodes."""
         gain = np.empty(len(nodes))
-        kernels.move_gains(nodes, pins, part_X, self.links, limits, self.scratch, gain, False)
+        kernels.move_gains(nodes, state, gain, False)
         possible = np.abs(gain[np.isfinite(gain)])
         return float(possible.mean()) if len(possible) else 0.0
 
-    def _visit(
-        self,
-        order: NDArray[np.int64],
-        pins: Pins,
-        limits: Limits,
-        part_X: NDArray[np.int32],
-        active_X: NDArray[np.bool_],
-        temperature: float,
-    ) -> int:
+    def _visit(self, order: NDArray[np.int64], state: State, active_X: NDArray[np.bool_], temperature: float) -> int:
         seed = int(self.rng.integers(2**31))
-        moves = kernels.improve(order, pins, part_X, self.links, limits, self.scratch, active_X, temperature, seed)
-        visits = int((np.diff(pins.inc_ptr)[order] + np.diff(pins.first_X)[order]).sum())
+        moves = kernels.improve(order, state, active_X, temperature, seed)
+        visits = int((np.diff(state.pins.inc_ptr)[order] + np.diff(state.pins.first_X)[order]).sum())
         self.visits += visits
         self.advance(visits)
         return int(moves)
 
     def _relieve(self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> None:
         """Move nodes out of parts above a limit, as far as others have room; changes `part_X`."""
-        pins, limits = None, None
+        limits, state = link_loads.limits_of(part_X, weight_XC, self.most_PC), None
         for _ in range(RELIEF_ROUNDS):
-            if limits is None:
-                limits = self._limits(part_X, weight_XC)
             over_PC = limits.held_PC > limits.most_PC
             if not over_PC.any():
                 return
-            if pins is None:
-                pins, limits = self._slots_and_limits(nets, part_X, weight_XC)
+            if state is None:
+                state = self._state(nets, part_X, weight_XC)
+                limits = state.limits
             self._rescale(self.objective.steps[0])
             leaving = np.flatnonzero(((weight_XC > 0) & over_PC[part_X]).any(axis=1))
             gain = np.empty(len(leaving))
-            kernels.move_gains(leaving, pins, part_X, self.links, limits, self.scratch, gain, True)
+            kernels.move_gains(leaving, state, gain, True)
             relief = (weight_XC[leaving] / limits.most_PC[part_X[leaving]] * over_PC[part_X[leaving]]).max(axis=1)
             order = leaving[np.argsort(-gain / relief, kind="stable")]
-            if not kernels.relieve(order, pins, part_X, self.links, limits, self.scratch):
+            if not kernels.relieve(order, state):
                 return
 
-    def _slots_and_limits(
-        self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]
-    ) -> tuple[Pins, Limits]:
-        """Slots and limits of a level; sets the loads of links."""
+    def _state(self, nets: Hypergraph, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> State:
+        """The state of a level, with its slots filled and the loads of links set."""
         num_parts = len(self.most_PC)
         num_slots = int(np.minimum(np.diff(nets.pin_ptr), num_parts).sum())
         head_M4 = np.zeros((nets.num_nets, 4), index_dtype(num_slots))
@@ -350,20 +340,16 @@ class Refinement:
         )
         kernels.fill_slots(pins, part_X, num_parts)
         kernels.count_rows(pins, self.links)
-        return pins, self._limits(part_X, weight_XC)
-
-    def _limits(self, part_X: NDArray[np.int32], weight_XC: NDArray[np.float64]) -> Limits:
-        held = [np.bincount(part_X, weights=weight_X, minlength=len(self.most_PC)) for weight_X in weight_XC.T]
-        return Limits(weight_XC=weight_XC, held_PC=np.stack(held, axis=1), most_PC=self.most_PC)
+        limits = link_loads.limits_of(part_X, weight_XC, self.most_PC)
+        return State(pins=pins, part_X=part_X, links=self.links, limits=limits, scratch=self.scratch)
 
     def _rescale(self, steps: int) -> bool:
         """Scale the norm to the current loads of links; whether there are any.
 
         A sum is not set by the slowest link, which grows while a level is hot, and would keep it hot.
         """
-        slowest = float(self.links.load_D.max(initial=0.0))
-        reference = slowest if steps else float(self.links.second_D.max(initial=0.0))
-        self.links.scale[:] = max(reference, 1e-30), steps
+        slowest = link_loads.slowest(self.links)
+        link_loads.scale(self.links, slowest, steps)
         return slowest > 0
 
     def _shuffled_blocks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:

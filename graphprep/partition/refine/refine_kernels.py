@@ -90,6 +90,16 @@ class Scratch(NamedTuple):
     is_touched_P: NDArray[np.bool_]
 
 
+class State(NamedTuple):
+    """What a move reads and changes: nets, parts of nodes, loads of links, weights of parts."""
+
+    pins: Pins
+    part_X: NDArray[np.int32]
+    links: Links
+    limits: Limits
+    scratch: Scratch
+
+
 @njit(cache=True, nogil=True)
 def fill_slots(pins: Pins, part_X: Any, num_parts: Any) -> None:
     """Fill heads and slots; WEIGHT is there already."""
@@ -162,26 +172,6 @@ def _parts_of(head: Any, slots: Any, found: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def count_rows(pins: Pins, links: Links) -> None:
-    """Rows of all pairs and seconds of all link directions, from the slots."""
-    num_parts = len(links.rows_PP)
-    links.rows_PP[:] = 0
-    links.load_D[:] = 0
-    found = np.empty(num_parts, np.int64)
-    for net in range(len(pins.root_M)):
-        head = pins.head_M4[net]
-        for i in range(_parts_of(head, pins.slots, found)):
-            if found[i] != head[HOME]:
-                links.rows_PP[head[HOME], found[i]] += head[WEIGHT]
-    for p in range(num_parts):
-        for q in range(num_parts):
-            if links.rows_PP[p, q] > 0:
-                for i in range(links.route_ptr[p * num_parts + q], links.route_ptr[p * num_parts + q + 1]):
-                    d = links.route[i]
-                    links.load_D[d] += links.rows_PP[p, q] * links.second_D[d] + links.latency_D[d]
-
-
-@njit(cache=True, nogil=True)
 def change(links: Links, p: Any, q: Any, rows: Any) -> None:
     """Add rows from p to q to the loads of links."""
     if p == q:
@@ -194,6 +184,31 @@ def change(links: Links, p: Any, q: Any, rows: Any) -> None:
     for i in range(links.route_ptr[pair], links.route_ptr[pair + 1]):
         d = links.route[i]
         links.load_D[d] += rows * links.second_D[d] + messages * links.latency_D[d]
+
+
+@njit(cache=True, nogil=True)
+def set_loads(links: Links, rows_PP: Any, rank_P: Any) -> None:
+    """Set the loads of links from what the parts send each other; part p is on rank rank_P[p]."""
+    links.rows_PP[:] = 0
+    links.load_D[:] = 0.0
+    for p in range(len(rank_P)):
+        for q in range(len(rank_P)):
+            if rows_PP[p, q] > 0:
+                change(links, rank_P[p], rank_P[q], rows_PP[p, q])
+
+
+@njit(cache=True, nogil=True)
+def count_rows(pins: Pins, links: Links) -> None:
+    """Set the loads of links from the slots."""
+    num_parts = len(links.rows_PP)
+    rows_PP = np.zeros((num_parts, num_parts), np.int64)
+    found = np.empty(num_parts, np.int64)
+    for net in range(len(pins.root_M)):
+        head = pins.head_M4[net]
+        for i in range(_parts_of(head, pins.slots, found)):
+            if found[i] != head[HOME]:
+                rows_PP[head[HOME], found[i]] += head[WEIGHT]
+    set_loads(links, rows_PP, np.arange(num_parts))
 
 
 @njit(cache=True, nogil=True)
@@ -271,15 +286,14 @@ def eases(limits: Limits, node: Any, source: Any, target: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def best_move(
-    node: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch, anywhere: Any, easing: Any
-) -> Any:
+def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
     """The target part with the greatest gain by prices, and that gain; -1 if no move is allowed.
 
     Args:
         anywhere: whether parts without neighbours of the node are targets too.
         easing: whether a move must reduce the excess over limits, not just exceed none.
     """
+    pins, part_X, links, limits, scratch = state
     num_parts = len(links.rows_PP)
     source = part_X[node]
     sent_P, got_P, saved_P = scratch.sent_P, scratch.got_P, scratch.saved_P
@@ -346,8 +360,9 @@ def best_move(
 
 
 @njit(cache=True, nogil=True)
-def move(node: Any, target: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch) -> None:
+def move(node: Any, target: Any, state: State) -> None:
     """Move a node to another part, and update slots, rows, seconds and weights of parts."""
+    pins, part_X, links, limits, scratch = state
     source = part_X[node]
     found = scratch.touched_P
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
@@ -400,17 +415,7 @@ def _uniform() -> Any:
 
 
 @njit(cache=True, nogil=True)
-def improve(
-    order: Any,
-    pins: Pins,
-    part_X: Any,
-    links: Links,
-    limits: Limits,
-    scratch: Scratch,
-    active_X: Any,
-    temperature: Any,
-    seed: Any,
-) -> Any:
+def improve(order: Any, state: State, active_X: Any, temperature: Any, seed: Any) -> Any:
     """Visit nodes and make the moves that lower the cost; how many were made. `active_X` gets those to visit next.
 
     Args:
@@ -419,19 +424,20 @@ def improve(
         seed: of the acceptance.
     """
     np.random.seed(seed)  # noqa: NPY002  of the kernel's own generator
+    pins, part_X, links = state.pins, state.part_X, state.links
     moves, since = 0, 0
     price(links)
     cost = cost_of(links)
     for node in order:
         slack = -temperature * np.log(1.0 - _uniform()) if temperature > 0.0 else 0.0
-        target, gain = best_move(node, pins, part_X, links, limits, scratch, False, False)
+        target, gain = best_move(node, state, False, False)
         if target < 0 or gain <= -slack:
             continue
         source = part_X[node]
-        move(node, target, pins, part_X, links, limits, scratch)
+        move(node, target, state)
         found = cost_of(links)
         if found >= cost + slack:
-            move(node, source, pins, part_X, links, limits, scratch)
+            move(node, source, state)
             continue
         cost = found
         moves += 1
@@ -444,23 +450,22 @@ def improve(
 
 
 @njit(cache=True, nogil=True)
-def move_gains(
-    nodes: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch, gain: Any, easing: Any
-) -> None:
+def move_gains(nodes: Any, state: State, gain: Any, easing: Any) -> None:
     """The gain of the best move of each node to any part, by prices; -inf where no move is allowed.
 
     `easing`: a node with no move within the limits may make one that reduces the excess over them.
     """
-    price(links)
+    price(state.links)
     for i in range(len(nodes)):
-        target, gain[i] = best_move(nodes[i], pins, part_X, links, limits, scratch, True, False)
+        target, gain[i] = best_move(nodes[i], state, True, False)
         if target < 0 and easing:
-            _, gain[i] = best_move(nodes[i], pins, part_X, links, limits, scratch, True, True)
+            _, gain[i] = best_move(nodes[i], state, True, True)
 
 
 @njit(cache=True, nogil=True)
-def relieve(order: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, scratch: Scratch) -> Any:
+def relieve(order: Any, state: State) -> Any:
     """Move nodes in this order out of parts that exceed a limit, until they do not; returns how many moved."""
+    part_X, links, limits = state.part_X, state.links, state.limits
     num_limits = limits.most_PC.shape[1]
     moves, since = 0, 0
     price(links)
@@ -471,12 +476,12 @@ def relieve(order: Any, pins: Pins, part_X: Any, links: Links, limits: Limits, s
                 helps = True
         if not helps:
             continue
-        target, _ = best_move(node, pins, part_X, links, limits, scratch, True, False)
+        target, _ = best_move(node, state, True, False)
         if target < 0:
-            target, _ = best_move(node, pins, part_X, links, limits, scratch, True, True)
+            target, _ = best_move(node, state, True, True)
         if target < 0:
             continue
-        move(node, target, pins, part_X, links, limits, scratch)
+        move(node, target, state)
         moves += 1
         since += 1
         if since == MOVES_A_PRICE:

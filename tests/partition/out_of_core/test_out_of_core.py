@@ -16,12 +16,13 @@ from graphprep.core import csr, csr_mmap
 from graphprep.core.row_ranges import even_ranges, row_ranges
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, RawGraph
 from graphprep.errors import PartitionError
-from graphprep.partition.out_of_core import contraction, levels, link_loads, move_kernels
+from graphprep.partition.out_of_core import contraction, levels, move_kernels
 from graphprep.partition.out_of_core.driver import order_out_of_core, partition_out_of_core
 from graphprep.partition.out_of_core.mapped_graph import MappedGraph
 from graphprep.partition.out_of_core.passes import Passes
 from graphprep.partition.out_of_core.propagation import propagate
 from graphprep.partition.out_of_core.refinement import ByRows, ByWeight
+from graphprep.partition.refine import link_loads
 from graphprep.partition.refine.refine import links_of
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.result import PartitionResult
@@ -247,7 +248,7 @@ def test_masks_know_what_a_move_changes(num_parts: int, mutual: bool, tmp_path: 
 
     assert np.array_equal(view.count(part_N, num_parts), rows(part_N))
     links = links_of(LinkModel.of(Topology.flat(num_parts)), 1024)
-    link_loads.lay(links, rows(part_N))
+    link_loads.set_loads(links, rows(part_N))
     link_loads.scale(links, 1.0, 0)
     limits = link_loads.limits_of(part_N, np.ones((150, 1), np.int64), np.full((num_parts, 1), 150.0))
     nodes, targets, gains = view.propose(part_N, links, limits, 0)
@@ -266,7 +267,7 @@ def test_weights_know_what_a_move_changes() -> None:
     view = ByWeight(graph=graph, ranges=[(0, 100), (100, 160)])
     part_X = np.random.default_rng(0).integers(0, 4, 160).astype(np.int32)
     links = links_of(LinkModel.of(resolve("2x2")), 1024)
-    link_loads.lay(links, view.count(part_X, 4))
+    link_loads.set_loads(links, view.count(part_X, 4))
     link_loads.scale(links, 1.0, 0)
     limits = link_loads.limits_of(part_X, np.ones((160, 1), np.int64), np.full((4, 1), 160.0))
     nodes, targets, gains = view.propose(part_X, links, limits, 0)
@@ -379,7 +380,7 @@ from graphprep.core.types import Csr
 from graphprep.partition.out_of_core import levels, mapped_graph
 from graphprep.topology import Topology
 from tests.partition.out_of_core.test_out_of_core import communities, csr_source, partitioned
-from graphprep.partition.out_of_core.driver import partition_past_memory
+from graphprep.partition.out_of_core.driver import partition_out_of_core
 from graphprep.partition.request import PartitionRequest
 folder = Path({str(tmp_path)!r})
 partitioned(communities(4, 100), Topology.flat(2), folder / "warm")
@@ -406,7 +407,7 @@ resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 room = memory.resident() + 220_000_000
 graph = mapped_graph.MappedGraph.of(Ring(), folder, memory_limit=room)
 assert isinstance(graph.clean.indices, np.memmap)
-result = partition_past_memory(graph, Topology.flat(4), PartitionRequest(method="multilevel"), scratch=folder,
+result = partition_out_of_core(graph, Topology.flat(4), PartitionRequest(method="multilevel"), scratch=folder,
     memory_limit=room, settings=levels.Settings(coarsest_nodes=2000, edges_a_range=1 << 18))
 assert result.quality.cut_edges < 0.05 * count * degree, result.quality.cut_edges
 """

@@ -11,22 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.partition.refine.refine_kernels import Limits, Links, change, cost_of
+from graphprep.partition.refine import refine_kernels as kernels
+from graphprep.partition.refine.refine_kernels import Limits, Links, cost_of
 
 
-def limits_of(part_X: NDArray[np.int32], weight_XC: NDArray[np.integer], most_PC: NDArray[np.float64]) -> Limits:
+def limits_of(part_X: NDArray[np.int32], weight_XC: NDArray[Any], most_PC: NDArray[np.float64]) -> Limits:
     """The weights of parts and their limits."""
-    weights: NDArray[Any] = weight_XC
     held = [np.bincount(part_X, weights=weight_X, minlength=len(most_PC)) for weight_X in weight_XC.T]
-    return Limits(weight_XC=weights, held_PC=np.stack(held, axis=1), most_PC=most_PC)
+    return Limits(weight_XC=weight_XC, held_PC=np.stack(held, axis=1), most_PC=most_PC)
 
 
 def set_loads(links: Links, units_PP: NDArray[np.int64]) -> None:
     """Set the loads of links from what the parts exchange."""
-    links.rows_PP[:] = 0
-    links.load_D[:] = 0.0
-    for p, q in np.argwhere(units_PP > 0):
-        change(links, p, q, units_PP[p, q])
+    kernels.set_loads(links, units_PP, np.arange(len(units_PP)))
 
 
 def slowest(links: Links) -> float:
