@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.splits import SplitRule
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, NodeTable, RawGraph
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Sparse
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 Array = NDArray[Any]
 Chunks = Callable[[], Iterator[EdgeChunk]]

@@ -22,7 +22,7 @@ from trainer.base.printable import printable
 from trainer.config.command_line import parse
 from trainer.data.cache import open_cache
 from trainer.layers.sums import allows_sparse_features
-from trainer.startup.memory import Sizes, estimate_summary, estimate_bytes, in_one_form
+from trainer.startup.memory import Sizes, estimate_bytes, estimate_summary, in_one_form
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

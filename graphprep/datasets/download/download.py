@@ -91,8 +91,8 @@ def download(
             sizes = [file.bytes for file in missing]
             total = None if None in sizes else sum(size for size in sizes if size is not None)
             with progress.task(f"fetching {title or folder.name}", total=total, unit="B") as task:
-                fetch = _Fetch(origins, folder, policy or RetryPolicy(), task.advance)
-                here |= {file.name: file for file in _in_event_loop(fetch.all(missing, at_once))}
+                run = _Download(origins, folder, policy or RetryPolicy(), task.advance)
+                here |= {file.name: file for file in _in_event_loop(run.fetch_all(missing, at_once))}
     return tuple(here[file.name] for file in files)
 
 
@@ -190,7 +190,7 @@ def _in_event_loop(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fetch:
+class _Download:
     """The tasks of one call, and what they share."""
 
     origins: dict[str, str | Path]
@@ -198,7 +198,7 @@ class _Fetch:
     policy: RetryPolicy
     advance: Callable[[float], None]
 
-    async def all(self, files: Sequence[RemoteFile], at_once: int) -> list[Fetched]:
+    async def fetch_all(self, files: Sequence[RemoteFile], at_once: int) -> list[Fetched]:
         """Fetch all, so many at a time. The first error cancels the others."""
         slots = asyncio.Semaphore(at_once)
         remote = any(isinstance(self.origins[file.name], str) for file in files)
@@ -206,7 +206,7 @@ class _Fetch:
 
             async def in_turn(file: RemoteFile) -> Fetched:
                 async with slots:
-                    return await self.one(client, file)
+                    return await self.fetch_one(client, file)
 
             try:
                 async with asyncio.TaskGroup() as group:
@@ -216,7 +216,7 @@ class _Fetch:
                 raise first from first.__cause__
         return [task.result() for task in tasks]
 
-    async def one(self, client: httpx.AsyncClient | None, file: RemoteFile) -> Fetched:
+    async def fetch_one(self, client: httpx.AsyncClient | None, file: RemoteFile) -> Fetched:
         """Fetch one file, and give it its name once it is verified and on the disk."""
         target, partial = self.folder / file.name, self.folder / (PARTIAL_PREFIX + file.name)
         place = self.origins[file.name]

@@ -15,7 +15,7 @@ Letters: N nodes, C classes, labels or numbers a node.
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from graphprep.errors import DatasetError
 from graphprep.system import progress
 
 Array = NDArray[Any]
-LABEL_TASKS: tuple[LabelTask, ...] = get_args(LabelTask)
 IF_NUMBERS = "if they are numbers to predict, give --task regression"
 FLOAT32_WHOLE = 2**24
 """float32 holds all whole numbers up to here"""

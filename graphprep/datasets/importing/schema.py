@@ -97,17 +97,7 @@ class NodeType(_Model):
     def files(self, folder: Path) -> NodeFiles:
         """With the places of the files."""
         paths = {part: folder / name for part in PARTS if (name := getattr(self, part)) is not None}
-        return NodeFiles(
-            num_nodes=self.count,
-            id_column=self.id_column,
-            header=self.header,
-            delimiter=self.delimiter,
-            label=self.label,
-            feature=self.feature,
-            split_column=self.split_column,
-            task=self.task,
-            **paths,
-        )
+        return NodeFiles(num_nodes=self.count, **self.model_dump(exclude={"count", *PARTS}), **paths)
 
 
 class EdgeTypeFiles(_Model):

@@ -12,20 +12,18 @@ Geometric does. No type has features. The split is the seeded one, of authors an
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeTable, EdgeType, NodeTable, RawGraph
 from graphprep.datasets.assemble import drawn_split, labelled, stream
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.checks import classes, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 NETWORK, LABELS = "net_aminer.zip", "label.zip"
 NAMES = {"author": "id_author.txt", "venue": "id_conf.txt"}

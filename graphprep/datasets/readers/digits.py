@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +17,9 @@ from pydantic import PositiveInt
 
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, RawGraph
 from graphprep.datasets.assemble import drawn_split, labelled
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 WHITE = 16.0
 """the largest value of a pixel"""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
 
 from graphprep.core.choices import LabelTask
 from graphprep.core.splits import SplitRule
 from graphprep.core.types import RawGraph
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.importing import tables
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import open_edges
@@ -22,9 +22,6 @@ from graphprep.datasets.importing.node_files import PARTS
 from graphprep.datasets.importing.user_files import read_files
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.system.verify import FileCheck
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 
 class EntryOptions(ReaderOptions):

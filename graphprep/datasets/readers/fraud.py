@@ -13,22 +13,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, NodeTable, RawGraph
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Sparse
 from graphprep.datasets.formats.checks import classes, features, file_of, reading
 from graphprep.datasets.formats.matlab_file import read_arrays
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 FEATURES, LABELS = "features", "label"
 MOST_FEATURES = 4096

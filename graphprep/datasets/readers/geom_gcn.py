@@ -10,13 +10,14 @@ Edges are directed; the registry's treatment drops repeated ones, as PyTorch Geo
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Npz, check_npz
 from graphprep.datasets.formats.checks import classes, disjoint, flags, node_ids, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
@@ -24,9 +25,6 @@ from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
 from graphprep.system.regular_file import regular_file
 from graphprep.system.verify import HEAD_BYTES, FileCheck, substitute
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 NODES, EDGES = "out1_node_feature_label.txt", "out1_graph_edges.txt"
 PARTS = ("train", "val", "test")

@@ -14,7 +14,6 @@ read here. None brings a split.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +22,12 @@ from scipy.sparse.csgraph import connected_components
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Npz, Sparse
 from graphprep.datasets.formats.checks import classes, file_of, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 
 class GnnBenchmarkOptions(ReaderOptions):

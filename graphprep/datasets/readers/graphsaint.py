@@ -12,22 +12,20 @@ class_map.json does not name are unlabelled where there are classes, and an erro
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Npz, Sparse, map_npy
 from graphprep.datasets.formats.checks import classes, disjoint, features, flags, node_mask, reading
 from graphprep.datasets.formats.json_file import load_json, numbers
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 EDGES, FEATURES, LABELS, ROLES = "adj_full.npz", "feats.npy", "class_map.json", "role.json"
 PARTS = {"tr": "train_mask", "va": "val_mask", "te": "test_mask"}

@@ -8,17 +8,14 @@ Masks are turned to one column a split; the registry's treatment adds the other 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Npz
 from graphprep.datasets.formats.checks import classes, disjoint, features, file_of, node_ids, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.system.archive import Archive
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 PARTS = ("train", "val", "test")
 

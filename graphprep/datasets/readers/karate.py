@@ -7,16 +7,13 @@ member of each trains, as in their paper and in PyTorch Geometric; all others te
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.reader_options import ReaderOptions, options_of
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 HIGHER_FRIENDS = """
 0: 1 2 3 4 5 6 7 8 10 11 12 13 17 19 21 31

@@ -13,21 +13,19 @@ Geometric cuts it. It lists both directions, so each relation comes with its rev
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeTable, EdgeType, NodeTable, RawGraph
 from graphprep.datasets.assemble import labelled, stream
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Npz, Sparse, member_array
 from graphprep.datasets.formats.checks import classes, disjoint, features, file_of, node_mask, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 Array = NDArray[Any]
 EDGES, LABELS, NODE_TYPES, SPLIT = "adjM.npz", "labels.npy", "node_types.npy", "train_val_test_idx.npz"

@@ -6,17 +6,14 @@ The edges are used as they are listed; both directions are there. There is no sp
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Npz
 from graphprep.datasets.formats.checks import classes, features, file_of, node_ids, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.system.archive import Archive
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:

@@ -21,21 +21,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeInt
 
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, NodeTable, RawGraph
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats import pickles
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.regular_file import regular_file
 from graphprep.system.verify import FileCheck
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 FEATURES, CLASSES = ("x", "tx", "allx"), ("y", "ty", "ally")
 PARTS = (*FEATURES, *CLASSES, "graph", "test.index")

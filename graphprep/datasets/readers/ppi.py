@@ -13,22 +13,20 @@ it trains. Self-loops and repeated links are dropped by the registry's treatment
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import member_array
 from graphprep.datasets.formats.checks import features, file_of, flags, node_ids, reading
 from graphprep.datasets.formats.json_file import numbers, parse_json
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 Array = NDArray[Any]
 PARTS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}

@@ -9,21 +9,19 @@ The .npz files must be read at any place, so each is copied out of the archive t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Npz
 from graphprep.datasets.formats.checks import classes, features, file_of, reading
 from graphprep.datasets.formats.large_arrays import stored_array
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 TABLES, EDGES = "reddit_data.npz", "reddit_graph.npz"
 ROLES = {"train_mask": 1, "val_mask": 2, "test_mask": 3}

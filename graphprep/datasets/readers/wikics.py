@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import RawGraph
 from graphprep.datasets.assemble import one_type
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.checks import classes, disjoint, features, file_of, node_ids, reading
 from graphprep.datasets.formats.json_file import load_json, numbers
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.verify import FileCheck
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 KEYS = ("features", "labels", "links", "train_masks", "val_masks", "stopping_masks", "test_mask")
 

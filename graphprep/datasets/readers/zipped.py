@@ -10,11 +10,12 @@ from __future__ import annotations
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field, field_validator
 
 from graphprep.core.types import RawGraph
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.checks import file_of, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
@@ -23,9 +24,6 @@ from graphprep.system.atomic import PARTIAL_PREFIX
 from graphprep.system.home import NAME_PATTERN
 from graphprep.system.scratch import NoRoomError, no_room, require_room
 from graphprep.system.verify import FileCheck
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 FOLDER = f"{PARTIAL_PREFIX}unpacked"
 

@@ -20,13 +20,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 
 from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, NodeTable, RawGraph
+from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.checks import reading
 from graphprep.datasets.formats.edge_weights import rounded_in, say_rounded
 from graphprep.datasets.reader_options import ReaderOptions, options_of
@@ -35,9 +36,6 @@ from graphprep.datasets.readers.ogb.split import Masks, read_split
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive
 from graphprep.system.verify import FileCheck
-
-if TYPE_CHECKING:
-    from graphprep.datasets.entry import DatasetEntry
 
 WEIGHT = "weight"
 RELATION_NUMBER = "reltype"
