@@ -62,12 +62,15 @@ TRIED = (
     Column("limits not kept", "broken_limits"),
     Column("failure", "failure"),
 )
-BESIDE_METIS = (
-    Column("parts of", lambda row: "METIS k-way, its own order" if row.last_key == "metis" else "this cache"),
-    Column("bottleneck", "bottleneck_seconds", duration),
+QUALITY = (
+    Column("bottleneck", "bottleneck_seconds", duration, is_marked=True),
     Column("all links", "sum_seconds", duration),
     Column("cut edges", "cut_edges", count),
     Column("halo rows", "halo_rows", count),
+)
+BESIDE_METIS = (
+    Column("parts of", lambda row: "METIS k-way, its own order" if row.last_key == "metis" else "this cache"),
+    *QUALITY,
     Column("limits not kept", lambda row: row["broken_limits"] if row.last_key == "metis" else [broken_limits(row)]),
 )
 NEIGHBOURS = (
@@ -75,20 +78,18 @@ NEIGHBOURS = (
     Column("edges", "edges", count),
     Column("from nodes", lambda row: _first_nodes(row.value)),
 )
+CACHE = Column("cache", "cache")
 COMPARED = (
-    Column("cache", "cache"),
-    Column("bottleneck", "bottleneck_seconds", duration, is_marked=True),
-    Column("over the lowest", "ratio", ratio, only="page"),
-    Column("link", "bottleneck_link", only="page"),
-    Column("link type", "bottleneck_type"),
-    Column("all links", "sum_seconds", duration),
-    Column("cut edges", "cut_edges", count),
-    Column("halo rows", "halo_rows", count),
+    CACHE,
+    *QUALITY,
+    Column("over the lowest bottleneck", "ratio", ratio, only="page"),
+    Column("slowest link", "bottleneck_link", only="page"),
+    Column("slowest link type", "bottleneck_type"),
     Column("largest load", "work_share_max", ratio),
     Column("largest memory", "memory_bytes_max", format_bytes),
 )
 COMPARED_OPTIONS = (
-    Column("cache", "cache"),
+    CACHE,
     Column("topology", "topology"),
     Column("method", lambda row: [row["method"], " (a fallback)" if row["fallback"] else ""]),
     Column("limits not kept", "broken_limits"),
