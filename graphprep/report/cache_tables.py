@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from graphprep.core.fallback import Fallback
@@ -62,12 +62,15 @@ TRIED = (
     Column("limits not kept", "broken_limits"),
     Column("failure", "failure"),
 )
-BESIDE_METIS = (
-    Column("parts of", lambda row: "METIS k-way, its own order" if row.last_key == "metis" else "this cache"),
-    Column("bottleneck", "bottleneck_seconds", duration),
+QUALITY = (
+    Column("bottleneck", "bottleneck_seconds", duration, is_marked=True),
     Column("all links", "sum_seconds", duration),
     Column("cut edges", "cut_edges", count),
     Column("halo rows", "halo_rows", count),
+)
+BESIDE_METIS = (
+    Column("parts of", lambda row: "METIS k-way, its own order" if row.last_key == "metis" else "this cache"),
+    *QUALITY,
     Column("limits not kept", lambda row: row["broken_limits"] if row.last_key == "metis" else [broken_limits(row)]),
 )
 NEIGHBOURS = (
@@ -75,20 +78,18 @@ NEIGHBOURS = (
     Column("edges", "edges", count),
     Column("from nodes", lambda row: _first_nodes(row.value)),
 )
+CACHE = Column("cache", "cache")
 COMPARED = (
-    Column("cache", "cache"),
-    Column("bottleneck", "bottleneck_seconds", duration, is_marked=True),
-    Column("over the lowest", "ratio", ratio, only="page"),
-    Column("link", "bottleneck_link", only="page"),
-    Column("link type", "bottleneck_type"),
-    Column("all links", "sum_seconds", duration),
-    Column("cut edges", "cut_edges", count),
-    Column("halo rows", "halo_rows", count),
+    CACHE,
+    *QUALITY,
+    Column("over the lowest bottleneck", "ratio", ratio, only="page"),
+    Column("slowest link", "bottleneck_link", only="page"),
+    Column("slowest link type", "bottleneck_type"),
     Column("largest load", "work_share_max", ratio),
     Column("largest memory", "memory_bytes_max", format_bytes),
 )
 COMPARED_OPTIONS = (
-    Column("cache", "cache"),
+    CACHE,
     Column("topology", "topology"),
     Column("method", lambda row: [row["method"], " (a fallback)" if row["fallback"] else ""]),
     Column("limits not kept", "broken_limits"),
@@ -114,15 +115,14 @@ def links_table(quality: Cited, bottleneck: Cited) -> Table:
 
 def limits_table(quality: Cited) -> Table:
     """Largest load against its limit, for each quantity that is balanced."""
-    limits = list(quality["limits"])
-    return Table("balance", LIMITS, limits, mark="limit not kept", marked=lambda limit: not limit["met"])
+    return Table("balance", LIMITS, quality["limits"], mark="limit not kept", marked=lambda limit: not limit["met"])
 
 
 def matrix_table(what: str, matrix: Cited) -> Table:
     """A figure of each pair of ranks."""
     columns = [Column(str(rank), str(rank), count, fill="heat") for rank in range(len(matrix.value))]
     title = f"{what}, from rank (down) to rank (across)"
-    return Table(title, [Column("", lambda row: row.last_key), *columns], list(matrix), sorts=False)
+    return Table(title, [Column("", lambda row: row.last_key), *columns], matrix, sorts=False)
 
 
 def metis_table(summary: Cited) -> Table:
@@ -130,10 +130,9 @@ def metis_table(summary: Cited) -> Table:
     return Table("beside METIS", BESIDE_METIS, [summary["quality"], summary["metis"]])
 
 
-def compared_table(caches: Iterable[Cited], columns: Iterable[Column] = COMPARED) -> Table:
+def compared_table(caches: Cited, columns: Sequence[Column] = COMPARED) -> Table:
     """The cost of one exchange and the balance of each cache."""
-    rows = list(caches)
-    return Table("partitions", list(columns), rows, mark="lowest bottleneck", marked=lambda row: row["is_best"].value)
+    return Table("partitions", columns, caches, mark="lowest bottleneck", marked=lambda row: row["is_best"].value)
 
 
 def quality_tables(quality: Cited, bottleneck: Cited) -> Report:
@@ -208,7 +207,7 @@ def _first_nodes(row: dict[str, Any]) -> str:
 @printer
 def print_compared(compared: dict[str, Any]) -> Report:
     """Print one row a cache, the lowest bottleneck marked."""
-    caches = list(Cited(compared)["caches"])
+    caches = Cited(compared)["caches"]
     yield f"{compared['dataset']}: {len(caches)} partitions"
     yield compared_table(caches)
     yield Table("methods and limits", COMPARED_OPTIONS, caches)

@@ -19,19 +19,19 @@ PACKAGES = (
 
 
 @printer
-def print_doctor(found: dict[str, Any]) -> Report:
+def print_doctor(report: dict[str, Any]) -> Report:
     """Print versions, GPUs, disk, memory and threads, and the advice last."""
-    yield f"graphprep {found['graphprep']}, Python {found['python']}, {found['platform']}"
-    cited = Cited(found)
+    yield f"graphprep {report['graphprep']}, Python {report['python']}, {report['platform']}"
+    cited = Cited(report)
     yield Table("packages", PACKAGES, [*cited["packages"], *cited["optional"]])
-    yield from _gpus(found["torch"], found["driver"])
-    disk = "an unknown amount" if found["disk_free_bytes"] is None else format_bytes(found["disk_free_bytes"])
-    threads = ", ".join(f"{name}={value}" for name, value in found["threads"].items() if value is not None)
-    yield f"GRAPHPREP_HOME {found['home']}: {disk} free"
-    yield f"memory: {format_bytes(found['memory_free_bytes'])} free"
-    yield f"cores: {found['cores']} of {found['cores_of_machine']}; thread settings: {threads or 'none'}"
-    yield from (f"look at this: {text}" for text in found["advice"])
-    if not found["advice"]:
+    yield from _gpus(report["torch"], report["driver"])
+    disk = "an unknown amount" if report["disk_free_bytes"] is None else format_bytes(report["disk_free_bytes"])
+    threads = ", ".join(f"{name}={value}" for name, value in report["threads"].items() if value is not None)
+    yield f"GRAPHPREP_HOME {report['home']}: {disk} free"
+    yield f"memory: {format_bytes(report['memory_free_bytes'])} free"
+    yield f"cores: {report['cores']} of {report['cores_of_machine']}; thread settings: {threads or 'none'}"
+    yield from (f"advice: {text}" for text in report["advice"])
+    if not report["advice"]:
         yield "no advice for this machine"
 
 

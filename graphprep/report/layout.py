@@ -1,4 +1,4 @@
-"""Where the ranks and switches of a topology are drawn: ranks in a row by number, switches above them level by level.
+"""Positions of the ranks and switches of a topology in a drawing: ranks in a row, switches above them by level.
 
 A switch lies one level above the lowest nodes that it joins, over their middle. One that joins ranks alone, where
 others lead further up (an NVSwitch beside a PCIe tree), lies below the ranks. Links between ranks are arcs below them.
@@ -16,30 +16,28 @@ Point = tuple[float, float]
 def positions(topology: Topology) -> dict[str, Point]:
     """x from 0 to P - 1 and y in levels (0 for ranks) of every node, by name."""
     ranks = [rank.name for rank in topology.ranks]
-    found: dict[str, Point] = {name: (float(number), 0.0) for number, name in enumerate(ranks)}
-    joined: dict[str, list[str]] = {name: [] for name in topology.nodes}
+    places: dict[str, Point] = {name: (float(number), 0.0) for number, name in enumerate(ranks)}
+    neighbours: dict[str, list[str]] = {name: [] for name in topology.nodes}
     for link in topology.links:
         one, other = link.ends
-        joined[one].append(other)
-        joined[other].append(one)
-    below = _hubs_below(topology, joined)
-    level, left = 0, [name for name in topology.switches if name not in below]
-    while left:
+        neighbours[one].append(other)
+        neighbours[other].append(one)
+    below = _hubs_below(topology, neighbours)
+    level, unplaced = 0, [name for name in topology.switches if name not in below]
+    while unplaced:
         level += 1
-        row = [name for name in left if any(other in found for other in joined[name])] or left
-        middles = {
-            name: _mean([found[other][0] for other in joined[name] if other in found], default=(len(ranks) - 1) / 2)
-            for name in row
-        }
-        found |= {name: (x, float(level)) for name, x in _apart(middles, len(ranks)).items()}
-        left = [name for name in left if name not in row]
-    middles = {name: _mean([found[other][0] for other in joined[name]], default=0.0) for name in below}
-    return found | {name: (x, -1.0) for name, x in _apart(middles, len(ranks)).items()}
+        row = [name for name in unplaced if any(other in places for other in neighbours[name])] or unplaced
+        below_it = {name: [places[other][0] for other in neighbours[name] if other in places] for name in row}
+        middles = {name: _mean(xs, default=(len(ranks) - 1) / 2) for name, xs in below_it.items()}
+        places |= {name: (x, float(level)) for name, x in _apart(middles, len(ranks)).items()}
+        unplaced = [name for name in unplaced if name not in row]
+    middles = {name: _mean([places[other][0] for other in neighbours[name]], default=0.0) for name in below}
+    return places | {name: (x, -1.0) for name, x in _apart(middles, len(ranks)).items()}
 
 
-def _hubs_below(topology: Topology, joined: dict[str, list[str]]) -> list[str]:
+def _hubs_below(topology: Topology, neighbours: dict[str, list[str]]) -> list[str]:
     ranks = {rank.name for rank in topology.ranks}
-    hubs = [name for name in topology.switches if set(joined[name]) <= ranks]
+    hubs = [name for name in topology.switches if set(neighbours[name]) <= ranks]
     return hubs if len(hubs) < len(topology.switches) else []
 
 

@@ -13,6 +13,8 @@ from graphprep.report.formats import count, duration
 from graphprep.report.table import Column, Table
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from graphprep.cache.read import PartitionCache
     from graphprep.store.store import GraphStore
     from graphprep.topology import Topology
@@ -65,7 +67,7 @@ def topology_html(topology: Topology) -> str:
     return _html(Table(title, LINKS, links[:MAX_ROWS]), more=len(links[MAX_ROWS:]), drawing=drawing, width=width)
 
 
-def _html(table: Table, **values: object) -> str:
+def _html(table: Table, *, more: int = 0, drawing: Markup | None = None, width: str = "") -> str:
     from graphprep.report.pages import environment
 
-    return environment().get_template("notebook.html.j2").render(table=table, **{"more": 0, "drawing": None, **values})
+    return environment().get_template("notebook.html.j2").render(table=table, more=more, drawing=drawing, width=width)

@@ -35,7 +35,6 @@ def cache_page(summary: dict[str, Any]) -> str:
 
 def store_page(summary: dict[str, Any]) -> str:
     """The page for a `store_summary`."""
-    # Old importers wrote names of files without their checksums.
     source_files = [file for file in Cited(summary).get("source.files") or () if isinstance(file.value, dict)]
     return _page("store", summary, store_tables, files=source_files)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 INK, DIM, LINE, ACCENT, CARD, HOT = "#1c2024", "#5f656d", "#e2e3e7", "#0b63ce", "#fffffe", "#c62f33"
 LOADS = ("#6f93bd", "#e0a13c", "#cf3437")
-"""Of idle, half loaded and slowest links; told apart in light, in dark, and by their width."""
+"""Of idle, half loaded and slowest links; they differ in light, in dark, and by their width."""
 SPLIT_COLOURS = {"train": "#0b63ce", "val": "#e0a13c", "test": "#3f9c8d"}
 FONT, SMALL = 8.5, 7.5
 NARROW, WIDE = 3.6, 9.0

@@ -109,7 +109,7 @@ def print_store(summary: dict[str, Any]) -> Report:
     yield f"components: {components['count']:,}, the largest of {components['largest_nodes']:,} nodes"
     yield from _source(summary)
     for warning in summary["warnings"]:
-        yield "look at this: " + (f"{warning['where']}: " if warning["where"] else "") + warning["text"]
+        yield "warning: " + (f"{warning['where']}: " if warning["where"] else "") + warning["text"]
 
 
 def _source(summary: dict[str, Any]) -> Report:

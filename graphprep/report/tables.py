@@ -16,17 +16,17 @@ Report = Iterator[str | Table]
 LINKS = (
     Column("ends", lambda link: " - ".join(link["ends"].value)),
     Column("type", "type"),
-    Column("each way", "gbytes_per_s", "{:g}".format, unit="GB/s"),
+    Column("bandwidth", "gbytes_per_s", "{:g}".format, unit="GB/s"),
     Column("latency", "latency_us", "{:g}".format, unit="us"),
 )
-"""Of a topology's long form."""
+"""Of a topology's long form; the bandwidth is that of each direction."""
 
 
 @printer
 def print_topology(form: dict[str, Any]) -> Report:
     """Print a topology's long form as a table of its links."""
     yield f"{form['name']}: {len(form['ranks'])} ranks, {len(form.get('switches', []))} switches"
-    yield Table("links", LINKS, Cited(form)["links"])
+    yield Table("links, with the bandwidth of each direction", LINKS, Cited(form)["links"])
 
 
 @printer
@@ -105,6 +105,6 @@ def print_home(items: Sequence[dict[str, Any]], place: str, file: IO[str]) -> No
         Column("what", "name"),
         Column("kind", "kind"),
         Column("size", "bytes", format_bytes),
-        Column("fate", "fate"),
+        Column("status", "fate"),
     ]
     print_table(file, Table(place, columns, Cited(items)))

@@ -1,1 +1,1 @@
-"""The figures of a store and of a cache, as plain JSON values, before anybody prints or draws them."""
+"""The figures of a store and of a cache, as plain JSON values."""

@@ -1,12 +1,12 @@
-"""What a partition cache holds and how good it is, by the names that its format fixes, as plain JSON values.
+"""The figures of a partition cache, as plain JSON values under the names of its format.
 
-Beside the cache's own attributes there are
+In addition to the cache's own attributes there are
 
     num_nodes, num_edges, cut_share     of the whole graph
     bottleneck                          the slowest link direction; None where nothing is exchanged
-    bounds                              what no assignment, or none with this traffic, can be better than
-    what_if                             the same parts on another topology or with other rows, if asked for
-    metis                               METIS k-way in its own order on the same ranks, if asked for
+    bounds                              lower bounds for any assignment, or for this traffic
+    what_if                             the same parts on another topology or with other rows; None without the option
+    metis                               METIS k-way in its own order on the same ranks; None without the option
 
 Letters: P parts.
 """
@@ -30,11 +30,11 @@ MAX_ROW_BYTES = 2**31
 def cache_summary(
     cache: PartitionCache, *, topology: Topology | None = None, row_bytes: int | None = None
 ) -> dict[str, Any]:
-    """The figures of a cache, whose files are there in full length.
+    """The figures of a cache; the sizes of its files are checked.
 
     Args:
         cache: the cache.
-        topology, row_bytes: what to judge the parts for again; where one of them is None, the cache's own holds.
+        topology, row_bytes: assess the parts for these too; None for the cache's own.
 
     Raises:
         CacheError: a file is missing or has another size.
@@ -69,7 +69,7 @@ def bottleneck_of(quality: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def traffic_of(cache: PartitionCache) -> Traffic:
-    """What one exchange of a cache moves, as it was counted when the cache was made."""
+    """The traffic of one exchange, as counted when the cache was made."""
     rows_PP, edges_PP = np.array(cache.array("traffic_rows")), np.array(cache.array("cross_edges"))
     in_edges_P = np.array([row["edges"] for row in cache.attributes["quality"]["ranks"]], np.int64)
     return Traffic(rows_PP=rows_PP, edges_PP=edges_PP, local_edges_P=in_edges_P - edges_PP.sum(axis=0))
@@ -82,20 +82,20 @@ def what_if(cache: PartitionCache, topology: Topology | None, row_bytes: int | N
         UsageError: the topology has not one rank a part, or `row_bytes` is out of range.
     """
     options = cache.attributes["options"]
-    chosen = topology or Topology.from_long_form(cache.attributes["topology"])
+    other = topology or Topology.from_long_form(cache.attributes["topology"])
     rows = int(options["row_bytes"]) if row_bytes is None else row_bytes
-    if chosen.num_ranks != cache.num_parts:
-        way = "split" if chosen.num_ranks > cache.num_parts else "merge"
+    if other.num_ranks != cache.num_parts:
+        command = "split" if other.num_ranks > cache.num_parts else "merge"
         raise UsageError(
-            f"{chosen.name} has {chosen.num_ranks} ranks and {cache.folder} has {cache.num_parts} parts; give a "
-            f"topology of as many ranks, or make another cache with `graphprep cache {way}`"
+            f"{other.name} has {other.num_ranks} ranks and {cache.folder} has {cache.num_parts} parts; give a "
+            f"topology of as many ranks, or make another cache with `graphprep cache {command}`"
         )
     if not 1 <= rows <= MAX_ROW_BYTES:
         raise UsageError(f"--row-bytes {rows} must be from 1 to {MAX_ROW_BYTES}")
     ranks = cache.attributes["quality"]["ranks"]
     quality = assess_again(
         traffic_of(cache),
-        chosen,
+        other,
         nodes_P=np.array([row["nodes"] for row in ranks], np.int64),
         training_nodes_P=np.array([row["training_nodes"] for row in ranks], np.int64),
         row_bytes=rows,
@@ -103,7 +103,7 @@ def what_if(cache: PartitionCache, topology: Topology | None, row_bytes: int | N
     ).to_json()
     before = cache.attributes["quality"]["bottleneck_seconds"]
     return {
-        "topology": chosen.to_long_form(),
+        "topology": other.to_long_form(),
         "row_bytes": rows,
         "bottleneck": bottleneck_of(quality),
         "ratio": quality["bottleneck_seconds"] / before if before else 1.0,
@@ -112,7 +112,7 @@ def what_if(cache: PartitionCache, topology: Topology | None, row_bytes: int | N
 
 
 def _bounds(cache: PartitionCache) -> list[dict[str, Any]]:
-    """What is known to be out of reach: for any parts, or for parts with this traffic. One row a bound."""
+    """Lower bounds for any parts, and for parts with this traffic; one row a bound."""
     quality = cache.attributes["quality"]
     filled = sum(row["nodes"] > 0 for row in quality["ranks"])
     at_least = max(0, filled - count_components(cache)) * (1 if cache.attributes["directed"] else 2)

@@ -1,7 +1,7 @@
-"""How many weak components a cache's graph has, by union-find over its blocks; it is put together nowhere.
+"""The number of weak components of a cache's graph, by union-find over its blocks, one block in memory at a time.
 
-A node is numbered by its part, its type and its local row; a column of a block from another part is the row that the
-owner's list of rows to send says. What is held is a block and a number a node.
+A node is numbered by its part, its type and its local row; a column of a block from another part is a row of that
+part's list of rows to send.
 """
 
 from __future__ import annotations

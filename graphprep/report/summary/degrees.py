@@ -1,4 +1,4 @@
-"""Degrees of nodes as figures: quantiles, a histogram by powers of two, how much the most connected nodes have.
+"""Degrees of nodes as figures: quantiles, a histogram by powers of two, the share of the most connected nodes.
 
 Letters: N nodes.
 """
@@ -17,8 +17,8 @@ TOP_NODES = 5
 def degree_summary(degree_N: NDArray[np.integer[Any]]) -> dict[str, Any]:
     """Figures of the degrees of at least one node, as plain JSON values.
 
-    `top_share` is what the hundredth of the nodes with the most edges (one node at least) has of all edges; `histogram`
-    has one row a range `low` .. `high` of degrees, and how many `nodes` lie in it.
+    `top_share` is the share of all edges at the hundredth of the nodes with the most edges (one node at least);
+    `histogram` has one row a range `low` .. `high` of degrees, with the `nodes` in it.
     """
     median, p90, p99 = np.quantile(degree_N, [0.5, 0.9, 0.99])
     total, top = int(degree_N.sum(dtype=np.int64)), max(1, int(len(degree_N) * TOP_SHARE))
@@ -37,10 +37,10 @@ def degree_summary(degree_N: NDArray[np.integer[Any]]) -> dict[str, Any]:
 def most_connected(
     in_degree_N: NDArray[np.integer[Any]], out_degree_N: NDArray[np.integer[Any]]
 ) -> list[dict[str, int]]:
-    """The nodes with the most edges of both directions, the first first."""
+    """The nodes with the most edges of both directions, in descending order."""
     degree_N = in_degree_N.astype(np.int64) + out_degree_N
-    few = min(TOP_NODES, len(degree_N))
-    top = np.argpartition(-degree_N, few - 1)[:few] if few else np.zeros(0, np.int64)
+    size = min(TOP_NODES, len(degree_N))
+    top = np.argpartition(-degree_N, size - 1)[:size] if size else np.zeros(0, np.int64)
     ordered = top[np.lexsort([top, -degree_N[top]])]
     return [
         {"node": int(node), "in_degree": int(in_degree_N[node]), "out_degree": int(out_degree_N[node])}

@@ -1,4 +1,4 @@
-"""The numba loops that look at a store's edges while they pass. None checks its input; `edge_scan` does.
+"""The numba loops of `edge_scan`, which checks their input; they do not.
 
 Letters: N nodes, E edges of a range of rows, C classes.
 """
@@ -75,7 +75,7 @@ def scan_rows(
     from_C: Any,
     node_sums: Any,
 ) -> None:
-    """Count what one range of rows shows.
+    """Count the edges of one range of rows.
 
     Args:
         indptr, indices: the range's rows.

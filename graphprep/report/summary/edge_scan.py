@@ -56,7 +56,7 @@ class EdgeFindings:
     homophily: dict[str, float] | None
     """edge, node, adjusted, and labelled_edges; None where the ends have no classes in common"""
     one_way: dict[str, Any] | None
-    """share of distinct edges without a reverse, how many were looked at, and whether those are all; None between
+    """share of distinct edges without a reverse, how many were sampled, and whether those are all; None between
     types, where there are no reverses"""
 
 

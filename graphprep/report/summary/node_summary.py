@@ -1,7 +1,7 @@
-"""What a store knows of the nodes of one type: arrays, labels, splits, and a look at the features.
+"""The figures of the nodes of one type in a store: arrays, labels, splits and features.
 
 Labels and masks are read whole, in ranges of rows. Of features that take more than SAMPLED_BYTES, blocks of rows spread
-evenly over the nodes are read, and the summary says how many rows were looked at.
+evenly over the nodes are read, and the summary says how many rows were read.
 
 Letters: N nodes, F features, C classes, S splits.
 """
@@ -30,7 +30,7 @@ def node_summary(store: GraphStore, node_type: str, label_N: NDArray[np.int32] |
     Args:
         store: the graph.
         node_type: one of its node types.
-        label_N: what `class_labels` gave.
+        label_N: from `class_labels`.
     """
     summary: dict[str, Any] = {"count": store.num_nodes[node_type]}
     for name in store.node_arrays(node_type):
@@ -73,28 +73,28 @@ def _splits(store: GraphStore, node_type: str, label_N: NDArray[np.int32] | None
         rows = {name: np.asarray(mask[start : start + ROWS_AT_A_TIME]) for name, mask in masks.items()}  # type: ignore[index]
         for name, mask_NS in rows.items():
             counts[name] += mask_NS.sum(axis=0)
-        for (one, other), found in leaked.items():
-            found += (rows[one] & rows[other]).sum(axis=0)
+        for (one, other), count_S in leaked.items():
+            count_S += (rows[one] & rows[other]).sum(axis=0)
         in_none += (~np.logical_or.reduce(list(rows.values()))).sum(axis=0)
         if label_N is not None:
             label = label_N[start : start + ROWS_AT_A_TIME]
             for name, mask_NS in rows.items():
                 unlabelled[name] += (mask_NS & (label < 0)[:, None]).sum(axis=0)
-                chosen = label[mask_NS[:, 0] & (label >= 0)]
-                by_class[name] += np.bincount(chosen, minlength=num_classes)
-    found_splits: dict[str, Any] = {
+                label_of_first = label[mask_NS[:, 0] & (label >= 0)]
+                by_class[name] += np.bincount(label_of_first, minlength=num_classes)
+    splits: dict[str, Any] = {
         "splits": {name: counts[name].tolist() if name in counts else [] for name in SPLIT_NAMES},
-        "leaked": {f"{one}_and_{other}": found.tolist() for (one, other), found in leaked.items()},
+        "leaked": {f"{one}_and_{other}": count_S.tolist() for (one, other), count_S in leaked.items()},
         "in_no_split": in_none.tolist(),
     }
     if label_N is not None:
-        found_splits["unlabelled_in_splits"] = {name: found.tolist() for name, found in unlabelled.items()}
-        found_splits["first_split_per_class"] = {name: found.tolist() for name, found in by_class.items()}
-    return found_splits
+        splits["unlabelled_in_splits"] = {name: count_S.tolist() for name, count_S in unlabelled.items()}
+        splits["first_split_per_class"] = {name: count_C.tolist() for name, count_C in by_class.items()}
+    return splits
 
 
 def _features(store: GraphStore, node_type: str) -> dict[str, Any]:
-    """Zeros, rows without anything, columns without anything to tell, values that are no numbers."""
+    """Zeros, empty rows, constant columns, values that are not finite."""
     array = store.node_array(node_type, "x")
     assert array is not None
     width = int(np.prod(array.shape[1:], dtype=np.int64))

@@ -1,4 +1,4 @@
-"""What a person should know of a graph before training on it: sentences about the figures of a store's summary.
+"""Warnings about a graph before training on it: sentences about the figures of a store's summary.
 
 Each warning has a `what` that does not change from release to release, the `where` (a node or edge type, or nothing),
 and a `text` for people.
@@ -10,32 +10,32 @@ from collections.abc import Iterator
 from typing import Any
 
 HUB_SHARE = 0.2
-"""Of all in-edges at a hundredth of the nodes, from which hubs are named."""
+"""Share of the in-edges at one per cent of the nodes, from which there is a warning of hubs."""
 SCARCE = 5
-"""Training nodes, below which a class is named."""
+"""Training nodes, below which there is a warning of a class."""
 LOPSIDED = 20
-"""Nodes of the largest class over those of the smallest, from which that is named."""
+"""Nodes of the largest class over those of the smallest, from which there is a warning."""
 
 Warnings = list[dict[str, str]]
 
 
 def warnings_of(summary: dict[str, Any]) -> Warnings:
-    """The warnings about a store's summary, in the order in which they matter."""
-    found = [
+    """The warnings about a store's summary, the most important first."""
+    warnings = [
         {"what": what, "where": name, "text": text}
-        for kind, look in (("nodes", _of_nodes), ("edges", _of_edges))
+        for kind, warn in (("nodes", _of_nodes), ("edges", _of_edges))
         for name, figures in summary[kind].items()
-        for what, text in look(figures)
+        for what, text in warn(figures)
     ]
     components = summary["components"]
     if components["count"] > 1:
         outside = summary["num_nodes"] - components["largest_nodes"]
         text = (
-            f"the graph falls into {components['count']:,} components; {outside:,} nodes ({_share(outside, summary)}) "
-            "lie outside the largest, and no message reaches them from there"
+            f"the graph has {components['count']:,} components; {outside:,} nodes ({_share(outside, summary)}) "
+            "are not in the largest, and no message reaches them from there"
         )
-        found.append({"what": "components", "where": "", "text": text})
-    return found
+        warnings.append({"what": "components", "where": "", "text": text})
+    return warnings
 
 
 def _of_nodes(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -82,7 +82,7 @@ def _of_nodes(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield (
             "constant-features",
             f"{features['constant_columns']:,} columns of features have one value in all "
-            f"{features['rows_looked_at']:,} rows looked at",
+            f"{features['rows_looked_at']:,} rows that were read",
         )
 
 
@@ -90,15 +90,15 @@ def _of_edges(edge: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if edge["duplicates"]:
         yield (
             "duplicates",
-            f"{edge['duplicates']:,} edges repeat another one and count twice in sums; "
+            f"{edge['duplicates']:,} edges repeat another one and are summed twice; "
             "--duplicates drop or sum at import merges them",
         )
     one_way = edge["one_way"]
     if one_way and one_way["share"]:
-        looked_at = "" if one_way["is_exact"] else f", by {one_way['looked_at']:,} edges looked at"
+        estimate = "" if one_way["is_exact"] else f", estimated from {one_way['looked_at']:,} edges"
         yield (
             "one-way",
-            f"{100 * one_way['share']:.1f} % of the edges have no reverse{looked_at}: messages flow one way; "
+            f"{100 * one_way['share']:.1f} % of the edges have no reverse{estimate}: messages go in one direction; "
             "--undirected at import adds reverses",
         )
     degree = edge.get("in_degree")
@@ -109,7 +109,7 @@ def _of_edges(edge: dict[str, Any]) -> Iterator[tuple[str, str]]:
             f"{degree['max']:,}): parts of equal nodes have unequal work, so keep in-edges among --limits",
         )
     if edge["self_loops"]:
-        yield "self-loops", f"{edge['self_loops']:,} edges lead from a node to itself; GCN adds none to those nodes"
+        yield "self-loops", f"{edge['self_loops']:,} edges join a node to itself; GCN adds none to those nodes"
 
 
 def _share(count: int, summary: dict[str, Any]) -> str:
