@@ -16,7 +16,7 @@ import zarr
 from graphprep.core.csr_pieces import EdgePieces
 from graphprep.core.types import row_bytes
 from graphprep.errors import DatasetError
-from graphprep.store.location import translate_remote_errors
+from graphprep.store.location import reached
 from graphprep.system import progress
 from graphprep.system.executor import Executor
 from graphprep.system.home import is_url
@@ -81,7 +81,7 @@ def rows_a_file(array: zarr.Array[Any]) -> int:
 
 
 def _written(piece: ArrayRange, place: str, edges: EdgePieces) -> None:
-    with translate_remote_errors(place):
+    with reached(place):
         array = zarr.open_array(place, path=piece.path, mode="r+", zarr_format=3).with_config(EVERY_CHUNK)
         array[piece.start : piece.stop] = edges.entries(Path(piece.path).name, piece.start, piece.stop)
 

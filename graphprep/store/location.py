@@ -19,7 +19,7 @@ from graphprep.system import home
 from graphprep.system.output_path import ZARR_JSON, checked_target, kind_of
 from graphprep.system.regular_file import regular_file
 
-ExistingKind = Literal["nothing", "store", "other"]
+Standing = Literal["nothing", "store", "other"]
 KIND = "store"
 
 
@@ -44,7 +44,7 @@ def store_place(out: Path | str | None, name: str) -> Path | str:
     return url
 
 
-def existing_kind(place: Path | str) -> ExistingKind:
+def existing_kind(place: Path | str) -> Standing:
     """What lies at the place of a store; "nothing" also for an empty folder and for what is left of a store at a URL.
 
     Raises:
@@ -54,7 +54,7 @@ def existing_kind(place: Path | str) -> ExistingKind:
         if not place.exists() or (place.is_dir() and not any(place.iterdir())):
             return "nothing"
         return "store" if kind_of(place) == KIND else "other"
-    with translate_remote_errors(place):
+    with reached(place):
         file_system, path = _file_system(place)
         file_system.invalidate_cache()
         if not file_system.exists(f"{path}/{ZARR_JSON}"):
@@ -74,12 +74,12 @@ def work_beside(place: Path | str, name: str) -> Path:
 
 
 @contextmanager
-def translate_remote_errors(place: Path | str, *, unless: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def reached(place: Path | str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Whatever a file system elsewhere raises becomes one sentence; local errors stay what they are.
 
     Args:
         place: a path or URL.
-        unless: what the caller has better words for.
+        but: what the caller has better words for.
 
     Raises:
         DatasetError: a URL cannot be read or written.
@@ -88,7 +88,7 @@ def translate_remote_errors(place: Path | str, *, unless: tuple[type[Exception],
         yield
     except GraphprepError:
         raise
-    except unless:
+    except but:
         raise
     except Exception as problem:
         is_of_this_machine = isinstance(problem, MemoryError) or getattr(problem, "errno", None) == errno.ENOSPC
@@ -113,7 +113,7 @@ def read_file(place: Path | str, name: str) -> bytes:
     """
     if not home.is_url(str(place)):
         return regular_file(Path(place) / name).read_bytes()
-    with translate_remote_errors(place, unless=(FileNotFoundError,)):
+    with reached(place, but=(FileNotFoundError,)):
         file_system, path = _file_system(str(place))
         return bytes(file_system.cat_file(f"{path.rstrip('/')}/{name}"))
 
@@ -127,7 +127,7 @@ def write_file(place: Path | str, name: str, content: bytes) -> None:
     if not home.is_url(str(place)):
         (Path(place) / name).write_bytes(content)
         return
-    with translate_remote_errors(place):
+    with reached(place):
         file_system, path = _file_system(str(place))
         file_system.pipe_file(f"{path.rstrip('/')}/{name}", content)
 
@@ -144,9 +144,9 @@ def files_below(place: Path | str) -> set[str]:
         DatasetError: a URL cannot be reached.
     """
     if not home.is_url(str(place)):
-        paths = (path for path in Path(place).rglob("*") if path.is_symlink() or not path.is_dir())
-        return {path.relative_to(place).as_posix() for path in paths}
-    with translate_remote_errors(place):
+        found = (path for path in Path(place).rglob("*") if path.is_symlink() or not path.is_dir())
+        return {path.relative_to(place).as_posix() for path in found}
+    with reached(place):
         file_system, path = _file_system(str(place))
         file_system.invalidate_cache()
         folder = path.rstrip("/") + "/"

@@ -37,7 +37,7 @@ from graphprep.core.row_ranges import row_ranges
 from graphprep.core.types import Csr, EdgeType, LoadedGraph, NodeTable, Treatment, chosen_edge_type, row_bytes
 from graphprep.errors import DatasetError, GraphprepError
 from graphprep.store.edge_writing import EVERY_CHUNK, rows_a_file, write_by_ranges
-from graphprep.store.location import can_list, files_below, read_file, translate_remote_errors
+from graphprep.store.location import can_list, files_below, reached, read_file
 from graphprep.store.metadata import CHECKSUMS, groups_of, root_is_unchanged, write_root
 from graphprep.store.regular_store import RegularFiles
 from graphprep.store.sort import SortedEdges
@@ -131,7 +131,7 @@ class GraphStore:
         """
         self.location = str(location)
         try:
-            with translate_remote_errors(self.location, unless=EXPLAINED):
+            with reached(self.location, but=EXPLAINED):
                 local = not is_url(self.location)
                 place = RegularFiles(self.location, read_only=True) if local else self.location
                 self._root = zarr.open_group(place, mode="r", zarr_format=3)
@@ -462,7 +462,7 @@ class GraphStore:
 
     def _group(self, path: str) -> zarr.Group:
         try:
-            with translate_remote_errors(self.location, unless=EXPLAINED):
+            with reached(self.location, but=EXPLAINED):
                 found = self._root.get(path)
         except EXPLAINED as error:
             raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
@@ -480,7 +480,7 @@ class GraphStore:
             if CHECKSUMS in self.attributes:
                 self._require_metadata(path)
             try:
-                with translate_remote_errors(self.location, unless=EXPLAINED):
+                with reached(self.location, but=EXPLAINED):
                     found = self._root.get(path)
             except EXPLAINED as error:
                 raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
@@ -498,7 +498,7 @@ class GraphStore:
             if (claim := _absurd(found)) is not None:
                 raise DatasetError(f"{self.location}: {path} is damaged: its zarr.json claims {claim}; {AGAIN}")
             try:
-                with translate_remote_errors(self.location, unless=EXPLAINED):
+                with reached(self.location, but=EXPLAINED):
                     files = _num_files(found)
                     chunks_a_file = found.shards[0] // found.chunks[0] if found.shards else 1
                     absent = files - found.nchunks_initialized // chunks_a_file
@@ -512,7 +512,7 @@ class GraphStore:
     def _read(self, path: str, rows: Any = slice(None)) -> NDArray[Any]:
         found = self._array(path)
         try:
-            with translate_remote_errors(self.location, unless=EXPLAINED):
+            with reached(self.location, but=EXPLAINED):
                 read = np.asarray(found[rows])
         except EXPLAINED as error:
             raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
@@ -605,7 +605,7 @@ def write_store(
         partial_place.parent.mkdir(parents=True, exist_ok=True)
         if partial_place.exists():
             shutil.rmtree(partial_place)
-    with translate_remote_errors(target):
+    with reached(target):
         root = zarr.open_group(str(partial_place), mode="w", zarr_format=3)
         edges = sorted(edges, key=lambda table: table.type)
         written: Written = {}
