@@ -80,11 +80,11 @@ class ExportStep:
     def find(self) -> Existing[Path]:
         target = self.target
         if not target.exists() or not any(target.iterdir()):
-            return Existing(state=State.MISSING, reason=ABSENT)
+            return Existing(State.MISSING, reason=ABSENT)
         if read_marker(target) is None:
             refusal = f"OUT {target} holds files that are no export; it is left as it is: give another folder"
-            return Existing(state=State.FOREIGN, refusal=UsageError(refusal))
-        return Existing(state=State.OTHER, result=target)
+            return Existing(State.FOREIGN, refusal=UsageError(refusal))
+        return Existing(State.OTHER, result=target)
 
     def compare(self, result: Path) -> Existing[Path]:
         marker = read_marker(result) or {}
@@ -99,8 +99,8 @@ class ExportStep:
                 "to export again"
             )
         else:
-            return Existing(state=State.SAME, result=result)
-        return Existing(state=State.OTHER, reason="it is replaced", refusal=UsageError(refusal))
+            return Existing(State.SAME, result=result)
+        return Existing(State.OTHER, reason="it is replaced", refusal=UsageError(refusal))
 
     def sweep(self) -> None:
         sweep(self.target, self.work)

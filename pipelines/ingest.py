@@ -86,7 +86,7 @@ class FetchStep(StoreStep):
         if existing.state is State.SAME or result.attributes["source"].get("reader") != self.entry.source:
             return existing
         return Existing(
-            state=State.OUTDATED,
+            State.OUTDATED,
             reason="it was made from an older description of the dataset",
             notes=(f"{self.target} was made from an older description of {self.name}; it is made again",),
         )
@@ -218,7 +218,8 @@ class ImportStep(StoreStep):
     @property
     def _node_bytes(self) -> int:
         """Of the nodes' files."""
-        return sum(path.stat().st_size for _, path in self.request.files() if path not in set(self._edge_files))
+        of_edges = set(self._edge_files)
+        return sum(path.stat().st_size for _, path in self.request.files() if path not in of_edges)
 
 
 def import_files(
@@ -242,7 +243,7 @@ def import_files(
 
 
 def _say_read_as(notes: Mapping[str, Any]) -> None:
-    """Say what was taken as what."""
+    """Say how each file was read."""
     for line in notes.get("read_as", ()):
         progress.say(f"  {line}")
 

@@ -174,19 +174,17 @@ class PartitionStep:
         target = self.target
         if not target.exists() or (target.is_dir() and not any(target.iterdir())):
             if self.work.exists():
-                return Existing(
-                    state=State.PARTIAL, reason="an earlier run was cut short; what it has finished is kept"
-                )
-            return Existing(state=State.MISSING, reason=ABSENT)
+                return Existing(State.PARTIAL, reason="an earlier run was cut short; what it has finished is kept")
+            return Existing(State.MISSING, reason=ABSENT)
         try:
             cache = PartitionCache(target)
             cache.check_sizes()
         except CacheError as error:
             if may_replace(target, CACHE_KIND):
-                return Existing(state=State.OTHER, reason=OTHER_OPTIONS, refusal=error)
+                return Existing(State.OTHER, reason=OTHER_OPTIONS, refusal=error)
             refusal = f"{error}; it is left as it is: remove it, or give another --out"
-            return Existing(state=State.FOREIGN, refusal=CacheError(refusal))
-        return Existing(state=State.OTHER, result=cache)
+            return Existing(State.FOREIGN, refusal=CacheError(refusal))
+        return Existing(State.OTHER, result=cache)
 
     def compare(self, result: PartitionCache) -> Existing[PartitionCache]:
         if result.key != self.key:
@@ -194,25 +192,25 @@ class PartitionStep:
                 f"{self.target} was made with other options ({self._differences(result) or 'unknown ones'}); "
                 "give --replace to replace it or --out for another folder"
             )
-            return Existing(state=State.OTHER, reason=OTHER_OPTIONS, refusal=CacheError(refusal))
+            return Existing(State.OTHER, reason=OTHER_OPTIONS, refusal=CacheError(refusal))
         fallback, options = result.fallback, result.attributes["options"]
         if fallback is not None:
             if fallback.memory_bytes is None or fallback.memory_bytes <= memory.full_budget(self.memory_limit):
                 return Existing(
-                    state=State.FALLBACK,
+                    State.FALLBACK,
                     result=result,
                     reason="a fallback made it, and what was asked for is tried again",
                     notes=(f"{self.target} was made by a fallback, and what was asked for is tried again",),
                 )
             warning = f"{self.target} is there, but a fallback made it: {fallback.sentence}"
-            return Existing(state=State.FALLBACK, result=result, warnings=(warning,))
+            return Existing(State.FALLBACK, result=result, warnings=(warning,))
         notes = []
         if options["method_chosen"] == METHOD and options["method"] == "auto":
             notes.append("it was made by passes over its edges, as memory was small; --replace makes it again")
         absent = [f"{row['method']} ({row['failure']})" for row in options["tried"] if row.get("failure")]
         if absent:
             notes.append(f"it was made without {', '.join(absent)}; --replace tries again")
-        return Existing(state=State.SAME, result=result, notes=tuple(notes))
+        return Existing(State.SAME, result=result, notes=tuple(notes))
 
     def _differences(self, cache: PartitionCache) -> str:
         """What a cache was made from, and what it is to be made from now, where they differ."""

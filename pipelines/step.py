@@ -19,7 +19,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -46,11 +46,12 @@ class State(Enum):
     FOREIGN = "foreign"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Existing(Generic[Result]):
     """What lies at the target of a step."""
 
     state: State
+    _: KW_ONLY
     result: Result | None = None
     """None where there is none, or where it cannot be read"""
     reason: str | None = None

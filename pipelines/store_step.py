@@ -105,26 +105,26 @@ class StoreStep:
         kind = existing_kind(self.target)
         if kind == "nothing":
             if any(folder.exists() for folder in scratch_of(self.work)):
-                return Existing(state=State.PARTIAL, reason="an earlier run was cut short")
-            return Existing(state=State.MISSING, reason=ABSENT)
+                return Existing(State.PARTIAL, reason="an earlier run was cut short")
+            return Existing(State.MISSING, reason=ABSENT)
         is_own = self.remakes_damaged and self.target == home.store_path(self.name).absolute()
         if kind == "other" and not is_own:
             refusal = f"{self.target} is no graph store; it is left as it is: remove it, or give another --out"
-            return Existing(state=State.FOREIGN, refusal=DatasetError(refusal))
+            return Existing(State.FOREIGN, refusal=DatasetError(refusal))
         try:
-            return Existing(state=State.OTHER, result=GraphStore(self.target))
+            return Existing(State.OTHER, result=GraphStore(self.target))
         except DatasetError as error:
             if self.remakes_damaged:
                 warnings = (f"{error}; it is made again",)
-                return Existing(state=State.OUTDATED, reason=str(error), warnings=warnings)
-            return Existing(state=State.OTHER, reason=OTHER_INPUT, refusal=error)
+                return Existing(State.OUTDATED, reason=str(error), warnings=warnings)
+            return Existing(State.OTHER, reason=OTHER_INPUT, refusal=error)
 
     def compare(self, result: GraphStore) -> Existing[GraphStore]:
         if result.key == self.key:
             in_spite_of = result.attributes.get("notes", {}).get(ANYWAY, ())
             warnings = tuple(f"it was converted with --anyway in spite of this: {sentence}" for sentence in in_spite_of)
-            return Existing(state=State.SAME, result=result, warnings=warnings)
-        return Existing(state=State.OTHER, reason=OTHER_INPUT, refusal=DatasetError(self.refusal))
+            return Existing(State.SAME, result=result, warnings=warnings)
+        return Existing(State.OTHER, reason=OTHER_INPUT, refusal=DatasetError(self.refusal))
 
     @property
     def refusal(self) -> str:
@@ -179,7 +179,7 @@ class OpenStep(StoreStep):
         return GraphStore(self.target).key
 
     def find(self) -> Existing[GraphStore]:
-        return Existing(state=State.SAME, result=GraphStore(self.target))
+        return Existing(State.SAME, result=GraphStore(self.target))
 
 
 def key_of_store(determinants: Mapping[str, Any]) -> str:

@@ -48,7 +48,7 @@ def existing_kind(place: Path | str) -> ExistingKind:
     """What exists at the location of a store; "nothing" also for an empty folder and an incomplete store at a URL.
 
     Raises:
-        DatasetError: a URL cannot be translate_remote_errors.
+        DatasetError: a URL cannot be reached.
     """
     if isinstance(place, Path):
         if not place.exists() or (place.is_dir() and not any(place.iterdir())):
@@ -96,7 +96,7 @@ def translate_remote_errors(place: Path | str, *, unless: tuple[type[Exception],
             raise
         reason = f"{type(problem).__name__}: {problem}".strip(": ")
         raise DatasetError(
-            f"{place} cannot be translate_remote_errors ({reason}); check the address, the network and the credentials"
+            f"{place} cannot be reached ({reason}); check the address, the network and the credentials"
         ) from problem
 
 
@@ -109,7 +109,7 @@ def read_file(place: Path | str, name: str) -> bytes:
 
     Raises:
         OSError: there is no such file.
-        DatasetError: a URL cannot be translate_remote_errors.
+        DatasetError: a URL cannot be reached.
     """
     if not home.is_url(str(place)):
         return regular_file(Path(place) / name).read_bytes()
@@ -141,11 +141,11 @@ def files_below(place: Path | str) -> set[str]:
     """The names of all files of a store, as `read_file` takes them.
 
     Raises:
-        DatasetError: a URL cannot be translate_remote_errors.
+        DatasetError: a URL cannot be reached.
     """
     if not home.is_url(str(place)):
-        paths = (path for path in Path(place).rglob("*") if path.is_symlink() or not path.is_dir())
-        return {path.relative_to(place).as_posix() for path in paths}
+        found = (path for path in Path(place).rglob("*") if path.is_symlink() or not path.is_dir())
+        return {path.relative_to(place).as_posix() for path in found}
     with translate_remote_errors(place):
         file_system, path = _file_system(str(place))
         file_system.invalidate_cache()

@@ -85,7 +85,7 @@ class StoredArray:
     """One array of a store, lazily: slice it by row range.
 
     Raises:
-        DatasetError: when it is sliced, and a chunk is damaged or cannot be translate_remote_errors.
+        DatasetError: when it is sliced, and a chunk is damaged or cannot be reached.
     """
 
     store: GraphStore

@@ -14,7 +14,7 @@ FileVersion = tuple[int, int]
 def version_of(path: Path) -> FileVersion:
     """
     Raises:
-        DatasetError: the file is not there, or not to be translate_remote_errors.
+        DatasetError: the file is not there, or not to be reached.
     """
     try:
         status = regular_file(path).stat()

@@ -106,26 +106,31 @@ class CellStep(PartitionStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyStep:
-    """A cache is read and compared with its manifest."""
+class RecordedStep:
+    """A step whose result cannot say what it was made from; `stage_records` says it."""
 
     target: Path
     estimate: ClassVar[None] = None
     locks: ClassVar[tuple[()]] = ()
 
+    def sweep(self) -> None:
+        """Nothing lies beside the result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyStep(RecordedStep):
+    """A cache is read and compared with its manifest."""
+
     def find(self) -> Existing[Path]:
         if not self.target.exists():
-            return Existing(state=State.MISSING, reason="its cache is not there yet")
-        return Existing(state=State.OTHER, result=self.target)
+            return Existing(State.MISSING, reason="its cache is not there yet")
+        return Existing(State.OTHER, result=self.target)
 
     def compare(self, result: Path) -> Existing[Path]:
         if stage_records.is_noted("verify", result, key=__version__, state=stage_records.folder_state(result)):
-            return Existing(state=State.SAME, result=result)
+            return Existing(State.SAME, result=result)
         reason = "it has not been verified since it was written or touched"
-        return Existing(state=State.OUTDATED, reason=reason)
-
-    def sweep(self) -> None:
-        """Nothing lies beside it."""
+        return Existing(State.OUTDATED, reason=reason)
 
     def run(self, earlier: Path | None) -> Path:  # noqa: ARG002
         state = stage_records.folder_state(self.target)
@@ -135,34 +140,30 @@ class VerifyStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportStep:
+class ReportStep(RecordedStep):
     """A store or a cache becomes an HTML page."""
 
     location: str
-    target: Path
-    """the page"""
     root: str
     """the file of the store or cache whose content stands for all of it"""
     executor: Executor | None
-    estimate: ClassVar[None] = None
-    locks: ClassVar[tuple[()]] = ()
 
     def find(self) -> Existing[Path]:
         if not self.target.exists():
-            return Existing(state=State.MISSING, reason=ABSENT)
+            return Existing(State.MISSING, reason=ABSENT)
         if self.target.is_dir():
             refusal = UsageError(f"{self.target} is a folder; move it, or give another folder for reports")
-            return Existing(state=State.FOREIGN, refusal=refusal)
-        return Existing(state=State.OTHER, result=self.target)
+            return Existing(State.FOREIGN, refusal=refusal)
+        return Existing(State.OTHER, result=self.target)
 
     def compare(self, result: Path) -> Existing[Path]:
         if stage_records.is_noted("report", result, key=self._key(), state=stage_records.file_state(result)):
-            return Existing(state=State.SAME, result=result)
+            return Existing(State.SAME, result=result)
         reason = "it shows something older"
         if stage_records.has_note("report", result):
-            return Existing(state=State.OUTDATED, reason=reason)
+            return Existing(State.OUTDATED, reason=reason)
         refusal = UsageError(f"{result} was not written by this pipeline; give --replace to replace it")
-        return Existing(state=State.OTHER, reason=reason, refusal=refusal)
+        return Existing(State.OTHER, reason=reason, refusal=refusal)
 
     def _key(self) -> str:
         """Of what is shown, by its content: another run need not give the same for the same options."""
@@ -171,9 +172,6 @@ class ReportStep:
         except OSError:
             content = b""
         return f"{__version__} {hashlib.sha256(content).hexdigest()}"
-
-    def sweep(self) -> None:
-        """Nothing lies beside it."""
 
     def run(self, earlier: Path | None) -> Path:  # noqa: ARG002
         self.target.parent.mkdir(parents=True, exist_ok=True)

@@ -39,9 +39,9 @@ def test_a_seed_has_a_split_of_its_own(asked: list[dict[str, Any]]) -> None:
     row = published_accuracy.run("amazon-photo", Path("cache"), parts=4, seeds=3, changes=changes)
     assert [(run["seed"], run["split"], run["epochs"]) for run in asked] == [(0, 0, 9), (1, 1, 9), (2, 2, 9)]
     assert (row["mean"], row["deviation"], row["validation"]) == pytest.approx((81, 1, 90))
-    assert (row["ranks"], row["splits"], row["translate_remote_errors"]) == (4, 3, False)
+    assert (row["ranks"], row["splits"], row["reached"]) == (4, 3, False)
     asked.clear()
-    assert published_accuracy.run("cora-gcn", Path("cache"), parts=4, seeds=2, changes={})["translate_remote_errors"]
+    assert published_accuracy.run("cora-gcn", Path("cache"), parts=4, seeds=2, changes={})["reached"]
     assert [(run["seed"], run["split"]) for run in asked] == [(0, 0), (1, 0)]
 
 

@@ -196,7 +196,7 @@ def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         monkeypatch.setenv(name, value)
     assert "cannot be" in refused(3, "inspect", f"{BUCKET}/blocks")
-    assert "cannot be translate_remote_errors" in refused(3, "fetch", "digits", "--out", f"{BUCKET}/digits")
+    assert "cannot be reached" in refused(3, "fetch", "digits", "--out", f"{BUCKET}/digits")
 
 
 def test_a_protocol_that_nobody_knows() -> None:

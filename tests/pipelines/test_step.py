@@ -35,7 +35,7 @@ class Stub:
     def find(self) -> Existing[str]:
         if self.existing.result is None:
             return self.existing
-        return Existing(state=State.OTHER, result=self.existing.result)
+        return Existing(State.OTHER, result=self.existing.result)
 
     def compare(self, result: str) -> Existing[str]:
         self.done.append("compare")
@@ -54,7 +54,7 @@ def existing(state: State) -> Existing[str]:
     """What a step of this state finds."""
     runs = {State.MISSING, State.PARTIAL, State.OUTDATED, State.FALLBACK}
     return Existing(
-        state=state,
+        state,
         result="there" if state in (State.SAME, State.FALLBACK, State.OTHER) else None,
         reason=f"it is {state.value}" if state in runs or state is State.OTHER else None,
         refusal=REFUSAL if state in (State.OTHER, State.FOREIGN) else None,
@@ -95,7 +95,7 @@ def test_a_fallback_may_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[st
     """Guards against a result that is given back by `run` and passes for a new one."""
     there = existing(State.FALLBACK)
     assert run_step(Stub(tmp_path / "it", there, made="there")) == ("there", True)
-    kept: Existing[str] = Existing(state=State.FALLBACK, result="there", notes=("one",), warnings=("two",))
+    kept: Existing[str] = Existing(State.FALLBACK, result="there", notes=("one",), warnings=("two",))
     assert run_step(Stub(tmp_path / "it", kept)) == ("there", True)
     assert capsys.readouterr().err == "one\nwarning: two\n"
 

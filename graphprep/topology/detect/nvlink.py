@@ -40,9 +40,9 @@ def _joined(matrix: Matrix) -> Iterator[Group]:
     while left:
         group = [left.pop(0)]
         for gpu in group:
-            translate_remote_errors = [other for other in left if matrix.cells[gpu, other].nvlinks]
-            group += translate_remote_errors
-            left = [other for other in left if other not in translate_remote_errors]
+            reached = [other for other in left if matrix.cells[gpu, other].nvlinks]
+            group += reached
+            left = [other for other in left if other not in reached]
         yield tuple(sorted(group))
 
 

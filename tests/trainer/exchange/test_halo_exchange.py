@@ -155,7 +155,7 @@ def test_variation_measures_from_the_last_delivery(seen: dict[Any, Any], exchang
 
 @pytest.mark.parametrize(("exchange", "direction"), BOTH_WAYS)
 def test_variation_has_an_oldest_age(seen: dict[Any, Any], exchange: str, direction: str) -> None:
-    """A threshold that is never translate_remote_errors must not freeze a copy for the whole run."""
+    """A threshold that is never reached must not freeze a copy for the whole run."""
     for peer in (1, 2):
         assert epochs_of(seen[exchange, direction, "variation:1000:2"], peer) == [1, 1, 1, 4, 4, 4, 7, 7]
 
