@@ -1,1 +1,1 @@
-"""Commands that `cli.py` gathers: groups with several of their own, and what looks without making anything."""
+"""The commands of `graphprep`, one module a command or a group of them; `cli.py` imports each when it is asked for."""

@@ -49,14 +49,14 @@ def clean(
     from pipelines.clean import clean as clean_up
     from pipelines.clean import say_total
 
-    found = clean_up(raw=raw, stores=stores, caches=caches, leftovers=not keep_leftovers, dry=dry)
+    items = clean_up(raw=raw, stores=stores, caches=caches, leftovers=not keep_leftovers, dry=dry)
     if json_output:
-        print_json({"home": str(home.home()), "dry_run": dry, "items": [each.to_json() for each in found]})
+        print_json({"home": str(home.home()), "dry_run": dry, "items": [item.to_json() for item in items]})
     else:
         from graphprep.report.tables import print_home
 
-        print_home([each.to_json() for each in found], str(home.home()), sys.stdout)
-        say_total(found)
-    in_use = [each.item.name for each in found if each.fate == "in use" and each.item.kind != "leftover"]
+        print_home([item.to_json() for item in items], str(home.home()), sys.stdout)
+        say_total(items)
+    in_use = [each.item.name for each in items if each.fate == "in use" and each.item.kind != "leftover"]
     if in_use:
         raise UsageError(f"{', '.join(in_use)} is in use by another process; wait for it, or stop it, and run again")

@@ -51,8 +51,8 @@ def _measure(out: Path, ranks: int | None, replace: bool, json_output: bool) -> 
     target = checked_out(out, replace=replace, called="--rates")
     processes = ranks or max(1, len(gpus_here()))
     with progress.task(f"measuring the rates of {processes} rank(s) side by side, some 30 to 90 s"):
-        found = measure_machine(processes)
-    save(found, target)
+        rates = measure_machine(processes)
+    save(rates, target)
     print_line(f"wrote {target}", err=True)
     if json_output:
-        print_json(found)
+        print_json(rates)

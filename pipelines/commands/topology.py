@@ -69,11 +69,11 @@ def show_topology(file_or_preset: str, table: bool, json_output: bool) -> None:
 
     if table and json_output:
         raise UsageError("give either --table or --json")
-    found = resolve(file_or_preset)
+    machine = resolve(file_or_preset)
     if json_output or table:
-        show(found.to_long_form(), print_topology, json_output)
+        show(machine.to_long_form(), print_topology, json_output)
     else:
-        click.echo(printable(found.to_yaml()), nl=False)
+        click.echo(printable(machine.to_yaml()), nl=False)
 
 
 topology_name = click.option("--name", help="Of the topology, and so of caches made for it; by default the file's.")
@@ -100,14 +100,14 @@ def detect_topology(saved: Path | None, out: Path | None, replace: bool, name: s
 
     target = None if out is None else checked_out(out, replace=replace)
     seen = run_here() if saved is None else read_saved(saved)
-    found = detected(seen, name=chosen_name(name, out, "detected"))
+    result = detected(seen, name=chosen_name(name, out, "detected"))
     if target is not None:
-        save(found.topology, found.comments, target)
+        save(result.topology, result.comments, target)
         print_line(f"wrote {target}", err=True)
     if json_output:
-        print_json(found.topology.to_long_form())
+        print_json(result.topology.to_long_form())
     elif target is None:
-        click.echo(printable(as_text(found.topology, found.comments)), nl=False)
+        click.echo(printable(as_text(result.topology, result.comments)), nl=False)
 
 
 @topology.command("probe")

@@ -78,7 +78,7 @@ class DatasetForm(Form):
     import_: ImportForm | None = Field(
         default=None,
         alias="import",
-        description="files of your own: the options of `graphprep import`, `edges: [FILES]`",
+        description="your own files: the options of `graphprep import`, `edges: [FILES]` or `schema: FILE`",
     )
     generate: GenerateForm | None = Field(
         default=None, description="one of `sbm`, `rmat`, `grid` with its options; `sides: [80, 80]`"
@@ -173,12 +173,12 @@ class _Reader:
             with self._at("exports" if form.exports else "verify"):
                 raise UsageError("there are no caches without topologies; name some under 'topologies'")
         datasets: dict[str, StoreStep] = {}
-        for name, wanted in form.datasets.items():
-            found = self._dataset(name, wanted or DatasetForm())
-            if found.name in datasets:
+        for name, source in form.datasets.items():
+            dataset = self._dataset(name, source or DatasetForm())
+            if dataset.name in datasets:
                 with self._at("datasets", name):
-                    raise UsageError(f"the dataset {found.name} is there twice")
-            datasets[found.name] = found
+                    raise UsageError(f"the dataset {dataset.name} is there twice")
+            datasets[dataset.name] = dataset
         return Pipeline(
             datasets=datasets,
             cells=tuple(self._cells(datasets)),
@@ -188,39 +188,40 @@ class _Reader:
             exports={name: self._folder / folder for name, folder in form.exports.items()},
         )
 
-    def _dataset(self, name: str, wanted: DatasetForm) -> StoreStep:
-        ways = [way for way in ("import", "generate", "store") if getattr(wanted, way.replace("import", "import_"))]
+    def _dataset(self, name: str, form: DatasetForm) -> StoreStep:
+        keys = {"import": form.import_, "generate": form.generate, "store": form.store}
+        sources = [key for key, value in keys.items() if value]
         where = ("datasets", name)
         with self._at(*where):
-            if len(ways) > 1:
-                raise UsageError(f"both {ways[0]!r} and {ways[1]!r} say where it comes from; leave one away")
-            if wanted.mirror is not None and ways:
+            if len(sources) > 1:
+                raise UsageError(f"both {sources[0]!r} and {sources[1]!r} say where it comes from; leave one away")
+            if form.mirror is not None and sources:
                 raise UsageError("a mirror is for datasets of the registry; leave it away")
-            if wanted.anyway and ways not in ([], ["import"]):
-                raise UsageError(f"'anyway' means nothing beside {ways[0]!r}; leave it away")
-            if not ways:
+            if form.anyway and sources not in ([], ["import"]):
+                raise UsageError(f"'anyway' means nothing beside {sources[0]!r}; leave it away")
+            if not sources:
                 from graphprep.datasets.registry import entry
 
                 found = entry(name)
                 return FetchStep(
                     name=found.name,
                     entry=found,
-                    mirror=self._place(wanted.mirror),
-                    anyway=wanted.anyway,
-                    out=self._place(wanted.out),
+                    mirror=self._place(form.mirror),
+                    anyway=form.anyway,
+                    out=self._place(form.out),
                 )
-            if wanted.out is not None and ways == ["store"]:
+            if form.out is not None and sources == ["store"]:
                 raise UsageError("'out' means nothing beside 'store'; leave it away")
             checked_name(name, "the name")
-        if wanted.store is not None:
-            return OpenStep(name=name, out=str(self._place(wanted.store)))
-        out = self._place(wanted.out)
-        if wanted.generate is not None:
+        if form.store is not None:
+            return OpenStep(name=name, out=str(self._place(form.store)))
+        out = self._place(form.out)
+        if form.generate is not None:
             with self._at(*where, "generate"):
-                return GenerateStep(name=name, request=_generator(wanted.generate), out=out)
-        assert wanted.import_ is not None
+                return GenerateStep(name=name, request=_generator(form.generate), out=out)
+        assert form.import_ is not None
         with self._at(*where, "import"):
-            return ImportStep(name=name, request=self._import(wanted.import_), anyway=wanted.anyway, out=out)
+            return ImportStep(name=name, request=self._import(form.import_), anyway=form.anyway, out=out)
 
     def _place(self, text: str | None) -> str | None:
         """A URL as it is, and a path from the pipeline's folder on."""
@@ -256,14 +257,14 @@ class _Reader:
                 )
 
     def _topologies(self) -> list[Topology]:
-        found: dict[str, Topology] = {}
+        topologies: dict[str, Topology] = {}
         for position, text in enumerate(self._form.topologies):
             with self._at("topologies", position):
                 topology = self._one_topology(text)
-                if topology.name in found:
+                if topology.name in topologies:
                     raise UsageError(f"another topology is called {topology.name}, after which caches are named")
-            found[topology.name] = topology
-        return list(found.values())
+            topologies[topology.name] = topology
+        return list(topologies.values())
 
     def _one_topology(self, text: str | int) -> Topology:
         if isinstance(text, int):
@@ -279,8 +280,8 @@ class _Reader:
         for name, values in axes.items():
             self._check_values(name, values)
         several = [name for name, values in axes.items() if isinstance(values, list) and len(values) > 1]
-        for chosen in itertools.product(*(_listed(values) for values in axes.values())):
-            options = dict(zip(axes, chosen, strict=True))
+        for combination in itertools.product(*(_listed(values) for values in axes.values())):
+            options = dict(zip(axes, combination, strict=True))
             suffix = "".join(f"-{name.replace('_', '-')}-{_in_a_name(options[name])}" for name in several)
             with self._at("partition"):
                 yield suffix, *_options(options)
@@ -341,4 +342,4 @@ def _in_a_name(value: object) -> str:
 
 def _in_words_of_the_file(problem: GraphprepError) -> str:
     """What the command line calls --row-bytes is called row_bytes here."""
-    return re.sub(r"--([a-z][a-z-]*)", lambda found: found[1].replace("-", "_"), str(problem))
+    return re.sub(r"--([a-z][a-z-]*)", lambda match: match[1].replace("-", "_"), str(problem))

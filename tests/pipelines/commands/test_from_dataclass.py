@@ -13,7 +13,7 @@ import cli
 from docs.option_tables import BLOCK, FORMS, REQUESTS, table_of, with_tables
 from graphprep.system.options import options_in
 from graphprep.topology.probe.options import ProbeOptions
-from pipelines.run.config import GenerateForm, ImportForm, PartitionForm
+from pipelines.run.config import DatasetForm, GenerateForm, ImportForm, PartitionForm
 from pipelines.run.forms import Form
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -67,6 +67,12 @@ def test_every_option_is_a_key_of_a_pipelines_file(step: str) -> None:
         assert fields[name].is_required() == option.is_required, name
         if not option.is_required:
             assert option.parsed(fields[name].default) == option.default, name
+
+
+def test_keys_of_a_dataset_are_options_of_fetch() -> None:
+    """Guards against a key beside `import`, `generate` and `store` that means something else than the option."""
+    parameters = {parameter.name for parameter in command_of("fetch").params}
+    assert {*DatasetForm.model_fields} - {"import_", "generate", "store"} <= parameters
 
 
 @pytest.mark.parametrize("name", [*REQUESTS, *FORMS])
