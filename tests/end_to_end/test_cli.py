@@ -148,6 +148,7 @@ def test_the_page_is_self_contained(digits: Path, tmp_path: Path) -> None:
     assert "is about a partition cache" in refused(2, "inspect", "digits", "--row-bytes", "64")
 
 
+@pytest.mark.slow
 def test_dry_run_writes_nothing(digits: Path) -> None:
     """Guards against a dry run that leaves a folder behind."""
     before = sorted(digits.parent.iterdir())
@@ -181,6 +182,7 @@ def test_an_assignment_made_elsewhere(digits: Path, tmp_path: Path) -> None:
     assert "2 part numbers for 1,797 nodes" in refused(5, *words)
 
 
+@pytest.mark.slow
 def test_export_says_where_and_refuses_in_one_sentence(digits: Path, tmp_path: Path) -> None:
     """Guards against an export that only Python can ask for, and against statuses of other faults."""
     out = tmp_path / "out"
@@ -205,6 +207,7 @@ def test_topology_show_can_be_read_back(tmp_path: Path) -> None:
     assert "nvlink" in run("topology", "show", path, "--table").stdout
 
 
+@pytest.mark.slow
 def test_a_cache_of_other_options_is_not_taken_or_overwritten(digits: Path) -> None:
     """Guards against training on a partition that was not asked for, and against losing one that was."""
     before = (digits / "manifest.json").read_bytes()
@@ -219,6 +222,7 @@ def test_a_cache_of_other_options_is_not_taken_or_overwritten(digits: Path) -> N
     assert [path.name for path in digits.parent.iterdir() if path.is_dir()] == ["flat-2"]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_no_cache_is_never_removed(digits: Path, tmp_path: Path) -> None:
     """Guards against --replace --out that deletes somebody's files."""
     precious = tmp_path / "precious"
@@ -230,6 +234,7 @@ def test_a_folder_that_is_no_cache_is_never_removed(digits: Path, tmp_path: Path
     assert (precious / "thesis.tex").read_text() == "years of work"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "words", "expected"),
     [
@@ -259,6 +264,7 @@ def test_more_parts_than_nodes(tmp_path: Path) -> None:
     assert "4 parts for 3 nodes" in refused(5, "partition", "tiny", "--parts", "4")
 
 
+@pytest.mark.slow
 def test_a_topology_with_a_link_to_nowhere(tmp_path: Path, digits: Path) -> None:
     """Guards against a topology file whose fault is found only when a route is missing."""
     path = tmp_path / "broken.yaml"
@@ -314,6 +320,7 @@ def test_a_damaged_cache_is_refused_by_everybody(digits: Path) -> None:
     assert run("verify", "digits/flat-2").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_cache_of_another_format_is_refused(digits: Path) -> None:
     """Guards against a reader, here or in the trainer, that guesses at another format."""
     root = digits / "zarr.json"
@@ -333,6 +340,7 @@ def test_debug_shows_the_traceback() -> None:
     assert "Traceback" in done.stderr
 
 
+@pytest.mark.slow
 def test_quiet_says_nothing_but_the_result(digits: Path) -> None:
     """Guards against progress that cannot be turned off."""
     done = run("partition", "digits", "--parts", "3", "--method", "random", "-q", "--imbalance", "2")

@@ -24,6 +24,8 @@ from tests.datasets.user_graphs import graph
 from trainer.base.errors import OptionError
 from trainer.config.config import read_config
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = Path(os.environ.get("GRAPHPREP_TEST_DATA", "absent")).parent / "cases" / "hostile"
 SHARED = (
     *("bigid.pt", "huge.mtx", "laughs.pt", "manynodes.pt"),

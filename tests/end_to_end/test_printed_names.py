@@ -25,6 +25,8 @@ from trainer.base.printable import PrintableFormatter
 from trainer.launch import main as launch
 from trainer.reporting.report import Report
 
+pytestmark = pytest.mark.slow
+
 ESCAPES = "red\x1b[31m\x9b\x07\u202e\x7f"
 
 

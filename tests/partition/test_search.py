@@ -141,6 +141,7 @@ def test_ranks_that_cannot_reach_each_other() -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("balance", ["rows", "edges"])
 def test_a_better_start_is_never_lost(balance: str, tmp_path: Path) -> None:
     """Guards against a refinement whose result is taken though the start was better, for rows and for edges."""

@@ -39,6 +39,7 @@ def test_a_range_done_again_changes_nothing(raw: RawGraph, tmp_path: Path) -> No
     assert len(twice.done) > 60
 
 
+@pytest.mark.slow
 def test_what_a_dead_worker_had_begun_is_removed(raw: RawGraph, tmp_path: Path) -> None:
     """Guards against stores with files that Zarr does not know."""
     expected = everything_in(make_store(raw, target=tmp_path / "expected"))

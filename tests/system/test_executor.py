@@ -187,6 +187,7 @@ def graphs() -> dict[str, RawGraph]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fits", [True, False])
 def test_stores_are_the_same(executor: Executor, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against edges that depend on who sorts and writes them, and on whether they fit in memory."""
@@ -203,6 +204,7 @@ def test_stores_are_the_same(executor: Executor, fits: bool, tmp_path: Path, mon
     assert len(list((tmp_path / "found").iterdir())) == 3  # and nothing beside them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fits", [True, False])
 def test_files_are_read_the_same(
     executor: Executor, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -230,6 +232,7 @@ def test_files_are_read_the_same(
     assert ("write_section" in made) == (executor.is_elsewhere and not fits)
 
 
+@pytest.mark.slow
 def test_generated_stores_are_the_same(executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against edges that depend on who draws them."""
     many_files(monkeypatch)
@@ -267,6 +270,7 @@ def by_passes(store: GraphStore, target: Path, executor: Executor | None, balanc
     return run_partition(plan, executor=executor).cache
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("balance", ["rows", "edges"])
 def test_passes_over_files_are_the_same(
     executor: Executor,
@@ -576,6 +580,7 @@ def test_a_cache_has_no_edges_to_look_at(tmp_path: Path) -> None:
         assert f"{words[0]} is about the edges of a store" in refused(2, "inspect", tmp_path / "c", *words)
 
 
+@pytest.mark.slow
 def test_one_sentence_on_the_command_line() -> None:
     """Guards against a wrong word that is found out after the work."""
     make_store(labelled_graph(np.random.default_rng(1), num_nodes=10, num_edges=40), "graph")

@@ -51,6 +51,7 @@ def test_an_empty_folder_is_as_good_as_none(tmp_path: Path) -> None:
     GraphStore(tmp_path / "empty").check()
 
 
+@pytest.mark.slow
 def test_generators_side_by_side_do_not_meet(tmp_path: Path) -> None:
     """Guards against scratch files that two runs of one name share."""
     command = [*CLI, "generate", "sbm", "--nodes", "3000", "--edges", "9000", "--features", "8", "--name", "q", "-q"]
@@ -64,6 +65,7 @@ def test_generators_side_by_side_do_not_meet(tmp_path: Path) -> None:
     assert not np.array_equal(tables[0].x, tables[2].x)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_caches_of_one_key_side_by_side(digits: Path, tmp_path: Path) -> None:  # noqa: F811
     """Guards against runs of one key that share a work folder and destroy each other's."""
     command = [*CLI, "partition", "digits", "--parts", "2", "--method", "random", "--imbalance", "2", "-q", "--out"]
@@ -73,6 +75,7 @@ def test_caches_of_one_key_side_by_side(digits: Path, tmp_path: Path) -> None:  
         assert run("verify", tmp_path / name).returncode == 0
 
 
+@pytest.mark.slow
 def test_replace_repairs_what_verify_finds(digits: Path) -> None:  # noqa: F811
     """Guards against advice that leads nowhere: a flipped bit, whose file has the right size, in cache and store."""
     payload = digits / "parts/0/nodes/node/x/c/0/0"
@@ -86,6 +89,7 @@ def test_replace_repairs_what_verify_finds(digits: Path) -> None:  # noqa: F811
     assert run("verify", "digits").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_broken_store_is_fetched_again(digits: Path) -> None:  # noqa: F811
     """Guards against a store that neither opens nor can be fetched again."""
     (home.store_path("digits") / "zarr.json").write_text("{")
@@ -103,6 +107,7 @@ def test_an_imported_store_is_not_fetched_over(tmp_path: Path) -> None:
     assert GraphStore(home.store_path("digits")).num_nodes == {"node": 2}
 
 
+@pytest.mark.slow
 def test_a_damaged_kept_assignment_is_made_again(digits: Path) -> None:  # noqa: F811
     """Guards against scratch of a killed run that blocks its key for good."""
     words = ("partition", "digits", "--parts", "3", "--method", "random", "--imbalance", "2")

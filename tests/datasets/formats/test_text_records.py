@@ -40,6 +40,7 @@ def test_a_quote_without_an_end(tmp_path: Path) -> None:
         list(record_blocks(path, ",", quoted=True, after=0))
 
 
+@pytest.mark.slow
 def test_kernels_stay_inside_their_arrays(bounds_checked: BoundsChecked) -> None:
     """Guards against a byte that is read behind the end of a block, which numba does not notice by itself."""
     bounds_checked(

@@ -37,6 +37,8 @@ from tests.datasets import dgl_files
 from tests.datasets.user_graphs import edges_of
 from tests.soak import soak_count
 
+pytestmark = pytest.mark.slow
+
 PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0], [0, 2]])
 MATRIX = sp.coo_matrix((np.ones(5), PAIRS.T), shape=(4, 4))
 SECONDS_A_CASE = 20

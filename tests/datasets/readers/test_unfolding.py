@@ -28,6 +28,8 @@ from graphprep.system import memory
 from graphprep.system.archive import Archive
 from tests.datasets.user_graphs import graph
 
+pytestmark = pytest.mark.slow
+
 UNFOLDED = 150 << 20
 
 

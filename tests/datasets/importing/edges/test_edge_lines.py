@@ -81,6 +81,7 @@ def test_line_feeds(text: bytes) -> None:
     assert count_line_feeds(np.frombuffer(text, np.uint8)) == text.count(b"\n")
 
 
+@pytest.mark.slow
 def test_within_bounds(bounds_checked: BoundsChecked) -> None:
     """No byte before or behind the block is read, and no line too many is written."""
     bounds_checked(

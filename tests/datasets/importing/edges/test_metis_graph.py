@@ -20,6 +20,7 @@ TRIANGLE = "3 3\n2 3\n1 3\n1 2\n"
 BOTH_WAYS = [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "nodes", "edges"),
     [
