@@ -3,7 +3,7 @@
     python -m docs.option_tables docs/*.md
 
 A page has a table between `<!-- options: NAME -->` and `<!-- end of options -->`; NAME is one of REQUESTS or FORMS. The
-command writes all tables anew, and a test compares them.
+command writes all tables again, and a test compares them. The trainer's own table is compared by its own test.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from graphprep.partition.request import PartitionRequest
 from graphprep.system.options import Option, options_in
 from pipelines.run.config import DatasetForm, PipelineForm
 
-BLOCK = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 REQUESTS: dict[str, tuple[type, ...]] = {
     "partition": (PartitionRequest, FeatureOptions),
     "import": (ImportOptions,),
     **{f"generate {name}": (request,) for name, request in GENERATORS.items()},
 }
 FORMS: dict[str, type[BaseModel]] = {"run": PipelineForm, "run datasets": DatasetForm}
+NAMES = "|".join([*REQUESTS, *FORMS])
+BLOCK = re.compile(rf"(<!-- options: ({NAMES}) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 
 
 def table_of(name: str) -> str:
