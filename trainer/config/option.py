@@ -80,7 +80,7 @@ class Group:
     decides_result: bool = True
     """Whether its options decide what is learnt, and so have to be the same on every rank."""
     may_change: bool = False
-    """What its options say of `may_change`, unless they say otherwise."""
+    """The default of its options' `may_change`."""
 
     def __call__(
         self,
@@ -91,18 +91,11 @@ class Group:
         **details: Any,
     ) -> _T:
         """A field with a default; the rest are fields of `Option`."""
-        return field(default=default, metadata=self.metadata(help, metavar, convert, **details))
+        return field(default=default, metadata=self.metadata(help, metavar=metavar, convert=convert, **details))
 
-    def metadata(
-        self,
-        help: str,
-        metavar: str | None = None,
-        convert: Callable[[str], object] | None = None,
-        **details: Any,
-    ) -> Mapping[str, Any]:
+    def metadata(self, help: str, **details: Any) -> Mapping[str, Any]:
         """The metadata of a field; the arguments are fields of `Option`."""
-        more = {"may_change": self.may_change, **details}
-        return {_KEY: Option(group=self, help=help, metavar=metavar, convert=convert, **more)}
+        return {_KEY: Option(group=self, help=help, **{"may_change": self.may_change, **details})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +105,11 @@ class Option:
     group: Group
     help: str
     """What it does, with the meaning of special values."""
-    metavar: str | None
+    metavar: str | None = None
     """The word for its value in `--help`; None for switches, and where `choices` are all the words."""
-    convert: Callable[[str], object] | None
+    convert: Callable[[str], object] | None = None
     """An argparse type; None for any text."""
-    may_change: bool
+    may_change: bool = False
     """Whether a resumed run may have another value than the run that it resumes."""
     choices: tuple[str, ...] = ()
     default_words: str | None = None

@@ -51,7 +51,9 @@ def _check_schedule(text: str) -> None:
 class Options:
     """The options of one run. The defaults suit a citation graph (about 81.9 % on Cora's public split)."""
 
-    cache: str = field(metadata=_run.metadata("folder that graphprep partition made; may be in --config", "CACHE"))
+    cache: str = field(
+        metadata=_run.metadata("folder that graphprep partition made; may be in --config", metavar="CACHE")
+    )
     config: str | None = _run(None, "TOML file with options; those given here win", "FILE")
 
     model: str = _model(

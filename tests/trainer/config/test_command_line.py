@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from trainer.base.errors import OptionError
 from trainer.config.command_line import parse
 from trainer.config.options import Options
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_defaults_of_the_command_line_are_those_of_the_options() -> None:
@@ -153,6 +159,19 @@ def test_help_shows_every_default(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "--weight-decay" in text
     assert f"(default: {Options(cache='c').weight_decay})" in text
+
+
+def test_help_and_wrong_options_need_no_torch() -> None:
+    """Importing torch takes seconds, and `--help` and a wrong option would come after them."""
+    script = (
+        "import contextlib, sys\nfrom trainer.__main__ import main\n"
+        "assert main(['c', '--layers', '0']) == 2\n"
+        "with contextlib.suppress(SystemExit):\n    main(['--help'])\n"
+        "print([name for name in ('torch', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.stderr.strip().startswith("rank 0: argument --layers: expected a whole number from 1")
 
 
 def test_options_of_attention_and_sampling_arrive() -> None:

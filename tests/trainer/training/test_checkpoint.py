@@ -1,4 +1,4 @@
-"""Checkpoints, and runs that go on from them."""
+"""Checkpoints, and runs that resume from them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_same_ranks_go_on_bit_for_bit(across: dict[str, Run]) -> None:
 
 
 def test_fewer_ranks_go_on_where_four_were(across: dict[str, Run]) -> None:
-    """Optimiser state that depends on the parts would start anew, or crash, on another cache of the graph."""
+    """Optimiser state that depends on the parts would start again, or crash, on another cache of the graph."""
     assert len(across["rest 2"].losses) == 6
     assert across["rest 2"].losses == pytest.approx(across["whole"].losses[6:], rel=1e-4)
 
@@ -195,7 +195,7 @@ def test_a_checkpoint_runs_no_code(cache: Path, tmp_path: Path) -> None:
 def test_runs_do_not_mix(
     cache: Path, tmp_path: Path, changes: dict[str, Any], error: type[TrainerError], said: str
 ) -> None:
-    """A run that goes on with another model, or writes among another run's checkpoints, ruins both."""
+    """A run that resumes with another model, or writes among another run's checkpoints, ruins both."""
     fitted(cache, epochs=3, checkpoint=str(tmp_path))
     with pytest.raises(error, match=said) as caught:
         fitted(cache, epochs=5, checkpoint=str(tmp_path), **changes)
@@ -203,7 +203,7 @@ def test_runs_do_not_mix(
 
 
 def test_what_may_change_may_change(cache: Path, tmp_path: Path) -> None:
-    """A lower step size is a common reason to go on, and so is an exact end of a run that sampled."""
+    """A lower learning rate is a common reason to resume, and so is an exact end of a run that sampled."""
     fitted(cache, epochs=3, boundary_sampling=0.5, checkpoint=str(tmp_path))
     assert len(fitted(cache, epochs=5, lr=0.001, patience=9, checkpoint=str(tmp_path), resume=True).losses) == 2
 
