@@ -71,7 +71,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     bounds_checked(
         "import tempfile\nfrom pathlib import Path\nimport numpy as np\n"
         "from graphprep.core.csr import undirected_simple\n"
-        "from graphprep.partition import graph_files\n"
+        "from graphprep.partition.methods import graph_files\n"
         "from tests.graphs import csr_of, random_edges\n"
         "clean = undirected_simple(csr_of(random_edges(np.random.default_rng(0), 300, 900), 300))\n"
         "with tempfile.TemporaryDirectory() as name:\n"
