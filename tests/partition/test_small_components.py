@@ -118,7 +118,8 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     bounds_checked(
         "import numpy as np\n"
         "from graphprep.core.csr import undirected_simple\n"
-        "from graphprep.partition.methods import baselines; from graphprep.partition import small_components\n"
+        "from graphprep.partition import small_components\n"
+        "from graphprep.partition.methods import baselines\n"
         "from tests.graphs import csr_of, random_edges\n"
         "for num_nodes, num_edges in ((1, 0), (300, 100), (300, 900)):\n"
         "    chunk = random_edges(np.random.default_rng(0), num_nodes, num_edges, hub=num_edges == 900)\n"
@@ -126,8 +127,8 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "    amounts = np.stack([np.ones(num_nodes, np.int64), np.diff(clean.indptr)])\n"
         "    for parts in (1, 2, 300, 400):\n"
         "        shares = np.full(parts, 1 / parts)\n"
-        "        apart = small_components.set_apart(clean, amounts, shares)\n"
-        "        core = small_components.core_graph(clean, apart)\n"
+        "        small = small_components.find_small(clean, amounts, shares)\n"
+        "        core = small_components.core_graph(clean, small)\n"
         "        found = baselines.ldg(core, shares_P=shares, seed=0, imbalance=1.05)\n"
-        "        small_components.place_apart(found, apart, amounts, shares)\n"
+        "        small_components.place_small(found, small, amounts, shares)\n"
     )

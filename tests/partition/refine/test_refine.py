@@ -182,7 +182,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against out-of-range reads and writes, which corrupt the heap and hang the process later."""
     bounds_checked(
         "import numpy as np\n"
-        "from tests.partition import test_refine as t\n"
+        "from tests.partition.refine import test_refine as t\n"
         "from graphprep.partition.refine.mapping import best_mapping\n"
         "from graphprep.partition.refine.refine import links_of\n"
         "from graphprep.core.csr import undirected_simple\n"
