@@ -52,6 +52,9 @@ def prepared(graphprep_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(plan_pipeline, "gpus_here", list)
     torch = {"cuda_built": None, "cuda_available": False, "nccl": False, "gloo": True, "gpus": [], "threads": 2}
     monkeypatch.setattr(doctor, "_ask_torch", lambda: torch)
+    # Other programs change both between two calls, and the calls are compared.
+    monkeypatch.setattr(doctor.memory, "available", lambda: 8 * 10**9)
+    monkeypatch.setattr(doctor, "_free_disk", lambda _folder: 10**12)
     return tmp_path
 
 
