@@ -198,6 +198,7 @@ def test_any_graph_of_several_types_comes_back(
             np.testing.assert_array_equal(rebuild_rows(cache, node_type, name), stored[:])
 
 
+@pytest.mark.slow
 def test_memory_decides_pieces_and_workers_but_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a cache that depends on how large the pieces are through which it was written."""
     rng = np.random.default_rng(7)

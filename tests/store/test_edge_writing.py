@@ -31,6 +31,7 @@ def raw(monkeypatch: pytest.MonkeyPatch) -> RawGraph:
     return raw
 
 
+@pytest.mark.slow
 def test_a_range_done_again_changes_nothing(raw: RawGraph, tmp_path: Path) -> None:
     """Guards against ranges that share a file, that merge with what is there, and against files of zeros left out."""
     expected = everything_in(make_store(raw, target=tmp_path / "expected"))
@@ -52,6 +53,7 @@ def test_what_a_dead_worker_had_begun_is_removed(raw: RawGraph, tmp_path: Path) 
     assert everything_in(make_store(raw, target=tmp_path / "found", executor=Elsewhere(beginning))) == expected
 
 
+@pytest.mark.slow
 def test_workers_that_wrote_somewhere_else(raw: RawGraph, tmp_path: Path) -> None:
     """Guards against a store whose edges lie on another machine: absent files would read as zeros."""
     left_out: Executor = Elsewhere(lambda piece: 0 if getattr(piece, "start", None) == 0 else 1)

@@ -67,6 +67,7 @@ def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sort_runs, "MOST_EDGES", 40)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_disk")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

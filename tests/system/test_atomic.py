@@ -79,6 +79,7 @@ def count_under_lock(path: Path, times: int) -> None:
             (path / "number").write_text(str(number + 1))
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_removed_still_shuts_others_out(tmp_path: Path) -> None:
     """Guards against two holders, one of a file that is gone and one of its successor, and against files that stay."""
     (tmp_path / "number").write_text("0")
@@ -100,6 +101,7 @@ def test_a_lock_goes_with_an_error_too(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_several_processes_may_start_at_once(graphprep_home: Path) -> None:
     """Guards against two runs that write the same store: one does the work, the others wait and find it."""
     running = [

@@ -107,6 +107,7 @@ def stores() -> dict[str, GraphStore]:
     }
 
 
+@pytest.mark.slow
 def test_statistics_are_the_same(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against figures that depend on who looks at the edges."""
     small_ranges(monkeypatch)

@@ -43,6 +43,7 @@ def test_replace_takes_no_other_folder_away(tmp_path: Path, command: str) -> Non
     assert (precious / "thesis.tex").read_text() == "years of work"
 
 
+@pytest.mark.slow
 def test_an_empty_folder_is_as_good_as_none(tmp_path: Path) -> None:
     """Guards against a folder that a script made beforehand."""
     (tmp_path / "empty").mkdir()
@@ -99,6 +100,7 @@ def test_a_broken_store_is_fetched_again(digits: Path) -> None:  # noqa: F811
     assert run("verify", "digits").returncode == 0
 
 
+@pytest.mark.slow
 def test_an_imported_store_is_not_fetched_over(tmp_path: Path) -> None:
     """Guards against fetch that takes a user's own store of the same name away."""
     (tmp_path / "e.txt").write_text("0 1\n")

@@ -188,6 +188,7 @@ def test_a_store_with_a_pipe_in_it(store_folder: Path, tmp_path: Path) -> None:
         assert copy.name in str(problem)
 
 
+@pytest.mark.slow
 def test_a_cache_with_a_pipe_in_it(cache_folder: Path, tmp_path: Path) -> None:
     """Guards against a pipe in place of a file of a cache, in this package's reader and in the trainer's."""
     chosen = [name for name in files_below(cache_folder) if name.count("/") < 2 or "parts/0/nodes" in name]

@@ -28,6 +28,7 @@ def every_path(value: object, where: Where = ()) -> set[Where]:
     return {where}.union(*(every_path(below, (*where, key)) for key, below in items))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(documents, st.booleans())
 def test_values_are_those_of_the_safe_loader_and_every_path_has_a_line(value: object, flow: bool) -> None:
@@ -85,6 +86,7 @@ def test_what_is_not_plain_yaml_is_an_error_with_its_line(text: str, line: int, 
     assert caught.value.line == line
 
 
+@pytest.mark.slow
 def test_aliases_cannot_unfold_without_end() -> None:
     """Guards against a file of a few hundred bytes that fills the memory."""
     text = "l0: &l0 [x]\n" + "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 10))

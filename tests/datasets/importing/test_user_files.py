@@ -250,6 +250,7 @@ def test_splits_of_every_kind(tmp_path: Path) -> None:
         graph(edges, labels=labels, train=written(tmp_path / "z.txt", "0\nx\n"))
 
 
+@pytest.mark.slow
 def test_large_features_are_not_loaded(tmp_path: Path) -> None:
     """Guards against 200 MB of features in memory: the import runs with room for a fraction of them."""
     x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float16, (1_600_000, 64))

@@ -261,6 +261,7 @@ def test_masks_know_what_a_move_changes(num_parts: int, mutual: bool, tmp_path: 
         assert change == pytest.approx(gain), (node, target)
 
 
+@pytest.mark.slow
 def test_weights_know_what_a_move_changes() -> None:
     """Guards against the same on coarse levels, whose edges have weights."""
     graph = communities(4, 40)

@@ -126,6 +126,7 @@ def test_every_format_gives_one_graph(tmp_path: Path, name: str) -> None:
     assert store.num_nodes == {"node": 4}
 
 
+@pytest.mark.slow
 def test_real_graphs_through_the_command(test_data: Path) -> None:
     """Guards against a command that loses what the reader has found."""
     done = run("import", test_data / "graphs" / "mdual.graph", "--name", "mdual", "--json", "-q")
@@ -202,6 +203,7 @@ def test_times_stay_with_their_edges(tmp_path: Path) -> None:
     assert np.asarray(array[:]).tolist() == [7, 7, 9]  # by destination, then source: 1->0, 2->0, 0->1
 
 
+@pytest.mark.slow
 def test_schema(test_data: Path, tmp_path: Path) -> None:
     """Guards against a graph of several types that the command cannot make; acm has three."""
     folder = test_data / "hetero" / "acm"

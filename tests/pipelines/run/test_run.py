@@ -45,6 +45,7 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_documented_example(tmp_path: Path) -> None:
     """Guards against a page that shows a pipeline which does not run, or whose caches have other names."""
     text = (DOCS / "pipeline.yaml").read_text()
@@ -113,6 +114,7 @@ def test_a_dry_run_does_nothing_and_says_what_is_needed(tmp_path: Path) -> None:
     assert report.expected.disk_bytes > cache.disk_bytes
 
 
+@pytest.mark.slow
 def test_a_dry_run_foresees_what_a_run_does(small: Path) -> None:
     """Guards against a dry run that announces other stages than those that are then run."""
     assert set(states(run_pipeline(small, dry=True)).values()) == {"up to date"}
@@ -128,6 +130,7 @@ def test_a_dry_run_foresees_what_a_run_does(small: Path) -> None:
     assert found - perhaps == to_run - perhaps - {"export blocks/flat-3 as npz"}
 
 
+@pytest.mark.slow
 def test_a_store_that_was_removed_is_made_again_and_its_caches_kept(small: Path) -> None:
     """Guards against a key of the store that is known only once it is there."""
     shutil.rmtree(home.store_path("blocks"))

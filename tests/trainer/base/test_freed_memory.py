@@ -41,7 +41,10 @@ give_back_freed_memory()
 print(before - held())
 """
 
-pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has no mallopt")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has no mallopt"),
+]
 
 
 def printed(program: str, *words: str) -> int:

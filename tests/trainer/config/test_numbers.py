@@ -88,6 +88,7 @@ def test_weights_that_are_no_numbers_after_the_last_step_end_the_run(
     assert caught.value.shared
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_no_number_ends_the_run(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finite loss may have a gradient that is not; the weights it would make are saved as if they were some."""
     taken = Adam.flatten_gradients
@@ -106,6 +107,7 @@ def test_scores_that_are_no_numbers_are_said(tmp_path: Path, capsys: pytest.Capt
     assert "the scores of 1 of 60 nodes are not finite" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_error_that_is_no_number_is_not_written(cache: Path) -> None:
     """NaN is no JSON: the line of such an epoch was a traceback."""
     from trainer.data.objective import Objective
@@ -141,6 +143,7 @@ def test_saturation_counts_values_and_keeps_the_largest() -> None:
     assert "8e+04 in layer 2 forward" in in_words(rows)
 
 
+@pytest.mark.slow
 def test_a_saturated_wire_is_in_the_result(tmp_path: Path) -> None:
     """--wire fp16 sent 65,504 in place of what was larger, and nobody knew."""
     graph = random_graph(seed=3)
@@ -156,6 +159,7 @@ def test_a_saturated_wire_is_in_the_result(tmp_path: Path) -> None:
     assert forward[0]["largest"] > 65504
 
 
+@pytest.mark.slow
 def test_kept_gradients_are_sent_anew_after_the_scale_was_halved(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kept partial sum is of the scale of its epoch: twice as large as the others when the scale has been halved."""
     passes = []

@@ -19,6 +19,8 @@ from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
 from trainer.exchange.row_routes import boundary_routes, broadcast_routes
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("directed, weighted, uneven", "an empty part", "a part without halo")
 FIRST = PassContext(epoch=1, training=True)
 

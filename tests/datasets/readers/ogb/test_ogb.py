@@ -514,6 +514,7 @@ print(after - before, x.nbytes, x.shape, edges)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from Linux's /proc")
 @pytest.mark.parametrize("layout", ["binary", "text"])
 def test_large_features_stay_on_disk(tmp_path: Path, layout: str) -> None:
