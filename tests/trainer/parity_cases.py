@@ -122,7 +122,7 @@ WORDS = (
     "deep sage, broadcast, dropout",
     "deep gcn, residual, greatest",
 )
-"""Those that are also run with features of which few are not 0, held by their entries and as a matrix."""
+"""Those that are also run with features of which few are not 0, as sparse rows and as a matrix."""
 SETTINGS |= {f"{name}, dense features": {**SETTINGS[name], "dense_features": True} for name in WORDS}
 
 CASES = [(name, setting) for name in graphs() if name != "half-precision features" for setting in ("gcn", "sage")]

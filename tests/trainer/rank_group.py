@@ -65,7 +65,7 @@ def train_once(communicator: Communicator, *, cache: str, **changes: Any) -> Run
 
 
 def empty_traffic_log(communicator: Communicator) -> TrafficLog:
-    """Books of which nobody wants the sums."""
+    """A traffic log whose sums are not read."""
     return TrafficLog(num_rows=0, num_sent=0, num_halo=0, rank=communicator.rank, world=communicator.world)
 
 

@@ -15,24 +15,10 @@ from math import prod
 import torch
 from torch import Tensor
 
-from trainer.data.cache import Cache, NodeType, StoredArray
+from trainer.data.cache import ITEM_SIZES, Cache, NodeType, StoredArray
 from trainer.data.csr import Csr
 
-_TYPES = {
-    "bool": torch.bool,
-    "int8": torch.int8,
-    "int16": torch.int16,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "uint8": torch.uint8,
-    "uint16": torch.uint16,
-    "uint32": torch.uint32,
-    "uint64": torch.uint64,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-}
+_TYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_SIZES}
 _BARELY_KNOWN = {torch.uint16, torch.uint32, torch.uint64}
 """Types of which torch can do little more than convert to another."""
 _INDEX_TYPES = ("int32", "int64")

@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -38,32 +39,29 @@ from trainer.base.sent_bytes import Purpose, SentBytes
 log = logging.getLogger("trainer")
 
 
+@dataclass(slots=True, kw_only=True)
 class PendingExchange:
     """An exchange of rows that may not be finished; like torch.distributed's `Work`, for all peers."""
 
-    def __init__(
-        self,
-        communicator: Communicator,
-        works: list[dist.Work],
-        outgoing: list[Tensor],
-        copies: Sequence[tuple[Tensor, Tensor]],
-        *,
-        started: float,
-    ) -> None:
-        self._communicator, self._works, self._copies, self._started = communicator, works, copies, started
-        self._outgoing = outgoing  # kept alive until they are sent
-        self.seconds = 0.0
-        """Between CPUs, from the start to the end of `wait`."""
+    communicator: Communicator
+    works: list[dist.Work]
+    outgoing: Sequence[Tensor]
+    """Kept alive until they are sent."""
+    copies: Sequence[tuple[Tensor, Tensor]]
+    """Where to copy what is received, and from where."""
+    started: float
+    seconds: float = 0.0
+    """Between CPUs, from the start to the end of `wait`."""
 
     def wait(self) -> None:
         """Return when all rows are received and sent."""
-        with self._communicator.translate_remote_errors("exchange rows"), self._communicator.clock("waiting"):
-            for work in self._works:
+        with self.communicator.translate_remote_errors("exchange rows"), self.communicator.clock("waiting"):
+            for work in self.works:
                 work.wait()
-        for target, received in self._copies:
+        for target, received in self.copies:
             target.copy_(received)
-        self._outgoing, self._copies = [], []
-        self.seconds = time.perf_counter() - self._started
+        self.outgoing, self.copies = [], []
+        self.seconds = time.perf_counter() - self.started
 
 
 class Communicator:
@@ -187,7 +185,9 @@ class Communicator:
                 operations.append(dist.P2POp(dist.isend, outgoing[destination], destination))
         with self.translate_remote_errors("exchange rows"):
             works = dist.batch_isend_irecv(operations) if operations else []
-        return PendingExchange(self, works, list(outgoing.values()), copies, started=started)
+        return PendingExchange(
+            communicator=self, works=works, outgoing=list(outgoing.values()), copies=copies, started=started
+        )
 
     def all_reduce(self, values: Tensor, purpose: Purpose = "notes and counts") -> Tensor:
         """Sum `values` over all ranks, in place, the same to the last bit everywhere.

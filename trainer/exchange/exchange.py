@@ -10,6 +10,7 @@ halo's rows round after round, and sends partial sums for them back.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -31,23 +32,17 @@ from trainer.exchange.wire import Int8, wire
 from trainer.sparse.feature_rows import DenseRows, FeatureRows, SparseRows
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """The rows of some peers. Every rank calls the same methods of the same rounds in the same order."""
 
-    def __init__(
-        self,
-        routes: RowRoutes,
-        forward: HaloExchange,
-        backward: HaloExchange,
-        *,
-        sampling: Sampling,
-        columns: slice,
-        is_first: bool,
-    ) -> None:
-        self._routes, self._forward, self._backward = routes, forward, backward
-        self._sampling, self._is_first = sampling, is_first
-        self.columns = columns
-        """Which rows of the halo come in this round; halo rows are counted peer after peer."""
+    routes: RowRoutes
+    forward: HaloExchange
+    backward: HaloExchange
+    sampling: Sampling
+    columns: slice
+    """Which rows of the halo come in this round; halo rows are counted peer after peer."""
+    is_first: bool
 
     def fetch(
         self,
@@ -67,33 +62,33 @@ class Round:
             compared: the rows whose change decides whether to send; None for those that are sent.
             again: whether they were fetched before in this pass, and not kept.
         """
-        route, begins = self._routes_of(layer, context).forward, self._is_first and not again
-        return self._forward.exchange(rows_nF, layer, context, compared, route=route, begins=begins)
+        route, begins = self._routes_of(layer, context).forward, self.is_first and not again
+        return self.forward.exchange(rows_nF, layer, context, compared, route=route, begins=begins)
 
     def send_back(self, partial_HF: Tensor, layer: int, context: PassContext) -> PendingRows:
         """Send partial sums for the rows of this round to their owners, and get the sums [n, F] for own rows."""
         route = self._routes_of(layer, context).backward
-        return self._backward.exchange(partial_HF, layer, context, route=route, begins=self._is_first)
+        return self.backward.exchange(partial_HF, layer, context, route=route, begins=self.is_first)
 
     def fetch_all(self, rows_nF: Tensor, layer: int) -> PendingRows:
         """The rows of this round's peers as they are stored, and in full."""
-        return self._forward.exchange_all(rows_nF, layer, "forward" if layer else "setup", begins=self._is_first)
+        return self.forward.exchange_all(rows_nF, layer, "forward" if layer else "setup", begins=self.is_first)
 
     def fetch_sparse(self, rows: SparseRows, layer: int) -> SparseRows:
         """The same of sparse rows, when they are here."""
-        return self._forward.exchange_sparse(rows, layer, "forward", begins=self._is_first)
+        return self.forward.exchange_sparse(rows, layer, "forward", begins=self.is_first)
 
     def record_skipped(self, width: int, layer: int) -> None:
         """Record a pass in which no row [`width`] was sent, since the receivers have what never changes."""
-        self._forward.record_skipped(width, layer, begins=self._is_first)
+        self.forward.record_skipped(width, layer, begins=self.is_first)
 
     def sample(self, layer: int, context: PassContext) -> Sample | None:
         """Which rows `layer` keeps in the pass; None for all of them."""
-        return self._sampling.sample(layer, context)
+        return self.sampling.sample(layer, context)
 
     def _routes_of(self, layer: int, context: PassContext) -> RowRoutes:
         sample = self.sample(layer, context)
-        return self._routes if sample is None else sampled_routes(self._routes, sample.sent_R, sample.halo_H)
+        return self.routes if sample is None else sampled_routes(self.routes, sample.sent_R, sample.halo_H)
 
 
 class Exchange:
@@ -146,9 +141,11 @@ class Exchange:
                 saturation=saturation,
             )
             return Round(
-                routes,
-                exchange(routes.forward, "forward", policy=policy(options.staleness), wire=forward_wire),
-                exchange(routes.backward, "backward", policy=policy(options.staleness_grad), wire=backward_wire),
+                routes=routes,
+                forward=exchange(routes.forward, "forward", policy=policy(options.staleness), wire=forward_wire),
+                backward=exchange(
+                    routes.backward, "backward", policy=policy(options.staleness_grad), wire=backward_wire
+                ),
                 sampling=Sampling(
                     options.boundary_sampling, sent_ids.to(device), halo_ids.to(device), seed=options.seed
                 ),

@@ -55,11 +55,12 @@ class _LayerState:
     """What the wire's rounding took from this rank's last send, float32."""
 
 
+@dataclass(frozen=True, slots=True)
 class PendingRows:
     """Rows that may still be on their way. Call one of the methods, once."""
 
-    def __init__(self, receive: Callable[[], Tensor], route: RowRoute) -> None:
-        self._receive, self._route = receive, route
+    _receive: Callable[[], Tensor]
+    _route: RowRoute
 
     def wait(self) -> Tensor:
         """All rows, unpacked, as soon as those that were sent are here."""
@@ -70,25 +71,19 @@ class PendingRows:
         self._route.add_to(self._receive(), sums_nF)
 
 
+@dataclass(frozen=True, slots=True)
 class HaloExchange:
     """The exchanges of one route in all layers. Every rank calls it for the same layers in the same order."""
 
-    def __init__(
-        self,
-        route: RowRoute,
-        direction: Direction,
-        *,
-        policy: Policy,
-        wire: Wire,
-        error_feedback: bool,
-        communicator: Communicator,
-        traffic_log: TrafficLog,
-        saturation: Saturation | None = None,
-    ) -> None:
-        self._route, self._direction, self._saturation = route, direction, saturation
-        self._policy, self._wire, self._error_feedback = policy, wire, error_feedback
-        self._communicator, self._traffic_log = communicator, traffic_log
-        self._layers: dict[int, _LayerState] = {}
+    route: RowRoute
+    direction: Direction
+    policy: Policy
+    wire: Wire
+    error_feedback: bool
+    communicator: Communicator
+    traffic_log: TrafficLog
+    saturation: Saturation | None = None
+    _layers: dict[int, _LayerState] = field(default_factory=dict)
 
     def exchange(
         self,
@@ -111,34 +106,34 @@ class HaloExchange:
             begins: whether this begins an exchange of all peers, or goes on with one.
         """
         if not context.training:
-            return self.exchange_all(rows, layer, self._direction, begins=begins)
-        route = route or self._route
+            return self.exchange_all(rows, layer, self.direction, begins=begins)
+        route = route or self.route
         state = self._layers.setdefault(layer, _LayerState())
         due = self._due_ranks(state, context, compared or (lambda: rows))
-        message = self._encode(route.pack(rows), layer, state) if due[self._communicator.rank] else None
+        message = self._encode(route.pack(rows), layer, state) if due[self.communicator.rank] else None
         received = state.received
         if received is None:
             received = rows.new_empty(sum(route.recv_counts), rows.shape[1])
-        if self._policy.keeps:
+        if self.policy.keeps:
             state.received = received
             state.sent_epochs = [
                 context.epoch if is_due else last for is_due, last in zip(due, state.sent_epochs, strict=True)
             ]
-        return self._start(route, message, received, self._wire, due, layer, self._direction, begins=begins)
+        return self._start(route, message, received, self.wire, due, layer, self.direction, begins=begins)
 
     def exchange_all(self, rows: Tensor, layer: int, direction: Direction, *, begins: bool = True) -> PendingRows:
         """Send all rows as they are stored, and get all of the peers'; nothing is kept."""
-        wire, due = AsStored(rows.dtype), [True] * self._communicator.world
-        received = rows.new_empty(sum(self._route.recv_counts), rows.shape[1])
-        message = wire.encode(self._route.pack(rows))
-        return self._start(self._route, message, received, wire, due, layer, direction, begins=begins)
+        wire, due = AsStored(rows.dtype), [True] * self.communicator.world
+        received = rows.new_empty(sum(self.route.recv_counts), rows.shape[1])
+        message = wire.encode(self.route.pack(rows))
+        return self._start(self.route, message, received, wire, due, layer, direction, begins=begins)
 
     def exchange_sparse(self, rows: SparseRows, layer: int, direction: Direction, *, begins: bool = True) -> SparseRows:
         """Send all rows as they are stored, by their entries, and get all of the peers', unpacked; nothing is kept.
 
         First the number of entries of each row is sent, then their columns, then their values.
         """
-        route, peers = self._route, self._communicator.peers
+        route, peers = self.route, self.communicator.peers
         packed = rows.select(_row_numbers(route.pack, len(rows), rows.device))
         entries = [int(counts.sum()) for counts in route.split_sent(packed.counts)]
         entry_bytes = _COLUMN_BYTES + rows.stored_type.itemsize
@@ -152,9 +147,9 @@ class HaloExchange:
             received = values.new_empty(sum(route.recv_counts), values.shape[1])
             outgoing = dict(zip(peers, route.split_sent(values), strict=True))
             incoming = dict(zip(peers, route.split_received(received), strict=True))
-            pending = self._communicator.exchange(outgoing, incoming)
+            pending = self.communicator.exchange(outgoing, incoming)
             pending.wait()
-            self._traffic_log.record_seconds(layer, direction, pending.seconds)
+            self.traffic_log.record_seconds(layer, direction, pending.seconds)
             return received
 
         counts_I = exchanged(packed.counts.unsqueeze(1), route).squeeze(1)
@@ -168,11 +163,11 @@ class HaloExchange:
 
     def record_skipped(self, width: int, layer: int, *, begins: bool = True) -> None:
         """Record an exchange of rows [., `width`] that was left out, since the receivers have what never changes."""
-        self._record(self._route, layer, width, None, self._direction, begins=begins)
+        self._record(self.route, layer, width, None, self.direction, begins=begins)
 
     def _due_ranks(self, state: _LayerState, context: PassContext, compared: ComparedRows) -> list[bool]:
         """Whether each rank sends, the same list on all ranks."""
-        rank, world, policy = self._communicator.rank, self._communicator.world, self._policy
+        rank, world, policy = self.communicator.rank, self.communicator.world, self.policy
         is_first = not state.sent_epochs
         if is_first:
             state.sent_epochs = [context.epoch] * world
@@ -193,20 +188,20 @@ class HaloExchange:
         this_is_due = is_due(rank, relative_change(now, state.compared))
         if this_is_due:
             state.compared = now.clone()
-        return self._communicator.all_gather_flag(this_is_due)
+        return self.communicator.all_gather_flag(this_is_due)
 
     def _encode(self, packed: Tensor, layer: int, state: _LayerState) -> Tensor:
         """The message of packed rows, after error feedback."""
         corrected = packed
-        if self._error_feedback and state.error is not None:
+        if self.error_feedback and state.error is not None:
             corrected = (packed.float() + state.error).to(packed.dtype)
-        if self._saturation is not None and self._wire.limit < math.inf:
-            self._saturation.note(layer, self._direction, corrected, self._wire.limit)
-        message = self._wire.encode(corrected)
-        if self._error_feedback:
-            error = corrected.float() - self._wire.decode(message).float()
+        if self.saturation is not None and self.wire.limit < math.inf:
+            self.saturation.note(layer, self.direction, corrected, self.wire.limit)
+        message = self.wire.encode(corrected)
+        if self.error_feedback:
+            error = corrected.float() - self.wire.decode(message).float()
             # What a value is beyond the wire's range would be added to it again for ever.
-            state.error = error.masked_fill_((corrected.abs() > self._wire.limit) | ~error.isfinite(), 0.0)
+            state.error = error.masked_fill_((corrected.abs() > self.wire.limit) | ~error.isfinite(), 0.0)
         return message
 
     def _start(
@@ -222,7 +217,7 @@ class HaloExchange:
         begins: bool,
     ) -> PendingRows:
         """Send `message`, if there is one, and start to receive the rows of the ranks that are due into `received`."""
-        peers, row_bytes = self._communicator.peers, wire.row_bytes(received.shape[1])
+        peers, row_bytes = self.communicator.peers, wire.row_bytes(received.shape[1])
         sent = None if message is None else [number * row_bytes for number in route.send_counts]
         self._record(route, layer, received.shape[1], sent, direction, begins=begins)
         outgoing = {} if message is None else dict(zip(peers, route.split_sent(message), strict=True))
@@ -233,11 +228,11 @@ class HaloExchange:
             peer: rows.view(torch.uint8) if is_decoded else rows.new_empty(len(rows), row_bytes, dtype=torch.uint8)
             for peer, rows in fresh.items()
         }
-        pending = self._communicator.exchange(outgoing, incoming)
+        pending = self.communicator.exchange(outgoing, incoming)
 
         def receive() -> Tensor:
             pending.wait()
-            self._traffic_log.record_seconds(layer, direction, pending.seconds)
+            self.traffic_log.record_seconds(layer, direction, pending.seconds)
             if not is_decoded:
                 for peer, rows in fresh.items():
                     rows.copy_(wire.decode(incoming[peer]))
@@ -256,8 +251,8 @@ class HaloExchange:
         begins: bool,
     ) -> None:
         """Record an exchange in the traffic log, with the bytes sent to each peer; None for one that was left out."""
-        peers = self._communicator.peers
-        self._traffic_log.record(
+        peers = self.communicator.peers
+        self.traffic_log.record(
             layer,
             direction,
             rows=dict(zip(peers, route.send_counts, strict=True)),

@@ -36,28 +36,25 @@ class Sample:
         return torch.where(self.halo_H, self.factor, 0.0).log()
 
 
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """The samples of one rank's boundary."""
 
-    def __init__(self, probability: float, sent_ids_R: Tensor, halo_ids_H: Tensor, *, seed: int) -> None:
-        """Set what to sample from.
-
-        Args:
-            probability: P, 0 .. 1.
-            sent_ids_R: int64 [R], the number in the whole graph of each row that a peer needs.
-            halo_ids_H: int64 [H], the same of the halo.
-            seed: of the run.
-        """
-        self._probability, self._seed = probability, seed
-        self._sent_ids_R, self._halo_ids_H = sent_ids_R, halo_ids_H
+    probability: float
+    """P, 0 .. 1"""
+    sent_ids_R: Tensor
+    """int64: the number in the whole graph of each row that a peer needs"""
+    halo_ids_H: Tensor
+    """int64, the same of the halo"""
+    seed: int
 
     def sample(self, layer: int, context: PassContext) -> Sample | None:
         """What `layer` keeps in a pass; None for everything, as in every evaluation."""
-        if not context.training or self._probability == 1:
+        if not context.training or self.probability == 1:
             return None
-        key = key_of(self._seed, context.epoch, layer, SAMPLING)
+        key = key_of(self.seed, context.epoch, layer, SAMPLING)
         return Sample(
-            sent_R=bernoulli(self._sent_ids_R, key, self._probability),
-            halo_H=bernoulli(self._halo_ids_H, key, self._probability),
-            factor=1 / self._probability if self._probability else 0.0,
+            sent_R=bernoulli(self.sent_ids_R, key, self.probability),
+            halo_H=bernoulli(self.halo_ids_H, key, self.probability),
+            factor=1 / self.probability if self.probability else 0.0,
         )

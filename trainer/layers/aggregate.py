@@ -15,7 +15,7 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -137,20 +137,21 @@ def fetch_rounds(
         yield number, one, partial(wait, number)
 
 
+@dataclass(slots=True)
 class ReturningGradients:
     """Sends the gradients of the halo's rows back to their owners round after round, and adds up those received.
 
     A round's are added when the next round's are sent, so that they travel while those are computed.
     """
 
-    def __init__(self, layer: int, context: PassContext) -> None:
-        self._layer, self._context = layer, context
-        self._pending: PendingRows | None = None
+    layer: int
+    context: PassContext
+    _pending: PendingRows | None = None
 
     def send(self, one: Round, partial_HF: Tensor, own_nF: Callable[[], Tensor]) -> None:
         """Send the partial sums of one round; `own_nF` gives the sums to which the round before is added."""
         self.add_to(own_nF)
-        self._pending = one.send_back(partial_HF, self._layer, self._context)
+        self._pending = one.send_back(partial_HF, self.layer, self.context)
 
     def add_to(self, own_nF: Callable[[], Tensor]) -> None:
         """Add what is still on its way."""

@@ -72,7 +72,7 @@ class Attention:
     edge_mask: EdgeMask | None
     """What is dropped of the coefficients p."""
     compared: ComparedRows | None = None
-    """The rows whose change decides whether to send; None where they do not travel."""
+    """The rows whose change decides whether to send; None where no rows are sent, and so none are sampled."""
     is_recomputed: bool = False
     """Whether the layer is computed again for the backward pass."""
 
@@ -99,13 +99,13 @@ class Attention:
                 values_nG, self.layer, self.context, compared=self.compared, again=again or self.is_recomputed
             )
 
-        def piece(one: Round, *, is_sampled: bool = True) -> Piece:
-            sample = one.sample(self.layer, self.context) if is_sampled else None
+        def piece(one: Round) -> Piece:
+            sample = None if self.compared is None else one.sample(self.layer, self.context)
             log_weights = None if sample is None else sample.log_weights()
             return Piece(edge_mask=self.edge_mask, columns=one.columns, log_weights_C=log_weights)
 
         if halo_HG is not None:
-            yield 0, piece(rounds[0], is_sampled=again), lambda: halo_HG
+            yield 0, piece(rounds[0]), lambda: halo_HG
             return
         for number, one, wait in fetch_rounds(rounds, fetch):
             yield number, piece(one), wait

@@ -208,45 +208,33 @@ class _FeaturesWithHalo:
         return Projected(self._own.times(weight_FG, clock), attention, self._halo.times(weight_FG, clock))
 
 
+@dataclass(slots=True)
 class Hidden:
     """The input of layers 2 .. L: what the layer before gave, fetched from its owners."""
 
-    def __init__(
-        self,
-        rows_nF: Tensor,
-        aggregation: Aggregation,
-        mask: Mask | None,
-        dropout: Dropout,
-        *,
-        layer: int,
-        context: PassContext,
-        again: bool = False,
-    ) -> None:
-        """The input of one layer.
-
-        Args:
-            rows_nF: this rank's, before dropout.
-            aggregation: the part's in-edges.
-            mask: what is dropped of them, None for nothing.
-            dropout: the masks of the run.
-            layer: 1 .. L.
-            context: the pass.
-            again: whether the layer has had them in this pass already, and is computed again for the backward pass.
-        """
-        self._rows_nF, self._aggregation, self._mask, self._dropout = rows_nF, aggregation, mask, dropout
-        self._layer, self._context, self._again = layer, context, again
-        self._is_exchanged = False
+    rows_nF: Tensor
+    """This rank's, before dropout."""
+    aggregation: Aggregation
+    mask: Mask | None
+    """What is dropped of the rows, None for nothing."""
+    dropout: Dropout
+    layer: int
+    """1 .. L"""
+    context: PassContext
+    again: bool = False
+    """Whether the layer has had them in this pass already, and is computed again for the backward pass."""
+    _is_exchanged: bool = False
 
     def own(self, weight_FG: Tensor | None = None) -> Tensor:
-        rows_nF = self._rows_nF if self._mask is None else self._mask.own(self._rows_nF)
-        return _product(rows_nF, weight_FG, self._aggregation.clock)
+        rows_nF = self.rows_nF if self.mask is None else self.mask.own(self.rows_nF)
+        return _product(rows_nF, weight_FG, self.aggregation.clock)
 
     def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
         if weight_FG is not None and _narrows(weight_FG):
             self._exchange_once()
             product_nG, compared = self.own(weight_FG), self._compared(weight_FG)
-            return self._aggregation(product_nG, self._layer, self._context, compared=compared)
-        return _product(self._sums(), weight_FG, self._aggregation.clock)
+            return self.aggregation(product_nG, self.layer, self.context, compared=compared)
+        return _product(self._sums(), weight_FG, self.aggregation.clock)
 
     def aggregate_by_relation(self, weights: Sequence[Tensor | None]) -> Tensor:
         """The sum over relations r of A_r D(H) W_r: float32 [n, G]. The rows travel once for all of them.
@@ -254,38 +242,38 @@ class Hidden:
         Args:
             weights: W_r [F, G] for each relation of the graph; None for one that is left out, though not for all.
         """
-        sums_MF, relations = self._sums(), self._aggregation.relations
+        sums_MF, relations = self._sums(), self.aggregation.relations
         assert relations is not None
         by_relation = torch.split(sums_MF, [len(relation.rows_m) for relation in relations])
         width = next((weight.shape[1] for weight in weights if weight is not None), 0)
-        out_nG = torch.zeros(len(self._rows_nF), width, device=sums_MF.device)
+        out_nG = torch.zeros(len(self.rows_nF), width, device=sums_MF.device)
         for relation, sums_mF, weight_FG in zip(relations, by_relation, weights, strict=True):
             # Also where there is no sum, so that the backward pass runs through here on every rank.
             if weight_FG is not None:
-                out_nG.index_add_(0, relation.rows_m, dense(sums_mF, weight_FG, self._aggregation.clock).float())
+                out_nG.index_add_(0, relation.rows_m, dense(sums_mF, weight_FG, self.aggregation.clock).float())
         return out_nG
 
     def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
         self._exchange_once()
-        max_nF = maximum(self._rows_nF, self._aggregation, self._layer, self._context, self._mask)
-        return _product(max_nF, weight_FG, self._aggregation.clock)
+        max_nF = maximum(self.rows_nF, self.aggregation, self.layer, self.context, self.mask)
+        return _product(max_nF, weight_FG, self.aggregation.clock)
 
     def project(self, weight_FG: Tensor) -> Projected:
         self._exchange_once()
 
         def attention(share: float) -> Attention:
             return Attention(
-                aggregation=self._aggregation,
-                layer=self._layer,
-                context=self._context,
-                edge_mask=self._dropout.of_edges(share, self._layer, self._context),
+                aggregation=self.aggregation,
+                layer=self.layer,
+                context=self.context,
+                edge_mask=self.dropout.of_edges(share, self.layer, self.context),
                 compared=self._compared(weight_FG),
-                is_recomputed=self._again,
+                is_recomputed=self.again,
             )
 
-        if self._aggregation.exchange.is_sequential:
+        if self.aggregation.exchange.is_sequential:
             # Memory comes before time there.
-            own_nG = dense(self._rows_nF, weight_FG, self._aggregation.clock, self._mask)
+            own_nG = dense(self.rows_nF, weight_FG, self.aggregation.clock, self.mask)
         else:
             own_nG = self.own(weight_FG)
         return Projected(own_nG, attention)
@@ -293,12 +281,12 @@ class Hidden:
     def _sums(self) -> Tensor:
         """A D(H)."""
         self._exchange_once()
-        return self._aggregation(self._rows_nF, self._layer, self._context, mask=self._mask)
+        return self.aggregation(self.rows_nF, self.layer, self.context, mask=self.mask)
 
     def _compared(self, weight_FG: Tensor) -> ComparedRows:
         """H W without dropout, of the rows that some peer needs."""
-        needed, clock = self._aggregation.exchange.needed, self._aggregation.clock
-        rows_nF, weight_FG = self._rows_nF.detach(), weight_FG.detach()
+        needed, clock = self.aggregation.exchange.needed, self.aggregation.clock
+        rows_nF, weight_FG = self.rows_nF.detach(), weight_FG.detach()
         return lambda: dense(needed(rows_nF), weight_FG, clock)
 
     def _exchange_once(self) -> None:
@@ -306,7 +294,7 @@ class Hidden:
         if self._is_exchanged:
             with found_by_every_rank():
                 raise TrainingError(
-                    f"layer {self._layer} of the model asks twice for its in-neighbours' rows; give the rows to "
+                    f"layer {self.layer} of the model asks twice for its in-neighbours' rows; give the rows to "
                     "graph.rows once more and ask the second one"
                 )
         self._is_exchanged = True

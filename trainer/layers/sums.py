@@ -11,7 +11,7 @@ from trainer.data.cache import Cache
 
 
 def reads_own_rows(options: Options) -> bool:
-    """Whether the first layer reads each node's own features beside the sums."""
+    """Whether the first layer reads each node's own features besides the sums."""
     return options.model != "gcn" or options.residual
 
 

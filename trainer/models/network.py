@@ -130,7 +130,7 @@ class Network(nn.Module):
     def _first_scores(self, graph: Graph) -> object:
         """The scores of a user's model in its first training pass, in which it is checked."""
         before = own_norms.versions(self.model)
-        with own_norms.no_local_norms():
+        with own_norms.NoLocalNorms():
             scores: object = self.model(graph)
         own_norms.check_buffers(self.model, before, self._communicator)
         self._is_checked = True

@@ -4,7 +4,7 @@
     torch.nn.Dropout ...      stay; each pass begins with a seed of its own for each rank (`seeded`)
     other norms over nodes    refused: their statistics would be of this rank's rows alone
 
-A call of `torch.nn.functional.batch_norm` or `instance_norm` is refused in the first training pass (`no_local_norms`),
+A call of `torch.nn.functional.batch_norm` or `instance_norm` is refused in the first training pass (`NoLocalNorms`),
 and so are buffers of any other module that differ between ranks after it (`check_buffers`). Means over rows in the
 model's own code, `x.mean(0)`, cannot be distinguished from other sums, and are the user's to avoid.
 """
@@ -131,7 +131,9 @@ def seeded(context: PassContext, *, seed: int, rank: int) -> Iterator[None]:
         yield
 
 
-class _NoLocalNorms(TorchFunctionMode):
+class NoLocalNorms(TorchFunctionMode):
+    """A context in which a call of torch's functional batch or instance norm is a TrainingError."""
+
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -141,11 +143,6 @@ class _NoLocalNorms(TorchFunctionMode):
                     f"the model calls {func.__name__}, which takes statistics over one rank's rows; {_ADVICE}"
                 )
         return func(*args, **(kwargs or {}))
-
-
-def no_local_norms() -> TorchFunctionMode:
-    """A context in which a call of torch's functional batch or instance norm is a TrainingError."""
-    return _NoLocalNorms()
 
 
 def versions(model: nn.Module) -> dict[str, tuple[int, int]]:

@@ -109,19 +109,18 @@ def _times_windows(rows: Tensor, table: Tensor, starts: Tensor) -> Tensor:
     return products
 
 
+@dataclass(frozen=True, slots=True)
 class Dropout:
     """The masks of one part and of its halo, of all layers and epochs."""
 
-    def __init__(self, ids_n: Tensor, halo_ids_H: Tensor, *, num_nodes: int, seed: int) -> None:
-        """Set whose masks they are.
-
-        Args:
-            ids_n: int64 [n], on the device that computes: the number of each row's node in the whole graph.
-            halo_ids_H: int64 [H], the same of the halo.
-            num_nodes: N.
-            seed: decides every mask.
-        """
-        self._ids_n, self._halo_ids_H, self._num_nodes, self._seed = ids_n, halo_ids_H, num_nodes, seed
+    ids_n: Tensor
+    """int64, on the device that computes: the number of each row's node in the whole graph"""
+    halo_ids_H: Tensor
+    """int64, the same of the halo"""
+    num_nodes: int
+    """N"""
+    seed: int
+    """Decides every mask."""
 
     def mask(self, share: float, layer: int, width: int, context: PassContext) -> Mask | None:
         """What `layer` drops in a pass; None where nothing is dropped.
@@ -134,18 +133,18 @@ class Dropout:
         """
         if not context.training or not share:
             return None
-        key = key_of(self._seed, context.epoch, layer, DROPOUT)
-        length = min(max(self._num_nodes * width // 16, _SHORTEST_TABLE), _LONGEST_TABLE)
+        key = key_of(self.seed, context.epoch, layer, DROPOUT)
+        length = min(max(self.num_nodes * width // 16, _SHORTEST_TABLE), _LONGEST_TABLE)
         length = 1 << (length - 1).bit_length()
         generator = torch.Generator().manual_seed(key)
         table = torch.rand(length + width, generator=generator).ge_(share).mul_(1 / (1 - share))
         return Mask(
-            table.to(self._ids_n.device), randint(self._ids_n, key, length), randint(self._halo_ids_H, key, length)
+            table.to(self.ids_n.device), randint(self.ids_n, key, length), randint(self.halo_ids_H, key, length)
         )
 
     def of_edges(self, share: float, layer: int, context: PassContext) -> EdgeMask | None:
         """Which attention coefficients `layer` drops in a pass; None where nothing is dropped."""
         if not context.training or not share:
             return None
-        key = key_of(self._seed, context.epoch, layer, ATTENTION_DROPOUT)
-        return EdgeMask(self._ids_n, self._halo_ids_H, key, share)
+        key = key_of(self.seed, context.epoch, layer, ATTENTION_DROPOUT)
+        return EdgeMask(self.ids_n, self.halo_ids_H, key, share)

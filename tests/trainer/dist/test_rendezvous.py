@@ -13,7 +13,7 @@ import torch.distributed as dist
 from trainer.dist.rendezvous import own_store
 
 
-def everybody(store: dist.Store, world: int, *, late: int) -> list[dist.Store]:
+def all_stores(store: dist.Store, world: int, *, late: int) -> list[dist.Store]:
     """All ranks' stores; rank `late` comes after the others."""
 
     def come(rank: int) -> dist.Store:
@@ -28,7 +28,7 @@ def test_nothing_of_an_earlier_rendezvous_is_seen() -> None:
     """Facts of ranks that were killed look like those of their successors: ranks then wait for different things."""
     store = dist.HashStore()
     for attempt in range(3):
-        stores = everybody(store, 3, late=attempt)
+        stores = all_stores(store, 3, late=attempt)
         for rank, mine in enumerate(stores):
             assert not mine.check([f"facts/{rank}"])
         for rank, mine in enumerate(stores):

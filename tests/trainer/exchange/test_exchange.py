@@ -91,7 +91,7 @@ def test_policies_go_with_attention_and_maxima(runs_of_policies: dict[Any, Run],
 
 
 def test_one_peer_after_the_other_agrees_and_sends_no_more(runs_of_policies: dict[Any, Run]) -> None:
-    """A round that is booked as an exchange of its own makes the exact exchange, which it is compared with, larger."""
+    """A round that is counted as an exchange of its own makes the exact exchange, which it is compared with, larger."""
     boundary, sequential = runs_of_policies["boundary"], runs_of_policies["gcn", "sequential"]
     assert sequential.losses == pytest.approx(boundary.losses, rel=1e-4)
     for direction in ("forward", "backward"):
@@ -150,7 +150,7 @@ def test_first_and_last_epochs_send_everything(runs_of_policies: dict[Any, Run],
 
 
 def test_pairs_add_up(runs_of_policies: dict[Any, Run]) -> None:
-    """Bytes between a pair of ranks that are booked on another pair are put down to the wrong link."""
+    """Bytes between a pair of ranks that are recorded on another pair are put down to the wrong link."""
     for run in (runs_of_policies["boundary", "stale"], runs_of_policies["broadcast", "variation"]):
         assert sum(pair["bytes_sent"] for pair in run.result["pairs"]) == run.result["row_bytes_sent"]
         assert sum(pair["bytes_skipped"] for pair in run.result["pairs"]) == run.result["bytes_skipped"]
@@ -166,7 +166,7 @@ def test_pairs_add_up(runs_of_policies: dict[Any, Run]) -> None:
 def test_bytes_of_each_pair_are_those_of_the_traffic_matrix(
     runs_of_policies: dict[Any, Run], caches: dict[Any, Path]
 ) -> None:
-    """A backward pass that is booked in the forward direction hides which link is the slow one."""
+    """A backward pass that is recorded in the forward direction hides which link is the slow one."""
     traffic, run = traffic_rows(caches[NAME, WORLD], WORLD), runs_of_policies["boundary"]
     for pair in run.result["pairs"]:
         source, destination = pair["source"], pair["destination"]

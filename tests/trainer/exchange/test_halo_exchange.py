@@ -88,8 +88,8 @@ def errors_of_int8(communicator: Communicator, *, cache: str, error_feedback: bo
     rows = torch.cat([ids.cos(), ids.sin() / 7, torch.ones_like(ids)], dim=1)
     deliveries = [fetch_halo(there, rows, 2, PassContext(epoch=epoch, training=True)).clone() for epoch in range(1, 65)]
     halo = torch.cat([part.halo_ids[peer] for peer in communicator.peers]).float().unsqueeze(1)
-    wanted = torch.cat([halo.cos(), halo.sin() / 7, torch.ones_like(halo)], dim=1)
-    return float((torch.stack(deliveries).mean(0) - wanted).abs().max())
+    expected = torch.cat([halo.cos(), halo.sin() / 7, torch.ones_like(halo)], dim=1)
+    return float((torch.stack(deliveries).mean(0) - expected).abs().max())
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Lanes: which rows go where, on three ranks."""
+"""Row routes: which rows go where, on three ranks."""
 
 from __future__ import annotations
 

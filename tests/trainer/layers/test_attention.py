@@ -81,13 +81,13 @@ def both_gradients(
     weights = {name: value.detach().double().requires_grad_() for name, value in network.state_dict().items()}
     network.train()
     found = network(features, PassContext(epoch=1, training=True))
-    wanted_options = network._options
-    matrix, x = dense_adjacency(graph, wanted_options.model), torch.from_numpy(graph.x.astype(np.float64))
-    wanted = dense_scores(wanted_options, weights, matrix, x)[load_global_ids(cache)]
-    torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-5)
+    reference_options = network._options
+    matrix, x = dense_adjacency(graph, reference_options.model), torch.from_numpy(graph.x.astype(np.float64))
+    expected_scores = dense_scores(reference_options, weights, matrix, x)[load_global_ids(cache)]
+    torch.testing.assert_close(found.double(), expected_scores, rtol=1e-4, atol=1e-5)
     direction = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
     found.backward(direction)
-    wanted.backward(direction.double())
+    expected_scores.backward(direction.double())
     for name, parameter in network.named_parameters():
         expected = weights[name].grad
         assert parameter.grad is not None
@@ -150,11 +150,11 @@ def test_dropped_coefficients_are_those_of_the_masks(odd: tuple[HandmadeGraph, P
     of_source, of_destination = (values * weights["source_hF"]).sum(2), (values * weights["destination_hF"]).sum(2)
     pairs = functional.leaky_relu(of_destination.unsqueeze(1) + of_source.unsqueeze(0), 0.2)
     shares = (pairs + counts.log().unsqueeze(2)).softmax(1) * factors
-    wanted = torch.einsum("ijh,jhf->ihf", shares, values).mean(1) + weights["bias_G"]
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    expected = torch.einsum("ijh,jhf->ihf", shares, values).mean(1) + weights["bias_G"]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     direction = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
     found.backward(direction)
-    wanted.backward(direction)
+    expected.backward(direction)
     for name, parameter in layer.named_parameters():
         torch.testing.assert_close(parameter.grad, weights[name].grad, rtol=1e-3, atol=1e-5)
 

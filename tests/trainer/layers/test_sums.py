@@ -51,7 +51,7 @@ def test_the_losses_are_those_of_sums_that_are_made_at_start(tmp_path: Path, par
         assert layer_1(kept)["bytes_sent"] == 0
         assert (layer_1(made)["bytes_sent"] > 0) == (parts > 1)
         both = [layer_1(run)["bytes_sent"] + layer_1(run)["bytes_skipped"] for run in (made, kept)]
-        assert both[0] == both[1], "a pass is booked twice or not at all"
+        assert both[0] == both[1], "a pass is recorded twice or not at all"
 
 
 def test_features_are_taken_where_sums_do_not_suit(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rows held by their entries are the matrix that they were made of, whatever is done with them."""
+"""Sparse rows are the matrix that they were made from, whatever is done with them."""
 
 from __future__ import annotations
 
