@@ -76,7 +76,7 @@ def place_small(
 
     Args:
         core_assignment: int32, the part of each node of the core, in their order.
-        apart, amounts_DN, shares_P: arguments and result of `find_small`.
+        small, amounts_DN, shares_P: arguments and result of `find_small`.
     """
     assignment_N = np.empty(len(small.core_N), np.int32)
     assignment_N[small.core_N] = core_assignment

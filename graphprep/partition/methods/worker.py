@@ -43,7 +43,7 @@ class Parts(NamedTuple):
 def main(partition: Callable[[Task], Parts]) -> None:
     """Run `partition` on the folder that the command line names and write assignment.npy and facts.json there."""
     end_with_parent()
-    _prefer_this_process_to_the_oom_killer()
+    _raise_oom_score()
     folder = Path(sys.argv[1])
     try:
         parts = partition(Task(folder, json.loads((folder / "request.json").read_text())))
@@ -53,7 +53,7 @@ def main(partition: Callable[[Task], Parts]) -> None:
     (folder / "facts.json").write_text(json.dumps({"cut": int(parts.cut)}))
 
 
-def _prefer_this_process_to_the_oom_killer() -> None:
+def _raise_oom_score() -> None:
     """Ask Linux to end this process, and not its caller, when memory runs out."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

@@ -31,8 +31,8 @@ from graphprep.system import progress
 from graphprep.system.threads import side_by_side
 
 EFFORT = "fast"
-"""of refinement. Edge weights only approximate rows: annealing by them doubles the cut for a gain that the finer levels
-undo."""
+"""of refinement. Edge weights only approximate rows: annealing by them doubles the cut, and gains less than the
+finer levels do."""
 METIS_NAMES = ("metis-balanced", "metis-hierarchical")
 REFINED_EDGES = 4_000_000
 """directed edges up to which the level is refined in memory; each is a net of its own, of some 180 bytes"""
