@@ -138,6 +138,7 @@ def test_a_store_that_was_removed_is_made_again_and_its_caches_kept(small: Path)
     assert [stage for stage, state in found.items() if state != "up to date"] == ["generate blocks"]
 
 
+@pytest.mark.slow
 def test_other_input_is_said_and_replaced_only_if_told(small: Path) -> None:
     """Guards against results of older input that pass for new ones, and against silent replacement."""
     small.write_text(SMALL.replace("edges: 900", "edges: 901"))
@@ -201,6 +202,7 @@ def test_a_cache_that_was_touched_is_verified_again(small: Path) -> None:
     assert report.exit_status == 6
 
 
+@pytest.mark.slow
 def test_a_failing_cell_leaves_the_others_alone(tmp_path: Path) -> None:
     """Guards against a matrix that ends at its first fault, and against one that ends with 0 all the same."""
     path = tmp_path / "p.yaml"
