@@ -499,14 +499,14 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 import numpy as np
 import pyarrow, pyarrow.csv, scipy.sparse
-from graphprep import sources
-from graphprep.datasets.readers import scratch
+from graphprep.datasets import readers
+from graphprep.system import scratch
 from tests.datasets.ogb_files import mini
 scratch.MEMORY_BYTES = 8 << 20
 def peak():  # not ru_maxrss, which begins at what the parent had
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 before = peak()
-raw = sources.read(Path({folder!r}), mini(**{options!r}))
+raw = readers.read(Path({folder!r}), mini(**{options!r}))
 edges = sum(len(chunk.src) for chunk in raw.edges[0].chunks())
 after = peak()
 x = raw.nodes["node"].x
