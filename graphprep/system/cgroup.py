@@ -1,8 +1,8 @@
-"""The memory that the control groups of this process still allow: the limit of a batch job or of a container.
+"""What the control groups of this process leave of memory: the limit of a batch system's job or of a container.
 
 A process that takes more than its group may is killed without a word, however much the machine has free. Groups are
 nested, and each of them may have a limit. In both versions of the kernel's interface what a group uses counts pages of
-files, which the kernel takes back when they are needed; those that have not been used lately are left out.
+files, which the kernel takes back when they are needed; those that have not been looked at lately are left out.
 
 This file is in graphprep and in the trainer, neither of which knows the other.
 """
@@ -22,7 +22,7 @@ def left(root: Path = Path("/")) -> int | None:
     Args:
         root: of the file system.
     """
-    amounts: list[int | None] = []
+    found: list[int | None] = []
     for line in _lines(root / "proc/self/cgroup"):
         _, *where = line.split(":", 2)
         if len(where) != 2:
@@ -35,8 +35,8 @@ def left(root: Path = Path("/")) -> int | None:
         group = top / path.lstrip("/")
         # In a container a path may be the host's, of which only the top is here.
         places = [place for place in (group, *group.parents) if place.is_relative_to(top)]
-        amounts += [_left(place, *names) for place in places]
-    return min((room for room in amounts if room is not None), default=None)
+        found += [_left(place, *names) for place in places]
+    return min((room for room in found if room is not None), default=None)
 
 
 def _left(group: Path, limit_name: str, used_name: str, idle_name: str) -> int | None:
@@ -47,8 +47,8 @@ def _left(group: Path, limit_name: str, used_name: str, idle_name: str) -> int |
     facts = dict(line.partition(" ")[::2] for line in _lines(group / "memory.stat"))
     idle = facts.get(idle_name, "")
     # The files are read one after the other, and idle pages may be more by then than all were before.
-    used_bytes = max(0, int(used) - (int(idle) if idle.isdecimal() else 0))
-    return max(0, int(limit) - used_bytes)
+    taken = max(0, int(used) - (int(idle) if idle.isdecimal() else 0))
+    return max(0, int(limit) - taken)
 
 
 def _lines(path: Path) -> list[str]:
