@@ -3,7 +3,7 @@
 Standard input has a JSON object, and standard output gets one:
 
     {"arguments": [...], "cache": FOLDER or null, "sizes": [{...}, ...]}
-    {"by_entries": true or false, "bytes": [{"weights": ..., ...}, ...], "estimate_summary": "rank 1 will need ..."}
+    {"by_entries": true or false, "bytes": [{"weights": ..., ...}, ...], "sentence": "rank 1 will need ..."}
 
 `arguments` are options of `python -m trainer`, `sizes` are the fields of `trainer.startup.memory.Sizes` by rank, with
 `entries` wherever they are known. The answer has the bytes of each rank by purpose, and the sentence of the run's log.
@@ -42,7 +42,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "by_entries": by_entries,
         "bytes": [estimate_bytes(options, one) for one in sizes],
-        "estimate_summary": estimate_summary(options, sizes),
+        "sentence": estimate_summary(options, sizes),
     }
 
 
