@@ -54,20 +54,20 @@ def _rank(
     from trainer.dist.rank_info import RankInfo
 
     torch.set_num_threads(threads)
-    seat = RankInfo(rank=rank, world=world, local_rank=rank, local_world=world)
+    rank_info = RankInfo(rank=rank, world=world, local_rank=rank, local_world=world)
     device, through_host = place
     every = [{"cache": folder, **changes} for changes in runs]
-    train_in_turn(seat, every, results, device=device, through_host=through_host)
+    train_in_turn(rank_info, every, results, device=device, through_host=through_host)
     os._exit(0)  # as the trainer does, without the farewells of the communication libraries
 
 
 def train_in_turn(
-    seat: RankInfo, runs: list[Options], results: Path, *, device: str = "cpu", through_host: bool = False
+    rank_info: RankInfo, runs: list[Options], results: Path, *, device: str = "cpu", through_host: bool = False
 ) -> None:
     """One rank's part in some runs, one after the other.
 
     Args:
-        seat: which rank of how many this process is.
+        rank_info: which rank of how many this process is.
         runs: the options of each, the folder of its cache among them.
         results: where rank 0 writes a JSON list: the result of each run, with its epochs under `lines`.
         device, through_host: see `train_all`.
@@ -82,7 +82,7 @@ def train_in_turn(
     from trainer.run import train
 
     where, found = torch.device(device), []
-    with Communicator(seat, where, timeout=600.0, clock=Clock(where), through_host=through_host) as communicator:
+    with Communicator(rank_info, where, timeout=600.0, clock=Clock(where), through_host=through_host) as communicator:
         for options in runs:
             communicator.clock, said = Clock(where), io.StringIO()
             report = Report(speaks=communicator.is_main, as_json=True, output=said)

@@ -15,7 +15,7 @@ from pipelines.look import likely_folder
 
 
 def compare(caches: Sequence[str], *, topology: str | None = None, row_bytes: int | None = None) -> dict[str, Any]:
-    """The figures by which partitions are told apart, as plain JSON values.
+    """The figures in which partitions differ, as plain JSON values.
 
     Args:
         caches: at least two, each a path or NAME/LABEL.

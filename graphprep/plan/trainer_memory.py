@@ -70,6 +70,4 @@ def expected_memory(training: TrainingPlan, sizes: Sequence[RankSizes], cache: P
             raise (UsageError if done.returncode == UsageError.exit_status else CacheError)(sentence)
         raise TrainingError(f"the trainer cannot be started to plan memory: {sentence}; {advice}")
     found = json.loads(done.stdout)
-    return ExpectedMemory(
-        by_entries=found["by_entries"], bytes_by_purpose=found["bytes"], sentence=found["sentence"]
-    )
+    return ExpectedMemory(by_entries=found["by_entries"], bytes_by_purpose=found["bytes"], sentence=found["sentence"])

@@ -23,7 +23,7 @@ def sums_suit(options: Options, cache: Cache) -> bool:
 def allows_sparse_features(options: Options, cache: Cache | None) -> bool:
     """Whether features are held by the entries that are not 0, if these are few.
 
-    Not where they are wanted as rows: by a maximum, by a sequential exchange, or not at all. Where types are told
+    Not where they are needed as rows, by a maximum or a sequential exchange, or not at all. Where types are kept
     apart, each rank decides type by type, since their features stay where they are.
 
     Args:

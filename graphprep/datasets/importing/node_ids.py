@@ -6,7 +6,7 @@ in ascending order; numbers that are 0 .. N-1 stay as they are.
 
 All edges are seen once, by `codes`, which checks ids and gives numbers to keep; then `close` says how many nodes there
 are; then `rows` turns the kept numbers to rows. For numbers the codes are the ids themselves, so an array that can be
-read again need not be kept. For words they count distinct words in the order of their first sight.
+read again need not be kept. For words they count distinct words in the order of their first occurrence.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The net of node u has u as its root and the nodes that u has an edge to as its pins. Whatever the assignment, part(u)
 sends one row to every other part that holds a pin: the rows V[p,q] of the cost model are just the sum over nets. This
-stays exact when nodes are drawn together into coarse ones: pins that fall together count once, pins that fall together
+stays exact when nodes are merged into coarse ones: pins that fall together count once, pins that fall together
 with their root not at all, and nets with equal root and pins become one of a greater weight. So a partition is refined
 on coarse levels by the very cost that is judged in the end. (Connectivity as an objective over nets: Catalyurek,
 Aykanat: Hypergraph-partitioning-based decomposition, IEEE TPDS 1999; coarse levels that keep it: hMETIS, Mt-KaHyPar.)

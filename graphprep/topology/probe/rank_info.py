@@ -24,7 +24,7 @@ class RankInfo:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> RankInfo:
-        """The seat that torchrun's variables name.
+        """The rank that torchrun's variables name.
 
         Raises:
             UsageError: one is missing or no number, or there are too few or too many ranks.

@@ -36,7 +36,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def seat(rank: int, world: int, port: int) -> dict[str, str]:
+def rank_variables(rank: int, world: int, port: int) -> dict[str, str]:
     """What torchrun would tell a rank."""
     names = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": world, "MASTER_PORT": port}
     return {name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"}
@@ -74,7 +74,7 @@ def test_ranks_of_several_machines_need_no_command_line_tool(tmp_path: Path) -> 
     """Guards against a probe under torchrun that writes a file for every rank, or none."""
     port, path = free_port(), tmp_path / "two.yaml"
     words = ["-m", "graphprep.topology.probe", "--out", path, "--name", "pair", "-q", *TINY]
-    for status, out, err in map(finish, [start(*words, **seat(rank, 2, port)) for rank in range(2)]):
+    for status, out, err in map(finish, [start(*words, **rank_variables(rank, 2, port)) for rank in range(2)]):
         assert (status, out, err) == (0, "", "")
     topology = Topology.from_file(path)
     assert (topology.name, topology.num_ranks) == ("pair", 2)
@@ -130,7 +130,7 @@ def test_a_lost_rank_is_given_up(tmp_path: Path) -> None:
         "--seconds",
         "600",
     ]
-    processes = [start(*words, **seat(rank, 2, port)) for rank in range(2)]
+    processes = [start(*words, **rank_variables(rank, 2, port)) for rank in range(2)]
     try:
         assert processes[0].stderr is not None
         while not processes[0].stderr.readline().startswith("pairs alone"):

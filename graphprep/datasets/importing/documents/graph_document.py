@@ -260,7 +260,7 @@ def _whole_numbers(ids: Sequence[int] | Sequence[str]) -> NDArray[np.int64] | No
 
 
 def _names(data: Sequence[Attributes]) -> list[str]:
-    """The names of all attributes that hold data, in the order of their first sight."""
+    """The names of all attributes that hold data, in the order of their first occurrence."""
     return [name for name in dict.fromkeys(itertools.chain.from_iterable(data)) if name not in NOT_DATA]
 
 
