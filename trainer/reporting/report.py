@@ -100,7 +100,7 @@ class Report:
             f"sent {format_bytes(result['bytes_sent'])}: rows {format_bytes(result['row_bytes_sent'])}, weights "
             f"{format_bytes(result['weight_bytes_sent'])}, other {format_bytes(result['other_bytes_sent'])}; "
             f"rows skipped {format_bytes(result['bytes_skipped'])}\n"
-            f"in fp32 and without kept copies the rows that peers need are "
+            "in fp32 and without kept copies the rows that peers need are "
             f"{format_bytes(result['bytes_exact_boundary'])}, "
             f"whole blocks {format_bytes(result['bytes_whole_block_broadcast'])}"
         )
