@@ -73,8 +73,8 @@ class Harmful:
     ("name", "content", "error", "expected"),
     [
         ("parts.npy", None, PartitionError, "No such file"),
-        ("parts.csv", b"0\n", UsageError, "its ending says no format"),
-        ("parts", b"0\n", UsageError, "its ending says no format"),
+        ("parts.csv", b"0\n", UsageError, "has an unknown extension"),
+        ("parts", b"0\n", UsageError, "has an unknown extension"),
         ("parts.npy", b"\x93NUMPY\x01\x00", PartitionError, "damaged"),
         ("parts.npy", b"<!DOCTYPE html><html></html>", PartitionError, "HTML"),
         ("parts.npz", b"PK\x03\x04", PartitionError, "no zip archive, or is cut short"),
