@@ -113,7 +113,7 @@ def bucket_by_part(
     edge_bytes = 16 + 8 + sum(map(row_bytes, extra.values()))
     degree_N = np.zeros(num_nodes, np.float32)
     num_self_loops, place_P = 0, first_edge_P[:-1].copy()
-    with progress.task(f"grouping {kind.relation} edges by part", total=num_edges, unit="edges") as task:
+    with progress.task(f"grouping edges {kind.key} by part", total=num_edges, unit="edges") as task:
         for start, stop in row_ranges(indptr, max(1, piece_bytes // edge_bytes)):
             piece = source.csr_rows(kind, start, stop)
             place_E = np.empty(piece.num_edges, np.int64)

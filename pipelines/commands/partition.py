@@ -24,7 +24,7 @@ from pipelines.commands.from_dataclass import options_of
     type=PATH,
     help="Parts that were made elsewhere, one number a node, p for rank p: .npy, .npz, .pt, .txt or METIS's .part.K.",
 )
-@options_of(PartitionRequest, effort={"default": None, "show_default": "default; none with --assignment"})
+@options_of(PartitionRequest, effort={"default": None, "show_default": "default, or none with --assignment"})
 @options_of(FeatureOptions)
 @click.option("--out", type=PATH, help="The cache folder itself; by default caches/NAME/LABEL in GRAPHPREP_HOME.")
 @click.option(
