@@ -201,7 +201,7 @@ def test_the_first_rank_says_at_once_that_others_are_silent(
     monkeypatch.setattr("time.sleep", slept.append)
     error = LostPeerError("could not exchange rows")
     error.timed_out = timed_out
-    program._say(
+    program._print_error(
         error, RankInfo(rank=2, world=4, local_rank=local_rank, local_world=2, is_supervised=True), debug=False
     )
     assert sum(slept) == seconds
