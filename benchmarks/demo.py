@@ -63,8 +63,13 @@ def _run(step: str, **settings: Any) -> tuple[int, str]:
     It has a session of its own, so that Ctrl-C comes here first: SIGTERM then ends it also while Python starts, where
     Ctrl-C would be a traceback.
     """
+    interrupts: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))  # none is lost while it starts
     with subprocess.Popen(shlex.split(step), text=True, start_new_session=True, **settings) as running:
         try:
+            signal.signal(signal.SIGINT, before)
+            if interrupts:
+                raise KeyboardInterrupt
             printed, _ = running.communicate()
         except BaseException:
             running.terminate()

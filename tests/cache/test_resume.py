@@ -126,7 +126,7 @@ def test_regions_are_not_made_for_parts_that_are_kept(tmp_path: Path, monkeypatc
         with pytest.raises(KeyboardInterrupt):
             run_partition(plan)
     with monkeypatch.context() as patch:
-        patch.setattr(cache_writing, "by_part", fails)
+        patch.setattr(cache_writing, "bucket_by_part", fails)
         cache = run_partition(plan).cache
     verify_cache(cache)
     assert cache.attributes["self_loops"] == whole.cache.attributes["self_loops"]

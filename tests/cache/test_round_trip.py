@@ -150,7 +150,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against out-of-range writes while parts are cut."""
     bounds_checked(
         "import numpy as np\n"
-        "from graphprep.cache.blocks import Layout, halo, split_edges\n"
+        "from graphprep.cache.blocks import NodeLayout, halo, split_edges\n"
         "from tests.graphs import csr_of, random_edges\n"
         "rng = np.random.default_rng(0)\n"
         "for n, e, parts in ((1, 0, 1), (9, 0, 3), (200, 3000, 1), (200, 3000, 7)):\n"
@@ -158,7 +158,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "        matrix = csr_of(random_edges(rng, n, e, weighted=weighted), n)\n"
         "        assignment = rng.integers(0, parts, n).astype(np.int32)\n"
         "        nodes = [np.flatnonzero(assignment == part) for part in range(parts)]\n"
-        "        layout = Layout.from_order(assignment, nodes)\n"
+        "        layout = NodeLayout.from_order(assignment, nodes)\n"
         "        for part in range(parts):\n"
         "            halos = halo([matrix], [nodes[part]], layout, part)\n"
         "            split_edges(matrix, nodes[part], layout, halos, part)\n"

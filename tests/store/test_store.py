@@ -12,7 +12,7 @@ import zarr
 
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.errors import DatasetError
-from graphprep.store import store as store_room
+from graphprep.store import write as store_room
 from graphprep.store.convert import graph_to_store
 from graphprep.store.store import GraphStore
 from graphprep.topology import Topology

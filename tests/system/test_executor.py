@@ -229,7 +229,7 @@ def test_files_are_read_the_same(
     made = noted_work(type(executor), monkeypatch)
     found = import_files(request, **options, out=tmp_path / "found", executor=executor).store
     assert everything_in(found) == everything_in(expected)
-    assert ("_see" in made) == executor.is_elsewhere
+    assert ("_scan_section" in made) == executor.is_elsewhere
     assert ("write_section" in made) == (executor.is_elsewhere and not fits)
 
 
@@ -604,7 +604,7 @@ def test_commands_make_stores_on_workers(two_workers: Any, tmp_path: Path, monke
     read = {
         ("fetch", "karate"): [],
         ("generate", "grid", "--name", "g", "--sides", "9x3"): ["write_section"],
-        ("import", tmp_path / "e.txt", "--name", "e"): ["_see", "write_section"],
+        ("import", tmp_path / "e.txt", "--name", "e"): ["_scan_section", "write_section"],
     }
     for words, before in read.items():
         made.clear()

@@ -44,7 +44,7 @@ def test_rows_without_ids_have_the_order_of_the_tables(folder: Path, capsys: pyt
     """Guards against an order that is not said: the mask's first row is the table's first node, which is 30."""
     np.save(folder / "m.npy", np.array([True, False, False]))
     np.save(folder / "t.npy", np.array([3, 1, 2]))
-    found = nodes(folder, features="x.csv", train="m.npy", times="t.npy")
+    found = nodes(folder, features="x.csv", train="m.npy", node_times="t.npy")
     assert in_train(found) == [30]
     assert found.more["time"].tolist() == [3, 1, 2]
     said = capsys.readouterr().err
@@ -52,7 +52,7 @@ def test_rows_without_ids_have_the_order_of_the_tables(folder: Path, capsys: pyt
         assert f"{folder / name}: it has no ids, so its rows are taken in the order of {folder / 'x.csv'}" in said
 
 
-@pytest.mark.parametrize("role", ["times", "train"])
+@pytest.mark.parametrize("role", ["node_times", "train"])
 def test_rows_without_ids_beside_tables_of_two_orders(folder: Path, role: str) -> None:
     """Guards against masks that are permuted without a word, since one of the tables has another order."""
     np.save(folder / "m.npy", np.array([True, False, False]) if role == "train" else np.arange(3))

@@ -82,7 +82,7 @@ def test_stores_are_made_by_the_executor(tmp_path: Path, monkeypatch: pytest.Mon
     for step in run_pipeline(path, executor=executor).stages:
         assert step.state == "done"
         GraphStore(step.output).check()
-    read = {"_see": 1, "write_section": 3}  # the file's section twice, and one along each axis of the grid
+    read = {"_scan_section": 1, "write_section": 3}  # the file's section twice, and one along each axis of the grid
     assert Counter(executor.done) == {**read, "_sorted": 3, "_written": 6}
 
 
