@@ -11,6 +11,18 @@ from tests.trainer.handmade_cache import HandmadeGraph, make_cache, random_graph
 from tests.trainer.parity_cases import CASES, SETTINGS, WORLDS, graphs, worlds_of
 from tests.trainer.rank_group import Run, among_ranks, train_once
 
+HERE = Path(__file__).parent
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests that share trained runs are in one process of pytest-xdist, so that these are trained once."""
+    if isinstance(item, pytest.Function) and item.path.is_relative_to(HERE):
+        scopes = {name: found[-1].scope for name, found in item._fixtureinfo.name2fixturedefs.items()}
+        if scopes.get("runs") == "session":
+            item.add_marker(pytest.mark.xdist_group("trainer runs"))
+        elif "module" in scopes.values():
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
 
 @pytest.fixture(scope="session")
 def caches(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
