@@ -16,7 +16,7 @@ demo: $(VENV)/.ready
 test: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-# The tests that are not marked slow, in under three minutes on two cores.
+# The tests that are not marked slow, in about three minutes on two cores.
 fast: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not soak"
 
