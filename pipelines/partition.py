@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -48,8 +49,8 @@ OTHER_OPTIONS = "it was made with other options or is damaged, and is replaced"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionStep:
-    """A graph becomes a cache. Where the graph comes from is the subclasses' business."""
+class PartitionStep(ABC):
+    """A graph becomes a cache. Subclasses say where the graph comes from."""
 
     topology: Topology
     request: PartitionRequest
@@ -64,22 +65,22 @@ class PartitionStep:
     """of the passes over ranges of rows and of the parts, on which the cache does not depend; None for threads"""
 
     @property
+    @abstractmethod
     def graph_key(self) -> str:
         """The key of the graph's store; known before the store is there."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def size(self) -> GraphSize | None:
         """What the graph has; None where that is not known before the store is there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def open(self) -> PartitionSource:
         """The graph.
 
         Raises:
             GraphprepError: it is not there, or cannot be partitioned so.
         """
-        raise NotImplementedError
 
     @property
     def locks(self) -> Sequence[tuple[Path, str]]:
@@ -236,7 +237,7 @@ class PartitionStep:
             PartitionError: there are more parts than nodes.
         """
         source, work = self.open(), self.work
-        announce(self)
+        announce(self, source.name)
         if self.memory_limit is not None:
             memory.return_freed_blocks()
         work.mkdir(parents=True, exist_ok=True)
@@ -445,11 +446,11 @@ def _version(library: str) -> str | None:
         return None
 
 
-def announce(step: PartitionStep) -> None:
-    """Say what the run will need before it starts."""
+def announce(step: PartitionStep, name: str) -> None:
+    """Say what the run on the graph called `name` will need before it starts."""
     needs = step.expectations()
     progress.say(
-        f"partitioning {step.open().name} ({needs['nodes']:,} nodes, {needs['edges']:,} directed edges) into "
+        f"partitioning {name} ({needs['nodes']:,} nodes, {needs['edges']:,} directed edges) into "
         f"{needs['parts']} parts for {step.topology.name} by {needs['method']}: expect about "
         f"{progress.format_bytes(needs['memory_bytes'])} of memory, {progress.format_bytes(needs['disk_bytes'])} "
         f"of disk in {needs['files']:,} files, and {needs['seconds']:.0f} s"

@@ -71,7 +71,7 @@ def partition(
         if json_output:
             print_json({"cache": str(plan.target), "key": plan.key, **plan.expectations()})
         else:
-            announce(plan)
+            announce(plan, plan.store.name)
         return
     with open_executor(dask, memory_limit=memory_limit) as executor:
         outcome = run_partition(plan, replace_other=replace, executor=executor)
