@@ -21,6 +21,7 @@ from scipy import sparse
 from graphprep.core.choices import Balance
 from graphprep.errors import PartitionError
 from graphprep.topology import Topology
+from graphprep.topology.crossings import crossings
 from graphprep.traffic.counts import Traffic
 
 
@@ -43,16 +44,7 @@ class LinkModel:
     @classmethod
     def of(cls, topology: Topology) -> LinkModel:
         """The arrays of a topology."""
-        num_ranks, num_directions = topology.num_ranks, 2 * len(topology.links)
-        crossings = [
-            (2 * hop.link + hop.direction, p * num_ranks + q)
-            for p, routes in enumerate(topology.routes)
-            for q, route in enumerate(routes)
-            for hop in route
-        ]
-        direction, pair = np.array(crossings, np.int64).reshape(-1, 2).T
-        ones = np.ones(len(crossings), np.int64)
-        crossed = sparse.csr_array((ones, (direction, pair)), shape=(num_directions, num_ranks**2))
+        crossed = crossings(topology)
         types = tuple(dict.fromkeys(link.type for link in topology.links))
         links = [link for link in topology.links for _ in range(2)]
         return cls(
@@ -62,7 +54,7 @@ class LinkModel:
             on_route_D=np.diff(crossed.indptr) > 0,
             type_D=np.array([types.index(link.type) for link in links], np.int64),
             types=types,
-            num_ranks=num_ranks,
+            num_ranks=topology.num_ranks,
         )
 
     def carried(self, units_PP: NDArray[np.int64]) -> NDArray[np.int64]:
