@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 
 from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.format import RELAY_BATCHES, RELAY_MESSAGES, RELAY_ROWS, part_path
-from graphprep.cache.read import map_array
+from graphprep.cache.read import AGAIN, PartitionCache, map_array
 from graphprep.core import csr
+from graphprep.errors import CacheError
 from graphprep.system import progress
 from graphprep.topology import Topology
-from graphprep.traffic.relay import Relays, SentRows, choose_relays
+from graphprep.traffic.counts import RelayedRows
+from graphprep.traffic.relay import Relays, SentRows, choose_relays, fault
 
 SentArray = Callable[[int, str, int], NDArray[Any]]
 """(part, node type, peer) -> `send_<peer>`"""
@@ -121,6 +123,51 @@ def _write_part(
     halo_dtype = csr.index_dtype(int(counts_PP[:, part].sum()))
     writer.array(f"{folder}/forward", passed_on.halo_K.astype(halo_dtype))
     writer.array(f"{folder}/forward_counts", passed_on.counts_SP)
+
+
+def check_relays(cache: PartitionCache) -> None:
+    """Compare the arrays of relayed exchange of all parts with each other.
+
+    Raises:
+        CacheError: the first one that does not fit.
+    """
+    num_parts, rows_SPP = cache.num_parts, cache.array(RELAY_ROWS)
+    num_stages = len(rows_SPP)
+
+    def sent(part: int) -> SentRows:
+        return sent_rows(
+            part, num_parts, cache.part_sizes, lambda p, kind, peer: cache.node_array(p, kind, f"send_{peer}")
+        )
+
+    def damaged(what: str) -> CacheError:
+        return CacheError(f"{cache.folder}: {what}; {AGAIN}")
+
+    counts_PP = np.stack([sent(part).counts_P for part in range(num_parts)])
+    batch_P = cache.array(RELAY_BATCHES)
+    if batch_P.shape != (num_parts,) or not csr.are_below(batch_P, num_parts):
+        raise damaged(f"`{RELAY_BATCHES}` does not have a group a part")
+    ways: dict[str, list[NDArray[Any]]] = {}
+    for name, least, end in (("via", 0, num_parts), ("stage", 1, num_stages + 1)):
+        arrived = [cache.array(f"{part_path(part)}/relay/{name}") for part in range(num_parts)]
+        for part, values_H in enumerate(arrived):
+            if len(values_H) != counts_PP[:, part].sum():
+                raise damaged(f"relay/{name} of part {part} does not have an entry a halo row")
+            if len(values_H) and not least <= int(values_H.min()) <= int(values_H.max()) < end:
+                raise damaged(f"relay/{name} of part {part} is out of range {least} .. {end - 1}")
+        by_owner = [np.split(values_H, np.cumsum(counts_PP[:-1, part])) for part, values_H in enumerate(arrived)]
+        ways[name] = [np.concatenate([pieces[owner] for pieces in by_owner]) for owner in range(num_parts)]
+    traffic = RelayedRows(rows_SPP=rows_SPP, messages_SPP=cache.array(RELAY_MESSAGES))
+    relays = Relays(traffic=traffic, batch_P=batch_P, via=ways["via"], stage=ways["stage"])
+    if problem := fault(relays, sent):
+        raise damaged(problem)
+    for part, passed_on in enumerate(rows_passed_on(relays, sent)):
+        for name, expected in {
+            "direct": relays.stage[part] == 1,
+            "forward": passed_on.halo_K,
+            "forward_counts": passed_on.counts_SP,
+        }.items():
+            if not np.array_equal(cache.array(f"{part_path(part)}/relay/{name}"), expected):
+                raise damaged(f"relay/{name} of part {part} is not what the other parts expect")
 
 
 def rows_passed_on(relays: Relays, sent: Callable[[int], SentRows]) -> Sequence[PassedOn]:

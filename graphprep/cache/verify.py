@@ -2,7 +2,8 @@
 
 First the bytes: the manifest's own sum, every file's size and SHA-256, no file that the manifest does not list. Then
 the meaning: every node in exactly one part and where `assignment` says, every edge counted once, valid CSR, what one
-part sends is what the other expects, and `traffic_rows` counts it. Features, labels and the like have a row a node.
+part sends is what the other expects, and `traffic_rows` counts it; each row of a halo has a way on which it arrives,
+where the cache has relays. Features, labels and the like have a row a node.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 
 from graphprep.cache.format import X_AGGREGATED
 from graphprep.cache.read import PartitionCache
+from graphprep.cache.relay_arrays import check_relays
 from graphprep.core import csr
 from graphprep.errors import CacheError
 from graphprep.system import progress
@@ -41,6 +43,8 @@ def verify_cache(cache: PartitionCache) -> int:
             _check_edges(cache, part)
             task.advance()
     _check_edge_counts(cache)
+    if cache.has_relays:
+        check_relays(cache)
     return len(manifest.files)
 
 

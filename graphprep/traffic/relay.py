@@ -137,7 +137,7 @@ def choose_relays(
                 )
                 begin = end
     batch_P = level_LP[0]
-    messages_SPP = _count_messages(sent_rows, rows_SPP, batch_P, via, stage)
+    messages_SPP = count_messages(sent_rows, rows_SPP, batch_P, via, stage)
     used = max((int(number) for number in np.flatnonzero(rows_SPP.any(axis=(1, 2)))), default=0) + 1
     traffic = RelayedRows(rows_SPP=rows_SPP[:used], messages_SPP=messages_SPP[:used])
     if not _is_faster(traffic, direct_PP, model, row_bytes):
@@ -176,6 +176,32 @@ def sent_rows_of(csrs: Matrices, assignments: Assignments, num_parts: int) -> Se
     return of
 
 
+def fault(relays: Relays, sent_rows: SentRowsOf) -> str | None:
+    """Why the ways of some rows are none, or are counted wrongly; None if all is well.
+
+    A row arrives from its owner in stage 1, or from a rank that it had reached in the stage before.
+    """
+    rows_SPP = np.zeros(relays.traffic.rows_SPP.shape, np.int64)
+    for owner, (via_R, stage_R) in enumerate(zip(relays.via, relays.stage, strict=True)):
+        rows = sent_rows(owner)
+        target_R = np.repeat(np.arange(len(rows.counts_P)), rows.counts_P)
+        np.add.at(rows_SPP, (stage_R.astype(np.int64) - 1, via_R, target_R), 1)
+        if ((stage_R == 1) != (via_R == owner)).any():
+            return f"a row of part {owner} arrives in stage 1 from another part, or later from its owner"
+        span = int(rows.row_R.max(initial=0)) + 1
+        key_R, passed_on = target_R * span + rows.row_R, np.flatnonzero(stage_R > 1)
+        wanted = via_R[passed_on].astype(np.int64) * span + rows.row_R[passed_on]
+        place = np.minimum(np.searchsorted(key_R, wanted), len(key_R) - 1)
+        if (key_R[place] != wanted).any() or (stage_R[place] + 1 != stage_R[passed_on]).any():
+            return f"a row of part {owner} is passed on by a part that does not have it in the stage before"
+    if not np.array_equal(rows_SPP, relays.traffic.rows_SPP):
+        return "the rows of relayed exchange are not those that are counted"
+    messages_SPP = count_messages(sent_rows, rows_SPP, relays.batch_P, relays.via, relays.stage)
+    if not np.array_equal(messages_SPP, relays.traffic.messages_SPP):
+        return "the messages of relayed exchange are not those that are counted"
+    return None
+
+
 def with_relays(traffic: Traffic, relays: Relays | None) -> Traffic:
     """The same traffic with relays, or without any."""
     return Traffic(
@@ -210,7 +236,7 @@ def _prices(model: LinkModel, rows_SPP: NDArray[np.int64], row_bytes: int) -> ND
     return price_SPP
 
 
-def _count_messages(
+def count_messages(
     sent_rows: SentRowsOf,
     rows_SPP: NDArray[np.int64],
     batch_P: NDArray[np.int32],
@@ -221,8 +247,8 @@ def _count_messages(
     messages_SPP = np.zeros(rows_SPP.shape, np.int64)
     for batch in np.unique(batch_P):
         has_rows_SPP = np.zeros(rows_SPP.shape, np.bool_)
-        for owner in np.flatnonzero(batch_P == batch):
-            counts_P = sent_rows(int(owner)).counts_P
+        for owner in np.flatnonzero(batch_P == batch).tolist():
+            counts_P = sent_rows(owner).counts_P
             has_rows_SPP[stage[owner] - 1, via[owner], np.repeat(np.arange(len(counts_P)), counts_P)] = True
         messages_SPP += has_rows_SPP
     messages_SPP[0] = rows_SPP[0] > 0
@@ -271,10 +297,10 @@ def _direct_price(source: Any, stage: Any, member_M: Any, begin: Any, end: Any, 
 @njit(cache=True, nogil=True)
 def _end_of_group(level: Any, member_M: Any, begin: Any, end: Any, level_LP: Any) -> int:
     """Where the group of member `begin` on a level ends."""
-    group, m = level_LP[level, member_M[begin]], begin + 1
-    while m < end and level_LP[level, member_M[m]] == group:
-        m += 1
-    return m
+    for m in range(begin + 1, end):
+        if level_LP[level, member_M[m]] != level_LP[level, member_M[begin]]:
+            return m
+    return int(end)
 
 
 @njit(cache=True, nogil=True)

@@ -66,7 +66,7 @@ class RelayPlan:
         for stage in range(1, relays.num_stages + 1):
             here_m = (relays.stage_H == stage).nonzero().squeeze(1)
             by_batch = relays.owner_H if stage == 1 else batch_H
-            for peer in relays.via_H[here_m].unique().tolist():
+            for peer in sorted(set(relays.via_H[here_m].tolist())):
                 rows_m = here_m[relays.via_H[here_m] == peer]
                 arriving += _by_batch(stage, peer, rows_m, by_batch)
         for (stage, target), rows_m in relays.forwards.items():
@@ -204,7 +204,7 @@ def _by_batch(stage: int, peer: int, rows_m: Tensor, batch_H: Tensor) -> list[Ro
     batch_m = batch_H[rows_m]
     return [
         RowMessage(stage=stage, batch=batch, peer=peer, rows_m=rows_m[batch_m == batch])
-        for batch in batch_m.unique().tolist()
+        for batch in sorted(set(batch_m.tolist()))
     ]
 
 

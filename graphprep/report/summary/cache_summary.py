@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from graphprep.cache.format import RELAY_MESSAGES, RELAY_ROWS
 from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
 from graphprep.report.summary.components import count_components
 from graphprep.topology import Topology
-from graphprep.traffic import Traffic, assess_again
+from graphprep.traffic import RelayedRows, Traffic, assess_again
 
 MAX_ROW_BYTES = 2**31
 
@@ -72,7 +73,13 @@ def traffic_of(cache: PartitionCache) -> Traffic:
     """The traffic of one exchange, as counted when the cache was made."""
     rows_PP, edges_PP = np.array(cache.array("traffic_rows")), np.array(cache.array("cross_edges"))
     in_edges_P = np.array([row["edges"] for row in cache.attributes["quality"]["ranks"]], np.int64)
-    return Traffic(rows_PP=rows_PP, edges_PP=edges_PP, local_edges_P=in_edges_P - edges_PP.sum(axis=0))
+    relayed = None
+    if cache.has_relays:
+        relayed = RelayedRows(
+            rows_SPP=np.array(cache.array(RELAY_ROWS)), messages_SPP=np.array(cache.array(RELAY_MESSAGES))
+        )
+    local_edges_P = in_edges_P - edges_PP.sum(axis=0)
+    return Traffic(rows_PP=rows_PP, edges_PP=edges_PP, local_edges_P=local_edges_P, relayed=relayed)
 
 
 def what_if(cache: PartitionCache, topology: Topology | None, row_bytes: int | None) -> dict[str, Any]:
