@@ -112,6 +112,8 @@ class ExportStep:
             f"exporting {cache.folder} ({cache.num_parts} parts) as {self.format.name}: expect about "
             f"{progress.format_bytes(needs.disk_bytes)} of disk at {self.target}"
         )
+        if cache.has_relays:
+            progress.say("the relays of the cache are not exported: other tools get every row from its owner")
         cache.require_unchanged()
         if self.work.exists():
             shutil.rmtree(self.work)

@@ -7,7 +7,7 @@ cache usually has a lower bottleneck.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from graphprep.store.store import GraphStore
 from graphprep.system import progress
 from graphprep.system.doctor import gpus_here
 from graphprep.topology import Topology, resolve
-from graphprep.traffic import LinkModel, Traffic, epoch_seconds, link_seconds
+from graphprep.traffic import LinkModel, Traffic, choose_relays, link_seconds, sent_rows_of, with_relays
 from pipelines.look import find
 from pipelines.partition import chosen_topology
 
@@ -133,6 +133,10 @@ def plan_training(
     compute = max(row["compute_seconds"] for row in ranks)
     weights = _weights_seconds(graph, training)
     alternatives = _alternatives(graph, training, compute, weights)
+    direct = None
+    if graph.traffic.relayed is not None:
+        without = replace(graph, traffic=graph.traffic.without_relays())
+        direct = _alternatives(without, training, compute, weights)[0]["communication_seconds"]
     slowest = link_seconds(graph.traffic, graph.topology, 1024)
     plan = {
         "dataset": graph.dataset,
@@ -147,6 +151,7 @@ def plan_training(
         "threads_a_rank": chosen.of_ranks[0].threads,
         "compute_seconds": compute,
         "communication_seconds": alternatives[0]["communication_seconds"],
+        "communication_seconds_without_relays": direct,
         "weights_seconds": weights,
         "epoch_seconds": alternatives[0]["epoch_seconds"],
         "memory": memory.sentence,
@@ -205,12 +210,14 @@ def _of_store(location: Path | str, parts: int | None, topology: str | None) -> 
     request = PartitionRequest(method="metis", effort="none")
     with tempfile.TemporaryDirectory() as scratch:
         result, _ = partition(graph, chosen, request, scratch=Path(scratch))
+    sent = sent_rows_of(graph.matrices, graph.assignments(result.assignment), chosen.num_ranks)
+    relays = choose_relays(sent, chosen, request.row_bytes)
     nodes_P = np.bincount(result.assignment, minlength=chosen.num_ranks)
     own = np.flatnonzero(result.assignment == 0)
     return PartitionedGraph(
         dataset=store.name,
         topology=chosen,
-        traffic=result.traffic,
+        traffic=with_relays(result.traffic, relays),
         nodes_P=nodes_P.astype(np.int64),
         num_features=needed_features,
         entries_P=[None if x is None else round(_entries_a_row(x) * int(nodes)) for nodes in nodes_P],
@@ -297,14 +304,14 @@ def _alternatives(
     """The requested exchange, then alternatives that send less, each with its epoch time."""
     model = LinkModel.of(graph.topology)
 
-    def communication(wire: str) -> float:
+    def communication(wire: str, backward: Traffic = graph.traffic) -> float:
+        """Seconds of an epoch's exchanges with its share of validations; `backward` where gradients go another way."""
         row_bytes = training.row_bytes(graph.num_features, graph.num_classes, wire=wire)
         exact = training.row_bytes(graph.num_features, graph.num_classes, wire="fp32")
-        validations = (
-            sum(float(model.seconds(graph.traffic.rows_PP, size).max(initial=0.0)) for size in exact if size)
-            / training.eval_every
-        )
-        return epoch_seconds(graph.traffic, model, row_bytes) + validations
+        validations = sum(model.bottleneck(graph.traffic, size) for size in exact if size) / training.eval_every
+        back = backward.reversed()
+        forward = sum(model.bottleneck(graph.traffic, size) for size in row_bytes if size)
+        return forward + sum(model.bottleneck(back, size) for size in row_bytes[1:] if size) + validations
 
     def row_bytes(wire: str, *, share: float = 1.0) -> int:
         """Bytes of rows and gradients of a training pass, of which this share is sent, and of a validation in fp32."""
@@ -318,7 +325,8 @@ def _alternatives(
         for wire in ("bf16", "int8")
         if wire != training.wire
     ]
-    stale = communication("int8") / STALE_EPOCHS + weights
+    # Kept gradients go straight to their owners.
+    stale = communication("int8", backward=graph.traffic.without_relays()) / STALE_EPOCHS + weights
     alternatives.append(("int8", "adaptive", stale, row_bytes("int8", share=1 / STALE_EPOCHS)))
     of_weights = training.weight_bytes(graph.num_features, graph.num_classes, ranks=graph.topology.num_ranks)
     return [

@@ -42,6 +42,14 @@ LINKS = (
     Column("bytes", "bytes", format_bytes, only="page"),
     Column("messages", "messages", count),
 )
+RELAYS = (
+    Column("rows passed on", "rows_passed_on", count),
+    Column("bottleneck without relays", "direct_bottleneck_seconds", duration),
+    Column("all links without relays", "direct_sum_seconds", duration),
+    Column("slowest link without relays", "slowest_link"),
+    Column("rows over it now", "slowest_link_rows", count),
+    Column("and without relays", "slowest_link_direct_rows", count),
+)
 BOUNDS = (
     Column("of", lambda row: row["of"].value.replace("_", " ")),
     Column("here", "found", count_or_duration),
@@ -135,9 +143,16 @@ def compared_table(caches: Cited, columns: Sequence[Column] = COMPARED) -> Table
     return Table("partitions", columns, caches, mark="lowest bottleneck", marked=lambda row: row["is_best"].value)
 
 
+def relays_table(quality: Cited) -> Table:
+    """What relays pass on in one exchange, and what it would take without them."""
+    return Table("relays", RELAYS, [quality["relay"]])
+
+
 def quality_tables(quality: Cited, bottleneck: Cited) -> Report:
-    """Ranks, types of links and links."""
+    """Ranks, relays if there are any, types of links and links."""
     yield Table("parts", RANKS, quality["ranks"])
+    if quality["relay"]:
+        yield relays_table(quality)
     yield Table("types of links", LINK_TYPES, quality["link_types"])
     yield links_table(quality, bottleneck)
 

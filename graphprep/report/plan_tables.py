@@ -42,6 +42,11 @@ def print_plan(plan: dict[str, Any]) -> Report:
         f"estimate of an epoch: {duration(plan['epoch_seconds'])}, of which {duration(plan['compute_seconds'])} "
         f"computing on the slowest rank and {duration(plan['communication_seconds'])} on links"
     )
+    if plan["communication_seconds_without_relays"] is not None:
+        yield (
+            f"relays are used; without them communication would take "
+            f"{duration(plan['communication_seconds_without_relays'])}"
+        )
     kinds = [
         Column(kind, lambda row, kind=kind: row["seconds_by_kind"][kind], duration)  # type: ignore[misc]
         for kind in plan["ranks"][0]["seconds_by_kind"]

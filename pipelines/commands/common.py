@@ -206,6 +206,8 @@ def show_cache(outcome: Any, json_output: bool) -> None:
     by = "" if cache.fallback is None else f"by the fallback {cache.fallback.used}, "
     text = (
         f"{state}: {cache.folder} ({cache.num_parts} parts, {by}"
-        f"{quality['cut_edges']:,} cut edges, bottleneck {quality['bottleneck_seconds'] * 1e3:.3f} ms an exchange)"
+        f"{quality['cut_edges']:,} cut edges, bottleneck {quality['bottleneck_seconds'] * 1e3:.3f} ms an exchange"
     )
+    relay = quality.get("relay")
+    text += f", {relay['direct_bottleneck_seconds'] * 1e3:.3f} ms without relays)" if relay else ")"
     show(document, lambda _document, file: line(file, text), json_output)

@@ -49,6 +49,7 @@ def cache_summary(
     return {
         "folder": str(cache.folder),
         **cache.attributes,
+        "quality": {"relay": None, **quality},
         "num_nodes": sum(cache.node_types.values()),
         "num_edges": num_edges,
         "cut_share": quality["cut_edges"] / num_edges if num_edges else 0.0,
