@@ -26,9 +26,12 @@ GRAPHS: dict[str, tuple[int, str]] = {
     "cit-hep-ph": (16, "import {data}/edges/cit-hep-ph.txt --undirected --self-loops drop"),
     "amazon-photo": (64, "fetch amazon-photo --mirror {data}/mirror"),
     "cora": (64, "fetch cora --mirror {data}/mirror"),
+    "rmat": (32, "generate rmat --scale 15 --edges 300000 --features 16 --classes 8"),
+    "ego-twitter": (32, "import {data}/edges/ego-twitter.txt.gz --undirected --self-loops drop"),
+    "coauthor-cs": (64, "fetch coauthor-cs --mirror {data}/mirror"),
 }
 """The width of the layers between, and the words after `graphprep` that make the store."""
-UNLABELLED = ("wing", "cit-hep-ph")
+UNLABELLED = ("wing", "cit-hep-ph", "ego-twitter")
 FEATURES_OF_REAL = 8
 """Columns of the random features that graphs without any get, with random classes."""
 UNEQUAL = {2: (20, 5), 3: (20, 10, 4), 4: (20, 20, 5, 2)}

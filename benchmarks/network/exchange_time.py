@@ -50,8 +50,15 @@ def bottleneck_seconds(cache: Path, links: Links, hidden: int) -> float:
     return predicted_seconds(cache, links, hidden, share=1.0, start_seconds=0.0)
 
 
-def predicted_seconds(cache: Path, links: Links, hidden: int, *, share: float, start_seconds: float) -> float:
-    """What it says of them where messages get a share of the links, and starting an exchange takes a time."""
+def predicted_seconds(
+    cache: Path, links: Links, hidden: int, *, share: float, start_seconds: float, relay: bool = True
+) -> float:
+    """What it says of them where messages get a share of the links, and starting an exchange takes a time.
+
+    Without `relay` it is that of direct sends, whatever the cache has.
+    """
     carried = Links(name=links.name, ranks_each=links.ranks_each, mbits=tuple(share * rate for rate in links.mbits))
     traffic = traffic_of(PartitionCache(cache))
+    if not relay:
+        traffic = traffic.without_relays()
     return epoch_seconds(traffic, carried.topology, row_bytes(cache, hidden), start_seconds=start_seconds)
