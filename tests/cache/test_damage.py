@@ -123,7 +123,7 @@ def test_other_formats_are_refused_with_advice(cache: Path) -> None:
     document = json.loads((cache / "zarr.json").read_text())
     document["attributes"]["graphprep_format"] = 1
     (cache / "zarr.json").write_text(json.dumps(document))
-    with pytest.raises(CacheError, match="cache format 1, this release reads format 2"):
+    with pytest.raises(CacheError, match="cache format 1, this release reads formats 2 and 3"):
         PartitionCache(cache)
 
 
