@@ -16,10 +16,11 @@ from graphprep.partition.engine import whole_graph
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition
 from graphprep.topology import Topology
+from graphprep.traffic import assess_with_relays
 
 
 def metis_reference(cache: PartitionCache) -> dict[str, Any]:
-    """What METIS's own parts would take on the cache's topology, with the cache's seed, rows and limits.
+    """What METIS's own parts would take on the cache's topology, with the cache's seed, rows, limits and relays.
 
     Returns:
         bottleneck_seconds, sum_seconds, cut_edges, halo_rows, broken_limits of METIS's parts, `seconds` that it took,
@@ -41,12 +42,18 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
         limits=tuple(options["limits"]),
     )
     topology = Topology.from_long_form(cache.attributes["topology"])
+    graph = whole_graph(CacheSource(cache))
     with tempfile.TemporaryDirectory() as scratch:
-        result, _ = partition(whole_graph(CacheSource(cache)), topology, request, scratch=Path(scratch))
+        result, _ = partition(graph, topology, request, scratch=Path(scratch))
     tried = {row["method"]: row for row in result.tried}
     if result.method not in ("metis", "one-part"):
         raise PartitionError(f"METIS failed: {tried.get('metis', {}).get('failure', 'it gave no parts')}")
     quality = result.quality
+    if options.get("relay") == "auto" and request.balance == "rows":
+        assignments = graph.assignments(result.assignment)
+        quality = assess_with_relays(
+            quality, result.traffic, graph.matrices, assignments, topology, row_bytes=request.row_bytes
+        )
     own_seconds = cache.attributes["quality"]["bottleneck_seconds"]
     return {
         "seconds": tried[result.method]["seconds"],

@@ -13,6 +13,7 @@ from graphprep.traffic.quality import (
     assess,
     assess_again,
     assess_relays,
+    assess_with_relays,
     shares_of,
 )
 from graphprep.traffic.relay import Relays, SentRows, choose_relays, sent_rows_of, with_relays
@@ -44,6 +45,7 @@ __all__ = [
     "assess",
     "assess_again",
     "assess_relays",
+    "assess_with_relays",
     "capacities",
     "choose_relays",
     "count_in_order",

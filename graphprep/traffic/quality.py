@@ -19,6 +19,7 @@ from graphprep.topology import Topology
 from graphprep.traffic.counts import Assignments, Matrices, Traffic, count_traffic
 from graphprep.traffic.links import LinkLoads, LinkModel, LinkTypeLoad, link_seconds
 from graphprep.traffic.memory import EDGE_BYTES, NODE_ROWS, memory_limit, memory_of, target_shares
+from graphprep.traffic.relay import choose_relays, sent_rows_of, with_relays
 from graphprep.traffic.work import EDGE_COST, NODE_COST, Limit, Workload
 
 
@@ -204,6 +205,20 @@ def assess_relays(quality: Quality, traffic: Traffic, topology: Topology, *, row
         link_types=loads.types,
         relay=_relay_figures(topology, traffic, loads, link_seconds(traffic.without_relays(), model, row_bytes)),
     )
+
+
+def assess_with_relays(
+    quality: Quality,
+    traffic: Traffic,
+    csrs: Matrices,
+    assignments: Assignments,
+    topology: Topology,
+    *,
+    row_bytes: int,
+) -> Quality:
+    """The same quality with the relays that a cache of this assignment would have; for balance by rows."""
+    relays = choose_relays(sent_rows_of(csrs, assignments, topology.num_ranks), topology, row_bytes)
+    return assess_relays(quality, with_relays(traffic, relays), topology, row_bytes=row_bytes)
 
 
 def _relay_figures(topology: Topology, traffic: Traffic, loads: LinkLoads, direct: LinkLoads) -> RelayFigures | None:

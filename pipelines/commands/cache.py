@@ -28,7 +28,7 @@ regroup_options = several(
     click.argument("name_or_cache", shell_complete=names.caches),
     parts_option(),
     topology_option("The machine that the new parts are for."),
-    options_of(PartitionRequest, "effort", "seed", effort={"default": "none"}),
+    options_of(PartitionRequest, "effort", "seed", "relay", effort={"default": "none"}),
     click.option("--out", type=PATH, help="The new cache's folder; by default caches/NAME/LABEL in GRAPHPREP_HOME."),
     click.option("--replace", is_flag=True, help="Make the cache even if it is there."),
     common,
