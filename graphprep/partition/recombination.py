@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from graphprep.partition.evaluation import Evaluated, PartitionTask
 from graphprep.partition.refine.hypergraph import Hypergraph
+from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.refine import (
     EFFORTS,
     OBJECTIVES,
     Effort,
     Refinement,
     expected_bytes,
-    links_of,
     weights_and_limits,
 )
 from graphprep.partition.result import Candidate

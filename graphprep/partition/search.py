@@ -29,8 +29,8 @@ from graphprep.partition.candidates import CANDIDATES, PreparedGraph
 from graphprep.partition.evaluation import PartitionTask
 from graphprep.partition.external_assignment import ASSIGNMENT
 from graphprep.partition.recombination import Recombination
+from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.mapping import best_mapping
-from graphprep.partition.refine.refine import links_of
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.result import Candidate, PartitionResult
 from graphprep.partition.typed_graph import WholeGraph
