@@ -3,7 +3,7 @@
 Without relays a rank sends a row to each rank that needs it. With relays it crosses into each group of ranks once, and
 is passed on inside it. Which rank of the group passes it on is decided when the parts are final
 (`graphprep.traffic`), so here the ranks of a group share that work evenly: a leg into a group crosses the links of the
-routes to all its ranks, each with a part of its rows, and a leg inside a group those between the ranks of its subgroups.
+routes to all its ranks, each with a part of its rows; a leg inside a group those between its subgroups.
 
 Letters: P ranks, D link directions, G depths of groups below the one of all ranks, L = P + G columns.
 """
