@@ -19,9 +19,9 @@ from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
 from graphprep.partition.methods.integer_weights import edge_weights
 from graphprep.partition.methods.mtkahypar import distances
-from graphprep.partition.methods.rank_groups import RankGroup
-from graphprep.partition.methods.topology_groups import rank_groups
 from graphprep.topology import Topology
+from graphprep.topology.groups import rank_groups
+from graphprep.topology.rank_groups import RankGroup
 
 PROGRAMS = ("scotch_gmap", "gmap")
 SPEED_STEPS = 100

@@ -104,6 +104,11 @@ class PartitionStep(ABC):
             and needs_out_of_core(self.request, memory_limit=self.memory_limit, **self._counts(self.size))
         )
 
+    @property
+    def relay_row_bytes(self) -> int | None:
+        """Bytes of a row by which relays are chosen; None for no relays."""
+        return self.request.row_bytes if self.request.relay == "auto" and self.request.balance == "rows" else None
+
     @cached_property
     def determinants(self) -> dict[str, Any]:
         """All that determines the cache's content, by the name that an error can use.
@@ -269,6 +274,7 @@ class PartitionStep(ABC):
                 quality=result.quality,
                 topology=self.topology,
                 features=self.features,
+                relay_row_bytes=self.relay_row_bytes,
                 fallback=None if result.fallback is None else result.fallback.to_json(),
                 options={
                     **asdict(self.request),

@@ -28,6 +28,7 @@ from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange, row_counts
 from trainer.exchange.inductive import training_subgraph
 from trainer.exchange.node_rows import save_node_rows
+from trainer.exchange.relay_routes import relay_use
 from trainer.exchange.saturation import Saturation
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.first_layer import features_of
@@ -252,7 +253,8 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
     if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
     remarks = (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache))
-    for remark in (*ignored_arrays(options, cache), *remarks):
+    of_relays = relay_use(options).remarks if cache.has_relays else ()
+    for remark in (*ignored_arrays(options, cache), *remarks, *of_relays):
         if remark:
             log.info("%s", remark)
     log.info("%s", agreement.memory)

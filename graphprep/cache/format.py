@@ -9,7 +9,9 @@ import numpy as np
 
 from graphprep.core import bfloat16
 
-CACHE_FORMAT = 2
+CACHE_FORMAT = 3
+KNOWN_FORMATS = (2, 3)
+"""Those that are read: format 2 has no relays."""
 CACHE_KIND = "cache"
 MANIFEST = "manifest.json"
 MANIFEST_SUM = "manifest.sha256"
@@ -18,6 +20,8 @@ BITS_OF = "bits_of"
 """the attribute of a uint16 array that holds numbers which Zarr has no name for"""
 X_AGGREGATED = "x_aggregated"
 """the node array of neighbour sums of x"""
+RELAY_ROWS, RELAY_MESSAGES, RELAY_BATCHES = "relay_rows", "relay_messages", "relay_batches"
+"""the arrays of relayed exchange that all parts share, absent where every row is sent by its owner"""
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DATA_TYPES = ("bool", *INTEGERS, "float16", "float32", "float64")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphprep.cache.format import CACHE_FORMAT, MANIFEST, MANIFEST_SUM
+from graphprep.cache.format import CACHE_FORMAT, KNOWN_FORMATS, MANIFEST, MANIFEST_SUM
 from graphprep.errors import CacheError
 from graphprep.system.regular_file import regular_file
 
@@ -71,7 +71,7 @@ class Manifest:
             raise CacheError(f"{folder}: manifest.json does not match manifest.sha256; partition again with --replace")
         try:
             document = json.loads(payload)
-            if document["graphprep_format"] != CACHE_FORMAT:
+            if document["graphprep_format"] not in KNOWN_FORMATS:
                 raise CacheError(other_format(folder, document["graphprep_format"]))
             files = {path: FileEntry(**entry) for path, entry in document["files"].items()}
             return cls(key=document["key"], files=files)
@@ -129,6 +129,6 @@ def file_sha256(path: Path) -> str:
 def other_format(folder: Path, found: object) -> str:
     """What to say of a cache whose format this release does not know."""
     return (
-        f"{folder} has cache format {found}, this release reads format {CACHE_FORMAT}; "
+        f"{folder} has cache format {found}, this release reads formats {' and '.join(map(str, KNOWN_FORMATS))}; "
         "partition again with this release, or install the one that wrote it"
     )

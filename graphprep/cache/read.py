@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.cache.format import (
-    CACHE_FORMAT,
     CACHE_KIND,
+    KNOWN_FORMATS,
     MANIFEST,
     MANIFEST_SUM,
+    RELAY_ROWS,
     X_AGGREGATED,
     ZARR_JSON,
     dtype_of,
@@ -76,7 +77,7 @@ class PartitionCache:
         if kind != CACHE_KIND:
             found = "a graph store" if kind == "store" else "not a partition cache"
             raise CacheError(f"{self.folder} is {found}; give the folder that `graphprep partition` wrote")
-        if version != CACHE_FORMAT:
+        if version not in KNOWN_FORMATS:
             raise CacheError(other_format(self.folder, version))
         for name in (MANIFEST, MANIFEST_SUM):
             if not (self.folder / name).is_file():
@@ -215,6 +216,11 @@ class PartitionCache:
     def has_array(self, path: str) -> bool:
         """Whether the cache has this array."""
         return f"{path}/{ZARR_JSON}" in self.manifest.files
+
+    @property
+    def has_relays(self) -> bool:
+        """Whether some rows are passed on by other ranks than their owners."""
+        return self.has_array(RELAY_ROWS)
 
     def part_sizes(self, part: int) -> dict[str, int]:
         """Nodes of each type in one part."""

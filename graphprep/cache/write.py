@@ -2,6 +2,7 @@
 
     buckets       the source's edges, grouped by part in temporary files (`edge_buckets`)
     structure     of each part: what it receives and sends, and its edges in blocks (`write_parts`)
+    relays        which way each row of a halo comes, where that is faster than from its owner (`relay_arrays`)
     nodes         each node array, streamed from the source by row range into all parts' files
     sums          over neighbours, if they are requested (`aggregate`)
     root          assignment, traffic, quality; then the manifest
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,18 @@ from graphprep.cache.blocks import NodeLayout
 from graphprep.cache.edge_buckets import bucket_by_part
 from graphprep.cache.feature_rows import Treat, treatment
 from graphprep.cache.features import FeatureOptions
-from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED, part_path
+from graphprep.cache.format import (
+    CACHE_FORMAT,
+    CACHE_KIND,
+    RELAY_MESSAGES,
+    RELAY_ROWS,
+    X_AGGREGATED,
+    ZARR_JSON,
+    part_path,
+)
 from graphprep.cache.manifest import Manifest
+from graphprep.cache.read import map_array
+from graphprep.cache.relay_arrays import map_sent, sent_rows, write_relays
 from graphprep.cache.resume import ResumableSteps
 from graphprep.cache.write_parts import part_steps, write_parts
 from graphprep.core.source import GraphSource
@@ -38,7 +49,7 @@ from graphprep.system import memory, progress
 from graphprep.system.executor import Executor, Threads
 from graphprep.system.threads import cores, side_by_side
 from graphprep.topology import Topology
-from graphprep.traffic import Quality, Traffic
+from graphprep.traffic import Quality, RelayedRows, SentRows, Traffic, assess_relays
 from graphprep.version import __version__
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 16_000_000, 1_000_000
@@ -58,6 +69,8 @@ class CacheContent:
     topology: Topology
     options: Mapping[str, Any]
     features: FeatureOptions = field(default_factory=FeatureOptions)
+    relay_row_bytes: int | None = None
+    """bytes of a row by which relays are chosen; None for no relays"""
     fallback: Mapping[str, Any] | None = None
     """the requested methods, the method that was used, and why, where none of the requested ones gave the parts"""
 
@@ -89,6 +102,7 @@ def write_cache(
     piece_bytes = max(LEAST_PIECE_BYTES, min(MOST_PIECE_BYTES, budget // 8))
     executor = executor or Threads(memory_limit=memory_limit)
     self_loops = _structure(steps, source, content, scratch / "regions", executor=executor, piece_bytes=piece_bytes)
+    content = _with_relays(steps, content, scratch / "relays")
     writing = CacheWriter(source=source, content=content, steps=steps, piece_bytes=piece_bytes)
     for node_type in content.layouts:
         for name in writing.node_arrays(node_type):
@@ -132,6 +146,32 @@ def _structure(
     write_parts(steps, content.layouts, buckets, executor=executor)
     shutil.rmtree(scratch)
     return self_loops
+
+
+def _with_relays(steps: ResumableSteps, content: CacheContent, scratch: Path) -> CacheContent:
+    """Choose relays and write their arrays, if that is wanted; returns the content with their traffic and quality.
+
+    Args:
+        scratch: a folder for what is not part of the cache; created and removed here.
+    """
+    if content.relay_row_bytes is None or content.topology.num_ranks < 2:
+        return content
+    folder, row_bytes, num_parts = steps.folder, content.relay_row_bytes, content.topology.num_ranks
+    sizes = [{kind: len(layout.nodes_P[p]) for kind, layout in content.layouts.items()} for p in range(num_parts)]
+
+    def sent(part: int) -> SentRows:
+        return sent_rows(part, num_parts, sizes.__getitem__, partial(map_sent, folder))
+
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    steps.run("relays", lambda writer: write_relays(writer, sent, content.topology, row_bytes, scratch=scratch))
+    shutil.rmtree(scratch)
+    if f"{RELAY_ROWS}/{ZARR_JSON}" not in steps.files:
+        return content
+    relayed = RelayedRows(rows_SPP=map_array(folder, RELAY_ROWS), messages_SPP=map_array(folder, RELAY_MESSAGES))
+    traffic = replace(content.traffic, relayed=relayed)
+    quality = assess_relays(content.quality, traffic, content.topology, row_bytes=row_bytes)
+    return replace(content, traffic=traffic, quality=quality)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

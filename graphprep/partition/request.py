@@ -33,6 +33,10 @@ MINIMISE = {
     "slowest": "the slowest link direction, then all together",
     "total": "all together; with --parts and --balance edges, the number of cut edges",
 }
+RELAY = {
+    "auto": "a row is sent once to a group of ranks, and passed on inside, where that is faster",
+    "off": "every row is sent by its owner; also with --balance edges",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,7 @@ class PartitionRequest:
     row_bytes: int = option(1024, "Bytes of one node's row in one exchange.", at_least=1, at_most=2**31)
     balance: Balance = option("rows", "What the seconds of a link count: rows, as the trainer sends them, or edges.")
     minimise: str = option("slowest", "The seconds that are made small.", choices=MINIMISE)
+    relay: str = option("auto", "Whether ranks pass rows on to others of their group.", choices=RELAY)
     limits: tuple[str, ...] = option(
         LIMITS,
         "Which loads are kept within --imbalance, with commas between; '' for none. Types are the nodes and the "

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,25 @@ EDGES_A_THREAD = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RelayedRows:
+    """What one exchange really sends where rows are relayed (`graphprep.traffic.relay`), stage after stage.
+
+    Rows on their first hop are stage 1. Over all stages each rank receives the rows that it needs, each once.
+    """
+
+    rows_SPP: NDArray[np.int64]
+    """int64 [S, P, P]: rows from rank to rank"""
+    messages_SPP: NDArray[np.int64]
+    """int64 [S, P, P]: messages; one passes on the rows of a group of owners (`Relays.batch_P`)"""
+
+    def reversed(self) -> RelayedRows:
+        """The exchange of the backward pass: the last hop is the first of the way back."""
+        return RelayedRows(
+            rows_SPP=self.rows_SPP[::-1].transpose(0, 2, 1), messages_SPP=self.messages_SPP[::-1].transpose(0, 2, 1)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Traffic:
     """What one exchange moves. Row p, column q of a matrix is what part p sends to part q; diagonals are 0."""
 
@@ -46,6 +65,8 @@ class Traffic:
     """int64 [P, P]: directed edges from part p into part q."""
     local_edges_P: NDArray[np.int64]
     """int64 [P]: edges with both ends in the part."""
+    relayed: RelayedRows | None = None
+    """What is really sent, where it is not `rows_PP` itself."""
 
     @property
     def num_parts(self) -> int:
@@ -63,7 +84,16 @@ class Traffic:
 
     def reversed(self) -> Traffic:
         """The exchange of the backward pass: every receiver sends back as many rows as it had received."""
-        return Traffic(rows_PP=self.rows_PP.T, edges_PP=self.edges_PP.T, local_edges_P=self.local_edges_P)
+        return Traffic(
+            rows_PP=self.rows_PP.T,
+            edges_PP=self.edges_PP.T,
+            local_edges_P=self.local_edges_P,
+            relayed=None if self.relayed is None else self.relayed.reversed(),
+        )
+
+    def without_relays(self) -> Traffic:
+        """The same, every row sent by its owner."""
+        return replace(self, relayed=None)
 
 
 Count = Callable[[Matrices, Assignments, int], Traffic]

@@ -6,7 +6,12 @@ A message is an ordered pair with something to send, once an exchange. Routes ar
 product with a sparse 0/1 matrix, link directions x pairs, which is made once a topology. The slowest link direction
 ends the exchange: its seconds are the bottleneck.
 
-Letters: P ranks, D link directions; direction 0 of link i is row 2i, direction 1 is row 2i + 1.
+Where rows are relayed, each stage ends with its own slowest link direction, and the bottleneck is their sum: a relay
+passes on the rows of a group of owners as soon as it has them, but over shared links all of them arrive at about the
+same time. A link's own seconds are those of all stages together. Each message that a relay passes on takes a little
+of its own time as well.
+
+Letters: P ranks, S stages, D link directions; direction 0 of link i is row 2i, direction 1 is row 2i + 1.
 """
 
 from __future__ import annotations
@@ -21,7 +26,11 @@ from scipy import sparse
 from graphprep.core.choices import Balance
 from graphprep.errors import PartitionError
 from graphprep.topology import Topology
-from graphprep.traffic.counts import Traffic
+from graphprep.topology.crossings import crossings
+from graphprep.traffic.counts import RelayedRows, Traffic
+
+SECONDS_A_RELAYED_MESSAGE = 5e-5
+"""Time of a relay for each message that it passes on: it waits, copies rows and starts to send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,16 +52,7 @@ class LinkModel:
     @classmethod
     def of(cls, topology: Topology) -> LinkModel:
         """The arrays of a topology."""
-        num_ranks, num_directions = topology.num_ranks, 2 * len(topology.links)
-        crossings = [
-            (2 * hop.link + hop.direction, p * num_ranks + q)
-            for p, routes in enumerate(topology.routes)
-            for q, route in enumerate(routes)
-            for hop in route
-        ]
-        direction, pair = np.array(crossings, np.int64).reshape(-1, 2).T
-        ones = np.ones(len(crossings), np.int64)
-        crossed = sparse.csr_array((ones, (direction, pair)), shape=(num_directions, num_ranks**2))
+        crossed = crossings(topology)
         types = tuple(dict.fromkeys(link.type for link in topology.links))
         links = [link for link in topology.links for _ in range(2)]
         return cls(
@@ -62,7 +62,7 @@ class LinkModel:
             on_route_D=np.diff(crossed.indptr) > 0,
             type_D=np.array([types.index(link.type) for link in links], np.int64),
             types=types,
-            num_ranks=num_ranks,
+            num_ranks=topology.num_ranks,
         )
 
     def carried(self, units_PP: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -71,9 +71,28 @@ class LinkModel:
 
     def seconds(self, units_PP: NDArray[np.int64], row_bytes: int) -> NDArray[np.float64]:
         """float64 [D]: what one exchange of `units_PP` rows of `row_bytes` bytes takes on each link direction."""
+        return self._seconds(units_PP, (units_PP > 0).astype(np.int64), row_bytes)
+
+    def stage_seconds(self, relayed: RelayedRows, row_bytes: int) -> tuple[float, ...]:
+        """What each stage of a relayed exchange takes, from the first one."""
+        stages = zip(relayed.rows_SPP, relayed.messages_SPP, strict=True)
+        of_links = [float(self._seconds(*stage, row_bytes).max(initial=0.0)) for stage in stages]
+        passed_on = relayed.messages_SPP.sum(axis=2).max(axis=1, initial=0) * SECONDS_A_RELAYED_MESSAGE
+        return of_links[0], *(seconds + float(more) for seconds, more in zip(of_links[1:], passed_on[1:], strict=True))
+
+    def bottleneck(self, traffic: Traffic, row_bytes: int, *, balance: Balance = "rows") -> float:
+        """Seconds of one exchange; 0 without links."""
+        if traffic.relayed is not None and balance == "rows":
+            return sum(self.stage_seconds(traffic.relayed, row_bytes))
+        return float(
+            self.seconds(traffic.rows_PP if balance == "rows" else traffic.edges_PP, row_bytes).max(initial=0.0)
+        )
+
+    def _seconds(
+        self, units_PP: NDArray[np.int64], messages_PP: NDArray[np.int64], row_bytes: int
+    ) -> NDArray[np.float64]:
         num_bytes_D = self.carried(units_PP) * row_bytes
-        messages_D = self.carried((units_PP > 0).astype(np.int64))
-        return num_bytes_D / self.bytes_per_s_D + messages_D * self.seconds_a_message_D
+        return num_bytes_D / self.bytes_per_s_D + self.carried(messages_PP) * self.seconds_a_message_D
 
     def crossings_of_types(self, units_PP: NDArray[np.int64]) -> NDArray[np.int64]:
         """int64 [types]: the sum of `units_PP` over the pairs whose route crosses that type, each pair once."""
@@ -113,11 +132,13 @@ class LinkLoads:
     messages_D: NDArray[np.int64]
     seconds_D: NDArray[np.float64]
     types: tuple[LinkTypeLoad, ...]
+    stage_seconds: tuple[float, ...]
+    """Of each stage, one where nothing is relayed."""
 
     @property
     def bottleneck_seconds(self) -> float:
-        """Seconds of the slowest link direction; 0 without links."""
-        return float(self.seconds_D.max(initial=0.0))
+        """Seconds of the slowest link direction, of all stages together; 0 without links."""
+        return sum(self.stage_seconds)
 
     @property
     def sum_seconds(self) -> float:
@@ -140,15 +161,26 @@ def link_seconds(
         PartitionError: there are not as many parts as ranks.
     """
     model = _model(topology, traffic)
-    units_PP = traffic.rows_PP if balance == "rows" else traffic.edges_PP
-    seconds_D = model.seconds(units_PP, row_bytes)
+    rows_PP = sent_PP = traffic.rows_PP
+    messages_PP = (sent_PP > 0).astype(np.int64)
+    stage_seconds: tuple[float, ...] | None = None
+    if balance == "edges":
+        sent_PP = traffic.edges_PP
+        messages_PP = (sent_PP > 0).astype(np.int64)
+    elif traffic.relayed is not None:
+        rows_PP = sent_PP = traffic.relayed.rows_SPP.sum(axis=0)
+        messages_PP = traffic.relayed.messages_SPP.sum(axis=0)
+        stage_seconds = model.stage_seconds(traffic.relayed, row_bytes)
+    bytes_D, messages_D = model.carried(sent_PP) * row_bytes, model.carried(messages_PP)
+    seconds_D = bytes_D / model.bytes_per_s_D + messages_D * model.seconds_a_message_D
     return LinkLoads(
-        rows_D=model.carried(traffic.rows_PP),
+        rows_D=model.carried(rows_PP),
         edges_D=model.carried(traffic.edges_PP),
-        bytes_D=model.carried(units_PP) * row_bytes,
-        messages_D=model.carried((units_PP > 0).astype(np.int64)),
+        bytes_D=bytes_D,
+        messages_D=messages_D,
         seconds_D=seconds_D,
-        types=_type_loads(model, traffic, seconds_D),
+        types=_type_loads(model, rows_PP, traffic.edges_PP, seconds_D),
+        stage_seconds=(float(seconds_D.max(initial=0.0)),) if stage_seconds is None else stage_seconds,
     )
 
 
@@ -175,13 +207,14 @@ def epoch_seconds(
         PartitionError: there are not as many parts as ranks.
     """
     model = _model(topology, traffic)
-    forward_PP = traffic.rows_PP if balance == "rows" else traffic.edges_PP
-    exchanges = [(forward_PP, row_bytes) for row_bytes in row_bytes_by_layer]
-    exchanges += [(forward_PP.T, row_bytes) for row_bytes in row_bytes_by_layer[1:]]
+    if not (traffic.rows_PP if balance == "rows" else traffic.edges_PP).any():
+        return 0.0
+    exchanges = [(traffic, row_bytes) for row_bytes in row_bytes_by_layer]
+    exchanges += [(traffic.reversed(), row_bytes) for row_bytes in row_bytes_by_layer[1:]]
     return sum(
-        start_seconds + float(model.seconds(units_PP, row_bytes).max(initial=0.0))
-        for units_PP, row_bytes in exchanges
-        if row_bytes and units_PP.any()
+        start_seconds + model.bottleneck(exchanged, row_bytes, balance=balance)
+        for exchanged, row_bytes in exchanges
+        if row_bytes
     )
 
 
@@ -192,8 +225,10 @@ def _model(topology: Topology | LinkModel, traffic: Traffic) -> LinkModel:
     return model
 
 
-def _type_loads(model: LinkModel, traffic: Traffic, seconds_D: NDArray[np.float64]) -> tuple[LinkTypeLoad, ...]:
-    rows, edges = model.crossings_of_types(traffic.rows_PP), model.crossings_of_types(traffic.edges_PP)
+def _type_loads(
+    model: LinkModel, rows_PP: NDArray[np.int64], edges_PP: NDArray[np.int64], seconds_D: NDArray[np.float64]
+) -> tuple[LinkTypeLoad, ...]:
+    rows, edges = model.crossings_of_types(rows_PP), model.crossings_of_types(edges_PP)
     loads = []
     for number, name in enumerate(model.types):
         seconds = seconds_D[(model.type_D == number) & model.on_route_D]

@@ -7,7 +7,7 @@ computes any of it again. Every number is finite, so that it is JSON.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,11 +58,31 @@ class RankRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RelayFigures:
+    """What relays do to one exchange, and what it would take without them."""
+
+    rows_passed_on: int
+    """Rows that relays send, of the halo rows of all ranks."""
+    stage_seconds: tuple[float, ...]
+    """Of each stage on its slowest link direction; they add up to the bottleneck."""
+    direct_bottleneck_seconds: float
+    """Without relays."""
+    direct_sum_seconds: float
+    """Without relays."""
+    slowest_link: str
+    """The slowest link direction without relays."""
+    slowest_link_rows: int
+    """Rows over it."""
+    slowest_link_direct_rows: int
+    """Rows over it without relays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
     """The quality of an assignment by the cost model."""
 
     bottleneck_seconds: float
-    """Of one exchange on the slowest link direction."""
+    """Of one exchange on the slowest link direction; where rows are relayed, of all stages together."""
     sum_seconds: float
     """Of one exchange on all link directions."""
     cut_edges: int
@@ -74,6 +94,8 @@ class Quality:
     link_types: tuple[LinkTypeLoad, ...]
     ranks: tuple[RankRow, ...]
     limits: tuple[Limit, ...]
+    relay: RelayFigures | None = None
+    """None where every row is sent by its owner."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by the names that the cache format fixes."""
@@ -160,7 +182,44 @@ def assess_again(
         shares_P=target_shares(topology, total_bytes),
         loads=(),
     )
-    return _judged(topology, traffic, workload, loads, row_bytes, ())
+    quality = _judged(topology, traffic, workload, loads, row_bytes, ())
+    if traffic.relayed is None or balance != "rows":
+        return quality
+    return assess_relays(quality, traffic, topology, row_bytes=row_bytes)
+
+
+def assess_relays(quality: Quality, traffic: Traffic, topology: Topology, *, row_bytes: int) -> Quality:
+    """The same quality with the link seconds of relayed traffic; for balance by rows.
+
+    Raises:
+        PartitionError: there are not as many parts as ranks.
+    """
+    model = LinkModel.of(topology)
+    loads = link_seconds(traffic, model, row_bytes)
+    return replace(
+        quality,
+        bottleneck_seconds=loads.bottleneck_seconds,
+        sum_seconds=loads.sum_seconds,
+        links=_link_rows(topology, loads),
+        link_types=loads.types,
+        relay=_relay_figures(topology, traffic, loads, link_seconds(traffic.without_relays(), model, row_bytes)),
+    )
+
+
+def _relay_figures(topology: Topology, traffic: Traffic, loads: LinkLoads, direct: LinkLoads) -> RelayFigures | None:
+    if traffic.relayed is None:
+        return None
+    slowest = int(np.argmax(direct.seconds_D))
+    link, direction = divmod(slowest, 2)
+    return RelayFigures(
+        rows_passed_on=int(traffic.relayed.rows_SPP[1:].sum()),
+        stage_seconds=loads.stage_seconds,
+        direct_bottleneck_seconds=direct.bottleneck_seconds,
+        direct_sum_seconds=direct.sum_seconds,
+        slowest_link=topology.links[link].direction_name(direction),
+        slowest_link_rows=int(loads.rows_D[slowest]),
+        slowest_link_direct_rows=int(direct.rows_D[slowest]),
+    )
 
 
 def _judged(

@@ -188,6 +188,11 @@ class Options:
         "P",
         PROBABILITY,
     )
+    relay: str = _exchange(
+        "auto",
+        "auto: ranks pass rows on to others of their group where the cache has chosen so; off: owners send all rows",
+        choices=("auto", "off"),
+    )
     staleness: str = _exchange(
         "none",
         "when rows are sent again: none (in every epoch), fixed[:K], adaptive[:AGE], variation[:T[:AGE]]",

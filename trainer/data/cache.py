@@ -15,7 +15,8 @@ from typing import Any
 from trainer.base.errors import CacheError, OptionError
 from trainer.data.manifest import Manifest, read_unlisted_json
 
-FORMAT = 2
+FORMATS = (2, 3)
+"""Format 2 has no relays."""
 _MASKS = ("train_mask", "val_mask", "test_mask")
 
 ITEM_SIZES = {
@@ -129,6 +130,11 @@ class Cache:
         """Whether parts have the features themselves, with or without sums of them."""
         return f"parts/0/nodes/{self.node_type}/x/zarr.json" in self.manifest
 
+    @property
+    def has_relays(self) -> bool:
+        """Whether some rows are passed on by other ranks than their owners."""
+        return "relay_batches/zarr.json" in self.manifest
+
     def is_weighted(self, relation: str) -> bool:
         """Whether some edge of a relation has another weight than 1, by the attributes of its blocks."""
         return any(
@@ -228,9 +234,10 @@ def open_cache(location: str, target: str | None = None) -> Cache:
     if not isinstance(root, dict) or kind != "cache":
         reason = f"graphprep_kind is {kind!r}" if kind is not None else "no graphprep_kind"
         raise CacheError(f"{folder} is not a partition cache ({reason}); graphprep partition makes caches")
-    if root.get("graphprep_format") != FORMAT:
+    if root.get("graphprep_format") not in FORMATS:
         raise CacheError(
-            f"{folder} has cache format {root.get('graphprep_format')!r} and this trainer reads format {FORMAT}; "
+            f"{folder} has cache format {root.get('graphprep_format')!r} and this trainer reads "
+            f"formats {' and '.join(map(str, FORMATS))}; "
             "train with the release that wrote it, or partition again with this one"
         )
     manifest = Manifest.load(folder)

@@ -10,6 +10,7 @@ from torch import Tensor
 from trainer.data.cache import Cache
 from trainer.data.csr import Csr
 from trainer.data.part_arrays import PartArrays
+from trainer.data.relays import PartRelays, load_relays
 from trainer.data.typed import Typed
 
 
@@ -40,6 +41,8 @@ class Part:
     """Edges from each peer's rows; columns count the rows that the peer sends."""
     send_rows: dict[int, Tensor]
     """[V[p,q]] for each peer q: the local rows that q needs, ascending"""
+    relays: PartRelays | None = None
+    """The way of halo rows that do not come from their owners; None where all do."""
     typed: Typed | None = None
     """Node types and relations, where the model distinguishes them."""
 
@@ -95,4 +98,5 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
         local=blocks.pop(number),
         remote=blocks,
         send_rows=nodes.send_rows,
+        relays=load_relays(cache, number, halo_ids=nodes.halo_ids, send_rows=nodes.send_rows),
     )

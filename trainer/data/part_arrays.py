@@ -55,23 +55,23 @@ class PartArrays:
             ids_k=ids_k,
             halo_ids={peer: self._ids(kind, f"recv_{peer}") for peer in self.peers},
             send_rows={
-                peer: self._vector(f"{folder}/send_{peer}", self._index_type, len(ids_k)) for peer in self.peers
+                peer: self.vector(f"{folder}/send_{peer}", (self._index_type,), len(ids_k)) for peer in self.peers
             },
         )
 
     def features(self, kind: NodeType, num_rows: int, name: str = "x") -> Tensor:
         """[n, F] in the cache's own type; unsigned integers of two bytes and more as float32."""
         shape = num_rows, kind.num_features
-        x_nF = self._mapped(f"{self.folder}/nodes/{kind.name}/{name}", tuple(_TYPES), shape)
+        x_nF = self.mapped(f"{self.folder}/nodes/{kind.name}/{name}", tuple(_TYPES), shape)
         return x_nF.float() if x_nF.dtype in _BARELY_KNOWN else x_nF
 
     def labels(self, num_rows: int) -> Tensor:
         """The labels of the `num_rows` nodes of the type that is learnt: int64 [n], or [n, C]."""
         cache, name = self.cache, f"{self.folder}/nodes/{self.cache.node_type}/y"
         if cache.task != "classes":
-            y_nC = self._mapped(name, _LABEL_TYPES, (num_rows, cache.num_classes))
-            return self._truth_values(name, y_nC) if y_nC.dtype is torch.bool else y_nC
-        y_n = self._mapped(name, ("int64",), (num_rows,))
+            y_nC = self.mapped(name, _LABEL_TYPES, (num_rows, cache.num_classes))
+            return self._checked(name, y_nC) if y_nC.dtype is torch.bool else y_nC
+        y_n = self.mapped(name, ("int64",), (num_rows,))
         for label in (int(y_n.min()), int(y_n.max())) if num_rows else ():
             if not -1 <= label < cache.num_classes:
                 raise cache.manifest.damaged(name, f"names class {label} of {cache.num_classes}")
@@ -82,13 +82,12 @@ class PartArrays:
         masks = []
         for mask in ("train", "val", "test"):
             name = f"{self.folder}/nodes/{self.cache.node_type}/{mask}_mask"
-            values = self._mapped(name, ("bool",), (num_rows, self.cache.num_splits))
-            masks.append(self._truth_values(name, values)[:, split])
+            masks.append(self.truth_values(name, (num_rows, self.cache.num_splits))[:, split])
         return masks
 
     def degrees(self, num_rows: int) -> Tensor:
         """The weighted in-degree of each node of the type that is learnt, in the whole graph: float32 [n]."""
-        return self._mapped(f"{self.folder}/nodes/{self.cache.node_type}/degree", ("float32",), (num_rows,))
+        return self.mapped(f"{self.folder}/nodes/{self.cache.node_type}/degree", ("float32",), (num_rows,))
 
     def blocks(self, relation: str, num_rows: int, num_columns: Mapping[int, int]) -> dict[int, Csr]:
         """The in-edges of one relation from each rank's rows, this one's among them.
@@ -113,32 +112,36 @@ class PartArrays:
             raise cache.manifest.damaged(
                 f"{name}/zarr.json", f"gives the shape {shape} to a block of {num_rows} rows and {num_columns} columns"
             )
-        indices = self._vector(f"{name}/indices", self._index_type, num_columns)
+        indices = self.vector(f"{name}/indices", (self._index_type,), num_columns)
         num_edges, weights = len(indices), None
         if attributes.get("weighted", True):
-            weights = self._mapped(f"{name}/data", ("float32",), (num_edges,))
-        indptr = self._mapped(f"{name}/indptr", (self._index_type,), (num_rows + 1,))
+            weights = self.mapped(f"{name}/data", ("float32",), (num_edges,))
+        indptr = self.mapped(f"{name}/indptr", (self._index_type,), (num_rows + 1,))
         if (int(indptr[0]), int(indptr[-1])) != (0, num_edges) or bool((indptr[1:] < indptr[:-1]).any()):
             raise cache.manifest.damaged(f"{name}/indptr", f"does not run from 0 to {num_edges}")
         return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
 
     def _ids(self, kind: NodeType, name: str) -> Tensor:
         """Numbers of nodes within their type: int64."""
-        return self._vector(f"{self.folder}/nodes/{kind.name}/{name}", "int64", kind.num_nodes)
+        return self.vector(f"{self.folder}/nodes/{kind.name}/{name}", ("int64",), kind.num_nodes)
 
-    def _vector(self, name: str, data_type: str, end: int) -> Tensor:
+    def vector(self, name: str, data_types: tuple[str, ...], end: int) -> Tensor:
         """An array of one dimension and any length, of numbers from 0 up to below `end`."""
-        values = self._map(self.cache.array(name, data_types=(data_type,), dimensions=1))
+        values = self._map(self.cache.array(name, data_types=data_types, dimensions=1))
         if len(values) and not (int(values.min()) >= 0 and int(values.max()) < end):
             raise self.cache.manifest.damaged(name, f"points outside 0 .. {end - 1}")
         return values
 
-    def _truth_values(self, name: str, values: Tensor) -> Tensor:
+    def truth_values(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Array `name` of bools of this shape."""
+        return self._checked(name, self.mapped(name, ("bool",), shape))
+
+    def _checked(self, name: str, values: Tensor) -> Tensor:
         if values.numel() and int(values.view(torch.uint8).max()) > 1:
             raise self.cache.manifest.damaged(name, "has bytes other than 0 and 1 where truth values belong")
         return values
 
-    def _mapped(self, name: str, data_types: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
+    def mapped(self, name: str, data_types: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
         """Array `name`, which has one of these types and this shape."""
         stored = self.cache.array(name, data_types=data_types, dimensions=len(shape))
         if stored.shape != shape:

@@ -12,6 +12,7 @@ from trainer.data.cache import Cache, RelationType
 from trainer.data.csr import Csr, indptr_of, vstack
 from trainer.data.part import Part
 from trainer.data.part_arrays import PartArrays
+from trainer.data.relays import load_relays
 from trainer.data.typed import RelationSums, Typed, TypeRows
 
 
@@ -52,13 +53,18 @@ def load_typed_part(cache: Cache, number: int, *, split: int) -> Part:
         _placed(mask, torch.zeros(num_rows, dtype=torch.bool), target)
         for mask in arrays.masks(_length(target.rows), split)
     )
+    halo = {
+        peer: torch.cat([one.halo_ids[peer] + kinds[name].first_id for name, one in nodes.items()])
+        for peer in arrays.peers
+    }
+    send_rows = {
+        peer: torch.cat([one.send_rows[peer] + rows[name].start for name, one in nodes.items()])
+        for peer in arrays.peers
+    }
     return Part(
         number=number,
         ids_n=torch.cat([one.ids_k + kinds[name].first_id for name, one in nodes.items()]),
-        halo_ids={
-            peer: torch.cat([one.halo_ids[peer] + kinds[name].first_id for name, one in nodes.items()])
-            for peer in arrays.peers
-        },
+        halo_ids=halo,
         x_nF=None,
         aggregated_nF=None,
         y=_placed(y, unknown, target),
@@ -68,10 +74,8 @@ def load_typed_part(cache: Cache, number: int, *, split: int) -> Part:
         degree_n=sum(degrees, start=torch.zeros(1, dtype=torch.float64)).float(),
         local=blocks.pop(number),
         remote=blocks,
-        send_rows={
-            peer: torch.cat([one.send_rows[peer] + rows[name].start for name, one in nodes.items()])
-            for peer in arrays.peers
-        },
+        send_rows=send_rows,
+        relays=load_relays(cache, number, halo_ids=halo, send_rows=send_rows),
         typed=Typed(types=types, relations=relations, target=target),
     )
 

@@ -2,7 +2,7 @@
 
 Everything that depends on a rank's number is in this one object. Ranks connect to a key-value store (torchrun's) and
 compare options and parts there (`all_gather_object`) before the process group starts, so that what does not fit is an
-error rather than a wait. After that there are four operations: `exchange`, rows from rank to rank; `all_reduce`, a sum
+error rather than a wait. After that there are four operations: `exchange` (and `exchange_in_stages`), rows from rank to rank; `all_reduce`, a sum
 over all ranks; `all_gather_flag`, one bool of each rank to all; `broadcast`, rank 0's values to all. A run of one rank
 needs neither store nor process group.
 """
@@ -16,6 +16,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,7 @@ from trainer.dist.network_interfaces import check_interfaces
 from trainer.dist.rendezvous import own_store
 from trainer.dist.reachability import check_reachable
 from trainer.dist.rank_info import RankInfo
+from trainer.dist.staged_exchange import Background, Received, StagedExchange, StagedMessage
 from trainer.base.sent_bytes import Purpose, SentBytes
 
 log = logging.getLogger("trainer")
@@ -91,6 +93,7 @@ class Communicator:
         self._timeout = datetime.timedelta(seconds=timeout)
         self._store: Store | None = None
         self._num_gathers = 0
+        self._background: Background | None = None
         if self.world > 1:
             with found_by_every_rank():  # of this machine
                 check_interfaces(os.environ, on_gpu=device.type == "cuda" and not through_host)
@@ -134,7 +137,7 @@ class Communicator:
         """
         if self._store is None or dist.is_initialized():
             return
-        on_gpu = self.device.type == "cuda" and not self.through_host
+        on_gpu = self.uses_nccl
         with self.translate_remote_errors("connect"), found_by_every_rank():
             remark = check_reachable(
                 self._store,
@@ -188,6 +191,49 @@ class Communicator:
         return PendingExchange(
             communicator=self, works=works, outgoing=list(outgoing.values()), copies=copies, started=started
         )
+
+    def exchange_in_stages(
+        self,
+        outgoing: Sequence[StagedMessage],
+        incoming: Sequence[StagedMessage],
+        received: Received,
+        *,
+        num_stages: int,
+        num_bytes: int,
+    ) -> StagedExchange:
+        """Start an exchange whose later messages are made of earlier ones; see `trainer.dist.staged_exchange`.
+
+        Args:
+            outgoing: what can be sent now.
+            incoming: what peers will send, by stage, in the order in which it is waited for.
+            received: told which of these has arrived, gives what is ready then.
+            num_stages: of the exchange.
+            num_bytes: that this rank sends in all stages, as `exchange` records them.
+        """
+        self.sent.record("rows", num_bytes)
+        exchange = StagedExchange(
+            communicator=self, outgoing=list(outgoing), incoming=incoming, received=received, num_stages=num_stages
+        )
+        with self.translate_remote_errors("exchange rows"):
+            exchange.start()
+        return exchange
+
+    @property
+    def uses_nccl(self) -> bool:
+        """Whether rows go from GPU to GPU."""
+        return self.device.type == "cuda" and not self.through_host
+
+    def to_host(self, rows: Tensor, *, copy: bool) -> Tensor:
+        """Where gloo finds `rows`: themselves, or memory of the host, with their values if `copy`."""
+        if not self.through_host:
+            return rows
+        on_host = _host_memory(rows)
+        return on_host.copy_(rows) if copy else on_host
+
+    def in_background(self, job: Callable[[], None]) -> Future[None]:
+        """Do `job` in a thread, after those before it."""
+        self._background = self._background or Background()
+        return self._background(job)
 
     def all_reduce(self, values: Tensor, purpose: Purpose = "notes and counts") -> Tensor:
         """Sum `values` over all ranks, in place, the same to the last bit everywhere.

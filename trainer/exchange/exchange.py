@@ -25,7 +25,15 @@ from trainer.config.policies import policy
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
 from trainer.exchange.halo_exchange import ComparedRows, HaloExchange, PendingRows
-from trainer.exchange.row_routes import RowRoutes, boundary_routes, broadcast_routes, sampled_routes, sent_rows
+from trainer.exchange.relay_routes import relay_use
+from trainer.exchange.row_routes import (
+    RowRoutes,
+    boundary_routes,
+    broadcast_routes,
+    relayed_routes,
+    sampled_routes,
+    sent_rows,
+)
 from trainer.exchange.sampling import Sample, Sampling
 from trainer.exchange.saturation import Saturation
 from trainer.exchange.wire import Int8, wire
@@ -123,10 +131,13 @@ class Exchange:
         if self.is_sequential and peers:
             self.sources = [[(rank - step) % world] for step in range(1, world)]
             destinations = [[(rank + step) % world] for step in range(1, world)]
+        use = relay_use(options)
 
         def round_of(to: Collection[int], of: Collection[int], *, is_first: bool) -> Round:
             if options.exchange == "broadcast":
                 routes = broadcast_routes(part, communicator)
+            elif use.forward and part.relays is not None:
+                routes = relayed_routes(part, communicator, part.relays, backward=use.backward)
             else:
                 routes = boundary_routes(part, communicator, to=to, of=of)
             halo_ids = torch.cat([part.ids_n[:0], *(part.halo_ids[peer] for peer in peers if peer in of)])

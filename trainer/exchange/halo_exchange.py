@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -28,6 +29,9 @@ from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Direction, TrafficLog
 from trainer.config.policies import Policy, StalenessQuery
 from trainer.dist.communicator import Communicator
+from trainer.dist.staged_exchange import StagedExchange
+from trainer.exchange.relay_routes import RelayPlan
+from trainer.exchange.relayed_exchange import start_backward, start_forward
 from trainer.exchange.row_routes import RowRoute
 from trainer.exchange.saturation import Saturation
 from trainer.exchange.wire import AsStored, Wire
@@ -110,6 +114,8 @@ class HaloExchange:
         route = route or self.route
         state = self._layers.setdefault(layer, _LayerState())
         due = self._due_ranks(state, context, compared or (lambda: rows))
+        if route.relays is not None and self.direction == "backward":
+            return self._return(route, rows, layer, state, begins=begins)
         message = self._encode(route.pack(rows), layer, state) if due[self.communicator.rank] else None
         received = state.received
         if received is None:
@@ -131,9 +137,10 @@ class HaloExchange:
     def exchange_sparse(self, rows: SparseRows, layer: int, direction: Direction, *, begins: bool = True) -> SparseRows:
         """Send all rows as they are stored, by their entries, and get all of the peers', unpacked; nothing is kept.
 
-        First the number of entries of each row is sent, then their columns, then their values.
+        First the number of entries of each row is sent, then their columns, then their values; all of them by the
+        owners of the rows, since they travel once.
         """
-        route, peers = self.route, self.communicator.peers
+        route, peers = self.route.without_relays or self.route, self.communicator.peers
         packed = rows.select(_row_numbers(route.pack, len(rows), rows.device))
         entries = [int(counts.sum()) for counts in route.split_sent(packed.counts)]
         entry_bytes = _COLUMN_BYTES + rows.stored_type.itemsize
@@ -163,7 +170,7 @@ class HaloExchange:
 
     def record_skipped(self, width: int, layer: int, *, begins: bool = True) -> None:
         """Record an exchange of rows [., `width`] that was left out, since the receivers have what never changes."""
-        self._record(self.route, layer, width, None, self.direction, begins=begins)
+        self._record(self.route.without_relays or self.route, layer, width, None, self.direction, begins=begins)
 
     def _due_ranks(self, state: _LayerState, context: PassContext, compared: ComparedRows) -> list[bool]:
         """Whether each rank sends, the same list on all ranks."""
@@ -221,6 +228,11 @@ class HaloExchange:
         sent = None if message is None else [number * row_bytes for number in route.send_counts]
         self._record(route, layer, received.shape[1], sent, direction, begins=begins)
         outgoing = {} if message is None else dict(zip(peers, route.split_sent(message), strict=True))
+        if route.relays is not None:
+            self._record_passed_on(route.relays, due, layer, received.shape[1], row_bytes, direction)
+            plan = route.relays.of_due(due)
+            relayed = start_forward(self.communicator, plan, outgoing, received, wire)
+            return PendingRows(partial(self._receive, relayed, received, layer, direction), route)
         by_peer = dict(zip(peers, route.split_received(received), strict=True))
         fresh = {peer: rows for peer, rows in by_peer.items() if due[peer]}
         is_decoded = isinstance(wire, AsStored)
@@ -239,6 +251,55 @@ class HaloExchange:
             return received
 
         return PendingRows(receive, route)
+
+    def _return(
+        self, route: RowRoute, partial_HF: Tensor, layer: int, state: _LayerState, *, begins: bool
+    ) -> PendingRows:
+        """Send partial sums back by the relays of the route, and get those for the rows that this rank sends itself."""
+        assert route.relays is not None
+        packed, width = route.pack(partial_HF), partial_HF.shape[1]
+        row_bytes, peers, counts = (
+            self.wire.row_bytes(width),
+            self.communicator.peers,
+            dict.fromkeys(self.communicator.peers, 0),
+        )
+        for message in route.relays.arriving:
+            counts[message.peer] += len(message.rows_m)
+        self.traffic_log.record(
+            layer,
+            self.direction,
+            rows=counts,
+            width=width,
+            sent={peer: number * row_bytes for peer, number in counts.items()},
+            begins=begins,
+        )
+        received = partial_HF.new_empty(sum(route.recv_counts), width)
+        relayed = start_backward(
+            self.communicator,
+            route.relays,
+            packed,
+            dict(zip(peers, route.split_received(received), strict=True)),
+            self.wire,
+            lambda sums: self._encode(sums, layer, state),
+        )
+        return PendingRows(partial(self._receive, relayed, received, layer, self.direction), route)
+
+    def _receive(self, relayed: StagedExchange, received: Tensor, layer: int, direction: Direction) -> Tensor:
+        relayed.wait()
+        self.traffic_log.record_seconds(layer, direction, relayed.seconds)
+        return received
+
+    def _record_passed_on(
+        self, plan: RelayPlan, due: Sequence[bool], layer: int, width: int, row_bytes: int, direction: Direction
+    ) -> None:
+        """Record what this rank passes on of the owners that send, and leaves out of the others."""
+        peers = self.communicator.peers
+        for of_owners, is_sent in ((plan.of_due(due), True), (plan.without(due), False)):
+            counts = dict(zip(peers, of_owners.passed_on_counts(peers), strict=True))
+            sent = {peer: number * row_bytes for peer, number in counts.items()}
+            self.traffic_log.record(
+                layer, direction, rows=counts, width=width, sent=sent if is_sent else None, begins=False
+            )
 
     def _record(
         self,

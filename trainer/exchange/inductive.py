@@ -53,6 +53,7 @@ def training_subgraph(part: Part, communicator: Communicator) -> Part:
         degree_n=local.row_sums(torch.float32) + sum(remote_degrees, start=torch.zeros(1)),
         local=local,
         remote=remote,
+        relays=None,
         send_rows={
             peer: new_row_n[rows[needed_by[peer]].long()].to(rows.dtype) for peer, rows in part.send_rows.items()
         },

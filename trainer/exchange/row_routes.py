@@ -5,6 +5,7 @@
     broadcast   forward, rank p sends every peer its whole block of n rows, as CAGNET (Tripathy et al. 2020) and SANCUS
                 (Peng et al. 2022) do; backward, q returns a whole block of partial sums, most of them 0 where parts
                 are good
+    relayed     the rows of `boundary`, of which some are passed on by another rank that needs them (`relay_routes`)
 
 A route packs the rows to send, says how many go to and come from each peer, and unpacks what was received. Whether rows
 are sent at all in an epoch, and in what form, is decided in `trainer.exchange.halo_exchange`.
@@ -17,14 +18,16 @@ on CPU and GPU alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from trainer.data.csr import Csr
 from trainer.data.part import Part
+from trainer.data.relays import PartRelays
 from trainer.dist.communicator import Communicator
+from trainer.exchange.relay_routes import RelayPlan
 from trainer.sparse.adjacency import Matrix
 
 
@@ -45,6 +48,11 @@ class RowRoute:
     rows."""
     own_rows_R: Tensor | None = None
     """Backward, the own row that each received row is for, if no two are for the same one."""
+    relays: RelayPlan | None = None
+    """How rows of the halo arrive that do not come from their owners. Then forward the rows to send are those that this
+    rank sends itself, and backward those received are for these."""
+    without_relays: RowRoute | None = None
+    """The same of all rows, each from its owner."""
 
     def split_sent(self, send_buffer: Tensor) -> list[Tensor]:
         """The send buffer by peer."""
@@ -73,7 +81,7 @@ class RowRoutes:
 
 
 def boundary_routes(part: Part, communicator: Communicator, *, to: Collection[int], of: Collection[int]) -> RowRoutes:
-    """The routes of the rows that a peer needs.
+    """The routes of the rows that a peer needs, from their owners.
 
     Args:
         part: this rank's.
@@ -81,10 +89,51 @@ def boundary_routes(part: Part, communicator: Communicator, *, to: Collection[in
         to: the peers that get rows, and return gradients; the others get none.
         of: the peers whose rows come.
     """
-    peers, device = communicator.peers, communicator.device
+    peers = communicator.peers
     sent = [len(part.send_rows[peer]) if peer in to else 0 for peer in peers]
     received = [part.halo_rows(peer) if peer in of else 0 for peer in peers]
-    rows_R = sent_rows(part, communicator, to)
+    return _routes_of(part, communicator, sent_rows(part, communicator, to), sent, received, only_one=len(to) == 1)
+
+
+def relayed_routes(part: Part, communicator: Communicator, relays: PartRelays, *, backward: bool) -> RowRoutes:
+    """The routes of the rows that a peer needs, by the relays of the cache.
+
+    Args:
+        part: this rank's.
+        communicator: the ranks of the run.
+        relays: of the part.
+        backward: whether gradients take the same way back, or go straight to their owners.
+    """
+    peers = communicator.peers
+    whole = boundary_routes(part, communicator, to=peers, of=peers)
+    sent = [int(is_direct.sum()) for is_direct in _split(relays.is_direct_R, whole.forward.send_counts)]
+    rows_R = sent_rows(part, communicator, peers)[relays.is_direct_R]
+    own = _routes_of(part, communicator, rows_R, sent, whole.forward.recv_counts, only_one=False)
+    plan = RelayPlan.of(relays, communicator.device)
+    return RowRoutes(
+        forward=replace(own.forward, relays=plan, without_relays=whole.forward),
+        backward=replace(own.backward, relays=plan, without_relays=whole.backward) if backward else whole.backward,
+    )
+
+
+def _routes_of(
+    part: Part,
+    communicator: Communicator,
+    rows_R: Tensor,
+    sent: Sequence[int],
+    received: Sequence[int],
+    *,
+    only_one: bool,
+) -> RowRoutes:
+    """The routes on which the local rows `rows_R` leave.
+
+    Args:
+        part, communicator: this rank's.
+        rows_R: peer after peer.
+        sent, received: rows to and from each peer.
+        only_one: whether they go to one peer.
+    """
+    device = communicator.device
     picks = Csr(
         indptr=torch.arange(len(rows_R) + 1, dtype=rows_R.dtype),
         indices=rows_R,
@@ -104,7 +153,7 @@ def boundary_routes(part: Part, communicator: Communicator, *, to: Collection[in
             send_counts=received,
             recv_counts=sent,
             unpack=lambda returned_RF: to_own_rows @ returned_RF,
-            own_rows_R=rows_R if len(to) == 1 else None,
+            own_rows_R=rows_R if only_one else None,
         ),
     )
 
@@ -117,6 +166,10 @@ def sampled_routes(routes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRout
         kept_R: bool, which of the rows that peers need are sent.
         kept_H: bool, which of the halo's rows are received.
     """
+    plan = None
+    if routes.forward.relays is not None:
+        kept_R = kept_R[routes.forward.relays.is_direct_R]
+        plan = routes.forward.relays.of_kept(kept_H)
     rows_K, columns_M = kept_R.nonzero().squeeze(1), kept_H.nonzero().squeeze(1)
     sent = [int(kept.sum()) for kept in _split(kept_R, routes.forward.send_counts)]
     received = [int(kept.sum()) for kept in _split(kept_H, routes.forward.recv_counts)]
@@ -131,6 +184,7 @@ def sampled_routes(routes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRout
             send_counts=sent,
             recv_counts=received,
             unpack=lambda rows_MF: scatter(rows_MF, columns_M, len(kept_H)),
+            relays=plan,
         ),
         backward=RowRoute(
             pack=lambda partial_HF: partial_HF.index_select(0, columns_M),
@@ -138,6 +192,7 @@ def sampled_routes(routes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRout
             recv_counts=sent,
             unpack=lambda rows_KF: routes.backward.unpack(scatter(rows_KF, rows_K, len(kept_R))),
             own_rows_R=None if own_rows_R is None else own_rows_R[rows_K],
+            relays=plan,
         ),
     )
 

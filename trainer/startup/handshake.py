@@ -24,6 +24,7 @@ from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
 from trainer.exchange.exchange import boundary_counts, check_boundaries, row_counts
+from trainer.exchange.relay_routes import check_messages, message_sums, relay_use
 from trainer.layers.sums import allows_sparse_features
 from trainer.sparse.feature_rows import count_entries
 from trainer.sparse.sparsity import are_sparse
@@ -71,6 +72,7 @@ def facts_of(
         "available": available(communicator.device),
         "labels": [counts.labelled_C, counts.positive_C],
         "boundaries": boundary_counts(part),
+        "messages": message_sums(part),
     }
 
 
@@ -137,6 +139,8 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     remark = check_hosts(places(cache), hosts)
     check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
     check_boundaries([fact["boundaries"] for fact in facts])
+    if relay_use(options).forward:
+        check_messages([fact["messages"] for fact in facts])
     sizes = [Sizes.of(fact["sizes"]) for fact in facts]
     by_entries = are_sparse([(size.entries, size.rows * size.features) for size in sizes])
     if not by_entries:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from graphprep.partition.methods.metis_constraints import LEAST_LIMIT
 from graphprep.partition.methods.metis_ctypes import MetisGraph
-from graphprep.partition.methods.rank_groups import RankGroup, levels, ranks_in
 from graphprep.partition.methods.subgraph import induced
+from graphprep.topology.rank_groups import RankGroup, levels, ranks_in
 
 Divide = Callable[[MetisGraph, NDArray[np.float64], NDArray[np.float64]], NDArray[np.int64]]
 """(graph, shares_G, limits_C) -> int64 [N], the group of each node"""

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from graphprep.errors import PartitionError
 from graphprep.partition.methods import integer_weights, metis_ctypes, subprocess_job
 from graphprep.partition.methods.base import PartitionProblem
-from graphprep.partition.methods.rank_groups import RankGroup, levels
-from graphprep.partition.methods.topology_groups import rank_groups
 from graphprep.topology import Topology
+from graphprep.topology.groups import rank_groups
+from graphprep.topology.rank_groups import RankGroup, levels
 
 FIXED_BYTES, BYTES_PER_NODE, BYTES_PER_EDGE = 40_000_000, 150, 130
 """Memory of the child process, at least what was measured on R-MAT, block-model and grid graphs of 2 to 16 million

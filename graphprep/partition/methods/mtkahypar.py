@@ -24,8 +24,8 @@ from graphprep.errors import PartitionError
 from graphprep.partition.methods import integer_weights, subprocess_job
 from graphprep.partition.methods.base import PartitionProblem
 from graphprep.partition.methods.graph_files import write_hmetis, write_metis
-from graphprep.partition.methods.topology_groups import pair_seconds
 from graphprep.topology import Topology
+from graphprep.topology.groups import pair_seconds
 
 PROCESS = "graphprep.partition.methods.mtkahypar_worker"
 MOST_RANKS = 64

@@ -12,9 +12,9 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk
 from graphprep.partition.candidates import assign
 from graphprep.partition.methods.hierarchy import divide_along, limits_of_division
 from graphprep.partition.methods.metis_ctypes import MetisGraph
-from graphprep.partition.methods.rank_groups import RankGroup
 from graphprep.partition.request import PartitionRequest
 from graphprep.topology import Topology
+from graphprep.topology.rank_groups import RankGroup
 from graphprep.traffic import count_traffic
 from tests.partition.problems import Case, clique
 

@@ -1,4 +1,7 @@
-"""Nested groups of ranks by link bandwidth, for partitioners that cut across the slow links first.
+"""Nested groups of ranks by link bandwidth: ranks of a machine, machines of a rack.
+
+Partitioners cut across the slow links between them first, and relayed exchange (`graphprep.traffic.relay`) sends a row
+once to each group.
 
 The bandwidth of a pair of ranks is its share when all pairs send at once: the minimum, over the links of its route, of
 the link's bandwidth divided by the number of pairs that are routed over it. So a machine's network card, which
@@ -8,7 +11,7 @@ Ranks are joined from the best bandwidth down (average linkage: Sokal, Michener 
 each other at about the same bandwidth become one group at once; where the best links form no such clique (the rings of
 a hybrid cube mesh), the two clusters are joined that have most good neighbours in common.
 
-Letters: P ranks, K clusters.
+Letters: P ranks, K clusters, D link directions, L levels.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from graphprep.partition.methods.rank_groups import RankGroup, ranks_in
-from graphprep.topology import Topology
-from graphprep.traffic import LinkModel
+from graphprep.topology.crossings import crossings
+from graphprep.topology.network import Topology
+from graphprep.topology.rank_groups import RankGroup, levels, ranks_in
 
 ONE_LEVEL = 1.25
 """Bandwidths within this factor count as alike."""
@@ -31,28 +34,44 @@ def rank_groups(topology: Topology) -> RankGroup:
     return groups_of(pair_bandwidth(topology))
 
 
+def group_levels(group: RankGroup) -> NDArray[np.int32]:
+    """int32 [L, P]: the number of each rank's group on every level from the top one down; L is 0 without groups.
+
+    A rank that is no member of a group on a level is one by itself there. Ranks of one group on a level are of one
+    group on all levels above.
+    """
+    num_ranks = len(ranks_in(group))
+    number_LP = np.zeros((max(0, levels(group) - 1), num_ranks), np.int32)
+    parts = [group]
+    for number_P in number_LP:
+        parts = [inner for part in parts for inner in ([part] if isinstance(part, int) else part)]
+        for number, part in enumerate(parts):
+            number_P[ranks_in(part)] = number
+    return number_LP
+
+
 def pair_bandwidth(topology: Topology) -> NDArray[np.float64]:
     """float64 [P, P], symmetric: bytes a second of each pair while all pairs send; infinite on the diagonal."""
-    model = LinkModel.of(topology)
-    pairs_D = np.asarray(model.crossed.sum(axis=1), np.float64).ravel()
-    seconds_PP = _worst_hop(model, pairs_D / model.bytes_per_s_D)
+    crossed = crossings(topology)
+    pairs_D = np.asarray(crossed.sum(axis=1), np.float64).ravel()
+    direction, pair = sparse.coo_array(crossed).coords
+    worst = np.zeros(topology.num_ranks**2)
+    np.maximum.at(worst, pair, (pairs_D * _seconds_a_byte(topology))[direction])
+    seconds_PP = worst.reshape(topology.num_ranks, topology.num_ranks)
     with np.errstate(divide="ignore"):
         return np.asarray(1.0 / np.maximum(seconds_PP, seconds_PP.T))
 
 
 def pair_seconds(topology: Topology) -> NDArray[np.float64]:
     """float64 [P, P], symmetric: link seconds that one byte from p to q takes on all links of its route together."""
-    model = LinkModel.of(topology)
-    seconds_PP = (model.crossed.T @ (1.0 / model.bytes_per_s_D)).reshape(model.num_ranks, model.num_ranks)
+    seconds = crossings(topology).T @ _seconds_a_byte(topology)
+    seconds_PP = seconds.reshape(topology.num_ranks, topology.num_ranks)
     return np.asarray((seconds_PP + seconds_PP.T) / 2)
 
 
-def _worst_hop(model: LinkModel, seconds_D: NDArray[np.float64]) -> NDArray[np.float64]:
-    crossings = sparse.coo_array(model.crossed)
-    direction, pair = crossings.coords
-    worst = np.zeros(model.num_ranks**2)
-    np.maximum.at(worst, pair, seconds_D[direction])
-    return worst.reshape(model.num_ranks, model.num_ranks)
+def _seconds_a_byte(topology: Topology) -> NDArray[np.float64]:
+    """float64 [D], of each link direction."""
+    return np.array([1 / (link.gbytes_per_s * 1e9) for link in topology.links for _ in range(2)], np.float64)
 
 
 def groups_of(bandwidth_PP: NDArray[np.float64]) -> RankGroup:

@@ -1,4 +1,4 @@
-"""Nested groups of ranks, as plain values for JSON. `topology_groups` makes them from a topology."""
+"""Nested groups of ranks, as plain values for JSON. `graphprep.topology.groups` makes them from a topology."""
 
 from __future__ import annotations
 

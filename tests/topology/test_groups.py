@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from graphprep.partition.methods.rank_groups import RankGroup, levels, ranks_in
-from graphprep.partition.methods.topology_groups import groups_of, pair_bandwidth, pair_seconds, rank_groups
 from graphprep.topology import Topology, preset_names, resolve
+from graphprep.topology.groups import groups_of, pair_bandwidth, pair_seconds, rank_groups
+from graphprep.topology.rank_groups import RankGroup, levels, ranks_in
 
 UNEVEN = """\
 name: uneven

@@ -1,0 +1,161 @@
+"""An exchange in stages: what arrives in one stage decides what is sent in the next.
+
+Between CPUs all receives are posted at once, and a thread waits for the messages of one stage after the other and
+sends what became ready, while the rank goes on computing. NCCL's sends and receives of one call wait for each other, so
+there each stage is a call of its own, and stages after the first begin when the rank waits for the rows.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from trainer.dist.communicator import Communicator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedMessage:
+    """One message to or from a peer; both ends give it the same stage and tag, and the same length, above 0."""
+
+    peer: int
+    stage: int
+    """From 0, in the order in which stages are waited for."""
+    tag: int
+    """Tells the messages between two ranks apart."""
+    rows: Tensor
+    """What is sent or filled; contiguous"""
+
+
+Received = Callable[[int], Iterable[StagedMessage]]
+"""Told the place of a message that has arrived; gives those that are ready to be sent now, of later stages."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StagedExchange:
+    """An exchange that may not be finished."""
+
+    communicator: Communicator
+    outgoing: list[StagedMessage]
+    """What is ready to be sent and not posted yet."""
+    incoming: Sequence[StagedMessage]
+    """By stage, in the order in which they are waited for."""
+    received: Received
+    num_stages: int
+    started: float = field(default_factory=time.perf_counter)
+    seconds: float = 0.0
+    """Between CPUs, from the start to the end of `wait`."""
+    _works: list[dist.Work] = field(default_factory=list)
+    _sent: list[Tensor] = field(default_factory=list)
+    """Kept alive until they are sent."""
+    _arriving: dict[int, tuple[Sequence[dist.Work], Tensor]] = field(default_factory=dict)
+    """Of each posted receive the works, and where it is filled."""
+    _job: Future[None] | None = None
+
+    def start(self) -> None:
+        """Post what can be posted now."""
+        if self.communicator.uses_nccl:
+            self._post_stage(0)
+            return
+        for number, message in enumerate(self.incoming):
+            target = self.communicator.to_host(message.rows, copy=False)
+            work = dist.irecv(target, message.peer, tag=message.tag)
+            assert work is not None
+            self._arriving[number] = [work], target
+        self._send()
+        if self.incoming:
+            self._job = self.communicator.in_background(self._run)
+
+    def wait(self) -> None:
+        """Return when all rows are received and sent."""
+        with self.communicator.translate_remote_errors("exchange rows"), self.communicator.clock("waiting"):
+            if self._job is not None:
+                self._job.result()
+            elif self.communicator.uses_nccl:
+                for stage in range(self.num_stages):
+                    if stage:
+                        self._post_stage(stage)
+                    self._finish(stage)
+            for work in self._works:
+                work.wait()
+        self._sent, self._works = [], []
+        self.seconds = time.perf_counter() - self.started
+
+    @torch.no_grad()
+    def _run(self) -> None:
+        for stage in range(self.num_stages):
+            self._finish(stage)
+
+    def _finish(self, stage: int) -> None:
+        """Wait for the messages of one stage, and send what each makes ready."""
+        for number, message in enumerate(self.incoming):
+            if message.stage == stage:
+                works, target = self._arriving.pop(number)
+                for work in works:
+                    work.wait()
+                if target is not message.rows:
+                    message.rows.copy_(target)
+                self.outgoing += self.received(number)
+                if not self.communicator.uses_nccl:
+                    self._send()
+
+    def _send(self) -> None:
+        for message in self.outgoing:
+            rows = self.communicator.to_host(message.rows, copy=True)
+            work = dist.isend(rows, message.peer, tag=message.tag)
+            assert work is not None
+            self._works.append(work)
+            self._sent.append(rows)
+        self.outgoing = []
+
+    def _post_stage(self, stage: int) -> None:
+        """Post the receives and sends of one stage to NCCL, in one order at both ends of each pair."""
+        here = [number for number, message in enumerate(self.incoming) if message.stage == stage]
+        sends = [message for message in self.outgoing if message.stage == stage]
+        self.outgoing = [message for message in self.outgoing if message.stage != stage]
+        operations = [
+            dist.P2POp(dist.irecv, self.incoming[number].rows, self.incoming[number].peer)
+            for number in sorted(here, key=lambda number: self.incoming[number].tag)
+        ]
+        operations += [
+            dist.P2POp(dist.isend, message.rows, message.peer) for message in sorted(sends, key=lambda one: one.tag)
+        ]
+        works = dist.batch_isend_irecv(operations) if operations else []
+        self._sent += [message.rows for message in sends]
+        self._works += works
+        for number in here:
+            # One work stands for the whole call, or one for each of its operations: all of them have to be waited for.
+            self._arriving[number] = works, self.incoming[number].rows
+
+
+class Background:
+    """Does jobs one after the other in a thread that does not keep the process alive."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], None], Future[None]]] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="relay", daemon=True).start()
+
+    def __call__(self, job: Callable[[], None]) -> Future[None]:
+        """Do `job` after those before it; the result has what it raised."""
+        future: Future[None] = Future()
+        self._jobs.put((job, future))
+        return future
+
+    def _work(self) -> None:
+        while True:
+            job, future = self._jobs.get()
+            try:
+                job()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)

@@ -1,0 +1,217 @@
+"""Which rows a rank gets, passes on and sends itself where rows are relayed: a plan for both directions.
+
+A message has the rows of one batch of owners that go from rank to rank in one stage. Forward, the messages of stage 1
+come from the owners; when all rows of a batch are here that arrive in a stage, those of them that go on are sent in the
+next one. Backward, messages take the same way from the last stage to the first: a relay adds the partial sums that it
+gets to its own, and sends one partial sum a row.
+
+The owner's list of rows and both ends' lists of halo rows are in one order, that of the owner's rows, so that no
+message needs numbers of rows.
+
+Letters: P ranks, H halo rows, R rows sent, m rows of a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from trainer.base.errors import CacheError
+from trainer.config.options import Options
+from trainer.config.policies import policy
+from trainer.data.part import Part
+from trainer.data.relays import PartRelays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowMessage:
+    """The rows that go between this rank and a peer in one message."""
+
+    stage: int
+    batch: int
+    """Stage 1: the owner; from stage 2 the group of owners."""
+    peer: int
+    rows_m: Tensor
+    """int64: halo rows, by their place in the receive buffer; ascending"""
+
+    @property
+    def place(self) -> str:
+        """Of the message among those of one pair of ranks, the same at both ends."""
+        return f"{self.stage} {self.batch}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayPlan:
+    """The messages of this rank's halo rows."""
+
+    num_stages: int
+    batch_P: Sequence[int]
+    owner_H: Tensor
+    """int64, of each row of the receive buffer"""
+    is_direct_R: Tensor
+    """bool: which of the rows that peers need this rank sends itself"""
+    arriving: Sequence[RowMessage]
+    """Forward: what this rank receives, by stage; each stage from the shortest message."""
+    passed_on: Sequence[RowMessage]
+    """Forward: what it sends of its halo, from stage 2, by stage."""
+
+    @classmethod
+    def of(cls, relays: PartRelays, device: torch.device) -> RelayPlan:
+        """The plan of one part."""
+        batch_H = torch.tensor(relays.batch_P)[relays.owner_H]
+        arriving, passed_on = [], []
+        for stage in range(1, relays.num_stages + 1):
+            here_m = (relays.stage_H == stage).nonzero().squeeze(1)
+            by_batch = relays.owner_H if stage == 1 else batch_H
+            for peer in relays.via_H[here_m].unique().tolist():
+                rows_m = here_m[relays.via_H[here_m] == peer]
+                arriving += _by_batch(stage, peer, rows_m, by_batch)
+        for (stage, target), rows_m in relays.forwards.items():
+            passed_on += _by_batch(stage, target, rows_m, batch_H)
+        return cls(
+            num_stages=relays.num_stages,
+            batch_P=relays.batch_P,
+            owner_H=relays.owner_H.to(device),
+            is_direct_R=relays.is_direct_R.to(device),
+            arriving=[_on(message, device) for message in _in_order(arriving)],
+            passed_on=[_on(message, device) for message in passed_on],
+        )
+
+    def batch_of(self, message: RowMessage) -> int:
+        """The group of the owners of a message's rows."""
+        return self.batch_P[message.batch] if message.stage == 1 else message.batch
+
+    def of_due(self, due: Sequence[bool]) -> RelayPlan:
+        """The rows of the owners that send in this epoch alone."""
+        if all(due):
+            return self
+        return self._where(torch.tensor(due, device=self.owner_H.device)[self.owner_H])
+
+    def without(self, due: Sequence[bool]) -> RelayPlan:
+        """The rows of the others."""
+        return self.of_due([not is_due for is_due in due])
+
+    def of_kept(self, kept_H: Tensor) -> RelayPlan:
+        """Some of the halo's rows alone, counted among themselves."""
+        place_H = kept_H.long().cumsum(0) - 1
+
+        def renumbered(messages: Sequence[RowMessage]) -> list[RowMessage]:
+            return [replace(message, rows_m=place_H[message.rows_m]) for message in messages]
+
+        kept = self._where(kept_H)
+        return replace(
+            kept,
+            owner_H=self.owner_H[kept_H],
+            arriving=renumbered(kept.arriving),
+            passed_on=renumbered(kept.passed_on),
+        )
+
+    def passed_on_counts(self, peers: Sequence[int]) -> list[int]:
+        """How many rows are passed on to each peer."""
+        counts = dict.fromkeys(peers, 0)
+        for message in self.passed_on:
+            counts[message.peer] += len(message.rows_m)
+        return list(counts.values())
+
+    def _where(self, mask_H: Tensor) -> RelayPlan:
+        def some(messages: Sequence[RowMessage]) -> list[RowMessage]:
+            chosen = [replace(message, rows_m=message.rows_m[mask_H[message.rows_m]]) for message in messages]
+            return [message for message in chosen if len(message.rows_m)]
+
+        return replace(self, arriving=_in_order(some(self.arriving)), passed_on=some(self.passed_on))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayUse:
+    """In which directions a run uses the relays of its cache, and why not in the others."""
+
+    forward: bool
+    backward: bool
+    remarks: Sequence[str]
+
+
+def relay_use(options: Options) -> RelayUse:
+    """What the options of a run leave of the relays of its cache."""
+    if options.relay == "off":
+        return RelayUse(forward=False, backward=False, remarks=())
+    if options.exchange != "boundary":
+        remark = f"--exchange {options.exchange} does not use the relays of the cache: every row is sent by its owner"
+        return RelayUse(forward=False, backward=False, remarks=(remark,))
+    remarks = []
+    reason = "--error-feedback" if options.error_feedback else f"--staleness-grad {options.staleness_grad}"
+    backward = not (options.error_feedback or policy(options.staleness_grad).keeps)
+    if not backward:
+        remarks.append(
+            f"gradients of rows go straight to their owners, not over the relays of the cache: {reason} needs that"
+        )
+    if options.inductive:
+        remarks.append("--inductive trains on another graph, without the relays of the cache; validation uses them")
+    return RelayUse(forward=True, backward=backward, remarks=remarks)
+
+
+def message_sums(part: Part) -> dict[str, dict[str, list[int]]]:
+    """What this part sends and expects in each message, as JSON for `check_messages`: rows and the sum of their ids."""
+    if part.relays is None:
+        return {"sends": {}, "expects": {}}
+    plan, ids_H = RelayPlan.of(part.relays, torch.device("cpu")), torch.cat(list(part.halo_ids.values()))
+
+    def sums(ids: Tensor) -> list[int]:
+        return [len(ids), int(ids.sum())]
+
+    sends, begin = {}, 0
+    for peer, rows in part.send_rows.items():
+        is_direct = part.relays.is_direct_R[begin : begin + len(rows)]
+        begin += len(rows)
+        if is_direct.any():
+            sends[f"1 {part.number} {peer}"] = sums(part.ids_n[rows.long()[is_direct]])
+    sends |= {f"{one.place} {one.peer}": sums(ids_H[one.rows_m]) for one in plan.passed_on}
+    return {
+        "sends": sends,
+        "expects": {f"{one.place} {one.peer}": sums(ids_H[one.rows_m]) for one in plan.arriving},
+    }
+
+
+def check_messages(messages: Sequence[Mapping[str, Mapping[str, Sequence[int]]]]) -> None:
+    """Compare the messages that each rank sends with those that its peers expect, before one waits for ever.
+
+    Raises:
+        CacheError: two parts disagree.
+    """
+    sent, expected = (
+        {
+            (*map(int, where.split()[:2]), *((rank, peer) if kind == "sends" else (peer, rank))): list(sums)
+            for rank, of_rank in enumerate(messages)
+            for where, sums in of_rank[kind].items()
+            for peer in [int(where.split()[2])]
+        }
+        for kind in ("sends", "expects")
+    )
+    for where in sorted({*sent, *expected}):
+        if sent.get(where) != expected.get(where):
+            stage, _, source, target = where
+            counts = [found.get(where, [0])[0] for found in (sent, expected)]
+            raise CacheError(
+                f"in stage {stage} of relayed exchange part {source} sends {counts[0]} rows to part {target}, which "
+                f"expects {'others' if counts[0] == counts[1] else counts[1]}: the parts are not of one cache; copy "
+                "the whole cache again, or give --relay off"
+            )
+
+
+def _by_batch(stage: int, peer: int, rows_m: Tensor, batch_H: Tensor) -> list[RowMessage]:
+    batch_m = batch_H[rows_m]
+    return [
+        RowMessage(stage=stage, batch=batch, peer=peer, rows_m=rows_m[batch_m == batch])
+        for batch in batch_m.unique().tolist()
+    ]
+
+
+def _in_order(messages: Sequence[RowMessage]) -> list[RowMessage]:
+    """By stage, then the shorter first: of messages that share a link the shortest is complete first."""
+    return sorted(messages, key=lambda one: (one.stage, len(one.rows_m), one.peer, one.batch))
+
+
+def _on(message: RowMessage, device: torch.device) -> RowMessage:
+    return replace(message, rows_m=message.rows_m.to(device))
