@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from graphprep.partition.evaluation import Evaluated, PartitionTask
 from graphprep.partition.refine.hypergraph import Hypergraph
-from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.refine import (
     EFFORTS,
     OBJECTIVES,
@@ -124,7 +123,7 @@ class Recombination:
     ) -> NDArray[np.int32]:
         request = self.task.request
         refinement = Refinement(
-            links_of(self.task.model, request.row_bytes),
+            self.task.links(),
             self.most_PC,
             effort=effort,
             objective=OBJECTIVES[request.minimise],

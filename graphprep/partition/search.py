@@ -101,7 +101,11 @@ def partition(
         candidates, fallback = _initial_partitions(task, scratch) if external is None else ([external], None)
         task = task.without_edge_counts()
         memory.give_back()
-        evaluated = task.best_first(task.evaluate(start) for start in candidates if start.assignment is not None)
+        evaluated = [task.evaluate(start) for start in candidates if start.assignment is not None]
+        relayed, task = task, task.without_useless_relays(evaluated)
+        if task is not relayed:
+            evaluated = [replace(one, bottleneck_seconds=one.result.quality.bottleneck_seconds) for one in evaluated]
+        evaluated = task.best_first(evaluated)
         if request.effort != "none":
             refined = Recombination.of(task).run(evaluated)
             evaluated += refined

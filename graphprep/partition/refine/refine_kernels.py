@@ -66,6 +66,8 @@ class Links(NamedTuple):
     """link directions"""
     share: NDArray[np.float64]
     """of a leg's rows that cross each link direction of `route`"""
+    pairs: NDArray[np.float64]
+    """[P * L]: pairs of ranks that share a leg's rows, and so the messages of a leg"""
     second_D: NDArray[np.float64]
     """seconds a row"""
     latency_D: NDArray[np.float64]
@@ -203,8 +205,8 @@ def change(links: Links, p: Any, q: Any, rows: Any) -> None:
     after = before + rows
     links.rows_PL[p, q] = after
     links.total[0] += rows
-    messages = np.int64(after > 0) - np.int64(before > 0)
     leg = p * links.rows_PL.shape[1] + q
+    messages = (np.int64(after > 0) - np.int64(before > 0)) * links.pairs[leg]
     for i in range(links.route_ptr[leg], links.route_ptr[leg + 1]):
         d = links.route[i]
         links.load_D[d] += links.share[i] * (rows * links.second_D[d] + messages * links.latency_D[d])
