@@ -2,7 +2,7 @@
 
 Without relays a rank sends a row to each rank that needs it. With relays it crosses into each group of ranks once, and
 is passed on inside it. Which rank of the group passes it on is decided when the parts are final (`graphprep.traffic`),
-so here the ranks of a group share that work evenly. A leg into a group crosses the links of the routes to all its ranks,
+so here the ranks of a group share that work evenly. A leg into a group crosses the links of the routes to its ranks,
 each with a part of its rows and a message to each; a leg inside a group crosses those between its subgroups.
 
 Letters: P ranks, D link directions, G depths of groups below the one of all ranks, L = P + G columns.
