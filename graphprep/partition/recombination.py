@@ -1,4 +1,4 @@
-"""Evolutionary recombination: the best initial partitions are refined, then combined pairwise until one is left.
+"""The best initial partitions are refined, and with --effort best combined pairwise until one is left.
 
 In each generation the best partition is combined with each of the others. Three initial partitions make three runs of
 refinement, two combinations and a last one of these: six runs. On power-law graphs the combinations improve the
@@ -76,7 +76,7 @@ class Recombination:
             workers=self.workers,
         )
         survivors, generation = self.task.best_first(results), 0
-        while len(survivors) > 1:
+        while self.effort.combines and len(survivors) > 1:
             generation += 1
             best, *others = survivors
             children = side_by_side(

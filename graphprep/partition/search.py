@@ -42,7 +42,7 @@ from graphprep.traffic import count_traffic
 AUTO = {
     "none": {"metis": 1, "metis-recursive": 1},
     "fast": {"metis-balanced": 1},
-    "default": {"metis": 1, "metis-hierarchical": 1},
+    "default": {"metis": 2},
     "best": {
         "metis": 3,
         "metis-recursive": 3,

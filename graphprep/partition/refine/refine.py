@@ -92,7 +92,7 @@ class Effort:
     """The budget of refinement."""
 
     starts: int
-    """how many of the initial partitions are refined and then combined"""
+    """how many of the initial partitions are refined"""
     small_starts: int
     """the same for graphs of at most SMALL_PINS pins"""
     visits: float
@@ -102,6 +102,8 @@ class Effort:
     annealed_pins: int
     """pins up to which a level is annealed"""
     annealing_rounds: int
+    combines: bool = False
+    """whether refined partitions are combined"""
 
     def num_refined(self, num_pins: int) -> int:
         """How many initial partitions are refined."""
@@ -114,7 +116,7 @@ class Effort:
     def runs(self, num_pins: int) -> int:
         """The number of runs of refinement, combinations included."""
         starts = self.num_refined(num_pins)
-        return starts * (starts + 1) // 2
+        return starts * (starts + 1) // 2 if self.combines else starts
 
 
 ANNEALING_SHARE = 0.7
@@ -123,10 +125,16 @@ ANNEALING_SHARE = 0.7
 EFFORTS = {
     "fast": Effort(starts=1, small_starts=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
     "default": Effort(
-        starts=1, small_starts=1, visits=8, least_visits=5_000_000, annealed_pins=100_000, annealing_rounds=30
+        starts=2, small_starts=2, visits=8, least_visits=5_000_000, annealed_pins=100_000, annealing_rounds=30
     ),
     "best": Effort(
-        starts=3, small_starts=6, visits=200, least_visits=100_000_000, annealed_pins=400_000, annealing_rounds=60
+        starts=3,
+        small_starts=6,
+        visits=200,
+        least_visits=100_000_000,
+        annealed_pins=400_000,
+        annealing_rounds=60,
+        combines=True,
     ),
 }
 

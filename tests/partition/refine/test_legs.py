@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphprep.partition.methods.rank_groups import RankGroup, ranks_in
 from graphprep.partition.refine import link_loads
 from graphprep.partition.refine import refine_kernels as kernels
 from graphprep.partition.refine.hypergraph import row_nets
 from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement
 from graphprep.topology import Topology
+from graphprep.topology.rank_groups import RankGroup, ranks_in
 from graphprep.traffic import LinkModel
 from tests.graphs import csr_of, random_edges
 
