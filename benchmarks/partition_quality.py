@@ -31,8 +31,8 @@ from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
 from graphprep.partition.candidates import CANDIDATES, assign
 from graphprep.partition.evaluation import evaluate_assignment
+from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.mapping import best_mapping
-from graphprep.partition.refine.refine import links_of
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition
 from graphprep.partition.typed_graph import WholeGraph

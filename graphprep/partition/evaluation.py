@@ -14,11 +14,16 @@ from graphprep.core.types import Csr
 from graphprep.partition.constraints import loads_of
 from graphprep.partition.methods.base import NodeLoad
 from graphprep.partition.refine.hypergraph import Hypergraph, edge_nets, row_nets
+from graphprep.partition.refine.legs import links_of, relayed_seconds
+from graphprep.partition.refine.refine import ROW_WEIGHT
+from graphprep.partition.refine.refine_kernels import Links
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.result import Candidate, PartitionResult
 from graphprep.partition.typed_graph import WholeGraph
 from graphprep.system import memory
 from graphprep.topology import Topology
+from graphprep.topology.groups import rank_groups
+from graphprep.topology.rank_groups import RankGroup, levels
 from graphprep.traffic import (
     Count,
     LinkModel,
@@ -41,6 +46,8 @@ class PartitionTask:
     loads: tuple[NodeLoad, ...]
     shares_P: NDArray[np.float64]
     model: LinkModel
+    groups: RankGroup | None = None
+    """of ranks that rows are passed on in; None for no relays"""
     memory_limit: int | None = None
     """bytes that this process and those that it starts may hold; None for what is free"""
 
@@ -48,7 +55,10 @@ class PartitionTask:
     def of(
         cls, graph: WholeGraph, topology: Topology, request: PartitionRequest, *, memory_limit: int | None = None
     ) -> PartitionTask:
-        """Make the graph undirected, count loads and find routes."""
+        """Make the graph undirected, count loads, and find routes and groups of ranks."""
+        groups = None
+        if request.relay == "auto" and request.balance == "rows" and request.minimise == "slowest":
+            groups = rank_groups(topology)
         return cls(
             graph=graph,
             clean=csr.undirected_simple(graph.matrix),
@@ -57,8 +67,14 @@ class PartitionTask:
             loads=loads_of(graph, imbalance=request.imbalance, limits=request.limits),
             shares_P=shares_of(graph.matrices, graph.matrix.num_rows, topology, request.row_bytes),
             model=LinkModel.of(topology),
+            groups=groups if groups is not None and levels(groups) > 1 else None,
             memory_limit=memory_limit,
         )
+
+    def without_useless_relays(self, evaluated: Iterable[Evaluated]) -> PartitionTask:
+        """The same without groups, if relays would make none of these partitions faster."""
+        faster = (one.bottleneck_seconds < one.result.quality.bottleneck_seconds for one in evaluated)
+        return self if any(faster) else replace(self, groups=None)
 
     def without_edge_counts(self) -> PartitionTask:
         """The same without the multiplicity of each edge, which only the initial partitions need."""
@@ -89,7 +105,15 @@ class PartitionTask:
         """A candidate with the quality of its assignment."""
         assert candidate.assignment is not None
         result = evaluate_assignment(candidate.assignment, self.graph, self.topology, self.request, self.model)
-        return Evaluated(candidate, result)
+        seconds = result.quality.bottleneck_seconds
+        if self.groups is not None:
+            relayed = relayed_seconds(self.graph.matrix, candidate.assignment, self.links())
+            return Evaluated(candidate, result, bottleneck_seconds=relayed)
+        return Evaluated(candidate, result, bottleneck_seconds=seconds)
+
+    def links(self) -> Links:
+        """The links for refinement, with relays if the task has groups."""
+        return links_of(self.model, self.request.row_bytes, self.groups)
 
     def best_first(self, evaluated: Iterable[Evaluated]) -> list[Evaluated]:
         """Sort the best first; equal ones keep their order."""
@@ -102,13 +126,21 @@ class Evaluated:
 
     candidate: Candidate
     result: PartitionResult
+    bottleneck_seconds: float
+    """about those with relays, where the task has groups"""
 
     def rank(self, minimise: str) -> tuple[float, float, float]:
-        """Sort key, lower is better: the excess over the limits in whole per cents, then seconds."""
+        """Sort key, lower is better: the excess over the limits in whole per cents, then the objective.
+
+        The objective is the bottleneck times the halo rows to the power of ROW_WEIGHT.
+        """
         quality = self.result.quality
         excess = sum(limit.value / limit.limit - 1 for limit in quality.limits if not limit.met)
-        seconds = (quality.bottleneck_seconds, quality.sum_seconds)
-        return (math.ceil(excess * 100), *(seconds[::-1] if minimise == "total" else seconds))
+        weighed = self.bottleneck_seconds * max(quality.halo_rows, 1) ** ROW_WEIGHT
+        seconds = (weighed, quality.sum_seconds)
+        if minimise == "total":
+            seconds = (quality.sum_seconds, quality.bottleneck_seconds)
+        return (math.ceil(excess * 100), *seconds)
 
 
 def evaluate_assignment(

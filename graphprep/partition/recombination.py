@@ -1,4 +1,4 @@
-"""Evolutionary recombination: the best initial partitions are refined, then combined pairwise until one is left.
+"""The best initial partitions are refined, and with --effort best combined pairwise until one is left.
 
 In each generation the best partition is combined with each of the others. Three initial partitions make three runs of
 refinement, two combinations and a last one of these: six runs. On power-law graphs the combinations improve the
@@ -24,7 +24,6 @@ from graphprep.partition.refine.refine import (
     Effort,
     Refinement,
     expected_bytes,
-    links_of,
     weights_and_limits,
 )
 from graphprep.partition.result import Candidate
@@ -77,7 +76,7 @@ class Recombination:
             workers=self.workers,
         )
         survivors, generation = self.task.best_first(results), 0
-        while len(survivors) > 1:
+        while self.effort.combines and len(survivors) > 1:
             generation += 1
             best, *others = survivors
             children = side_by_side(
@@ -124,7 +123,7 @@ class Recombination:
     ) -> NDArray[np.int32]:
         request = self.task.request
         refinement = Refinement(
-            links_of(self.task.model, request.row_bytes),
+            self.task.links(),
             self.most_PC,
             effort=effort,
             objective=OBJECTIVES[request.minimise],

@@ -29,8 +29,8 @@ from graphprep.partition.candidates import CANDIDATES, PreparedGraph
 from graphprep.partition.evaluation import PartitionTask
 from graphprep.partition.external_assignment import ASSIGNMENT
 from graphprep.partition.recombination import Recombination
+from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.mapping import best_mapping
-from graphprep.partition.refine.refine import links_of
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.result import Candidate, PartitionResult
 from graphprep.partition.typed_graph import WholeGraph
@@ -42,7 +42,7 @@ from graphprep.traffic import count_traffic
 AUTO = {
     "none": {"metis": 1, "metis-recursive": 1},
     "fast": {"metis-balanced": 1},
-    "default": {"metis": 1, "metis-hierarchical": 1},
+    "default": {"metis": 2},
     "best": {
         "metis": 3,
         "metis-recursive": 3,
@@ -101,7 +101,11 @@ def partition(
         candidates, fallback = _initial_partitions(task, scratch) if external is None else ([external], None)
         task = task.without_edge_counts()
         memory.give_back()
-        evaluated = task.best_first(task.evaluate(start) for start in candidates if start.assignment is not None)
+        evaluated = [task.evaluate(start) for start in candidates if start.assignment is not None]
+        relayed, task = task, task.without_useless_relays(evaluated)
+        if task is not relayed:
+            evaluated = [replace(one, bottleneck_seconds=one.result.quality.bottleneck_seconds) for one in evaluated]
+        evaluated = task.best_first(evaluated)
         if request.effort != "none":
             refined = Recombination.of(task).run(evaluated)
             evaluated += refined

@@ -26,7 +26,7 @@ from graphprep.partition.out_of_core.levels import Multilevel, Settings
 from graphprep.partition.out_of_core.mapped_graph import MappedGraph
 from graphprep.partition.out_of_core.passes import Passes
 from graphprep.partition.out_of_core.refinement import ByRows, ByWeight, View
-from graphprep.partition.refine.refine import links_of
+from graphprep.partition.refine.legs import links_of
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.result import Candidate, PartitionResult
 from graphprep.partition.search import require_enough_nodes

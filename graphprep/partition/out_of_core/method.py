@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from graphprep.partition.methods.base import PartitionProblem
 from graphprep.partition.out_of_core.levels import Multilevel, Settings
-from graphprep.partition.refine.refine import links_of
+from graphprep.partition.refine.legs import links_of
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel
 

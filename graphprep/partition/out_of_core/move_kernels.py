@@ -63,11 +63,11 @@ def exceeds_limit(limits: Limits, node: Any, part: Any) -> Any:
 def _price(links: Links) -> None:
     """Prices, with a floor: rows on fast links cost almost nothing by the norm, so many would be added for no gain."""
     price(links)
-    floor = PRICE_FLOOR * links.price_PP.mean()
-    for p in range(len(links.price_PP)):
-        for q in range(len(links.price_PP)):
+    floor = PRICE_FLOOR * links.price_PL.mean()
+    for p in range(len(links.price_PL)):
+        for q in range(len(links.price_PL)):
             if p != q:
-                links.price_PP[p, q] += floor
+                links.price_PL[p, q] += floor
 
 
 @njit(cache=True, nogil=True)
@@ -102,7 +102,7 @@ def propose_by_weight(
         salt: of the choice of the half.
     """
     (start, stop), (indptr, indices, data) = rows, edges
-    num_parts = len(links.rows_PP)
+    num_parts = len(links.rows_PL)
     to_P, touched_P = np.zeros(num_parts, np.float64), np.empty(num_parts, np.int64)
     count, since = 0, 0
     _price(links)
@@ -132,10 +132,10 @@ def propose_by_weight(
                     for i in range(touched):
                         part = touched_P[i]
                         gain += to_P[part] * (
-                            links.price_PP[source, part]
-                            + links.price_PP[part, source]
-                            - links.price_PP[target, part]
-                            - links.price_PP[part, target]
+                            links.price_PL[source, part]
+                            + links.price_PL[part, source]
+                            - links.price_PL[target, part]
+                            - links.price_PL[part, target]
                         )
                     if gain > best_gain:
                         best, best_gain = target, gain
@@ -245,7 +245,7 @@ def propose_by_rows(
     `mutual`: every edge has its reverse, so that a node whose own row stays at home needs none from elsewhere.
     """
     (start, stop), (indptr, indices, _) = rows, edges
-    num_parts = len(links.rows_PP)
+    num_parts = len(links.rows_PL)
     got_P, saved_P = np.zeros(num_parts, np.float64), np.zeros(num_parts, np.float64)
     is_near_P, near_P = np.zeros(num_parts, np.bool_), np.empty(num_parts, np.int64)
     sent_P, found = np.empty(num_parts, np.int64), np.empty(num_parts, np.int64)
@@ -279,12 +279,12 @@ def propose_by_rows(
                 other = indices[e]
                 part = part_X[other]
                 if part != source and _has(masks_X2W[other, SINGLE], source):
-                    base += links.price_PP[part, source]
+                    base += links.price_PL[part, source]
                 present = masks_X2W[other, PRESENT]
                 for k in range(_parts_of(present, found)):
-                    saved_P[found[k]] += links.price_PP[part, found[k]]
+                    saved_P[found[k]] += links.price_PL[part, found[k]]
             for k in range(sent):
-                base += links.price_PP[source, sent_P[k]]
+                base += links.price_PL[source, sent_P[k]]
             for easing in range(2 if leaves else 1):
                 for k in range(num_parts if leaves else near):
                     target = k if leaves else near_P[k]
@@ -294,9 +294,9 @@ def propose_by_rows(
                         continue
                     gain = base + saved_P[target]
                     for i in range(sent):
-                        gain -= links.price_PP[target, sent_P[i]]
+                        gain -= links.price_PL[target, sent_P[i]]
                     for i in range(near):
-                        gain -= got_P[near_P[i]] * links.price_PP[near_P[i], target]
+                        gain -= got_P[near_P[i]] * links.price_PL[near_P[i], target]
                     if gain > best_gain:
                         best, best_gain = target, gain
             if best >= 0 and (best_gain > 0.0 or leaves):

@@ -234,7 +234,12 @@ def _proposed(
 ) -> Moves:
     """The proposals of a range, on its own copies of the links and of the parts' weights."""
     start, stop = rows
-    own_links = links._replace(rows_PP=links.rows_PP.copy(), load_D=links.load_D.copy(), price_PP=links.price_PP.copy())
+    own_links = links._replace(
+        rows_PL=links.rows_PL.copy(),
+        load_D=links.load_D.copy(),
+        price_PL=links.price_PL.copy(),
+        total=links.total.copy(),
+    )
     own_limits = limits._replace(held_PC=limits.held_PC.copy())
     edges = int(graph.indptr[stop] - graph.indptr[start])
     times = max(1, min(num_ranges, round(int(graph.indptr[-1]) / max(1, edges))))

@@ -31,9 +31,14 @@ def slowest(links: Links) -> float:
     return float(links.load_D.max(initial=0.0))
 
 
-def scale(links: Links, reference: float, steps: int) -> None:
-    """Set the norm: its reference in seconds, which for a sum (steps 0) is that of one row."""
-    links.scale[:] = max(reference if steps else float(links.second_D.max(initial=0.0)), 1e-30), steps
+def scale(links: Links, reference: float, steps: int, row_weight: float = 0.0) -> None:
+    """Set the norm: its reference in seconds, which for a sum (steps 0) is that of one row, and the cost of a row.
+
+    One per cent of all rows costs as much as `row_weight` per cents of every load.
+    """
+    links.scale[:] = max(reference if steps else float(links.second_D.max(initial=0.0)), 1e-30), steps, 0.0
+    if row_weight and links.total[0]:
+        links.scale[2] = row_weight * 2**steps * float(cost_of(links)) / int(links.total[0])
 
 
 def excess(limits: Limits) -> int:

@@ -32,7 +32,6 @@ from graphprep.partition.refine import refine_kernels as kernels
 from graphprep.partition.refine.coarsen import cluster
 from graphprep.partition.refine.hypergraph import Hypergraph, contract, renumbered
 from graphprep.partition.refine.refine_kernels import Links, Pins, Scratch, State
-from graphprep.traffic import LinkModel
 
 NODES_A_CLUSTER = 8
 COARSEST = 40
@@ -70,11 +69,20 @@ class Objective:
 
     steps: tuple[int, ...]
     """binary logarithms of the norm's power K, one pass after another"""
+    row_weight: float
+    """per cents of the bottleneck that one per cent of all halo rows is worth"""
     heat: float
     """the first temperature of annealing, in units of the mean gain of boundary nodes"""
 
 
-OBJECTIVES = {"slowest": Objective(steps=(3, 4), heat=2.0), "total": Objective(steps=(0,), heat=1.0)}
+ROW_WEIGHT = 0.5
+"""One per cent fewer halo rows is worth half a per cent of the bottleneck. A row takes memory and time at both ends,
+whichever link it crosses; a norm that only considers the slowest link would carry any number of them on the others."""
+
+OBJECTIVES = {
+    "slowest": Objective(steps=(3, 4), row_weight=ROW_WEIGHT, heat=0.5),
+    "total": Objective(steps=(0,), row_weight=0.0, heat=1.0),
+}
 """By --minimise. For the slowest link K is first 8 and then 16, since the steeper norm alone considers only that link.
 The sum of all links is the norm with K = 1."""
 
@@ -84,7 +92,7 @@ class Effort:
     """The budget of refinement."""
 
     starts: int
-    """how many of the initial partitions are refined and then combined"""
+    """how many of the initial partitions are refined"""
     small_starts: int
     """the same for graphs of at most SMALL_PINS pins"""
     visits: float
@@ -94,6 +102,8 @@ class Effort:
     annealed_pins: int
     """pins up to which a level is annealed"""
     annealing_rounds: int
+    combines: bool = False
+    """whether refined partitions are combined"""
 
     def num_refined(self, num_pins: int) -> int:
         """How many initial partitions are refined."""
@@ -106,7 +116,7 @@ class Effort:
     def runs(self, num_pins: int) -> int:
         """The number of runs of refinement, combinations included."""
         starts = self.num_refined(num_pins)
-        return starts * (starts + 1) // 2
+        return starts * (starts + 1) // 2 if self.combines else starts
 
 
 ANNEALING_SHARE = 0.7
@@ -115,10 +125,16 @@ ANNEALING_SHARE = 0.7
 EFFORTS = {
     "fast": Effort(starts=1, small_starts=1, visits=4, least_visits=1_000_000, annealed_pins=0, annealing_rounds=0),
     "default": Effort(
-        starts=1, small_starts=1, visits=8, least_visits=5_000_000, annealed_pins=100_000, annealing_rounds=30
+        starts=2, small_starts=2, visits=8, least_visits=5_000_000, annealed_pins=100_000, annealing_rounds=30
     ),
     "best": Effort(
-        starts=3, small_starts=6, visits=200, least_visits=100_000_000, annealed_pins=400_000, annealing_rounds=60
+        starts=3,
+        small_starts=6,
+        visits=200,
+        least_visits=100_000_000,
+        annealed_pins=400_000,
+        annealing_rounds=60,
+        combines=True,
     ),
 }
 
@@ -156,16 +172,18 @@ class Refinement:
             seed: of all random choices.
             advance: called with numbers of visits.
         """
-        num_parts = len(most_PC)
+        num_parts, groups = len(most_PC), links.first_PG.shape[1]
         self.links, self.most_PC, self.effort, self.objective = links, most_PC, effort, objective
         self.advance = advance
         self.rng = np.random.default_rng(seed)
         self.scratch = Scratch(
-            np.zeros(num_parts),
-            np.zeros(num_parts),
-            np.zeros(num_parts),
-            np.zeros(num_parts, np.int64),
-            np.zeros(num_parts, np.bool_),
+            sent_PG=np.zeros((num_parts, groups + 1)),
+            got_P=np.zeros(num_parts),
+            saved_PG=np.zeros((num_parts, groups + 1)),
+            seen_PG=np.zeros((num_parts, groups + 1), np.int64),
+            visits=np.zeros(1, np.int64),
+            touched_P=np.zeros(num_parts, np.int64),
+            is_touched_P=np.zeros(num_parts, np.bool_),
         )
         self.visits = 0
         self.most_visits = 0
@@ -349,7 +367,7 @@ class Refinement:
         A sum is not set by the slowest link, which grows while a level is hot, and would keep it hot.
         """
         slowest = link_loads.slowest(self.links)
-        link_loads.scale(self.links, slowest, steps)
+        link_loads.scale(self.links, slowest, steps, self.objective.row_weight)
         return slowest > 0
 
     def _shuffled_blocks(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -357,23 +375,6 @@ class Refinement:
         whole = len(nodes) // VISIT_BLOCK * VISIT_BLOCK
         blocks = nodes[:whole].reshape(-1, VISIT_BLOCK)
         return np.concatenate([self.rng.permutation(blocks).ravel(), nodes[whole:]])
-
-
-def links_of(model: LinkModel, row_bytes: int) -> Links:
-    """A topology's routes as the kernels read them, without loads."""
-    by_pair = model.crossed.T.tocsr()
-    by_pair.sort_indices()
-    num_ranks, num_directions = model.num_ranks, len(model.bytes_per_s_D)
-    return Links(
-        route_ptr=by_pair.indptr.astype(np.int64),
-        route=by_pair.indices.astype(np.int32),
-        second_D=row_bytes / model.bytes_per_s_D,
-        latency_D=model.seconds_a_message_D.copy(),
-        rows_PP=np.zeros((num_ranks, num_ranks), np.int64),
-        load_D=np.zeros(num_directions),
-        price_PP=np.zeros((num_ranks, num_ranks)),
-        scale=np.array([1.0, 0.0]),
-    )
 
 
 def weights_and_limits(

@@ -52,24 +52,42 @@ class Pins(NamedTuple):
 
 
 class Links(NamedTuple):
-    """The route of each pair of parts, and the loads of links."""
+    """The legs of each row's way, the links that they cross, and the loads of links.
+
+    Without relays a leg is a pair of parts: row p, column q of `rows_PL`. With relays, which pass rows on inside groups
+    of ranks, the first row that p sends into a group crosses to it once, and the column is the group's first rank; each
+    further part of the group that needs it adds a leg inside the deepest group that has the row already, which is row
+    `first_PG[q, depth - 1]`, column P + depth - 1.
+    """
 
     route_ptr: NDArray[np.int64]
-    """[P * P + 1]"""
+    """[P * L + 1]"""
     route: NDArray[np.int32]
     """link directions"""
+    share: NDArray[np.float64]
+    """of a leg's rows that cross each link direction of `route`"""
+    pairs: NDArray[np.float64]
+    """[P * L]: pairs of ranks that share a leg's rows, and so the messages of a leg"""
     second_D: NDArray[np.float64]
     """seconds a row"""
     latency_D: NDArray[np.float64]
     """seconds a message"""
-    rows_PP: NDArray[np.int64]
-    """[P, P]"""
+    rows_PL: NDArray[np.int64]
+    """[P, L]: rows on each leg"""
     load_D: NDArray[np.float64]
     """seconds"""
-    price_PP: NDArray[np.float64]
-    """[P, P]: what one more row costs; 0 on the diagonal"""
+    price_PL: NDArray[np.float64]
+    """[P, L]: what one more row costs; 0 on the diagonal"""
     scale: NDArray[np.float64]
-    """[2]: reference seconds, and the binary logarithm of K"""
+    """[3]: reference seconds, the binary logarithm of K, and the cost of one row beside the norm"""
+    total: NDArray[np.int64]
+    """[1]: rows on all legs"""
+    depth_PP: NDArray[np.int64]
+    """[P, P]: depth of the deepest group that has both ranks; 0 if that is all ranks, and everywhere without relays"""
+    enter_PP: NDArray[np.int64]
+    """[P, P]: the column of p's leg towards q"""
+    first_PG: NDArray[np.int64]
+    """[P, L - P]: first rank of the group of each depth above 0 that has rank p"""
 
 
 class Limits(NamedTuple):
@@ -81,11 +99,18 @@ class Limits(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Work arrays for the gains of one node."""
+    """Work arrays for the gains of one node; G is the depth of the groups that relays pass rows on in."""
 
-    sent_P: NDArray[np.float64]
+    sent_PG: NDArray[np.float64]
+    """[P, G + 1]: rows that the node sends into each group, by its first rank and depth; into each part in the last
+    column"""
     got_P: NDArray[np.float64]
-    saved_P: NDArray[np.float64]
+    saved_PG: NDArray[np.float64]
+    """[P, G + 1]: what targets inside each group save, since the group, or the part, has the row already"""
+    seen_PG: NDArray[np.int64]
+    """[P, G + 1]: the last visit that met the group"""
+    visits: NDArray[np.int64]
+    """[1]: the number of visits that `seen_PG` counts"""
     touched_P: NDArray[np.int64]
     is_touched_P: NDArray[np.bool_]
 
@@ -173,24 +198,24 @@ def _parts_of(head: Any, slots: Any, found: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def change(links: Links, p: Any, q: Any, rows: Any) -> None:
-    """Add rows from p to q to the loads of links."""
+    """Add rows to a leg, and so to the loads of links."""
     if p == q:
         return
-    before = links.rows_PP[p, q]
+    before = links.rows_PL[p, q]
     after = before + rows
-    links.rows_PP[p, q] = after
-    messages = np.int64(after > 0) - np.int64(before > 0)
-    pair = p * len(links.rows_PP) + q
-    for i in range(links.route_ptr[pair], links.route_ptr[pair + 1]):
+    links.rows_PL[p, q] = after
+    links.total[0] += rows
+    leg = p * links.rows_PL.shape[1] + q
+    messages = (np.int64(after > 0) - np.int64(before > 0)) * links.pairs[leg]
+    for i in range(links.route_ptr[leg], links.route_ptr[leg + 1]):
         d = links.route[i]
-        links.load_D[d] += rows * links.second_D[d] + messages * links.latency_D[d]
+        links.load_D[d] += links.share[i] * (rows * links.second_D[d] + messages * links.latency_D[d])
 
 
 @njit(cache=True, nogil=True)
 def set_loads(links: Links, rows_PP: Any, rank_P: Any) -> None:
-    """Set the loads of links from what the parts send each other; part p is on rank rank_P[p]."""
-    links.rows_PP[:] = 0
-    links.load_D[:] = 0.0
+    """Set the loads of links from what the parts send each other, without relays; part p is on rank rank_P[p]."""
+    clear_loads(links)
     for p in range(len(rank_P)):
         for q in range(len(rank_P)):
             if rows_PP[p, q] > 0:
@@ -198,24 +223,51 @@ def set_loads(links: Links, rows_PP: Any, rank_P: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+def clear_loads(links: Links) -> None:
+    """No rows on any leg."""
+    links.rows_PL[:] = 0
+    links.load_D[:] = 0.0
+    links.total[0] = 0
+
+
+@njit(cache=True, nogil=True)
+def leg_of(links: Links, home: Any, part: Any, others: Any) -> Any:
+    """The leg, as row and column, by which a row of `home` gets to `part` if it gets to the parts `others` as well."""
+    deepest = 0
+    if links.first_PG.shape[1] > 0:
+        for other in others:
+            if other != part and links.depth_PP[other, part] > deepest:
+                deepest = links.depth_PP[other, part]
+    if deepest > links.depth_PP[home, part]:
+        return links.first_PG[part, deepest - 1], len(links.rows_PL) + deepest - 1
+    return home, links.enter_PP[home, part]
+
+
+@njit(cache=True, nogil=True)
+def add_legs(links: Links, home: Any, parts: Any, rows: Any) -> None:
+    """Add rows of `home` that all these parts need."""
+    for i in range(len(parts)):
+        if parts[i] != home:
+            row, column = leg_of(links, home, parts[i], parts[:i])
+            change(links, row, column, rows)
+
+
+@njit(cache=True, nogil=True)
 def count_rows(pins: Pins, links: Links) -> None:
     """Set the loads of links from the slots."""
-    num_parts = len(links.rows_PP)
-    rows_PP = np.zeros((num_parts, num_parts), np.int64)
-    found = np.empty(num_parts, np.int64)
+    found = np.empty(len(links.rows_PL), np.int64)
+    clear_loads(links)
     for net in range(len(pins.root_M)):
         head = pins.head_M4[net]
-        for i in range(_parts_of(head, pins.slots, found)):
-            if found[i] != head[HOME]:
-                rows_PP[head[HOME], found[i]] += head[WEIGHT]
-    set_loads(links, rows_PP, np.arange(num_parts))
+        count = _parts_of(head, pins.slots, found)
+        add_legs(links, head[HOME], found[:count], head[WEIGHT])
 
 
 @njit(cache=True, nogil=True)
 def cost_of(links: Links) -> Any:
     """The objective."""
     reference, steps = links.scale[0], int(links.scale[1])
-    total = 0.0
+    total = links.scale[2] * links.total[0]
     for load in links.load_D:
         ratio = load / reference
         power = ratio
@@ -227,9 +279,9 @@ def cost_of(links: Links) -> Any:
 
 @njit(cache=True, nogil=True)
 def price(links: Links) -> None:
-    """Compute the cost of one more row for each pair."""
+    """Compute the cost of one more row on each leg."""
     reference, steps = links.scale[0], int(links.scale[1])
-    num_parts = len(links.rows_PP)
+    num_parts, num_columns = links.rows_PL.shape
     exponent = 2.0**steps
     slope_D = np.empty(len(links.load_D), np.float64)
     for d in range(len(slope_D)):
@@ -241,11 +293,11 @@ def price(links: Links) -> None:
             square *= square
         slope_D[d] = links.second_D[d] / reference * (exponent * power + FLAT)
     for p in range(num_parts):
-        for q in range(num_parts):
-            total = 0.0
-            for i in range(links.route_ptr[p * num_parts + q], links.route_ptr[p * num_parts + q + 1]):
-                total += slope_D[links.route[i]]
-            links.price_PP[p, q] = total
+        for q in range(num_columns):
+            total = links.scale[2] if p != q else 0.0
+            for i in range(links.route_ptr[p * num_columns + q], links.route_ptr[p * num_columns + q + 1]):
+                total += links.share[i] * slope_D[links.route[i]]
+            links.price_PL[p, q] = total
 
 
 @njit(cache=True, nogil=True)
@@ -286,6 +338,59 @@ def eases(limits: Limits, node: Any, source: Any, target: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def _save(state: State, home: Any, part: Any, weight: Any) -> None:
+    """Record that `part` has a row of `home`: what a node that needs it saves there, and elsewhere in its groups."""
+    links, scratch = state.links, state.scratch
+    num_parts, groups = len(links.rows_PL), links.first_PG.shape[1]
+    cost = links.price_PL[home, links.enter_PP[home, part]]
+    for depth in range(links.depth_PP[home, part] + 1, groups + 1):
+        first = links.first_PG[part, depth - 1]
+        inside = links.price_PL[first, num_parts + depth - 1]
+        if scratch.seen_PG[first, depth - 1] != scratch.visits[0]:
+            scratch.seen_PG[first, depth - 1] = scratch.visits[0]
+            scratch.saved_PG[first, depth - 1] += weight * (cost - inside)
+        cost = inside
+    scratch.saved_PG[part, groups] += weight * cost
+
+
+@njit(cache=True, nogil=True)
+def _send(state: State, part: Any, weight: Any) -> None:
+    """Record that a row of the node goes to `part`, and so into its groups."""
+    links, scratch = state.links, state.scratch
+    groups = links.first_PG.shape[1]
+    for depth in range(1, groups + 1):
+        first = links.first_PG[part, depth - 1]
+        if scratch.seen_PG[first, depth - 1] != scratch.visits[0]:
+            scratch.seen_PG[first, depth - 1] = scratch.visits[0]
+            scratch.sent_PG[first, depth - 1] += weight
+    scratch.sent_PG[part, groups] += weight
+
+
+@njit(cache=True, nogil=True)
+def _sending_cost(state: State, home: Any, touched: Any) -> Any:
+    """The cost of the rows that `_send` recorded if the node lies in `home`."""
+    links, scratch = state.links, state.scratch
+    num_parts, groups = len(links.rows_PL), links.first_PG.shape[1]
+    sent_PG, seen_PG = scratch.sent_PG, scratch.seen_PG
+    scratch.visits[0] += 1
+    total = 0.0
+    for i in range(touched):
+        part = scratch.touched_P[i]
+        if part == home or sent_PG[part, groups] == 0.0:
+            continue
+        column, depth = links.enter_PP[home, part], links.depth_PP[home, part]
+        cost = links.price_PL[home, column]
+        for d in range(depth, groups):  # its groups of depth d + 1, none of which has `home`
+            first = links.first_PG[part, d]
+            if seen_PG[first, d] != scratch.visits[0]:
+                seen_PG[first, d] = scratch.visits[0]
+                total += sent_PG[first, d] * (cost - links.price_PL[first, num_parts + d])
+            cost = links.price_PL[first, num_parts + d]
+        total += sent_PG[part, groups] * cost
+    return total
+
+
+@njit(cache=True, nogil=True)
 def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
     """The target part with the greatest gain by prices, and that gain; -1 if no move is allowed.
 
@@ -294,15 +399,16 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
         easing: whether a move must reduce the excess over limits, not just exceed none.
     """
     pins, part_X, links, limits, scratch = state
-    num_parts = len(links.rows_PP)
+    num_parts, groups = len(links.rows_PL), links.first_PG.shape[1]
     source = part_X[node]
-    sent_P, got_P, saved_P = scratch.sent_P, scratch.got_P, scratch.saved_P
+    sent_PG, got_P, saved_PG = scratch.sent_PG, scratch.got_P, scratch.saved_PG
     touched_P, is_touched_P = scratch.touched_P, scratch.is_touched_P
     slots = pins.slots
     touched, base = 0, 0.0
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
         head = pins.head_M4[net]
         begin, used, weight = head[BEGIN], head[USED], head[WEIGHT]
+        scratch.visits[0] += 1
         for i in range(num_parts if used == DENSE else used):
             slot = slots[begin + i]
             if slot > 0:
@@ -311,7 +417,7 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
                     is_touched_P[q] = True
                     touched_P[touched] = q
                     touched += 1
-                sent_P[q] += weight
+                _send(state, q, weight)
     for k in range(pins.inc_ptr[node], pins.inc_ptr[node + 1]):
         head = pins.head_M4[pins.inc[k]]
         begin, used, p, weight = head[BEGIN], head[USED], head[HOME], head[WEIGHT]
@@ -320,24 +426,23 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
             touched_P[touched] = p
             touched += 1
         got_P[p] += weight
-        if used == DENSE:
-            for q in range(num_parts):
-                count = slots[begin + q]
-                if count > 0:
+        scratch.visits[0] += 1
+        leaves, deepest = False, 0
+        for i in range(num_parts if used == DENSE else used):
+            slot = slots[begin + i]
+            if slot > 0:
+                q, count = (i, slot) if used == DENSE else (slot >> COUNT_BITS, slot & COUNT_MASK)
+                if q == source and count == 1:
+                    leaves = p != source
+                elif q != p:
+                    _save(state, p, q, weight)
                     if q != source:
-                        saved_P[q] += weight * links.price_PP[p, q]
-                    elif count == 1:
-                        base += weight * links.price_PP[p, q]
-        else:
-            for slot in range(begin, begin + used):
-                q, count = slots[slot] >> COUNT_BITS, slots[slot] & COUNT_MASK
-                if q != source:
-                    saved_P[q] += weight * links.price_PP[p, q]
-                elif count == 1:
-                    base += weight * links.price_PP[p, q]
-    for i in range(touched):
-        q = touched_P[i]
-        base += sent_P[q] * links.price_PP[source, q]
+                        deepest = max(deepest, links.depth_PP[q, source])
+        if leaves and deepest > links.depth_PP[p, source]:
+            base += weight * links.price_PL[links.first_PG[source, deepest - 1], num_parts + deepest - 1]
+        elif leaves:
+            base += weight * links.price_PL[p, links.enter_PP[p, source]]
+    base += _sending_cost(state, source, touched)
     best, best_gain = -1, -np.inf
     for k in range(num_parts if anywhere else touched):
         target = k if anywhere else touched_P[k]
@@ -345,17 +450,20 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
             continue
         if not (eases(limits, node, source, target) if easing else fits(limits, node, source, target)):
             continue
-        gain = base + saved_P[target]
+        gain = base + saved_PG[target, groups] - _sending_cost(state, target, touched)
+        for depth in range(groups):
+            gain += saved_PG[links.first_PG[target, depth], depth]
         for i in range(touched):
-            q = touched_P[i]
-            gain -= sent_P[q] * links.price_PP[target, q] + got_P[q] * links.price_PP[q, target]
+            p = touched_P[i]
+            gain -= got_P[p] * links.price_PL[p, links.enter_PP[p, target]]
         if gain > best_gain:
             best, best_gain = target, gain
     for i in range(touched):
-        sent_P[touched_P[i]] = 0.0
-        got_P[touched_P[i]] = 0.0
-        is_touched_P[touched_P[i]] = False
-    saved_P[:] = 0.0
+        part = touched_P[i]
+        got_P[part] = 0.0
+        is_touched_P[part] = False
+    sent_PG[:] = 0.0
+    saved_PG[:] = 0.0
     return best, best_gain
 
 
@@ -367,20 +475,39 @@ def move(node: Any, target: Any, state: State) -> None:
     found = scratch.touched_P
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
         head = pins.head_M4[net]
-        for i in range(_parts_of(head, pins.slots, found)):
-            change(links, source, found[i], -head[WEIGHT])
-            change(links, target, found[i], head[WEIGHT])
+        count = _parts_of(head, pins.slots, found)
+        add_legs(links, source, found[:count], -head[WEIGHT])
+        add_legs(links, target, found[:count], head[WEIGHT])
         head[HOME] = target
     for i in range(pins.inc_ptr[node], pins.inc_ptr[node + 1]):
         head = pins.head_M4[pins.inc[i]]
-        if _take(head, pins.slots, source):
-            change(links, head[HOME], source, -head[WEIGHT])
-        if _put(head, pins.slots, target):
-            change(links, head[HOME], target, head[WEIGHT])
+        home = head[HOME]
+        left, entered = _take(head, pins.slots, source), _put(head, pins.slots, target)
+        if not left and not entered:
+            continue
+        count = _parts_of(head, pins.slots, found)
+        if entered and target != home:
+            row, column = leg_of(links, home, target, found[:count])
+            change(links, row, column, head[WEIGHT])
+        if left and source != home:
+            if entered:  # after `source` is taken from the parts that need the row, `target` is added to the others
+                count = _without(found, count, target)
+            row, column = leg_of(links, home, source, found[:count])
+            change(links, row, column, -head[WEIGHT])
     part_X[node] = target
     for c in range(limits.held_PC.shape[1]):
         limits.held_PC[source, c] -= limits.weight_XC[node, c]
         limits.held_PC[target, c] += limits.weight_XC[node, c]
+
+
+@njit(cache=True, nogil=True)
+def _without(found: Any, count: Any, part: Any) -> Any:
+    """Take a part out of the first `count` of `found`; how many are left."""
+    for i in range(count):
+        if found[i] == part:
+            found[i] = found[count - 1]
+            return count - 1
+    return count
 
 
 @njit(cache=True, nogil=True)

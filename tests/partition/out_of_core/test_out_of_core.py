@@ -23,7 +23,7 @@ from graphprep.partition.out_of_core.passes import Passes
 from graphprep.partition.out_of_core.propagation import propagate
 from graphprep.partition.out_of_core.refinement import ByRows, ByWeight
 from graphprep.partition.refine import link_loads
-from graphprep.partition.refine.refine import links_of
+from graphprep.partition.refine.legs import links_of
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.result import PartitionResult
 from graphprep.partition.typed_graph import WholeGraph
@@ -257,7 +257,7 @@ def test_masks_know_what_a_move_changes(num_parts: int, mutual: bool, tmp_path: 
     for node, target, gain in zip(nodes.tolist(), targets.tolist(), gains.tolist(), strict=True):
         moved_N = part_N.copy()
         moved_N[node] = target
-        change = ((rows(part_N) - rows(moved_N)) * links.price_PP).sum()
+        change = ((rows(part_N) - rows(moved_N)) * links.price_PL).sum()
         assert change == pytest.approx(gain), (node, target)
 
 
@@ -277,7 +277,7 @@ def test_weights_know_what_a_move_changes() -> None:
     for node, target, gain in zip(nodes.tolist(), targets.tolist(), gains.tolist(), strict=True):
         moved_X = part_X.copy()
         moved_X[node] = target
-        assert ((before_PP - view.count(moved_X, 4)) * links.price_PP).sum() == pytest.approx(gain)
+        assert ((before_PP - view.count(moved_X, 4)) * links.price_PL).sum() == pytest.approx(gain)
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from graphprep.partition.refine import mapping
+from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.mapping import best_mapping
-from graphprep.partition.refine.refine import links_of
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel
 

@@ -13,7 +13,8 @@ from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
 from graphprep.partition.constraints import node_loads
 from graphprep.partition.methods.base import NodeLoad
 from graphprep.partition.refine.hypergraph import edge_nets, row_nets
-from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement, links_of, weights_and_limits
+from graphprep.partition.refine.legs import links_of
+from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement, weights_and_limits
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import LinkModel, count_traffic, link_seconds
 from tests.conftest import BoundsChecked
@@ -184,7 +185,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "import numpy as np\n"
         "from tests.partition.refine import test_refine as t\n"
         "from graphprep.partition.refine.mapping import best_mapping\n"
-        "from graphprep.partition.refine.refine import links_of\n"
+        "from graphprep.partition.refine.legs import links_of\n"
         "from graphprep.core.csr import undirected_simple\n"
         "from graphprep.traffic import LinkModel\n"
         "from graphprep.topology import Topology, resolve\n"
