@@ -22,7 +22,6 @@ from graphprep.errors import UsageError
 from graphprep.partition.engine import whole_graph
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition, require_enough_nodes
-from graphprep.plan.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.plan.rank_rates import RankRates, rank_rates, ranks_a_machine
 from graphprep.plan.rates import Rates, first_rows, measured_rates
 from graphprep.plan.trainer_memory import RankSizes, expected_memory
@@ -32,6 +31,7 @@ from graphprep.store.store import GraphStore
 from graphprep.system import progress
 from graphprep.system.doctor import gpus_here
 from graphprep.topology import Topology, resolve
+from graphprep.topology.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.traffic import LinkModel, Traffic, epoch_seconds, link_seconds
 from pipelines.look import find
 from pipelines.partition import chosen_topology

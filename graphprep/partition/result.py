@@ -30,7 +30,10 @@ class Candidate:
             row |= {
                 "bottleneck_seconds": quality.bottleneck_seconds,
                 "sum_seconds": quality.sum_seconds,
+                "step_seconds": quality.step_seconds,
                 "cut_edges": quality.cut_edges,
+                "halo_rows": quality.halo_rows,
+                "memory_bytes_max": max(rank.memory_bytes for rank in quality.ranks),
                 "broken_limits": [limit.what for limit in quality.limits if not limit.met],
             }
         if self.failure:
@@ -48,6 +51,6 @@ class PartitionResult:
     quality: Quality
     method: str = ""
     tried: tuple[dict[str, Any], ...] = ()
-    """one row a candidate: method, seconds, and bottleneck_seconds, sum_seconds, cut_edges, broken_limits or failure"""
+    """one row a candidate, as `Candidate.summary` makes it"""
     fallback: Fallback | None = None
     """None where a method that was asked for gave the parts"""

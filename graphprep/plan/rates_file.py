@@ -18,7 +18,7 @@ import numpy as np
 
 from graphprep.core.types import Csr
 from graphprep.errors import UsageError
-from graphprep.plan.gpu_specs import ByKey
+from graphprep.plan.published_rates import ByKey
 from graphprep.plan.rates import KINDS, Rates, measured_rates
 from graphprep.plan.training import Work
 from graphprep.system.atomic import published_file
