@@ -269,6 +269,7 @@ class PartitionStep(ABC):
                 quality=result.quality,
                 topology=self.topology,
                 features=self.features,
+                reference=result.reference(is_mapped=self.request.effort != "none"),
                 fallback=None if result.fallback is None else result.fallback.to_json(),
                 options={
                     **asdict(self.request),

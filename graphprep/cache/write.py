@@ -58,6 +58,8 @@ class CacheContent:
     topology: Topology
     options: Mapping[str, Any]
     features: FeatureOptions = field(default_factory=FeatureOptions)
+    reference: Mapping[str, Any] | None = None
+    """METIS' figures for the same ranks, where a start of METIS was made"""
     fallback: Mapping[str, Any] | None = None
     """the requested methods, the method that was used, and why, where none of the requested ones gave the parts"""
 
@@ -246,6 +248,7 @@ class CacheWriter:
                 "options": dict(content.options),
                 "fallback": None if content.fallback is None else dict(content.fallback),
                 "quality": content.quality.to_json(),
+                "reference": None if content.reference is None else dict(content.reference),
             },
         )
 

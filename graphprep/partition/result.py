@@ -41,6 +41,10 @@ class Candidate:
         return row
 
 
+REFERENCES = ("metis", "metis-balanced", "metis-recursive", "metis-volume", "metis-hierarchical")
+"""The starts whose figures stand for METIS, the preferred one first."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionResult:
     """The assignment that won and how it was judged."""
@@ -54,3 +58,13 @@ class PartitionResult:
     """one row a candidate, as `Candidate.summary` makes it"""
     fallback: Fallback | None = None
     """None where a method that was asked for gave the parts"""
+
+    def reference(self, *, is_mapped: bool) -> dict[str, Any] | None:
+        """METIS' own parts, before refinement, to compare the result with; None where no start of METIS was made.
+
+        Args:
+            is_mapped: whether starts were mapped to ranks.
+        """
+        starts = {row["method"]: row for row in self.tried if "bottleneck_seconds" in row}
+        name = next((name for name in REFERENCES if name in starts), None)
+        return None if name is None else {**starts[name], "is_mapped": is_mapped}

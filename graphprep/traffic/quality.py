@@ -207,6 +207,22 @@ def _judged(
     )
 
 
+def step_of(quality: Mapping[str, Any]) -> Step:
+    """The step of a quality in plain values, to compute it again with other seconds of links."""
+
+    def of_ranks(name: str) -> NDArray[np.float64]:
+        return np.array([rank[name] for rank in quality["ranks"]], np.float64)
+
+    return Step(
+        node_P=of_ranks("node_seconds"),
+        packing_P=of_ranks("packing_seconds"),
+        local_P=of_ranks("local_seconds"),
+        unpacking_P=of_ranks("unpacking_seconds"),
+        halo_P=of_ranks("halo_seconds"),
+        link_seconds=quality["bottleneck_seconds"],
+    )
+
+
 def shares_of(csrs: Matrices, num_nodes: int, topology: Topology, row_bytes: int) -> NDArray[np.float64]:
     """Each rank's target share; float64 [P].
 
