@@ -18,7 +18,7 @@ from graphprep.errors import PartitionError
 from graphprep.topology import Topology
 from graphprep.traffic.counts import Assignments, Matrices, Traffic, count_traffic
 from graphprep.traffic.links import LinkLoads, LinkModel, LinkTypeLoad, link_seconds
-from graphprep.traffic.memory import EDGE_BYTES, NODE_ROWS, memory_limit, memory_of, target_shares
+from graphprep.traffic.memory import bytes_without_halo, memory_limit, memory_of, target_shares
 from graphprep.traffic.step import Step, StepModel
 from graphprep.traffic.work import EDGE_COST, NODE_COST, Limit, Workload
 
@@ -169,7 +169,7 @@ def assess_again(
     """
     loads = link_seconds(traffic, topology, row_bytes, balance=balance)
     in_edges_P = traffic.in_edges_P
-    total_bytes = EDGE_BYTES * int(in_edges_P.sum()) + row_bytes * NODE_ROWS * int(nodes_P.sum())
+    total_bytes = bytes_without_halo(int(in_edges_P.sum()), int(nodes_P.sum()), row_bytes)
     workload = Workload(
         nodes_P=nodes_P,
         in_edges_P=in_edges_P,
@@ -233,7 +233,7 @@ def shares_of(csrs: Matrices, num_nodes: int, topology: Topology, row_bytes: int
         row_bytes: bytes of one row in one exchange.
     """
     num_edges = sum(matrix.num_edges for matrix in csrs.values())
-    return target_shares(topology, EDGE_BYTES * num_edges + row_bytes * NODE_ROWS * num_nodes)
+    return target_shares(topology, bytes_without_halo(num_edges, num_nodes, row_bytes))
 
 
 def _link_rows(topology: Topology, loads: LinkLoads) -> tuple[LinkRow, ...]:

@@ -150,7 +150,8 @@ def _about_links(cache: PartitionCache, quality: Mapping[str, Any], step: Step) 
             f"the slowest link takes {_percent(latency[slowest['name']] / slowest['seconds'])} of its time to start "
             f"{slowest['messages']:,} messages: fewer ranks help more than fewer bytes"
         )
-    if saved(halved) >= WORTH_SAYING:
+    widths = cache.attributes["options"].get("model_widths")
+    if saved(halved) >= WORTH_SAYING and (widths is None or widths["wire"] == "fp32"):
         advice.append(f"train --wire fp16 sends half of fp32's bytes: a step {_percent(saved(halved))} shorter")
     if others and saved(others) >= WORTH_SAYING:
         machines = {rank["machine"] for rank in cache.attributes["topology"]["ranks"]}
