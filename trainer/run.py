@@ -42,6 +42,7 @@ from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
 from trainer.startup.handshake import Agreement, agree, facts_of
 from trainer.startup.preflight import ignored_arrays
+from trainer.startup.row_width import remark_on_row_width
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
 
@@ -252,7 +253,7 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
     if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
     remarks = (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache))
-    for remark in (*ignored_arrays(options, cache), *remarks):
+    for remark in (*ignored_arrays(options, cache), *remarks, remark_on_row_width(options, cache)):
         if remark:
             log.info("%s", remark)
     log.info("%s", agreement.memory)

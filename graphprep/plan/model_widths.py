@@ -8,7 +8,7 @@ every exchange alike, so that the mean over the exchanges stands for all of them
 from __future__ import annotations
 
 import math
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,40 @@ class ModelWidths:
             f"{self.wire}, as a model of --layers {self.layers} and --hidden {self.hidden} sends them{why}; --hidden, "
             "--layers, --wire or --row-bytes say otherwise"
         )
+
+
+MATTERS = 0.25
+"""Difference of the latency's share of the slowest link's seconds, from which other parts would be better."""
+
+
+def width_mismatch(links: Sequence[Mapping[str, Any]], made_for: int, sent: float) -> str | None:
+    """A sentence where the rows that are sent are others than the parts were made for, and that matters.
+
+    The trainer has the same rule (`trainer.startup.row_width`).
+
+    Args:
+        links: of a cache's quality.
+        made_for: bytes of a row that these links were loaded with.
+        sent: bytes of a row that is sent.
+    """
+
+    def latency_share(row_bytes: float) -> float:
+        of_links = []
+        for link in links:
+            carrying = link["bytes"] / (1e9 * link["gbytes_per_s"])
+            latency = max(link["seconds"] - carrying, 0.0)
+            of_links.append((latency + carrying * row_bytes / made_for, latency))
+        seconds, latency = max(of_links, default=(0.0, 0.0))
+        return latency / seconds if seconds else 0.0
+
+    before, now = latency_share(made_for), latency_share(sent)
+    if abs(before - now) < MATTERS:
+        return None
+    return (
+        f"the parts were made for rows of {made_for} bytes and the model sends rows of {sent:.0f}: latency is "
+        f"{100 * before:.0f} % of the slowest link's time with those and {100 * now:.0f} % with these, so other parts "
+        "would suit it better; partition with the model's --hidden, --layers and --wire"
+    )
 
 
 def take_widths(options: MutableMapping[str, Any]) -> ModelWidths | None:

@@ -13,11 +13,18 @@ from click.testing import CliRunner
 
 from cli import main
 from graphprep.errors import UsageError
-from graphprep.plan.model_widths import ModelWidths, take_widths
+from graphprep.partition.request import PartitionRequest
+from graphprep.plan.model_widths import ModelWidths, take_widths, width_mismatch
 from graphprep.plan.training import TrainingPlan
+from graphprep.topology import Topology
+from pipelines.partition import PartitionPlan, run_partition
+from pipelines.plan import plan_training
 from pipelines.run.config import read_pipeline
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_store
+from trainer.config.options import Options
+from trainer.data.cache import open_cache
+from trainer.startup.row_width import remark_on_row_width
 
 DEFAULTS = ["--topology", "2x2", "--method", "random", "--effort", "none"]
 
@@ -114,3 +121,45 @@ def test_a_pipelines_file_gives_either(tmp_path: Path) -> None:
     assert take_widths({}) == ModelWidths()
     with pytest.raises(UsageError, match="give either --row-bytes or --layers, --wire"):
         take_widths({"row_bytes": 4, "layers": 2, "wire": "fp16"})
+
+
+def slowest_link(seconds_a_byte: float, latency: float, row_bytes: int) -> list[dict[str, float]]:
+    """Links of which the first is the slowest: 1000 rows at this bandwidth, and this latency."""
+    carried, gbytes_per_s = 1000 * row_bytes, 1e-9 / seconds_a_byte
+    slow = {"bytes": carried, "gbytes_per_s": gbytes_per_s, "seconds": carried * seconds_a_byte + latency}
+    return [slow, slow | {"bytes": 0, "seconds": 0.0}]
+
+
+def test_other_rows_matter_where_latency_does() -> None:
+    """Guards against a warning where the result only scales, and silence where other parts would be better."""
+    for latency in (1e-9, 10.0):  # nothing beside the bytes; all there is
+        assert width_mismatch(slowest_link(1e-9, latency, 1024), 1024, 28) is None
+    said = width_mismatch(slowest_link(1e-9, 100e-6, 1024), 1024, 28)
+    assert said is not None
+    assert "rows of 1024 bytes and the model sends rows of 28" in said
+    assert "latency is 9 % of the slowest link's time with those and 78 % with these" in said
+    assert width_mismatch(slowest_link(1e-9, 100e-6, 1024), 1024, 900) is None
+    assert width_mismatch([], 1024, 28) is None
+
+
+def test_trainer_and_plan_agree_on_other_rows(tmp_path: Path) -> None:
+    """Guards against a rule of which one program knows only half, and a warning after a partition by the defaults."""
+    store = make_store(labelled_graph(np.random.default_rng(1), 4000, 40_000, undirected=True))
+    topology = Topology.flat(2)
+
+    def remarks(target: Path, widths: ModelWidths | None, hidden: int) -> tuple[str | None, list[str]]:
+        request = PartitionRequest(method="random", effort="none", row_bytes=100_000)
+        plan = PartitionPlan(store=store, topology=topology, request=request, widths=widths, target=target)
+        run_partition(plan)
+        options = Options(cache=str(target), hidden=hidden, layers=3)
+        training = TrainingPlan(hidden=hidden, layers=3)
+        planned = plan_training(str(target), training, gpu="T4")["advice"]
+        return remark_on_row_width(options, open_cache(str(target))), [text for text in planned if "rows of" in text]
+
+    assert remarks(tmp_path / "same", ModelWidths(hidden=8, layers=3), 8) == (None, [])
+    by_trainer, [by_plan] = remarks(tmp_path / "other", None, 1)
+    assert by_trainer is not None
+    begin = by_plan.index("latency is"), by_trainer.index("latency is")
+    end = by_plan.index("so other parts"), by_trainer.index("so other parts")
+    assert by_plan[begin[0] : end[0]] == by_trainer[begin[1] : end[1]]
+    assert by_trainer.endswith("partition with --hidden 1 --layers 3 --wire fp32")
