@@ -40,6 +40,7 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
         row_bytes=int(options["row_bytes"]),
         balance=options["balance"],
         limits=tuple(options["limits"]),
+        row_seconds=options.get("row_seconds"),
     )
     topology = Topology.from_long_form(cache.attributes["topology"])
     with tempfile.TemporaryDirectory() as scratch:

@@ -30,6 +30,8 @@ from graphprep.partition.request import PartitionRequest
 from graphprep.partition.saved_assignment import partition_once
 from graphprep.partition.search import require_enough_nodes
 from graphprep.plan.model_widths import ModelWidths
+from graphprep.plan.rates import Rates
+from graphprep.plan.rates_file import read_with_digest
 from graphprep.store.store import GraphStore
 from graphprep.system import home, memory, progress
 from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder, sweep
@@ -56,6 +58,8 @@ class PartitionStep(ABC):
     topology: Topology
     request: PartitionRequest
     target: Path
+    rates: tuple[Rates, str] | None = None
+    """measured on the machine that trains, with the digest of their file; None for those of the topology's devices"""
     external: ExternalAssignment | None = None
     """the only start, if an assignment was made elsewhere"""
     memory_limit: int | None = None
@@ -120,6 +124,7 @@ class PartitionStep(ABC):
             **self._options(),
             **asdict(self.features),
             **({} if self.external is None else {ASSIGNMENT: self.external.sha256}),
+            **({} if self.rates is None else {"rates": self.rates[1]}),
             **({MEMORY: self.memory_limit} if self.is_out_of_core and self.memory_limit is not None else {}),
             "cache format": CACHE_FORMAT,
             "graphprep version": __version__,
@@ -135,22 +140,28 @@ class PartitionStep(ABC):
     def _options(self) -> dict[str, Any]:
         """The request's options; those of the model in place of the bytes that follow from them and the graph."""
         options = asdict(self.request)
+        del options["row_seconds"]  # which follow from the rates
         if self.widths is not None:
             del options["row_bytes"]
             options |= asdict(self.widths)
         return options
 
     def _request(self, source: PartitionSource) -> PartitionRequest:
-        """The request with the bytes of a row, which are said."""
+        """The request with the bytes of a row, which are said, and what is measured of them."""
+        row_bytes = self._row_bytes(source)
+        row_seconds = None if self.rates is None else self.rates[0].of_row(row_bytes)
+        return replace(self.request, row_bytes=row_bytes, row_seconds=row_seconds)
+
+    def _row_bytes(self, source: PartitionSource) -> int:
         if self.widths is None:
             progress.say(f"links are loaded with rows of {self.request.row_bytes} bytes, as --row-bytes says")
-            return self.request
+            return self.request.row_bytes
         is_typed = len(source.num_nodes) > 1 or len(source.num_edges) > 1
         node_type = next(iter(source.num_nodes))
         classes = 0 if is_typed else labels_of(source, node_type)[1]
         exchanged = self.widths.exchanged(width_of(source, node_type, "x"), classes, is_typed=is_typed)
         progress.say(self.widths.sentence(exchanged))
-        return replace(self.request, row_bytes=self.widths.row_bytes(exchanged))
+        return self.widths.row_bytes(exchanged)
 
     def _counts(self, size: GraphSize) -> dict[str, Any]:
         return {
@@ -359,6 +370,7 @@ def plan_partition(
     memory_limit: int | None = None,
     features: FeatureOptions | None = None,
     widths: ModelWidths | None = None,
+    rates: Path | None = None,
 ) -> PartitionPlan:
     """Decide what a run will do.
 
@@ -371,11 +383,12 @@ def plan_partition(
         memory_limit: bytes that the run may hold; None for what is free.
         features: what is done to the nodes' features; None for nothing.
         widths: of the model that will be trained; None where the request's `row_bytes` holds.
+        rates: a file of `graphprep doctor --rates`; None for the rates of the topology's devices.
         assignment: a file with one part number a node, made elsewhere; see `graphprep.partition.external_assignment`.
 
     Raises:
-        UsageError: both or neither of `parts` and `topology`, `parts` below 1, an assignment and a method, or features
-            that cannot be summed.
+        UsageError: both or neither of `parts` and `topology`, `parts` below 1, an assignment and a method, features
+            that cannot be summed, or a file of other rates.
         DatasetError: there is no such store.
         TopologyError: the topology is wrong.
         PartitionError: there are more parts than nodes, or the assignment is none of its nodes.
@@ -403,6 +416,7 @@ def plan_partition(
         memory_limit=memory_limit,
         features=features,
         widths=widths,
+        rates=None if rates is None else read_with_digest(rates),
     )
 
 

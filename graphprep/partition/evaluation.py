@@ -22,6 +22,8 @@ from graphprep.topology import Topology
 from graphprep.traffic import (
     Count,
     LinkModel,
+    RowSeconds,
+    StepModel,
     assess,
     count_traffic,
     memory_of,
@@ -111,6 +113,12 @@ class Evaluated:
         return (math.ceil(excess * 100), *(seconds[::-1] if minimise == "total" else seconds))
 
 
+def step_model_of(topology: Topology, request: PartitionRequest) -> StepModel:
+    """What each rank takes for a row, by the rates that were measured or those of the topology's devices."""
+    measured = None if request.row_seconds is None else RowSeconds.of_measured(request.row_seconds)
+    return StepModel.of(topology, request.row_bytes, measured)
+
+
 def evaluate_assignment(
     assignment_N: NDArray[np.int32],
     graph: WholeGraph,
@@ -137,5 +145,6 @@ def evaluate_assignment(
         training_masks=graph.training_masks,
         traffic=traffic,
         model=model,
+        step_model=step_model_of(topology, request),
     )
     return PartitionResult(assignment=assignment_N, traffic=traffic, quality=quality)

@@ -61,6 +61,9 @@ class PartitionRequest:
         separator=",",
     )
 
+    row_seconds: tuple[float, float, float, float] | None = None
+    """Measured seconds of one edge, one node, one row packed and one unpacked, for the step; None where none are."""
+
     def __post_init__(self) -> None:
         check_options(self)
         requested = {name.strip() for name in self.limits} - {""}

@@ -6,7 +6,7 @@ from graphprep.traffic.counts_streamed import count_in_order
 from graphprep.traffic.links import LinkLoads, LinkModel, LinkTypeLoad, epoch_seconds, link_seconds
 from graphprep.traffic.memory import SHARE_BEFORE_HALO, capacities, memory_of
 from graphprep.traffic.quality import LinkRow, Quality, RankRow, assess, assess_again, shares_of, step_of
-from graphprep.traffic.step import RowRates, RowSeconds, Step, StepModel
+from graphprep.traffic.step import RowSeconds, Step, StepModel
 from graphprep.traffic.work import EDGE_COST, NODE_COST, TRAINING_IMBALANCE, Limit, Workload, speed_shares
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "Matrices",
     "Quality",
     "RankRow",
-    "RowRates",
     "RowSeconds",
     "Step",
     "StepModel",

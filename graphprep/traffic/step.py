@@ -27,7 +27,7 @@ Letters: P ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +58,12 @@ class RowSeconds:
     """Copying one row into a message."""
     unpacking: float
     """Copying one row out of a message."""
+
+    @classmethod
+    def of_measured(cls, seconds: Sequence[float]) -> RowSeconds:
+        """Of an edge, a node, a row packed and a row unpacked."""
+        edge, node, packing, unpacking = seconds
+        return cls(edge=edge, node=node, packing=packing, unpacking=unpacking)
 
     @classmethod
     def of_peaks(cls, row_bytes: int, *, gathered: float, streamed: float, operations: float) -> RowSeconds:
@@ -91,10 +97,6 @@ def known_gpu(name: str | None) -> Gpu | None:
         return None
 
 
-RowRates = Callable[[Gpu | None, int], RowSeconds]
-"""The seconds of a device by its GPU, or None, and the bytes of a row: `RowSeconds.of_gpu`, or measured ones."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepModel:
     """What each rank takes for one row, as arrays float64 [P]. Reuse it for many assignments to the same topology."""
@@ -105,21 +107,21 @@ class StepModel:
     unpacking_P: NDArray[np.float64]
 
     @classmethod
-    def of(cls, topology: Topology, row_bytes: int, rates: RowRates = RowSeconds.of_gpu) -> StepModel:
-        """Of a topology; among ranks of one GPU, or of none, `speed` says how fast each is.
+    def of(cls, topology: Topology, row_bytes: int, measured: RowSeconds | None = None) -> StepModel:
+        """Of a topology; among ranks of one GPU, `speed` says how fast each is to the fastest of them.
 
         Args:
             topology: the ranks with their GPUs and speeds.
             row_bytes: bytes of one row in one exchange.
-            rates: of the devices.
+            measured: on the fastest rank, if rates are at hand; they hold for all.
         """
         known = {name: known_gpu(name) for name in {rank.gpu for rank in topology.ranks}}
-        gpus = [known[rank.gpu] for rank in topology.ranks]
+        gpus = [None if measured else known[rank.gpu] for rank in topology.ranks]
         speed_P = np.array([rank.speed for rank in topology.ranks], np.float64)
         fastest: dict[Gpu | None, float] = {}
         for gpu, speed in zip(gpus, speed_P.tolist(), strict=True):
-            fastest[gpu] = 1.0 if gpu is None else max(speed, fastest.get(gpu, 0.0))
-        seconds = {gpu: rates(gpu, row_bytes) for gpu in fastest}
+            fastest[gpu] = max(speed, fastest.get(gpu, 0.0)) if gpu or measured else 1.0
+        seconds = {gpu: measured or RowSeconds.of_gpu(gpu, row_bytes) for gpu in fastest}
 
         def by_rank(kind: str) -> NDArray[np.float64]:
             of_fastest_P = np.array([getattr(seconds[gpu], kind) * fastest[gpu] for gpu in gpus], np.float64)

@@ -14,7 +14,16 @@ from graphprep.partition.request import PartitionRequest
 from graphprep.plan.model_widths import ModelWidths, take_widths
 from graphprep.system.options import take_options
 from pipelines.commands import names
-from pipelines.commands.common import PATH, common, parts_option, print_json, show_cache, topology_option, work_options
+from pipelines.commands.common import (
+    FILE,
+    PATH,
+    common,
+    parts_option,
+    print_json,
+    show_cache,
+    topology_option,
+    work_options,
+)
 from pipelines.commands.from_dataclass import options_of
 
 
@@ -29,6 +38,12 @@ from pipelines.commands.from_dataclass import options_of
 )
 @options_of(PartitionRequest, effort={"default": None, "show_default": "default, or none with --assignment"})
 @options_of(ModelWidths)
+@click.option(
+    "--rates",
+    type=FILE,
+    metavar="FILE",
+    help="The rates that `graphprep doctor --rates FILE` measured on the machine that trains, for the predicted step.",
+)
 @options_of(FeatureOptions)
 @click.option("--out", type=PATH, help="The cache folder itself; by default caches/NAME/LABEL in GRAPHPREP_HOME.")
 @click.option(

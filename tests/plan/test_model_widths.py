@@ -163,3 +163,28 @@ def test_trainer_and_plan_agree_on_other_rows(tmp_path: Path) -> None:
     end = by_plan.index("so other parts"), by_trainer.index("so other parts")
     assert by_plan[begin[0] : end[0]] == by_trainer[begin[1] : end[1]]
     assert by_trainer.endswith("partition with --hidden 1 --layers 3 --wire fp32")
+
+
+def test_measured_rates_decide_the_step_and_the_key(graphprep_home: Path, tmp_path: Path) -> None:
+    """Guards against a file of rates that changes nothing, or the figures of a cache that is said to be up to date."""
+    make_store(labelled_graph(np.random.default_rng(1), 90, 400))
+    kinds = {"edges": 2e-3, "masked": 1.0, "passed": 5e-3}
+    pairs = {kind: {f"{a},{b}": 7e-3 for a in (8, 64) for b in (8, 64)} for kind in ("products", "gradients")}
+    rates = {kind: dict.fromkeys(("8", "64"), seconds) for kind, seconds in kinds.items()} | pairs
+    known = {"graphprep_rates": 1, "device": "cpu", "name": "CPU", "memory_gb": None, "threads": 1, "ranks": 1}
+    file = tmp_path / "rates.json"
+    file.write_text(json.dumps(known | rates))
+    command = ["partition", "graph", *DEFAULTS, "--rates", str(file), "--row-bytes", "128", "--json"]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    for rank in found["quality"]["ranks"]:
+        assert rank["node_seconds"] == pytest.approx(7e-3 * rank["nodes"])
+        assert rank["packing_seconds"] == pytest.approx(5e-3 * rank["sent_rows"])
+        assert rank["unpacking_seconds"] == pytest.approx(5e-3 * rank["halo_rows"])
+        assert rank["local_seconds"] + rank["halo_seconds"] == pytest.approx(2e-3 * rank["edges"])
+    assert "by measured rates" in found["beside_metis"]["verdict"][1]
+    other = CliRunner().invoke(main, [*command[:-5], "--row-bytes", "128"])
+    assert other.exit_code == 6
+    assert "rates" in other.stderr
+    assert CliRunner().invoke(main, [*command[:-4], str(tmp_path / "none.json"), *command[-3:]]).exit_code == 2

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphprep.topology import Topology
-from graphprep.topology.gpu_specs import Gpu, gpu_called
+from graphprep.topology.gpu_specs import gpu_called
 from graphprep.traffic import EDGE_COST, NODE_COST, RowSeconds, StepModel, Traffic, assess, count_traffic, link_seconds
 from tests.traffic.slow import Case, cases, slow_rows_and_edges
 
@@ -18,10 +18,6 @@ SECONDS = RowSeconds(edge=1.0, node=10.0, packing=2.0, unpacking=3.0)
 TRAFFIC = Traffic(
     rows_PP=np.array([[0, 4], [1, 0]]), edges_PP=np.array([[0, 6], [5, 0]]), local_edges_P=np.array([100, 20])
 )
-
-
-def by_hand(_gpu: Gpu | None, _row_bytes: int) -> RowSeconds:
-    return SECONDS
 
 
 def with_ranks(topology: Topology, **values: list[object]) -> Topology:
@@ -35,7 +31,7 @@ def with_ranks(topology: Topology, **values: list[object]) -> Topology:
 
 def test_what_overlaps_and_what_does_not_by_hand() -> None:
     """Guards against an exchange that is added to the local product, and against a rank that waits for no other."""
-    model = StepModel.of(Topology.flat(2), 1024, by_hand)
+    model = StepModel.of(Topology.flat(2), 1024, SECONDS)
     short = model.step(TRAFFIC, np.array([3, 2]), 30.0)
     # rank 0: nodes 30, packing 8, then 100 of local edges, unpacking 3, halo 5; rank 1: 20, 2, 20, 12, 6
     assert short.seconds == 30 + 8 + 100 + 3 + 5
@@ -91,6 +87,13 @@ def test_rates_are_those_of_the_gpus_that_a_topology_names() -> None:
     assert model.edge_P[2] == pytest.approx(2 * model.edge_P[1])
     assert model.edge_P[1] / model.edge_P[0] == pytest.approx(3350 / 300)
     assert model.edge_P[3] == pytest.approx(2 * 1032 / 1e12)
+
+
+def test_measured_rates_hold_for_the_fastest_rank() -> None:
+    """Guards against published rates beside measured ones, and a speed that is not relative to the fastest rank."""
+    model = StepModel.of(with_ranks(Topology.flat(2), gpu=["T4", "A100"], speed=[2, 4]), 1024, SECONDS)
+    assert model.edge_P.tolist() == [2.0, 1.0]
+    assert model.node_P.tolist() == [20.0, 10.0]
 
 
 def test_unknown_devices_take_what_the_balance_of_work_counts() -> None:

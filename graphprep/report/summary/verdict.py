@@ -16,6 +16,7 @@ from typing import Any
 from graphprep.cache.read import PartitionCache
 from graphprep.report.formats import duration, times
 from graphprep.traffic import Step, step_of
+from graphprep.traffic.step import known_gpu
 
 FIGURES = ("bottleneck_seconds", "halo_rows", "cut_edges", "memory_bytes_max", "step_seconds")
 METIS_NAMES = {
@@ -55,7 +56,7 @@ def beside_metis(
         "this": this,
         "metis": None if metis is None else dict(metis),
         "ratio": ratio,
-        "verdict": [_against_metis(cache, this, metis), _of_step(quality, step)],
+        "verdict": [_against_metis(cache, this, metis), _of_step(cache, quality, step)],
         "advice": [*_about_metis(cache, ratio, metis), *_about_links(cache, quality, step), *_about_ranks(cache, step)],
     }
 
@@ -97,15 +98,25 @@ def _why_no_reference(cache: PartitionCache) -> str:
     return f"no start of METIS was made, as the method is {cache.attributes['options']['method_chosen']}"
 
 
-def _of_step(quality: Mapping[str, Any], step: Step) -> str:
+def _of_step(cache: PartitionCache, quality: Mapping[str, Any], step: Step) -> str:
     if not step.link_seconds:
-        return f"Nothing is exchanged; a step of {duration(step.seconds)} is computing."
+        return f"Nothing is exchanged; a step of {duration(step.seconds)}, {_rates(cache)}, is computing."
     slowest = _slowest(quality)
     busy, waiting = _percent(step.link_seconds / step.seconds), _percent(_waiting(step))
     return (
-        f"A step takes {duration(step.seconds)}: the slowest link, {slowest['name']} ({slowest['type']}), is busy for "
-        f"{busy} of it, and ranks wait {waiting} of it for links."
+        f"A step takes {duration(step.seconds)}, {_rates(cache)}: the slowest link, {slowest['name']} "
+        f"({slowest['type']}), is busy for {busy} of it, and ranks wait {waiting} of it for links."
     )
+
+
+def _rates(cache: PartitionCache) -> str:
+    if cache.attributes["options"].get("row_seconds") is not None:
+        return "by measured rates"
+    gpus = {gpu and gpu.name for gpu in (known_gpu(rank.get("gpu")) for rank in cache.attributes["topology"]["ranks"])}
+    named = sorted(name for name in gpus if name is not None)
+    if None in gpus:
+        named.append("devices of 1 TB/s and 13 TFLOP/s, as not every GPU is known")
+    return f"by the rates of {' and '.join(named)}"
 
 
 def _percent(share: float) -> str:
