@@ -112,10 +112,10 @@ def _of_step(cache: PartitionCache, quality: Mapping[str, Any], step: Step) -> s
 def _rates(cache: PartitionCache) -> str:
     if cache.attributes["options"].get("row_seconds") is not None:
         return "by measured rates"
-    gpus = {gpu and gpu.name for gpu in (known_gpu(rank.get("gpu")) for rank in cache.attributes["topology"]["ranks"])}
-    named = sorted(name for name in gpus if name is not None)
+    gpus = [known_gpu(rank.get("gpu")) for rank in cache.attributes["topology"]["ranks"]]
+    named = sorted({gpu.name for gpu in gpus if gpu is not None})
     if None in gpus:
-        named.append("devices of 1 TB/s and 13 TFLOP/s, as not every GPU is known")
+        named.append("unknown devices, assumed as 1 TB/s and 13 TFLOP/s")
     return f"by the rates of {' and '.join(named)}"
 
 
