@@ -162,6 +162,7 @@ def scaling(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             command = [sys.executable, "-m", "cli", "generate", "sbm", "--name", name, "--nodes", str(edges // DEGREE)]
             measured([*command, "--edges", str(edges // 2), "--memory", "2GB", "-q"], {"GRAPHPREP_HOME": home})
             command = [sys.executable, "-m", "cli", "partition", name, "--topology", str(topology), "--json"]
+            command += ["--row-bytes", "1024"]
             run = measured([*command, "--method", "multilevel", "--memory", arguments.memory], {"GRAPHPREP_HOME": home})
             found = json.loads(run.output)
             row = {

@@ -18,11 +18,12 @@ from graphprep.cache.features import FeatureOptions
 from graphprep.datasets.generators.requests import GENERATORS
 from graphprep.datasets.importing.options import ImportOptions
 from graphprep.partition.request import PartitionRequest
+from graphprep.plan.model_widths import ModelWidths
 from graphprep.system.options import Option, options_in
 from pipelines.run.config import DatasetForm, PipelineForm
 
 REQUESTS: dict[str, tuple[type, ...]] = {
-    "partition": (PartitionRequest, FeatureOptions),
+    "partition": (PartitionRequest, ModelWidths, FeatureOptions),
     "import": (ImportOptions,),
     **{f"generate {name}": (request,) for name, request in GENERATORS.items()},
 }
@@ -51,7 +52,9 @@ def _row(option: Option) -> str:
     if option.kind is bool and option.is_optional:
         name += f", `--no-{option.flag[2:]}`"
     has_default = option.default not in (None, ()) and option.default is not False
-    default = "required" if option.is_required else f"`{option.joined(option.default)}`" if has_default else ""
+    default = option.default_words or (
+        "required" if option.is_required else f"`{option.joined(option.default)}`" if has_default else ""
+    )
     text = option.help
     if option.choices and text == option.text:  # which then does not name them
         text += f" One of {', '.join(f'`{choice}`' for choice in option.choices)}."

@@ -8,7 +8,8 @@ from typing import Any
 from graphprep.api import open_cache
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
-from graphprep.report.summary.cache_summary import bottleneck_of, what_if
+from graphprep.report.summary.cache_summary import bottleneck_of, quality_of, what_if
+from graphprep.report.summary.verdict import beside_metis, compared_verdict
 from graphprep.system.retry_replaced import read_again_if_replaced
 from graphprep.topology import resolve
 from pipelines.look import likely_folder
@@ -22,8 +23,9 @@ def compare(caches: Sequence[str], *, topology: str | None = None, row_bytes: in
         topology, row_bytes: judge all of them for these; where one is None, each cache's own holds.
 
     Returns:
-        `dataset`, `row_bytes` (None if they differ) and `caches`, one row each in the order given, the best bottleneck
-        marked by `is_best`, and `ratio` to it.
+        `dataset`, `row_bytes` (None if they differ), `verdict` (sentences) and `caches`, one row each in the order
+        given, the best bottleneck marked by `is_best`, and `ratio` to it; `metis` has the figures of METIS that a cache
+        keeps, where it is judged on its own machine.
 
     Raises:
         CacheError: one of them is not there or not whole.
@@ -38,11 +40,13 @@ def compare(caches: Sequence[str], *, topology: str | None = None, row_bytes: in
     for name, cache in zip(caches, opened, strict=True):
         options = cache.attributes["options"]
         if chosen is None and row_bytes is None:
-            quality = {**cache.attributes["quality"], "row_bytes": options["row_bytes"]}
+            quality = {**quality_of(cache), "row_bytes": options["row_bytes"]}
             quality["topology"] = cache.attributes["topology"]
         else:
             quality = what_if(cache, chosen, row_bytes)
-        rows.append(_row(name, cache, quality))
+        is_own = chosen is None and row_bytes is None
+        metis = beside_metis(cache, quality)["metis"] if is_own else None
+        rows.append(_row(name, cache, quality) | {"metis": metis})
     best = min(row["bottleneck_seconds"] for row in rows)
     for row in rows:
         row["is_best"] = row["bottleneck_seconds"] == best
@@ -54,6 +58,7 @@ def compare(caches: Sequence[str], *, topology: str | None = None, row_bytes: in
         "num_edges": sum(opened[0].attributes["edge_types"].values()),
         "row_bytes": sizes.pop() if len(sizes) == 1 else None,
         "topologies": sorted({row["topology"] for row in rows}),
+        "verdict": compared_verdict(rows),
         "caches": rows,
     }
 
@@ -100,6 +105,7 @@ def _row(name: str, cache: PartitionCache, quality: dict[str, Any]) -> dict[str,
         "sum_seconds": quality["sum_seconds"],
         "cut_edges": quality["cut_edges"],
         "halo_rows": quality["halo_rows"],
+        "step_seconds": quality["step_seconds"],
         "work_share_max": max(row["work_share"] for row in ranks),
         "memory_bytes_max": max(row["memory_bytes"] for row in ranks),
         "broken_limits": [limit["what"] for limit in quality["limits"] if not limit["met"]],

@@ -61,10 +61,12 @@ def summarise(
         other = None if topology is None else resolve(topology)
         summary = cache_summary(cache, topology=other, row_bytes=row_bytes)
         if compare_metis:
+            from graphprep.report.summary.verdict import beside_metis
             from pipelines.metis_reference import metis_reference
 
             progress.say("partitioning by METIS for comparison; that needs about 130 bytes an edge")
             summary["metis"] = metis_reference(cache)
+            summary["beside_metis"] = beside_metis(cache, summary["quality"], summary["metis"])
         return kind, summary
 
     return read_again_if_replaced(lambda: likely_folder(store_or_cache), read)

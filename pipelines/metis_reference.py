@@ -23,8 +23,9 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
     """What METIS's own parts would take on the cache's topology, with the cache's seed, rows, limits and relays.
 
     Returns:
-        bottleneck_seconds, sum_seconds, cut_edges, halo_rows, broken_limits of METIS's parts, `seconds` that it took,
-        and the cache's over METIS's bottleneck as `ratio` (None where METIS's is 0).
+        method, bottleneck_seconds, sum_seconds, step_seconds, cut_edges, halo_rows, memory_bytes_max, broken_limits of
+        METIS's parts, `seconds` that it took, and the cache's over METIS's bottleneck as `ratio` (None where METIS's is
+        0).
 
     Raises:
         CacheError: a file of the cache is missing or has changed.
@@ -40,6 +41,7 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
         row_bytes=int(options["row_bytes"]),
         balance=options["balance"],
         limits=tuple(options["limits"]),
+        row_seconds=options.get("row_seconds"),
     )
     topology = Topology.from_long_form(cache.attributes["topology"])
     graph = whole_graph(CacheSource(cache))
@@ -56,11 +58,7 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
         )
     own_seconds = cache.attributes["quality"]["bottleneck_seconds"]
     return {
-        "seconds": tried[result.method]["seconds"],
-        "bottleneck_seconds": quality.bottleneck_seconds,
-        "sum_seconds": quality.sum_seconds,
-        "cut_edges": quality.cut_edges,
-        "halo_rows": quality.halo_rows,
-        "broken_limits": [limit.what for limit in quality.limits if not limit.met],
+        **tried[result.method],
+        "is_mapped": False,
         "ratio": own_seconds / quality.bottleneck_seconds if quality.bottleneck_seconds else None,
     }

@@ -20,7 +20,7 @@ from graphprep.cache.blocks import NodeLayout
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED
 from graphprep.cache.read import OF_THE_CACHE, PartitionCache
-from graphprep.cache.write import CacheContent, write_cache
+from graphprep.cache.write import CacheContent, labels_of, width_of, write_cache
 from graphprep.errors import CacheError, UsageError
 from graphprep.partition.engine import Engine, InMemoryEngine, OutOfCoreEngine, PartitionSource, whole_graph
 from graphprep.partition.estimates import estimate, estimate_out_of_core, needs_out_of_core
@@ -29,6 +29,9 @@ from graphprep.partition.out_of_core.driver import METHOD
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.saved_assignment import partition_once
 from graphprep.partition.search import require_enough_nodes
+from graphprep.plan.model_widths import ModelWidths
+from graphprep.plan.rates import Rates
+from graphprep.plan.rates_file import read_with_digest
 from graphprep.store.store import GraphStore
 from graphprep.system import home, memory, progress
 from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder, sweep
@@ -55,12 +58,16 @@ class PartitionStep(ABC):
     topology: Topology
     request: PartitionRequest
     target: Path
+    rates: tuple[Rates, str] | None = None
+    """measured on the machine that trains, with the digest of their file; None for those of the topology's devices"""
     external: ExternalAssignment | None = None
     """the only start, if an assignment was made elsewhere"""
     memory_limit: int | None = None
     """bytes that the run may hold; None for what is free"""
     features: FeatureOptions = field(default_factory=FeatureOptions)
     """what is done to the nodes' features"""
+    widths: ModelWidths | None = None
+    """of the model that decides `row_bytes` of the request; None where that was given"""
     executor: Executor | None = None
     """of the passes over ranges of rows and of the parts, on which the cache does not depend; None for threads"""
 
@@ -119,9 +126,10 @@ class PartitionStep(ABC):
         values = {
             "store": self.graph_key,
             "topology": self.topology.to_long_form(),
-            **asdict(self.request),
+            **self._options(),
             **asdict(self.features),
             **({} if self.external is None else {ASSIGNMENT: self.external.sha256}),
+            **({} if self.rates is None else {"rates": self.rates[1]}),
             **({MEMORY: self.memory_limit} if self.is_out_of_core and self.memory_limit is not None else {}),
             "cache format": CACHE_FORMAT,
             "graphprep version": __version__,
@@ -133,6 +141,32 @@ class PartitionStep(ABC):
     def key(self) -> str:
         """64 hex digits over the determinants."""
         return key_of(self.determinants)
+
+    def _options(self) -> dict[str, Any]:
+        """The request's options; those of the model in place of the bytes that follow from them and the graph."""
+        options = asdict(self.request)
+        del options["row_seconds"]  # which follow from the rates
+        if self.widths is not None:
+            del options["row_bytes"]
+            options |= asdict(self.widths)
+        return options
+
+    def _request(self, source: PartitionSource) -> PartitionRequest:
+        """The request with the bytes of a row, which are said, and what is measured of them."""
+        row_bytes = self._row_bytes(source)
+        row_seconds = None if self.rates is None else self.rates[0].of_row(row_bytes)
+        return replace(self.request, row_bytes=row_bytes, row_seconds=row_seconds)
+
+    def _row_bytes(self, source: PartitionSource) -> int:
+        if self.widths is None:
+            progress.say(f"links are loaded with rows of {self.request.row_bytes} bytes, as --row-bytes says")
+            return self.request.row_bytes
+        is_typed = len(source.num_nodes) > 1 or len(source.num_edges) > 1
+        node_type = next(iter(source.num_nodes))
+        classes = 0 if is_typed else labels_of(source, node_type)[1]
+        exchanged = self.widths.exchanged(width_of(source, node_type, "x"), classes, is_typed=is_typed)
+        progress.say(self.widths.sentence(exchanged))
+        return self.widths.row_bytes(exchanged)
 
     def _counts(self, size: GraphSize) -> dict[str, Any]:
         return {
@@ -247,7 +281,8 @@ class PartitionStep(ABC):
             memory.return_freed_blocks()
         work.mkdir(parents=True, exist_ok=True)
         source.require_unchanged("edges/")
-        engine = self._engine(source)
+        request = self._request(source)
+        engine = self._engine(source, request)
         result, nodes_P = partition_once(engine, work, self.topology.num_ranks)
         if earlier is not None and result.fallback is not None:
             progress.warn(f"{result.fallback.sentence} once more; {self.target}, which a fallback made, is kept")
@@ -275,10 +310,12 @@ class PartitionStep(ABC):
                 topology=self.topology,
                 features=self.features,
                 relay_row_bytes=self.relay_row_bytes,
+                reference=result.reference(is_mapped=self.request.effort != "none"),
                 fallback=None if result.fallback is None else result.fallback.to_json(),
                 options={
-                    **asdict(self.request),
+                    **asdict(request),
                     **asdict(self.features),
+                    "model_widths": None if self.widths is None else asdict(self.widths),
                     "method_chosen": result.method,
                     "tried": list(result.tried),
                     "determinants": self.determinants,
@@ -293,8 +330,8 @@ class PartitionStep(ABC):
         shutil.rmtree(work)
         return PartitionCache(self.target)
 
-    def _engine(self, source: PartitionSource) -> Engine:
-        options = (self.topology, self.request, self.memory_limit)
+    def _engine(self, source: PartitionSource, request: PartitionRequest) -> Engine:
+        options = (self.topology, request, self.memory_limit)
         if self.is_out_of_core:
             return OutOfCoreEngine.of(source, *options, scratch=self.work, executor=self.executor)
         return InMemoryEngine(
@@ -338,6 +375,8 @@ def plan_partition(
     assignment: Path | None = None,
     memory_limit: int | None = None,
     features: FeatureOptions | None = None,
+    widths: ModelWidths | None = None,
+    rates: Path | None = None,
 ) -> PartitionPlan:
     """Decide what a run will do.
 
@@ -349,11 +388,13 @@ def plan_partition(
         out: the cache folder itself; by default HOME/caches/NAME/LABEL.
         memory_limit: bytes that the run may hold; None for what is free.
         features: what is done to the nodes' features; None for nothing.
+        widths: of the model that will be trained; None where the request's `row_bytes` holds.
+        rates: a file of `graphprep doctor --rates`; None for the rates of the topology's devices.
         assignment: a file with one part number a node, made elsewhere; see `graphprep.partition.external_assignment`.
 
     Raises:
-        UsageError: both or neither of `parts` and `topology`, `parts` below 1, an assignment and a method, or features
-            that cannot be summed.
+        UsageError: both or neither of `parts` and `topology`, `parts` below 1, an assignment and a method, features
+            that cannot be summed, or a file of other rates.
         DatasetError: there is no such store.
         TopologyError: the topology is wrong.
         PartitionError: there are more parts than nodes, or the assignment is none of its nodes.
@@ -380,6 +421,8 @@ def plan_partition(
         external=external,
         memory_limit=memory_limit,
         features=features,
+        widths=widths,
+        rates=None if rates is None else read_with_digest(rates),
     )
 
 

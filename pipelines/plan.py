@@ -22,7 +22,7 @@ from graphprep.errors import UsageError
 from graphprep.partition.engine import whole_graph
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition, require_enough_nodes
-from graphprep.plan.gpu_specs import GATHERED, MULTIPLIED, STREAMED
+from graphprep.plan.model_widths import width_mismatch
 from graphprep.plan.rank_rates import RankRates, rank_rates, ranks_a_machine
 from graphprep.plan.rates import Rates, first_rows, measured_rates
 from graphprep.plan.trainer_memory import RankSizes, expected_memory
@@ -32,6 +32,7 @@ from graphprep.store.store import GraphStore
 from graphprep.system import progress
 from graphprep.system.doctor import gpus_here
 from graphprep.topology import Topology, resolve
+from graphprep.topology.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.traffic import LinkModel, Traffic, choose_relays, link_seconds, sent_rows_of, with_relays
 from pipelines.look import find
 from pipelines.partition import chosen_topology
@@ -161,7 +162,10 @@ def plan_training(
         "ways": alternatives,
         "bottleneck_type": max(slowest.types, key=lambda row: row.seconds_max).type if slowest.types else None,
     }
-    return plan | {"advice": _advice(plan, graph, chosen), "unknown": _unknown(plan, chosen, graph)}
+    advice = _advice(plan, graph, chosen)
+    if kind == "cache" and topology is None:
+        advice += _about_row_width(PartitionCache(location), training.row_bytes(graph.num_features, graph.num_classes))
+    return plan | {"advice": advice, "unknown": _unknown(plan, chosen, graph)}
 
 
 def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> PartitionedGraph:
@@ -397,6 +401,14 @@ def _about_exchanges(plan: dict[str, Any]) -> list[str]:
         f"--staleness-grad adaptive --wire int8 --eval-every 10 would make epochs up to "
         f"{faster:.1f} times as fast, at accuracies that docs/training-measurements.md lists"
     ]
+
+
+def _about_row_width(cache: PartitionCache, row_bytes: list[int]) -> list[str]:
+    """Whether other parts would suit the rows of the model better. Layers without an exchange have 0 bytes."""
+    sent = [size for size in row_bytes if size]
+    made_for, links = int(cache.attributes["options"]["row_bytes"]), cache.attributes["quality"]["links"]
+    mismatch = width_mismatch(links, made_for, sum(sent) / len(sent)) if sent else None
+    return [] if mismatch is None else [mismatch]
 
 
 def _about_parts(plan: dict[str, Any]) -> list[str]:

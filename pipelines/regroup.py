@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -61,7 +62,7 @@ def plan_regroup(
     return PartitionPlan(
         store=source,
         topology=target_topology,
-        request=request,
+        request=replace(request, row_bytes=int(cache.attributes["options"]["row_bytes"])),
         target=target_of(out, source.name, target_topology),
         external=ExternalAssignment(path=cache.folder, sha256=digest, assignment_N=new_N),
         features=FeatureOptions(aggregate_features=aggregation),

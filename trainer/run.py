@@ -43,6 +43,7 @@ from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
 from trainer.startup.handshake import Agreement, agree, facts_of
 from trainer.startup.preflight import ignored_arrays
+from trainer.startup.row_width import remark_on_row_width
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
 
@@ -254,7 +255,8 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
     remarks = (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache))
     of_relays = relay_use(options).remarks if cache.has_relays else ()
-    for remark in (*ignored_arrays(options, cache), *remarks, *of_relays):
+    of_rows = (remark_on_row_width(options, cache), *of_relays)
+    for remark in (*ignored_arrays(options, cache), *remarks, *of_rows):
         if remark:
             log.info("%s", remark)
     log.info("%s", agreement.memory)

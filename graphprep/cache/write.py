@@ -71,6 +71,8 @@ class CacheContent:
     features: FeatureOptions = field(default_factory=FeatureOptions)
     relay_row_bytes: int | None = None
     """bytes of a row by which relays are chosen; None for no relays"""
+    reference: Mapping[str, Any] | None = None
+    """METIS' figures for the same ranks, where a start of METIS was made"""
     fallback: Mapping[str, Any] | None = None
     """the requested methods, the method that was used, and why, where none of the requested ones gave the parts"""
 
@@ -254,7 +256,7 @@ class CacheWriter:
         for node_type, count in node_types.items():
             offsets[node_type] = at
             at += count
-        labels = {node_type: _labels(source, node_type) for node_type in node_types}
+        labels = {node_type: labels_of(source, node_type) for node_type in node_types}
         tasks = [task for task, _ in labels.values() if task != "none"]
         writer.array("assignment", np.concatenate([content.layouts[node_type].part_N for node_type in node_types]))
         writer.array("traffic_rows", content.traffic.rows_PP)
@@ -279,13 +281,14 @@ class CacheWriter:
                 "num_features": {node_type: self._num_features(node_type) for node_type in node_types},
                 "aggregated": {} if how == "none" else dict.fromkeys(node_types, how),
                 "num_classes": {node_type: classes for node_type, (_, classes) in labels.items()},
-                "num_splits": {node_type: _width(source, node_type, "train_mask") for node_type in node_types},
+                "num_splits": {node_type: width_of(source, node_type, "train_mask") for node_type in node_types},
                 "task": tasks[0] if tasks else "none",
                 "topology": content.topology.to_long_form(),
                 "slowest_links": content.topology.slowest_links(),
                 "options": dict(content.options),
                 "fallback": None if content.fallback is None else dict(content.fallback),
                 "quality": content.quality.to_json(),
+                "reference": None if content.reference is None else dict(content.reference),
             },
         )
 
@@ -307,7 +310,7 @@ class CacheWriter:
         is_summed = self.content.features.aggregate_features != "none"
         if "x" not in self.node_arrays(node_type) and not is_summed:
             return 0
-        return _width(self.source, node_type, "x") or _width(self.source, node_type, X_AGGREGATED)
+        return width_of(self.source, node_type, "x") or width_of(self.source, node_type, X_AGGREGATED)
 
 
 def _digest(content: CacheContent) -> str:
@@ -335,12 +338,13 @@ def _scatter(rows: NDArray[Any], start: int, layout: NodeLayout, targets: list[N
         target[layout.row_N[start + chosen]] = rows[chosen]
 
 
-def _width(source: GraphSource, node_type: str, name: str) -> int:
+def width_of(source: GraphSource, node_type: str, name: str) -> int:
+    """Columns of an array of a node type; 0 where it has none of this name."""
     stored = source.node_array(node_type, name)
     return 0 if stored is None else int(stored.shape[1])
 
 
-def _labels(source: GraphSource, node_type: str) -> tuple[str, int]:
+def labels_of(source: GraphSource, node_type: str) -> tuple[str, int]:
     """The task of a node type and its number of classes."""
     stored = source.node_array(node_type, "y")
     if stored is None:

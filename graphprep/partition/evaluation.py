@@ -27,6 +27,8 @@ from graphprep.topology.rank_groups import RankGroup, levels
 from graphprep.traffic import (
     Count,
     LinkModel,
+    RowSeconds,
+    StepModel,
     assess,
     count_traffic,
     memory_of,
@@ -143,6 +145,12 @@ class Evaluated:
         return (math.ceil(excess * 100), *seconds)
 
 
+def step_model_of(topology: Topology, request: PartitionRequest) -> StepModel:
+    """What each rank takes for a row, by the rates that were measured or those of the topology's devices."""
+    measured = None if request.row_seconds is None else RowSeconds.of_measured(request.row_seconds)
+    return StepModel.of(topology, request.row_bytes, measured)
+
+
 def evaluate_assignment(
     assignment_N: NDArray[np.int32],
     graph: WholeGraph,
@@ -169,5 +177,6 @@ def evaluate_assignment(
         training_masks=graph.training_masks,
         traffic=traffic,
         model=model,
+        step_model=step_model_of(topology, request),
     )
     return PartitionResult(assignment=assignment_N, traffic=traffic, quality=quality)

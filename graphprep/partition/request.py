@@ -49,7 +49,13 @@ class PartitionRequest:
     )
     seed: int = option(0, "Seed of all random numbers.", at_least=0, at_most=2**31 - 1)
     imbalance: float = option(1.05, "Largest share of a rank over its target share.", above=1.0, at_most=10.0)
-    row_bytes: int = option(1024, "Bytes of one node's row in one exchange.", at_least=1, at_most=2**31)
+    row_bytes: int = option(
+        1024,
+        "Bytes of one node's row in one exchange.",
+        at_least=1,
+        at_most=2**31,
+        default_words="by --hidden, --layers and --wire",
+    )
     balance: Balance = option("rows", "What the seconds of a link count: rows, as the trainer sends them, or edges.")
     minimise: str = option("slowest", "The seconds that are made small.", choices=MINIMISE)
     relay: str = option("auto", "Whether ranks pass rows on to others of their group.", choices=RELAY)
@@ -59,6 +65,9 @@ class PartitionRequest:
         "in-edges of each type.",
         separator=",",
     )
+
+    row_seconds: tuple[float, float, float, float] | None = None
+    """Measured seconds of one edge, one node, one row packed and one unpacked, for the step; None where none are."""
 
     def __post_init__(self) -> None:
         check_options(self)

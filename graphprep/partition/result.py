@@ -30,12 +30,19 @@ class Candidate:
             row |= {
                 "bottleneck_seconds": quality.bottleneck_seconds,
                 "sum_seconds": quality.sum_seconds,
+                "step_seconds": quality.step_seconds,
                 "cut_edges": quality.cut_edges,
+                "halo_rows": quality.halo_rows,
+                "memory_bytes_max": max(rank.memory_bytes for rank in quality.ranks),
                 "broken_limits": [limit.what for limit in quality.limits if not limit.met],
             }
         if self.failure:
             row["failure"] = self.failure
         return row
+
+
+REFERENCES = ("metis", "metis-balanced", "metis-recursive", "metis-volume", "metis-hierarchical")
+"""The starts whose figures stand for METIS, the preferred one first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +55,16 @@ class PartitionResult:
     quality: Quality
     method: str = ""
     tried: tuple[dict[str, Any], ...] = ()
-    """one row a candidate: method, seconds, and bottleneck_seconds, sum_seconds, cut_edges, broken_limits or failure"""
+    """one row a candidate, as `Candidate.summary` makes it"""
     fallback: Fallback | None = None
     """None where a method that was asked for gave the parts"""
+
+    def reference(self, *, is_mapped: bool) -> dict[str, Any] | None:
+        """METIS' own parts, before refinement, to compare the result with; None where no start of METIS was made.
+
+        Args:
+            is_mapped: whether starts were mapped to ranks.
+        """
+        starts = {row["method"]: row for row in self.tried if "bottleneck_seconds" in row}
+        name = next((name for name in REFERENCES if name in starts), None)
+        return None if name is None else {**starts[name], "is_mapped": is_mapped}

@@ -22,10 +22,11 @@ from typing import Any, Literal
 
 from graphprep.errors import UsageError
 from graphprep.plan import rates_file
-from graphprep.plan.gpu_specs import Gpu, gpu_called, published_rates
+from graphprep.plan.published_rates import published_rates
 from graphprep.plan.rates import Rates
 from graphprep.system.threads import cores
 from graphprep.topology import Topology
+from graphprep.topology.gpu_specs import Gpu, gpu_called
 
 Source = Literal["measured", "published", "file", "assumed"]
 ASSUMED = "A100-40GB"

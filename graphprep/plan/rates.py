@@ -46,6 +46,12 @@ class Rates:
     processes: int | None = None
     """Ranks that were measured side by side; None if nothing was."""
 
+    def of_row(self, row_bytes: int) -> tuple[float, float, float, float]:
+        """Seconds of an edge, a node, a row packed and a row unpacked, for rows of so many bytes in fp32."""
+        width = max(1, round(row_bytes / 4))
+        passed = self.passed[str(width)]
+        return self.edges[str(width)], self.products[f"{width},{width}"], passed, passed
+
     def seconds(self, work: Work) -> dict[str, float]:
         """Seconds of a rank's work, by kind."""
         seconds = {

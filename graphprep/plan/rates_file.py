@@ -6,6 +6,7 @@ interpolated: the logarithm of seconds over the logarithms of widths.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections import Counter
@@ -18,7 +19,7 @@ import numpy as np
 
 from graphprep.core.types import Csr
 from graphprep.errors import UsageError
-from graphprep.plan.gpu_specs import ByKey
+from graphprep.plan.published_rates import ByKey
 from graphprep.plan.rates import KINDS, Rates, measured_rates
 from graphprep.plan.training import Work
 from graphprep.system.atomic import published_file
@@ -93,6 +94,16 @@ def read(path: Path) -> Rates:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"--rates {path} is damaged ({type(error).__name__}: {error}); {advice}") from error
+
+
+def read_with_digest(path: Path) -> tuple[Rates, str]:
+    """The rates of a file, and the SHA-256 of what decides them.
+
+    Raises:
+        UsageError: as for `read`.
+    """
+    rates = read(path)
+    return rates, hashlib.sha256(regular_file(path).read_bytes()).hexdigest()
 
 
 def _between(seconds: Mapping[str, float], dimensions: int) -> ByKey:

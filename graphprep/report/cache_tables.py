@@ -7,7 +7,8 @@ from typing import Any
 
 from graphprep.core.fallback import Fallback
 from graphprep.report.cited import Cited
-from graphprep.report.formats import count, count_or_duration, duration, percent, ratio, times
+from graphprep.report.formats import Format, count, count_or_duration, duration, percent, ratio, times
+from graphprep.report.summary.verdict import FIGURES, METIS_NAMES, metis_name
 from graphprep.report.table import Column, Table
 from graphprep.report.tables import Report
 from graphprep.report.terminal import printer
@@ -76,6 +77,14 @@ QUALITY = (
     Column("cut edges", "cut_edges", count),
     Column("halo rows", "halo_rows", count),
 )
+STEP = (
+    Column("rank", lambda row: [row["rank"], " ", row["name"]]),
+    Column("nodes", "node_seconds", duration),
+    Column("packing", "packing_seconds", duration),
+    Column("local product", "local_seconds", duration),
+    Column("unpacking", "unpacking_seconds", duration),
+    Column("halo product", "halo_seconds", duration),
+)
 BESIDE_METIS = (
     Column("parts of", lambda row: "METIS k-way, its own order" if row.last_key == "metis" else "this cache"),
     *QUALITY,
@@ -101,6 +110,20 @@ COMPARED_OPTIONS = (
     Column("topology", "topology"),
     Column("method", lambda row: [row["method"], " (a fallback)" if row["fallback"] else ""]),
     Column("limits not kept", "broken_limits"),
+)
+
+
+def _ratio_column(name: str, key: str, format_: Format) -> Column:
+    return Column(name, lambda row: row[key].formatted(times) if row.last_key == "ratio" else row[key], format_)
+
+
+DECISIVE = (
+    Column("", lambda row: {"this": "this partition", "metis": "METIS", "ratio": "ratio"}[row.last_key]),
+    _ratio_column("bottleneck", "bottleneck_seconds", duration),
+    _ratio_column("halo rows", "halo_rows", count),
+    _ratio_column("cut edges", "cut_edges", count),
+    _ratio_column("most memory of a rank", "memory_bytes_max", format_bytes),
+    _ratio_column("predicted step", "step_seconds", duration),
 )
 
 
@@ -133,6 +156,32 @@ def matrix_table(what: str, matrix: Cited) -> Table:
     return Table(title, [Column("", lambda row: row.last_key), *columns], matrix, sorts=False)
 
 
+def verdict_table(beside_metis: Cited) -> Table:
+    """The figures that decide, METIS' below them where they are known."""
+    rows = [beside_metis[name] for name in ("this", "metis", "ratio") if beside_metis[name]]
+    metis = beside_metis["metis"]
+    return Table(f"beside {metis_name(metis.value)}" if metis else "this partition", DECISIVE, rows, sorts=False)
+
+
+def verdict_report(beside_metis: dict[str, Any]) -> Report:
+    """The comparison with METIS, the verdict and advice, which all that is said of a cache begins with."""
+    yield verdict_table(Cited({"beside_metis": beside_metis})["beside_metis"])
+    yield from beside_metis["verdict"]
+    yield from (f"advice: {sentence}" for sentence in beside_metis["advice"])
+
+
+def compared_verdict_table(caches: Cited) -> Table:
+    """The same figures of several caches, and of METIS where they keep them, equal ones once."""
+
+    def name(row: Cited) -> object:
+        if row.last_key != "metis":
+            return row["cache"]
+        return [f"{METIS_NAMES[row['method'].value]}, beside ", caches[int(row.path[-2])]["cache"]]
+
+    metis = {tuple(row["metis"][figure].value for figure in FIGURES): row["metis"] for row in caches if row["metis"]}
+    return Table("what decides", (Column("", name), *DECISIVE[1:]), [*caches, *metis.values()], sorts=False)
+
+
 def metis_table(summary: Cited) -> Table:
     """The cache beside METIS's parts."""
     return Table("beside METIS", BESIDE_METIS, [summary["quality"], summary["metis"]])
@@ -155,12 +204,14 @@ def quality_tables(quality: Cited, bottleneck: Cited) -> Report:
         yield relays_table(quality)
     yield Table("types of links", LINK_TYPES, quality["link_types"])
     yield links_table(quality, bottleneck)
+    yield Table("what a step takes on each rank", STEP, quality["ranks"])
 
 
 @printer
 def print_cache(summary: dict[str, Any]) -> Report:
     """Print parts, links, traffic, lower bounds, and the comparison with METIS or another topology if there is one."""
     cited, quality, options = Cited(summary), summary["quality"], summary["options"]
+    yield from verdict_report(summary["beside_metis"])
     yield (
         f"{summary['dataset']}: partition cache for {summary['topology']['name']}, {summary['num_parts']} parts by "
         f"{options['method_chosen']}, {summary['files']:,} files, {format_bytes(summary['bytes'])}, {summary['folder']}"
@@ -224,6 +275,8 @@ def print_compared(compared: dict[str, Any]) -> Report:
     """Print one row a cache, the lowest bottleneck marked."""
     caches = Cited(compared)["caches"]
     yield f"{compared['dataset']}: {len(caches)} partitions"
+    yield compared_verdict_table(caches)
+    yield from compared["verdict"]
     yield compared_table(caches)
     yield Table("methods and limits", COMPARED_OPTIONS, caches)
     if compared["row_bytes"] is None:

@@ -78,6 +78,19 @@ class Cited:
         path = printable(".".join(self.path))
         return Markup('<data value="{}" data-path="{}">{}</data>').format(json.dumps(self.value), path, text)
 
+    def formatted(self, format_: Format) -> Cited:
+        """The same value, which is shown by this format whatever that of its column."""
+        return _Formatted(self.value, self.path, format_)
+
     def __html__(self) -> Markup:
         """What a template shows of a value that it gives to no filter."""
         return self.to_html()
+
+
+class _Formatted(Cited):
+    def __init__(self, value: Any, path: tuple[str, ...], format_: Format) -> None:
+        super().__init__(value, path)
+        self._format = format_
+
+    def to_text(self, format_: Format = str) -> str:  # noqa: ARG002 - its own format counts
+        return super().to_text(self._format)

@@ -43,6 +43,8 @@ class Option:
     """the help: a sentence or two, with the unit and the meaning of special values"""
     metavar: str | None = None
     """what stands for the value in the help of a command; None: its type"""
+    default_words: str | None = None
+    """what the help shows in place of a default that a command or file decides by other options"""
     choices: Mapping[str, str] = field(default_factory=dict)
     """the values of a text, each with a remark, which may be empty; none: any value. Those of a Literal are known"""
     at_least: float | None = None

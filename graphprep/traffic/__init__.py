@@ -15,8 +15,10 @@ from graphprep.traffic.quality import (
     assess_relays,
     assess_with_relays,
     shares_of,
+    step_of,
 )
 from graphprep.traffic.relay import Relays, SentRows, choose_relays, sent_rows_of, with_relays
+from graphprep.traffic.step import RowSeconds, Step, StepModel
 from graphprep.traffic.work import EDGE_COST, NODE_COST, TRAINING_IMBALANCE, Limit, Workload, speed_shares
 
 __all__ = [
@@ -39,7 +41,10 @@ __all__ = [
     "RelayFigures",
     "RelayedRows",
     "Relays",
+    "RowSeconds",
     "SentRows",
+    "Step",
+    "StepModel",
     "Traffic",
     "Workload",
     "assess",
@@ -56,5 +61,6 @@ __all__ = [
     "sent_rows_of",
     "shares_of",
     "speed_shares",
+    "step_of",
     "with_relays",
 ]

@@ -1,11 +1,13 @@
 """The memory limit of partitioning: a linear estimate of each rank's memory, and target shares that respect it.
 
-    memory(rank) = EDGE_BYTES * in-edges + row bytes * (NODE_ROWS * nodes + HALO_ROWS * halo rows)
+    memory(rank) = EDGE_BYTES * in-edges + held bytes * (NODE_ROWS * nodes + HALO_ROWS * halo rows)
 
 An edge is an index and a value of 4 bytes in the matrix and again in its transpose. A node keeps its row before and
-after a layer and the gradients of both; a halo row is received, and a partial sum goes back for it. Deeper networks
-keep more; a larger `--row-bytes` accounts for that. Only ranks that state `memory_gb` have a limit. Partitioning knows
-no model, so this is no estimate of a run: `graphprep plan` asks the trainer for that (`graphprep.plan.trainer_memory`).
+after a layer and the gradients of both; a halo row is received, and a partial sum goes back for it. A row that is held
+has the bytes of a row that is sent, and no fewer than `LEAST_ROW_BYTES`: features and hidden layers are wider than what
+the last layer sends. Deeper networks keep more; a larger `--row-bytes` accounts for that. Only ranks that state
+`memory_gb` have a limit. This is no estimate of a run: `graphprep plan` asks the trainer for that
+(`graphprep.plan.trainer_memory`).
 
 Letters: P parts.
 """
@@ -19,6 +21,8 @@ from graphprep.topology import Topology
 from graphprep.traffic.work import Limit, speed_shares
 
 EDGE_BYTES, NODE_ROWS, HALO_ROWS = 16, 4, 2
+LEAST_ROW_BYTES = 1024
+"""Of a row in memory: 256 values in fp32."""
 SHARE_BEFORE_HALO = 0.8
 """Share of a rank's memory for its nodes and in-edges; the rest is for the halo, which is not known beforehand."""
 
@@ -27,7 +31,13 @@ def memory_of(
     in_edges_P: NDArray[np.int64], nodes_P: NDArray[np.int64], halo_rows_P: NDArray[np.int64], row_bytes: int
 ) -> NDArray[np.int64]:
     """Bytes that each rank needs; int64 [P]."""
-    return np.asarray(EDGE_BYTES * in_edges_P + row_bytes * (NODE_ROWS * nodes_P + HALO_ROWS * halo_rows_P))
+    held_bytes = max(row_bytes, LEAST_ROW_BYTES)
+    return np.asarray(EDGE_BYTES * in_edges_P + held_bytes * (NODE_ROWS * nodes_P + HALO_ROWS * halo_rows_P))
+
+
+def bytes_without_halo(num_edges: int, num_nodes: int, row_bytes: int) -> int:
+    """Bytes that all ranks need together for nodes and in-edges."""
+    return EDGE_BYTES * num_edges + max(row_bytes, LEAST_ROW_BYTES) * NODE_ROWS * num_nodes
 
 
 def capacities(topology: Topology) -> NDArray[np.float64] | None:

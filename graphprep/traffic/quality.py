@@ -18,8 +18,9 @@ from graphprep.errors import PartitionError
 from graphprep.topology import Topology
 from graphprep.traffic.counts import Assignments, Matrices, Traffic, count_traffic
 from graphprep.traffic.links import LinkLoads, LinkModel, LinkTypeLoad, link_seconds
-from graphprep.traffic.memory import EDGE_BYTES, NODE_ROWS, memory_limit, memory_of, target_shares
+from graphprep.traffic.memory import bytes_without_halo, memory_limit, memory_of, target_shares
 from graphprep.traffic.relay import choose_relays, sent_rows_of, with_relays
+from graphprep.traffic.step import Step, StepModel
 from graphprep.traffic.work import EDGE_COST, NODE_COST, Limit, Workload
 
 
@@ -56,6 +57,16 @@ class RankRow:
     """Share of all work over the rank's target share; 1 is even."""
     memory_bytes: int
     """What it has to hold, by `graphprep.traffic.memory`."""
+    sent_rows: int
+    """Rows that it sends in an exchange, one to each rank that needs it."""
+    node_seconds: float
+    """Of its part of a step (`graphprep.traffic.step`): dense products of own rows."""
+    packing_seconds: float
+    local_seconds: float
+    """Sums over edges from own nodes, while the links are busy."""
+    unpacking_seconds: float
+    halo_seconds: float
+    """Sums over edges from the halo."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +97,8 @@ class Quality:
     """Of one exchange on the slowest link direction; where rows are relayed, of all stages together."""
     sum_seconds: float
     """Of one exchange on all link directions."""
+    step_seconds: float
+    """Of one layer's exchange and what the ranks compute before, beside and after it (`graphprep.traffic.step`)."""
     cut_edges: int
     """Directed edges between parts."""
     halo_rows: int
@@ -117,6 +130,7 @@ def assess(
     node_cost: float = NODE_COST,
     traffic: Traffic | None = None,
     model: LinkModel | None = None,
+    step_model: StepModel | None = None,
 ) -> Quality:
     """Judge an assignment of a graph's nodes to the ranks of a topology.
 
@@ -133,6 +147,7 @@ def assess(
         node_cost: work of one node.
         traffic: what `count_traffic` found for the same arguments, if that is at hand.
         model: of the topology, if that is at hand.
+        step_model: of the topology and the row, if that is at hand or has measured rates.
 
     Raises:
         PartitionError: the assignments or masks do not fit the graph, or the traffic not the topology.
@@ -145,7 +160,9 @@ def assess(
     loads = link_seconds(traffic, model or topology, row_bytes, balance=balance)
     shares_P = shares_of(csrs, sum(map(len, assignments.values())), topology, row_bytes)
     workload = Workload.of(csrs, assignments, shares_P, training_masks=masks, edge_cost=edge_cost, node_cost=node_cost)
-    return _judged(topology, traffic, workload, loads, row_bytes, workload.limits(imbalance, limits))
+    step_model = step_model or StepModel.of(topology, row_bytes)
+    step = step_model.step(traffic, workload.nodes_P, loads.bottleneck_seconds, balance=balance)
+    return _judged(topology, traffic, workload, loads, step, row_bytes, workload.limits(imbalance, limits))
 
 
 def assess_again(
@@ -158,6 +175,7 @@ def assess_again(
     balance: Balance = "rows",
     edge_cost: float = EDGE_COST,
     node_cost: float = NODE_COST,
+    step_model: StepModel | None = None,
 ) -> Quality:
     """Judge an assignment whose counts are known for another topology or other rows, without the graph.
 
@@ -167,14 +185,14 @@ def assess_again(
         traffic: as `count_traffic` found it.
         topology: one rank a part; part p is on rank p.
         nodes_P, training_nodes_P: int64 [P].
-        row_bytes, balance, edge_cost, node_cost: as for `assess`.
+        row_bytes, balance, edge_cost, node_cost, step_model: as for `assess`.
 
     Raises:
         PartitionError: there are not as many parts as ranks.
     """
     loads = link_seconds(traffic, topology, row_bytes, balance=balance)
     in_edges_P = traffic.in_edges_P
-    total_bytes = EDGE_BYTES * int(in_edges_P.sum()) + row_bytes * NODE_ROWS * int(nodes_P.sum())
+    total_bytes = bytes_without_halo(int(in_edges_P.sum()), int(nodes_P.sum()), row_bytes)
     workload = Workload(
         nodes_P=nodes_P,
         in_edges_P=in_edges_P,
@@ -183,7 +201,9 @@ def assess_again(
         shares_P=target_shares(topology, total_bytes),
         loads=(),
     )
-    quality = _judged(topology, traffic, workload, loads, row_bytes, ())
+    step_model = step_model or StepModel.of(topology, row_bytes)
+    step = step_model.step(traffic, nodes_P, loads.bottleneck_seconds, balance=balance)
+    quality = _judged(topology, traffic, workload, loads, step, row_bytes, ())
     if traffic.relayed is None or balance != "rows":
         return quality
     return assess_relays(quality, traffic, topology, row_bytes=row_bytes)
@@ -197,10 +217,12 @@ def assess_relays(quality: Quality, traffic: Traffic, topology: Topology, *, row
     """
     model = LinkModel.of(topology)
     loads = link_seconds(traffic, model, row_bytes)
+    ranks = [asdict(rank) for rank in quality.ranks]
     return replace(
         quality,
         bottleneck_seconds=loads.bottleneck_seconds,
         sum_seconds=loads.sum_seconds,
+        step_seconds=step_of({"ranks": ranks, "bottleneck_seconds": loads.bottleneck_seconds}).seconds,
         links=_link_rows(topology, loads),
         link_types=loads.types,
         relay=_relay_figures(topology, traffic, loads, link_seconds(traffic.without_relays(), model, row_bytes)),
@@ -242,6 +264,7 @@ def _judged(
     traffic: Traffic,
     workload: Workload,
     loads: LinkLoads,
+    step: Step,
     row_bytes: int,
     limits: tuple[Limit, ...],
 ) -> Quality:
@@ -250,12 +273,29 @@ def _judged(
     return Quality(
         bottleneck_seconds=loads.bottleneck_seconds,
         sum_seconds=loads.sum_seconds,
+        step_seconds=step.seconds,
         cut_edges=int(traffic.edges_PP.sum()),
         halo_rows=int(traffic.rows_PP.sum()),
         links=_link_rows(topology, loads),
         link_types=loads.types,
-        ranks=_rank_rows(topology, traffic, workload, memory_P),
+        ranks=_rank_rows(topology, traffic, workload, step, memory_P),
         limits=limits + (() if of_memory is None else (of_memory,)),
+    )
+
+
+def step_of(quality: Mapping[str, Any]) -> Step:
+    """The step of a quality in plain values, to compute it again with other seconds of links."""
+
+    def of_ranks(name: str) -> NDArray[np.float64]:
+        return np.array([rank[name] for rank in quality["ranks"]], np.float64)
+
+    return Step(
+        node_P=of_ranks("node_seconds"),
+        packing_P=of_ranks("packing_seconds"),
+        local_P=of_ranks("local_seconds"),
+        unpacking_P=of_ranks("unpacking_seconds"),
+        halo_P=of_ranks("halo_seconds"),
+        link_seconds=quality["bottleneck_seconds"],
     )
 
 
@@ -269,7 +309,7 @@ def shares_of(csrs: Matrices, num_nodes: int, topology: Topology, row_bytes: int
         row_bytes: bytes of one row in one exchange.
     """
     num_edges = sum(matrix.num_edges for matrix in csrs.values())
-    return target_shares(topology, EDGE_BYTES * num_edges + row_bytes * NODE_ROWS * num_nodes)
+    return target_shares(topology, bytes_without_halo(num_edges, num_nodes, row_bytes))
 
 
 def _link_rows(topology: Topology, loads: LinkLoads) -> tuple[LinkRow, ...]:
@@ -290,10 +330,10 @@ def _link_rows(topology: Topology, loads: LinkLoads) -> tuple[LinkRow, ...]:
 
 
 def _rank_rows(
-    topology: Topology, traffic: Traffic, workload: Workload, memory_P: NDArray[np.int64]
+    topology: Topology, traffic: Traffic, workload: Workload, step: Step, memory_P: NDArray[np.int64]
 ) -> tuple[RankRow, ...]:
     total = float(workload.cost_P.sum())
-    halo_P = traffic.halo_rows_P
+    halo_P, sent_P = traffic.halo_rows_P, traffic.rows_PP.sum(axis=1)
     return tuple(
         RankRow(
             rank=p,
@@ -305,6 +345,12 @@ def _rank_rows(
             work=float(workload.cost_P[p]) / rank.speed,
             work_share=float(workload.cost_P[p] / (total * workload.shares_P[p])) if total else 1.0,
             memory_bytes=int(memory_P[p]),
+            sent_rows=int(sent_P[p]),
+            node_seconds=float(step.node_P[p]),
+            packing_seconds=float(step.packing_P[p]),
+            local_seconds=float(step.local_P[p]),
+            unpacking_seconds=float(step.unpacking_P[p]),
+            halo_seconds=float(step.halo_P[p]),
         )
         for p, rank in enumerate(topology.ranks)
     )

@@ -190,9 +190,13 @@ def make_store(
 
 def show_cache(outcome: Any, json_output: bool) -> None:
     """Print which cache there is now, after partition and cache."""
-    from graphprep.report.terminal import line
+    from graphprep.report.cache_tables import verdict_report
+    from graphprep.report.summary.cache_summary import quality_of
+    from graphprep.report.summary.verdict import beside_metis
+    from graphprep.report.terminal import printer
 
-    cache, quality = outcome.cache, outcome.cache.quality
+    cache, quality = outcome.cache, quality_of(outcome.cache)
+    beside = beside_metis(cache, quality)
     document = {
         "cache": str(cache.folder),
         "reused": outcome.reused,
@@ -200,6 +204,7 @@ def show_cache(outcome: Any, json_output: bool) -> None:
         "num_parts": cache.num_parts,
         "method": cache.attributes["options"]["method_chosen"],
         "fallback": cache.attributes.get("fallback"),
+        "beside_metis": beside,
         "quality": quality,
     }
     state = "wrote" if not outcome.reused else "up to date" if cache.fallback is None else "kept"
@@ -210,4 +215,10 @@ def show_cache(outcome: Any, json_output: bool) -> None:
     )
     relay = quality.get("relay")
     text += f", {relay['direct_bottleneck_seconds'] * 1e3:.3f} ms without relays)" if relay else ")"
-    show(document, lambda _document, file: line(file, text), json_output)
+
+    @printer
+    def print_result(beside: dict[str, Any]) -> Any:
+        yield from verdict_report(beside)
+        yield text
+
+    show(document, lambda _document, file: print_result(beside, file), json_output)

@@ -44,6 +44,8 @@ def _parameter(option: Option, changes: Mapping[str, Any]) -> Callable[[Command]
         settings["is_flag"] = True
     if not option.is_required:
         settings |= {"default": option.joined(option.default), "show_default": option.default not in (None, ())}
+    if option.default_words is not None:
+        settings |= {"default": None, "show_default": option.default_words}
     return click.option(declaration, option.name, **{**settings, **changes})
 
 

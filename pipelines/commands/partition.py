@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from graphprep.cache.features import FeatureOptions
 from graphprep.partition.request import PartitionRequest
+from graphprep.plan.model_widths import ModelWidths, take_widths
 from graphprep.system.options import take_options
 from pipelines.commands import names
-from pipelines.commands.common import PATH, common, parts_option, print_json, show_cache, topology_option, work_options
+from pipelines.commands.common import (
+    FILE,
+    PATH,
+    common,
+    parts_option,
+    print_json,
+    show_cache,
+    topology_option,
+    work_options,
+)
 from pipelines.commands.from_dataclass import options_of
 
 
@@ -25,6 +37,13 @@ from pipelines.commands.from_dataclass import options_of
     help="Parts that were made elsewhere, one number a node, p for rank p: .npy, .npz, .pt, .txt or METIS's .part.K.",
 )
 @options_of(PartitionRequest, effort={"default": None, "show_default": "default, or none with --assignment"})
+@options_of(ModelWidths)
+@click.option(
+    "--rates",
+    type=FILE,
+    metavar="FILE",
+    help="The rates that `graphprep doctor --rates FILE` measured on the machine that trains, for the predicted step.",
+)
 @options_of(FeatureOptions)
 @click.option("--out", type=PATH, help="The cache folder itself; by default caches/NAME/LABEL in GRAPHPREP_HOME.")
 @click.option(
@@ -59,12 +78,19 @@ def partition(
     from pipelines.partition import announce, plan_partition, run_partition
 
     options["effort"] = effort or ("none" if assignment else "default")
+    source_of = click.get_current_context().get_parameter_source
+    rows = ("row_bytes", *asdict(ModelWidths()))
+    for name in rows:
+        if source_of(name) is ParameterSource.DEFAULT:
+            del options[name]
+    widths = take_widths(options)
     plan = plan_partition(
         name_or_store,
         request=take_options(PartitionRequest, options),
         features=take_options(FeatureOptions, options),
         assignment=assignment,
         memory_limit=memory_limit,
+        widths=widths,
         **options,
     )
     if dry_run:

@@ -35,6 +35,7 @@ from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import GraphprepError, PipelineError, UsageError
 from graphprep.interop.export.formats import export_format
 from graphprep.partition.request import PartitionRequest
+from graphprep.plan.model_widths import ModelWidths, take_widths
 from graphprep.system import memory
 from graphprep.system.home import checked_name, is_url
 from graphprep.system.options import options_in, take_options
@@ -68,7 +69,7 @@ else:
         __base__=Form,
         **{name: (form_of(f"{name.capitalize()}Form", request) | None, None) for name, request in GENERATORS.items()},
     )
-    PartitionForm = form_of("PartitionForm", PartitionRequest, FeatureOptions, axes=True)
+    PartitionForm = form_of("PartitionForm", PartitionRequest, ModelWidths, FeatureOptions, axes=True)
     TopologyName = Annotated[Any, BeforeValidator(_topology)]
 
 
@@ -123,6 +124,8 @@ class Cell:
     """of the cache, in caches/DATASET/"""
     topology: Topology
     request: PartitionRequest
+    widths: ModelWidths | None
+    """of the model that decides the request's `row_bytes`; None where the file says it"""
     features: FeatureOptions
 
 
@@ -247,12 +250,13 @@ class _Reader:
         topologies = self._topologies()
         variants = list(self._variants())
         for name, topology in itertools.product(datasets, topologies):
-            for suffix, request, features in variants:
+            for suffix, request, widths, features in variants:
                 yield Cell(
                     dataset=name,
                     label=topology.name + suffix,
                     topology=topology,
                     request=request,
+                    widths=widths,
                     features=features,
                 )
 
@@ -274,7 +278,7 @@ class _Reader:
         beside = self._folder / text
         return resolve(beside if beside.is_file() else text)
 
-    def _variants(self) -> Iterator[tuple[str, PartitionRequest, FeatureOptions]]:
+    def _variants(self) -> Iterator[tuple[str, PartitionRequest, ModelWidths | None, FeatureOptions]]:
         """What is added to the topology's name, and the options, for every combination of values."""
         axes = values_in(self._form.partition)
         for name, values in axes.items():
@@ -310,12 +314,13 @@ class _Reader:
             raise PipelineError(f"{place}: {_in_words_of_the_file(problem)}") from problem
 
 
-def _options(options: Mapping[str, Any]) -> tuple[PartitionRequest, FeatureOptions]:
+def _options(options: Mapping[str, Any]) -> tuple[PartitionRequest, ModelWidths | None, FeatureOptions]:
     """Raises:
-    UsageError: a value is none that the option takes.
+    UsageError: a value is none that the option takes, or row_bytes and widths are given.
     """
     values = dict(options)
-    return take_options(PartitionRequest, values), take_options(FeatureOptions, values)
+    widths = take_widths(values)
+    return take_options(PartitionRequest, values), widths, take_options(FeatureOptions, values)
 
 
 def _generator(form: Form) -> Any:

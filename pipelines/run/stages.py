@@ -204,6 +204,7 @@ def stages_of(
             source=source,
             topology=cell.topology,
             request=cell.request,
+            widths=cell.widths,
             features=cell.features,
             target=home.cache_path(cell.dataset, cell.label).absolute(),
             memory_limit=memory_limit,

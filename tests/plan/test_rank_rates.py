@@ -17,12 +17,13 @@ from click.testing import CliRunner
 from cli import main
 from graphprep.errors import UsageError
 from graphprep.plan import rates_file
-from graphprep.plan.gpu_specs import GATHERED, GPUS, MULTIPLIED, STREAMED, gpu_called, published_rates
+from graphprep.plan.published_rates import published_rates
 from graphprep.plan.rank_rates import ASSUMED, MOST_RANKS, rank_rates
 from graphprep.plan.rates import Rates
 from graphprep.plan.training import TrainingPlan, Work
 from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology, resolve
+from graphprep.topology.gpu_specs import GATHERED, GPUS, MULTIPLIED, STREAMED, gpu_called
 from pipelines import plan as plan_pipeline
 from pipelines.plan import plan_training
 from tests.graphs import labelled_graph

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from graphprep.topology import Topology
-from graphprep.traffic.memory import SHARE_BEFORE_HALO, capacities, memory_limit, memory_of, target_shares
+from graphprep.traffic.memory import (
+    LEAST_ROW_BYTES,
+    SHARE_BEFORE_HALO,
+    bytes_without_halo,
+    capacities,
+    memory_limit,
+    memory_of,
+    target_shares,
+)
 
 
 def topology(*memory_gb: float | None, speeds: tuple[float, ...] | None = None) -> Topology:
@@ -23,8 +31,15 @@ def topology(*memory_gb: float | None, speeds: tuple[float, ...] | None = None) 
 
 def test_memory_by_hand() -> None:
     """Guards against a halo that takes no memory."""
-    found = memory_of(np.array([10, 0]), np.array([3, 1]), np.array([2, 0]), 100)
-    assert found.tolist() == [16 * 10 + 100 * (4 * 3 + 2 * 2), 400]
+    found = memory_of(np.array([10, 0]), np.array([3, 1]), np.array([2, 0]), 2000)
+    assert found.tolist() == [16 * 10 + 2000 * (4 * 3 + 2 * 2), 8000]
+
+
+def test_narrow_rows_are_held_beside_wider_ones() -> None:
+    """Guards against a memory limit that the features exceed, because the last layer sends few values."""
+    counts = np.array([10, 0]), np.array([3, 1]), np.array([2, 0])
+    assert memory_of(*counts, 28).tolist() == memory_of(*counts, LEAST_ROW_BYTES).tolist()
+    assert bytes_without_halo(10, 4, 28) == memory_of(np.array([10]), np.array([4]), np.array([0]), 28)[0]
 
 
 def test_ranks_without_a_stated_memory_have_no_limit() -> None:

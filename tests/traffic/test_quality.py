@@ -53,6 +53,7 @@ def test_names_that_other_tools_rely_on() -> None:
     assert list(plain) == [
         "bottleneck_seconds",
         "sum_seconds",
+        "step_seconds",
         "cut_edges",
         "halo_rows",
         "links",
@@ -82,6 +83,12 @@ def test_names_that_other_tools_rely_on() -> None:
         "work": 11.0,
         "work_share": 1.0,
         "memory_bytes": 16 + 1024 * (4 + 2),
+        "sent_rows": 1,
+        "node_seconds": pytest.approx(2 * 256 * 256 / 13e12),
+        "packing_seconds": pytest.approx(2048 / 1e12),
+        "local_seconds": 0.0,
+        "unpacking_seconds": pytest.approx(2048 / 1e12),
+        "halo_seconds": pytest.approx(1032 / 1e12),
     }
     assert [limit["what"] for limit in plain["limits"]] == ["nodes", "in-edges", "work", "training nodes", "memory"]
     assert plain["limits"][0] == {"what": "nodes", "limit": pytest.approx(2.05), "value": 1.0, "met": True}

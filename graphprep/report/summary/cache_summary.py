@@ -6,6 +6,7 @@ In addition to the cache's own attributes there are
     bottleneck                          the slowest link direction; None where nothing is exchanged
     bounds                              lower bounds for any assignment, or for this traffic
     what_if                             the same parts on another topology or with other rows; None without the option
+    beside_metis                        the figures that decide, METIS' beside them, verdict and advice (`verdict`)
     metis                               METIS k-way in its own order on the same ranks; None without the option
 
 Letters: P parts.
@@ -22,6 +23,7 @@ from graphprep.cache.manifest import Manifest
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
 from graphprep.report.summary.components import count_components
+from graphprep.report.summary.verdict import beside_metis
 from graphprep.topology import Topology
 from graphprep.traffic import RelayedRows, Traffic, assess_again
 
@@ -44,12 +46,13 @@ def cache_summary(
     manifest = Manifest.read(cache.folder)
     manifest.check_sizes(cache.folder)
     num_edges = sum(cache.attributes["edge_types"].values())
-    quality = cache.attributes["quality"]
+    quality = quality_of(cache)
     again = topology is not None or row_bytes is not None
     return {
         "folder": str(cache.folder),
         **cache.attributes,
         "quality": {"relay": None, **quality},
+        "beside_metis": beside_metis(cache, quality),
         "num_nodes": sum(cache.node_types.values()),
         "num_edges": num_edges,
         "cut_share": quality["cut_edges"] / num_edges if num_edges else 0.0,
@@ -62,6 +65,16 @@ def cache_summary(
         "what_if": what_if(cache, topology, row_bytes) if again else None,
         "metis": None,
     }
+
+
+def quality_of(cache: PartitionCache) -> dict[str, Any]:
+    """A cache's figures; the step is computed from its counts where an earlier version made the cache."""
+    quality: dict[str, Any] = cache.attributes["quality"]
+    if "step_seconds" in quality:
+        return quality
+    again = what_if(cache, None, None)
+    ranks = [{**now, **before} for now, before in zip(again["ranks"], quality["ranks"], strict=True)]
+    return {**quality, "step_seconds": again["step_seconds"], "ranks": ranks}
 
 
 def bottleneck_of(quality: dict[str, Any]) -> dict[str, Any] | None:

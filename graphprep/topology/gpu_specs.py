@@ -1,26 +1,21 @@
-"""GPUs by name, with their published specifications, for plans of other machines.
+"""GPUs by name, with their published specifications, for the step of partitions and for plans of other machines.
 
 Peaks are those of one device as torch sees it: of an MI250X one of its two dies. Memory bandwidth in 1e9 bytes a
 second, fp32 in 1e12 operations a second without tensor cores and sparsity, which is what torch multiplies fp32 with by
-default, memory in 1e9 bytes. No kernel reaches a peak; a plan counts `STREAMED` of the bandwidth where rows are read in
-order, `GATHERED` where rows are fetched by the columns of edges, and `MULTIPLIED` of the operations. These shares are
-estimates for graphs in a locality order; `graphprep doctor --rates` measures.
+default, memory in 1e9 bytes. No kernel reaches a peak; what counts is `STREAMED` of the bandwidth where rows are read
+in order, `GATHERED` where rows are fetched by the columns of edges, and `MULTIPLIED` of the operations. These shares
+are estimates for graphs in a locality order; `graphprep doctor --rates` measures.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphprep.errors import UsageError
-from graphprep.plan.rates import Rates
 from graphprep.system.nearest import nearest
 
 STREAMED, GATHERED, MULTIPLIED = 0.8, 0.5, 0.6
-VALUE_BYTES = 4
-EDGE_BYTES = 8
-"""Of an edge's column and value, beside the row that it fetches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +29,21 @@ class Gpu:
     gbytes_per_s: float
     fp32_tflops: float
     source: str
+
+    @property
+    def streamed_bytes_per_s(self) -> float:
+        """Of rows that are read or written in order."""
+        return 1e9 * self.gbytes_per_s * STREAMED
+
+    @property
+    def gathered_bytes_per_s(self) -> float:
+        """Of rows that are fetched by the columns of edges."""
+        return 1e9 * self.gbytes_per_s * GATHERED
+
+    @property
+    def operations_per_s(self) -> float:
+        """Of dense products in fp32."""
+        return 1e12 * self.fp32_tflops * MULTIPLIED
 
 
 _A100 = "NVIDIA A100 data sheet (2021)"
@@ -111,34 +121,3 @@ def gpu_called(name: str, *, where: str) -> Gpu:
         f"{where} names the GPU {name!r}, whose rates are not known{nearest(name, names)}; give --rates FILE of "
         f"`graphprep doctor --rates FILE` there, or --gpu with the nearest of {', '.join(names)}"
     )
-
-
-def published_rates(gpu: Gpu) -> Rates:
-    """Seconds by width: the bytes and operations of each, over the shares of the peaks that are counted."""
-    streamed = 1e9 * gpu.gbytes_per_s * STREAMED
-    gathered = 1e9 * gpu.gbytes_per_s * GATHERED
-    multiplied = 1e12 * gpu.fp32_tflops * MULTIPLIED
-
-    def product(a: int, b: int) -> float:
-        return max(2 * a * b / multiplied, VALUE_BYTES * (a + b) / streamed)
-
-    return Rates(
-        edges=ByKey(lambda width: (VALUE_BYTES * width + EDGE_BYTES) / gathered),
-        products=ByKey(product),
-        gradients=ByKey(product),
-        masked=ByKey(lambda width: 5 * VALUE_BYTES * width / streamed),  # windows read, written, read; values; result
-        passed=ByKey(lambda width: 3 * VALUE_BYTES * width / streamed),  # two read, one written
-        device=gpu.name,
-        threads=None,
-    )
-
-
-class ByKey(dict[str, float]):
-    """Seconds by width or by `a,b`, computed on access."""
-
-    def __init__(self, seconds: Callable[..., float]) -> None:
-        super().__init__()
-        self._seconds = seconds
-
-    def __missing__(self, key: str) -> float:
-        return self._seconds(*map(int, key.split(",")))
