@@ -21,6 +21,7 @@ from trainer.data.cache import Cache
 from trainer.data.labels import LabelCounts, Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part
+from trainer.data.whole_graph import missing_parts
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
 from trainer.exchange.exchange import boundary_counts, check_boundaries, row_counts
@@ -71,6 +72,7 @@ def facts_of(
         "available": available(communicator.device),
         "labels": [counts.labelled_C, counts.positive_C],
         "boundaries": boundary_counts(part),
+        "missing_parts": missing_parts(cache) if options.exchange == "tensor" else [],
     }
 
 
@@ -137,6 +139,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     remark = check_hosts(places(cache), hosts)
     check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
     check_boundaries([fact["boundaries"] for fact in facts])
+    _check_parts(facts)
     sizes = [Sizes.of(fact["sizes"]) for fact in facts]
     by_entries = are_sparse([(size.entries, size.rows * size.features) for size in sizes])
     if not by_entries:
@@ -159,3 +162,13 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         memory=estimate_summary(options, sizes),
         remark=remark,
     )
+
+
+def _check_parts(facts: Sequence[Facts]) -> None:
+    """Refuse tensor-parallel layers where a machine has only some of the parts."""
+    for rank, fact in enumerate(facts):
+        if fact["missing_parts"]:
+            raise CacheError(
+                f"--exchange tensor reads the edges of all parts, and the cache on {fact['host']} (rank {rank}) lacks "
+                f"parts/{fact['missing_parts'][0]}; copy the whole cache there, or use --exchange boundary"
+            )

@@ -39,6 +39,7 @@ def facts(cache: Cache, /, **of_rank_1: Any) -> list[dict[str, Any]]:
             "sizes": {**dict.fromkeys(Sizes.__slots__, 1), "typed": None},
             "available": 10**9,
             "labels": [[10, 10], [4 + rank, 6 - rank]],
+            "missing_parts": [],
             "boundaries": boundary_counts(load_part(cache, rank, split=0)),
         }
         for rank in range(2)
@@ -62,6 +63,7 @@ def test_counts_are_those_of_all_ranks(cache: Cache) -> None:
         ({"host": "h1"}, TrainingError, "rank 0 .* and rank 1 .* on the same machine"),
         ({"device": "cuda:0"}, TrainingError, "rank 0 on h0 runs on the CPU"),
         ({"boundaries": {"sends": {"0": 0}, "expects": {"0": 0}}}, CacheError, "not of one cache"),
+        ({"missing_parts": [0, 2]}, CacheError, r"--exchange tensor .* the cache on h0 \(rank 1\) lacks parts/0; copy"),
         ({"rows": 29}, CacheError, "have 59 nodes, not 60"),
         ({"nodes": [-10, 0, 0]}, TrainingError, "no labelled training node"),
     ],
