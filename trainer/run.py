@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange, row_counts
 from trainer.exchange.inductive import training_subgraph, whole_training_subgraph
-from trainer.exchange.layer_exchanges import EVERY_LAYER
+from trainer.exchange.layer_exchanges import tensor_layers
 from trainer.exchange.node_rows import save_node_rows
 from trainer.exchange.saturation import Saturation
 from trainer.exchange.tensor_exchange import TensorExchange
@@ -123,7 +124,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         traffic_log=traffic_log,
         by_entries=agreement.by_entries,
         saturation=saturation,
-        tensor_layers=EVERY_LAYER if options.exchange == "tensor" else (),
+        tensor_layers=tensor_layers(options, agreement.layer_exchanges),
     )
     graph = partial(_whole_graph, options, cache, part)
     whole = training = view(part, labels=labels, num_nodes=cache.num_nodes, graph=graph)
@@ -208,6 +209,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         "device": communicator.device.type,
         "model": options.model,
         "exchange": options.exchange,
+        "layer_exchanges": [asdict(layer) for layer in agreement.layer_exchanges],
         "boundary_sampling": options.boundary_sampling,
         "staleness": options.staleness,
         "staleness_grad": options.staleness_grad,
@@ -266,7 +268,12 @@ def _whole_graph(options: Options, cache: Cache, own: Part) -> WholeGraph:
 def _log_start(options: Options, cache: Cache, communicator: Communicator, agreement: Agreement) -> None:
     if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
-    remarks = (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache))
+    remarks = (
+        agreement.remark,
+        agreement.exchange_remark,
+        remark_on_sums(options, cache),
+        remark_on_types(options, cache),
+    )
     for remark in (*ignored_arrays(options, cache), *remarks):
         if remark:
             log.info("%s", remark)

@@ -17,7 +17,7 @@ Letters: P ranks, n rows of a rank, M sums of a rank (n unless relations are dis
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -53,6 +53,13 @@ class GraphCounts:
     edges: Sequence[int]
     rows_PP: Sequence[Sequence[int]]
     """V"""
+
+
+def tensor_layers(options: Options, layers: Sequence[LayerExchange]) -> Container[int]:
+    """The layers that are tensor-parallel."""
+    if options.exchange == "tensor":
+        return EVERY_LAYER
+    return [one.layer for one in layers if one.exchange == "tensor"]
 
 
 def column_counts(width: int, world: int) -> list[int]:

@@ -11,6 +11,7 @@ import json
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,11 +25,21 @@ from trainer.data.part import Part
 from trainer.data.whole_graph import missing_parts
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
+from trainer.dist.link_model import LinkModel
 from trainer.exchange.exchange import boundary_counts, check_boundaries, row_counts
+from trainer.exchange.layer_exchanges import LayerExchange
 from trainer.layers.sums import allows_sparse_features
 from trainer.sparse.feature_rows import count_entries
 from trainer.sparse.sparsity import are_sparse
-from trainer.startup.memory import Sizes, TypedSizes, available_bytes, check_memory, estimate_summary
+from trainer.startup.exchange_choice import choose_exchanges, is_any_tensor
+from trainer.startup.memory import (
+    Sizes,
+    TypedSizes,
+    available_bytes,
+    check_memory,
+    estimate_summary,
+    with_whole_graph,
+)
 
 Facts = Mapping[str, Any]
 
@@ -49,6 +60,10 @@ class Agreement:
     """A sentence about the memory estimate of the fullest rank, for the log."""
     remark: str | None
     """A sentence about the machines, for the log."""
+    layer_exchanges: Sequence[LayerExchange] = ()
+    """Of the layers that may be tensor-parallel, where that was asked for."""
+    exchange_remark: str | None = None
+    """A sentence about them, for the log."""
 
 
 def facts_of(
@@ -72,7 +87,7 @@ def facts_of(
         "available": available(communicator.device),
         "labels": [counts.labelled_C, counts.positive_C],
         "boundaries": boundary_counts(part),
-        "missing_parts": missing_parts(cache) if options.exchange == "tensor" else [],
+        "missing_parts": missing_parts(cache) if options.exchange in ("tensor", "auto") else [],
     }
 
 
@@ -139,11 +154,15 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     remark = check_hosts(places(cache), hosts)
     check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
     check_boundaries([fact["boundaries"] for fact in facts])
-    _check_parts(facts)
+    if options.exchange == "tensor":
+        _check_parts(facts)
     sizes = [Sizes.of(fact["sizes"]) for fact in facts]
     by_entries = are_sparse([(size.entries, size.rows * size.features) for size in sizes])
     if not by_entries:
         sizes = [replace(size, entries=None) for size in sizes]
+    layers, exchange_remark = choose_exchanges(options, facts, sizes, _rows_sent(facts), partial(_link_model, cache))
+    if is_any_tensor(options, layers):
+        sizes = with_whole_graph(sizes)
     check_memory(facts, options, sizes)
     num_rows = sum(fact["rows"] for fact in facts)
     if num_rows != cache.num_nodes:
@@ -161,7 +180,22 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         by_entries=by_entries,
         memory=estimate_summary(options, sizes),
         remark=remark,
+        layer_exchanges=layers,
+        exchange_remark=exchange_remark,
     )
+
+
+def _rows_sent(facts: Sequence[Facts]) -> list[list[int]]:
+    """Rows that rank p (row) sends to rank q (column) in a boundary exchange."""
+    ranks = range(len(facts))
+    return [[fact["boundaries"]["sends"].get(str(peer), 0) for peer in ranks] for fact in facts]
+
+
+def _link_model(cache: Cache) -> LinkModel:
+    try:
+        return LinkModel.of(cache.topology)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise cache.manifest.damaged("zarr.json", f"has a topology with malformed links ({error!r})") from error
 
 
 def _check_parts(facts: Sequence[Facts]) -> None:

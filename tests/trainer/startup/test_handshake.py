@@ -63,7 +63,6 @@ def test_counts_are_those_of_all_ranks(cache: Cache) -> None:
         ({"host": "h1"}, TrainingError, "rank 0 .* and rank 1 .* on the same machine"),
         ({"device": "cuda:0"}, TrainingError, "rank 0 on h0 runs on the CPU"),
         ({"boundaries": {"sends": {"0": 0}, "expects": {"0": 0}}}, CacheError, "not of one cache"),
-        ({"missing_parts": [0, 2]}, CacheError, r"--exchange tensor .* the cache on h0 \(rank 1\) lacks parts/0; copy"),
         ({"rows": 29}, CacheError, "have 59 nodes, not 60"),
         ({"nodes": [-10, 0, 0]}, TrainingError, "no labelled training node"),
     ],
@@ -74,6 +73,18 @@ def test_ranks_that_do_not_fit_are_named(
     """Ranks with different seeds or caches train on, each towards its own goal."""
     with pytest.raises(error, match=said):
         agree(Options(cache="c"), cache, facts(cache, **of_rank_1))
+
+
+def test_parts_that_are_elsewhere_are_named(cache: Cache) -> None:
+    """A machine that has only its own parts fails when it is to read the others, and all others wait for it."""
+    partial_copy = facts(cache, missing_parts=[0, 2])
+    with pytest.raises(CacheError, match=r"--exchange tensor .* the cache on h0 \(rank 1\) lacks parts/0; copy"):
+        agree(Options(cache="c", exchange="tensor"), cache, partial_copy)
+    found = agree(Options(cache="c", exchange="auto"), cache, partial_copy)
+    assert found.layer_exchanges == []
+    assert found.exchange_remark is not None
+    assert "boundary in every layer" in found.exchange_remark
+    assert "lacks parts/0" in found.exchange_remark
 
 
 def test_what_decides_the_result_is_compared_and_nothing_else() -> None:
