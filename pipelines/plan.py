@@ -7,7 +7,9 @@ cache usually has a lower bottleneck.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,12 @@ from graphprep.errors import UsageError
 from graphprep.partition.engine import whole_graph
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition, require_enough_nodes
+from graphprep.plan import rates_file
 from graphprep.plan.model_widths import width_mismatch
 from graphprep.plan.rank_rates import RankRates, rank_rates, ranks_a_machine
 from graphprep.plan.rates import Rates, first_rows, measured_rates
-from graphprep.plan.trainer_memory import RankSizes, expected_memory
-from graphprep.plan.training import TrainingPlan, epoch_work
+from graphprep.plan.trainer_memory import RankSizes, TrafficRequest, expected_memory
+from graphprep.plan.training import WIRE_BYTES, TrainingPlan, epoch_work
 from graphprep.report.summary.cache_summary import traffic_of
 from graphprep.store.store import GraphStore
 from graphprep.system import progress
@@ -34,6 +37,7 @@ from graphprep.system.doctor import gpus_here
 from graphprep.topology import Topology, resolve
 from graphprep.topology.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.traffic import LinkModel, Traffic, choose_relays, link_seconds, sent_rows_of, with_relays
+from graphprep.traffic.tensor import tensor_bytes, tensor_seconds
 from pipelines.look import find
 from pipelines.partition import chosen_topology
 
@@ -105,9 +109,16 @@ def plan_training(
         {"rows": int(n), "halo": int(halo), "edges": int(edges)}
         for n, halo, edges in zip(graph.nodes_P, halo_P, in_edges_P, strict=True)
     ]
-    memory = expected_memory(training, _rank_sizes(graph), Path(location) if kind == "cache" else None)
+    traffic = None if training.exchange == "boundary" else _traffic_request(graph, gpu, rates_from)
+    memory = expected_memory(training, _rank_sizes(graph), Path(location) if kind == "cache" else None, traffic)
     entries = sum(filter(None, graph.entries_P)) / graph.nodes_P.sum() if memory.by_entries else None
-    work = [epoch_work(training, pairs, **of_rank, entries=entries) for of_rank in counts]
+    tensor = {layer["layer"]: layer["width"] for layer in memory.layers if layer["exchange"] == "tensor"}
+    columns = {layer: -(-width // graph.topology.num_ranks) for layer, width in tensor.items()}
+    all_edges = int(in_edges_P.sum()) + (int(graph.nodes_P.sum()) if training.model == "gcn" else 0)
+    work = [
+        epoch_work(training, pairs, **of_rank, entries=entries, columns=columns, all_edges=all_edges)
+        for of_rank in counts
+    ]
 
     def measure(processes: int) -> Rates:
         with progress.task("measuring this machine's rates"):
@@ -133,11 +144,11 @@ def plan_training(
         )
     compute = max(row["compute_seconds"] for row in ranks)
     weights = _weights_seconds(graph, training)
-    alternatives = _alternatives(graph, training, compute, weights)
+    alternatives = _alternatives(graph, training, compute, weights, tensor)
     direct = None
     if graph.traffic.relayed is not None:
         without = replace(graph, traffic=graph.traffic.without_relays())
-        direct = _alternatives(without, training, compute, weights)[0]["communication_seconds"]
+        direct = _alternatives(without, training, compute, weights, tensor)[0]["communication_seconds"]
     slowest = link_seconds(graph.traffic, graph.topology, 1024)
     plan = {
         "dataset": graph.dataset,
@@ -147,6 +158,7 @@ def plan_training(
         "training": asdict(training),
         "widths": [list(pair) for pair in pairs],
         "entries_a_row": entries,
+        "layer_exchanges": memory.layers,
         "rates": chosen.to_json(),
         "device": chosen.of_ranks[0].device,
         "threads_a_rank": chosen.of_ranks[0].threads,
@@ -255,6 +267,21 @@ def _rank_sizes(graph: PartitionedGraph) -> list[RankSizes]:
     return ranks
 
 
+def _traffic_request(graph: PartitionedGraph, gpu: str | None, rates_from: Path | None) -> TrafficRequest:
+    """What the trainer chooses the exchange of each layer by; ranks are GPUs where some are named, or are here."""
+    topology = graph.topology
+    if rates_from is not None:
+        is_cpu = rates_file.read(rates_from).device == "cpu"
+    else:
+        is_cpu = gpu is None and not any(rank.gpu for rank in topology.ranks) and not gpus_here()
+    return TrafficRequest(
+        rows=graph.traffic.rows_PP.tolist(),
+        topology=topology.to_long_form(),
+        device="cpu" if is_cpu else "cuda",
+        available=[None if rank.memory_gb is None else int(1e9 * rank.memory_gb) for rank in topology.ranks],
+    )
+
+
 def _features_of_part(cache: PartitionCache, node_type: str, part: int) -> NDArray[Any] | None:
     """None where the cache has sums of features alone."""
     return cache.node_array(part, node_type, "x") if "x" in cache.node_arrays(part, node_type) else None
@@ -303,25 +330,42 @@ def _required(count: int | None, what: str) -> int:
 
 
 def _alternatives(
-    graph: PartitionedGraph, training: TrainingPlan, compute: float, weights: float
+    graph: PartitionedGraph, training: TrainingPlan, compute: float, weights: float, tensor: Mapping[int, int]
 ) -> list[dict[str, Any]]:
-    """The requested exchange, then alternatives that send less, each with its epoch time."""
+    """The requested exchange, then alternatives that send less, each with its epoch time.
+
+    `tensor` has the width of each tensor-parallel layer, by its number from 1; no policy goes with them.
+    """
     model = LinkModel.of(graph.topology)
+
+    def boundary_row_bytes(wire: str) -> list[int]:
+        of_layers = training.row_bytes(graph.num_features, graph.num_classes, wire=wire)
+        return [0 if number in tensor else size for number, size in enumerate(of_layers, 1)]
+
+    def tensor_sums(of_sum: Callable[..., float], wire: str) -> float:
+        value_bytes, more_bytes = WIRE_BYTES[wire]
+        return sum(of_sum(width, value_bytes=value_bytes, more_bytes=more_bytes) for width in tensor.values())
 
     def communication(wire: str, backward: Traffic = graph.traffic) -> float:
         """Seconds of an epoch's exchanges with its share of validations; `backward` where gradients go another way."""
-        row_bytes = training.row_bytes(graph.num_features, graph.num_classes, wire=wire)
-        exact = training.row_bytes(graph.num_features, graph.num_classes, wire="fp32")
-        validations = sum(model.bottleneck(graph.traffic, size) for size in exact if size) / training.eval_every
-        back = backward.reversed()
-        forward = sum(model.bottleneck(graph.traffic, size) for size in row_bytes if size)
-        return forward + sum(model.bottleneck(back, size) for size in row_bytes[1:] if size) + validations
+        row_bytes, exact, back = boundary_row_bytes(wire), boundary_row_bytes("fp32"), backward.reversed()
+        validations = sum(model.bottleneck(graph.traffic, size) for size in exact if size)
+        of_sum = partial(tensor_seconds, model, graph.nodes_P)
+        training_passes = sum(model.bottleneck(graph.traffic, size) for size in row_bytes if size)
+        training_passes += sum(model.bottleneck(back, size) for size in row_bytes[1:] if size)
+        training_passes += 2 * tensor_sums(of_sum, wire)
+        return training_passes + (validations + tensor_sums(of_sum, "fp32")) / training.eval_every
 
     def row_bytes(wire: str, *, share: float = 1.0) -> int:
         """Bytes of rows and gradients of a training pass, of which this share is sent, and of a validation in fp32."""
-        exact = training.row_bytes(graph.num_features, graph.num_classes, wire="fp32")
-        sent = 2 * share * sum(training.row_bytes(graph.num_features, graph.num_classes, wire=wire))
-        return round(int(graph.traffic.rows_PP.sum()) * (sent + sum(exact) / training.eval_every))
+
+        def of_sum(width: int, **sizes: int) -> float:
+            return sum(int(bytes_PP.sum()) for bytes_PP in tensor_bytes(graph.nodes_P, width, **sizes))
+
+        rows = int(graph.traffic.rows_PP.sum())
+        sent = 2 * (share * rows * sum(boundary_row_bytes(wire)) + tensor_sums(of_sum, wire))
+        exact = rows * sum(boundary_row_bytes("fp32")) + tensor_sums(of_sum, "fp32")
+        return round(sent + exact / training.eval_every)
 
     alternatives = [(training.wire, "none", communication(training.wire) + weights, row_bytes(training.wire))]
     alternatives += [
@@ -329,9 +373,10 @@ def _alternatives(
         for wire in ("bf16", "int8")
         if wire != training.wire
     ]
-    # Kept gradients go straight to their owners.
-    stale = communication("int8", backward=graph.traffic.without_relays()) / STALE_EPOCHS + weights
-    alternatives.append(("int8", "adaptive", stale, row_bytes("int8", share=1 / STALE_EPOCHS)))
+    if not tensor:
+        # Kept gradients go straight to their owners.
+        stale = communication("int8", backward=graph.traffic.without_relays()) / STALE_EPOCHS + weights
+        alternatives.append(("int8", "adaptive", stale, row_bytes("int8", share=1 / STALE_EPOCHS)))
     of_weights = training.weight_bytes(graph.num_features, graph.num_classes, ranks=graph.topology.num_ranks)
     return [
         {
@@ -390,7 +435,7 @@ def _about_memory(plan: dict[str, Any], graph: PartitionedGraph, rates: RankRate
 
 
 def _about_exchanges(plan: dict[str, Any]) -> list[str]:
-    if plan["num_parts"] == 1:
+    if plan["num_parts"] == 1 or any(layer["exchange"] == "tensor" for layer in plan["layer_exchanges"]):
         return []
     share = 100 * plan["communication_seconds"] / plan["epoch_seconds"]
     if share < 100 * WORTH_SENDING_LESS:

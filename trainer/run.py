@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -22,17 +23,21 @@ from trainer.data.labels import Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part, halo_ids, load_part
 from trainer.data.typed_part import load_typed_part
+from trainer.data.whole_graph import WholeGraph, whole_graph
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange, row_counts
-from trainer.exchange.inductive import training_subgraph
+from trainer.exchange.inductive import training_subgraph, whole_training_subgraph
+from trainer.exchange.layer_exchanges import tensor_layers
 from trainer.exchange.node_rows import save_node_rows
 from trainer.exchange.relay_routes import relay_use
 from trainer.exchange.saturation import Saturation
+from trainer.exchange.tensor_exchange import TensorExchange
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.first_layer import features_of
 from trainer.layers.sums import remark_on_sums
+from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.models import Network, model_type, sums_of
 from trainer.models.typed_model import remark_on_types, types_of
 from trainer.reporting.outputs import prepare_outputs, write_result
@@ -83,7 +88,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     """
     started = time.perf_counter()
     communicator.sent.reset()
-    part = _load(options, cache, communicator)
+    part = _load(options, cache, communicator.rank)
     objective = Objective.of(cache, options)
     report.set_metric(objective.name)
     labels = Labels.of(part, objective, communicator.device)
@@ -121,8 +126,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         traffic_log=traffic_log,
         by_entries=agreement.by_entries,
         saturation=saturation,
+        tensor_layers=tensor_layers(options, agreement.layer_exchanges),
     )
-    whole = training = view(part, labels=labels, num_nodes=cache.num_nodes)
+    graph = partial(_whole_graph, options, cache, part)
+    whole = training = view(part, labels=labels, num_nodes=cache.num_nodes, graph=graph)
     if communicator.is_main:
         for remark in whole.network.remarks:
             log.info("%s", remark)
@@ -132,7 +139,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             rank["rows"] for rank in communicator.all_gather_object({"rows": training_part.num_rows})
         )
         training = view(
-            training_part, labels=Labels.of(training_part, objective, communicator.device), num_nodes=num_training_nodes
+            training_part,
+            labels=Labels.of(training_part, objective, communicator.device),
+            num_nodes=num_training_nodes,
+            graph=lambda: whole_training_subgraph(graph()),
         )
     fit = Fit(
         training,
@@ -201,6 +211,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         "device": communicator.device.type,
         "model": options.model,
         "exchange": options.exchange,
+        "layer_exchanges": [asdict(layer) for layer in agreement.layer_exchanges],
         "boundary_sampling": options.boundary_sampling,
         "staleness": options.staleness,
         "staleness_grad": options.staleness_grad,
@@ -240,20 +251,31 @@ def _translate_out_of_memory(cache: Cache, rank_info: RankInfo) -> Iterator[None
         ) from error
 
 
-def _load(options: Options, cache: Cache, communicator: Communicator) -> Part:
+def _load(options: Options, cache: Cache, number: int) -> Part:
     if options.verify:
-        size = cache.manifest.verify(f"parts/{communicator.rank}/")
-        log.debug("%d bytes of part %d have the checksums of the manifest", size, communicator.rank)
+        size = cache.manifest.verify(f"parts/{number}/")
+        log.debug("%d bytes of part %d have the checksums of the manifest", size, number)
     load = load_typed_part if cache.is_typed_for(options.model) else load_part
-    part = load(cache, communicator.rank, split=options.split)
+    part = load(cache, number, split=options.split)
     log.debug("part %d: %d rows, %d local edges", part.number, part.num_rows, part.local.num_edges)
     return part
+
+
+def _whole_graph(options: Options, cache: Cache, own: Part) -> WholeGraph:
+    """The edges of all parts."""
+    numbers = range(cache.num_parts)
+    return whole_graph([own if number == own.number else _load(options, cache, number) for number in numbers])
 
 
 def _log_start(options: Options, cache: Cache, communicator: Communicator, agreement: Agreement) -> None:
     if options.boundary_sampling < 1 and options.attends:
         log.info("attention over sampled rows is approximate: --boundary-sampling is unbiased for sums and means only")
-    remarks = (agreement.remark, remark_on_sums(options, cache), remark_on_types(options, cache))
+    remarks = (
+        agreement.remark,
+        agreement.exchange_remark,
+        remark_on_sums(options, cache),
+        remark_on_types(options, cache),
+    )
     of_relays = relay_use(options).remarks if cache.has_relays else ()
     of_rows = (remark_on_row_width(options, cache), *of_relays)
     for remark in (*ignored_arrays(options, cache), *remarks, *of_rows):
@@ -288,10 +310,21 @@ def _view(
     num_nodes: int,
     by_entries: bool,
     saturation: Saturation,
+    tensor_layers: Container[int],
+    graph: Callable[[], WholeGraph],
 ) -> ModelView:
-    """A network on a part of a graph of `num_nodes` nodes; every rank has to call it."""
-    exchange = Exchange(options, part, communicator, traffic_log.for_part(**row_counts(part)), saturation)
-    aggregation = Aggregation(part, exchange, communicator, sums=sums_of(options, model))
+    """A network on a part of a graph of `num_nodes` nodes; every rank has to call it.
+
+    `graph` gives all edges, which only tensor-parallel layers need.
+    """
+    log_of_part, sums, tensor = traffic_log.for_part(**row_counts(part)), sums_of(options, model), None
+    exchange = Exchange(options, part, communicator, log_of_part, saturation)
+    if tensor_layers and sums is not None and communicator.world > 1:
+        columns = TensorExchange(
+            wires=exchange.wires, communicator=communicator, traffic_log=log_of_part, saturation=saturation
+        )
+        tensor = TensorAggregation(graph(), part, columns, sums=sums, layers=tensor_layers)
+    aggregation = Aggregation(part, exchange, communicator, sums=sums, tensor=tensor)
     dropout = Dropout(
         part.ids_n.to(communicator.device),
         halo_ids(part).to(communicator.device),

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from graphprep.errors import CacheError, TrainingError, UsageError
 from graphprep.plan.training import TrainingPlan
@@ -18,6 +19,19 @@ from graphprep.system.child_process import child_settings, python_command
 SECONDS = 60.0
 RankSizes = Mapping[str, int | None]
 """Counts of one rank by the names of the fields of the trainer's Sizes; `entries` is None where features are dense."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficRequest:
+    """What the trainer chooses the exchange of each layer by."""
+
+    rows: list[list[int]]
+    """Sent from rank to rank in a boundary exchange."""
+    topology: Mapping[str, Any]
+    """In long form."""
+    device: Literal["cpu", "cuda"]
+    available: list[int | None]
+    """Bytes of each rank's device; None where they are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +44,21 @@ class ExpectedMemory:
     """Of each rank."""
     sentence: str
     """About the rank that needs the most, as in the run's log."""
+    layers: list[dict[str, Any]]
+    """The layers that may be tensor-parallel, each with its `layer`, `exchange` and `width`; none unless the exchange
+    allows it."""
 
 
-def expected_memory(training: TrainingPlan, sizes: Sequence[RankSizes], cache: Path | None) -> ExpectedMemory:
+def expected_memory(
+    training: TrainingPlan, sizes: Sequence[RankSizes], cache: Path | None, traffic: TrafficRequest | None = None
+) -> ExpectedMemory:
     """What each rank would need.
 
     Args:
         training: the trainer's options.
         sizes: of all ranks.
         cache: a cache's folder, whose sums of features the trainer may use; None for a store.
+        traffic: what decides the exchange of each layer; None where all exchange halo rows.
 
     Raises:
         UsageError: the trainer refuses an option.
@@ -49,6 +69,7 @@ def expected_memory(training: TrainingPlan, sizes: Sequence[RankSizes], cache: P
         "arguments": training.arguments,
         "cache": None if cache is None else str(cache.absolute()),
         "sizes": list(sizes),
+        "traffic": None if traffic is None else asdict(traffic),
     }
     advice = "run `graphprep doctor`"
     try:
@@ -70,4 +91,9 @@ def expected_memory(training: TrainingPlan, sizes: Sequence[RankSizes], cache: P
             raise (UsageError if done.returncode == UsageError.exit_status else CacheError)(sentence)
         raise TrainingError(f"the trainer cannot be started to plan memory: {sentence}; {advice}")
     found = json.loads(done.stdout)
-    return ExpectedMemory(by_entries=found["by_entries"], bytes_by_purpose=found["bytes"], sentence=found["sentence"])
+    return ExpectedMemory(
+        by_entries=found["by_entries"],
+        bytes_by_purpose=found["bytes"],
+        sentence=found["sentence"],
+        layers=found["layers"],
+    )

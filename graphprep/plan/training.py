@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from graphprep.errors import UsageError
 from graphprep.system.nearest import nearest
 
 MODELS = ("gcn", "sage")
+EXCHANGES = ("boundary", "tensor", "auto")
 WIRE_BYTES = {"fp32": (4, 0), "bf16": (2, 0), "fp16": (2, 0), "int8": (1, 2)}
 """Bytes a value and bytes a row more."""
 ROW_PASSES = {"forward": 3, "backward": 4}
@@ -40,6 +42,7 @@ class TrainingPlan:
     input_dropout: float = 0.5
     eval_every: int = 1
     wire: str = "fp32"
+    exchange: str = "boundary"
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -52,8 +55,9 @@ class TrainingPlan:
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)} must be from 0 and below 1")
-        if self.wire not in WIRE_BYTES:
-            raise UsageError(f"--wire {self.wire!r} is unknown; use one of {', '.join(WIRE_BYTES)}")
+        for name, known in (("wire", WIRE_BYTES), ("exchange", EXCHANGES)):
+            if getattr(self, name) not in known:
+                raise UsageError(f"--{name} {getattr(self, name)!r} cannot be planned; use one of {', '.join(known)}")
 
     @property
     def arguments(self) -> list[str]:
@@ -106,6 +110,8 @@ def epoch_work(
     halo: int,
     edges: int,
     entries: float | None = None,
+    columns: Mapping[int, int] | None = None,
+    all_edges: int = 0,
 ) -> Work:
     """What one rank does in a training epoch with its share of the validations.
 
@@ -114,10 +120,13 @@ def epoch_work(
         pairs: (a, b) of each layer.
         rows, halo, edges: n, H and E of the rank; GCN's own self-loops are added here.
         entries: features of a row that are not 0, where they are held by these; else None.
+        columns: by the number of each tensor-parallel layer, from 1, the columns of which the rank sums `all_edges`.
+        all_edges: E of all ranks, with GCN's own self-loops.
     """
     work = Work()
     is_gcn = plan.model == "gcn"
-    rank = _Rank(rows, halo, edges=edges + (rows if is_gcn else 0), paths=1 if is_gcn else 2)
+    edges += rows if is_gcn else 0
+    rank = _Rank(rows, halo, edges, paths=1 if is_gcn else 2, columns=columns or {}, all_edges=all_edges)
     if entries is not None:
         _first_layer_by_entries(work, plan, pairs[0][1], rank, entries)
     for number, pair in enumerate(pairs):
@@ -135,11 +144,18 @@ class _Rank(NamedTuple):
     edges: int
     paths: int
     """Products of a layer with a node's own row."""
+    columns: Mapping[int, int]
+    all_edges: int
+
+    def summed(self, number: int, pair: tuple[int, int]) -> tuple[int, int]:
+        """The width and the edges of a sum of layer `number`, from 0."""
+        columns = self.columns.get(number + 1)
+        return (min(pair), self.edges) if columns is None else (columns, self.all_edges)
 
 
 def _first_layer_by_entries(work: Work, plan: TrainingPlan, width: int, rank: _Rank, entries: float) -> None:
     """Forward, backward, and the validations' share of a forward pass."""
-    rows, halo, edges, own_paths = rank
+    rows, halo, edges, own_paths = rank[:4]
     passes = 2 + 1 / plan.eval_every
     _add(work.entries, width, passes * entries * (rows * own_paths + halo))
     _add(work.edges, width, passes * edges)
@@ -156,10 +172,11 @@ def _forward(
     first, narrows = number == 0, b < a
     share = plan.input_dropout if first else plan.dropout
     folded = first and not plan.input_dropout
-    rows, halo, edges, own_paths = rank
+    rows, halo, own_paths = rank.rows, rank.halo, rank.paths
     _add(work.products, pair, part * rows * own_paths)
     if not folded:
-        _add(work.edges, min(pair), part * edges)
+        width, edges = rank.summed(number, pair)
+        _add(work.edges, width, part * edges)
         if first and narrows:
             _add(work.products, pair, part * halo)
     if masks and share:
@@ -171,7 +188,8 @@ def _forward(
 def _backward(work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int], rank: _Rank) -> None:
     a, b = pair
     first, narrows = number == 0, b < a
-    rows, halo, edges, own_paths = rank
+    rows, halo, own_paths = rank.rows, rank.halo, rank.paths
+    width, edges = rank.summed(number, pair)
     _add(work.gradients, pair, rows * own_paths)
     _add(work.passed, b, rows * ROW_PASSES["backward"])
     if first:
@@ -180,7 +198,7 @@ def _backward(work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int]
             _add(work.gradients, pair, halo)
         return
     _add(work.products, (b, a), rows * own_paths)
-    _add(work.edges, min(pair), edges)
+    _add(work.edges, width, edges)
     if plan.dropout:
         _add(work.masked, a, rows * own_paths)
 

@@ -53,6 +53,10 @@ def print_plan(plan: dict[str, Any]) -> Report:
     ]
     yield Table("ranks", [*RANKS, *kinds], Cited(plan)["ranks"])
     yield plan["memory"]
+    for layer in plan["layer_exchanges"]:
+        both = f"boundary {duration(layer['boundary_seconds'])}, tensor {duration(layer['tensor_seconds'])}"
+        chosen = f"layer {layer['layer']}, {layer['width']} wide: {layer['exchange']}"
+        yield f"{chosen} (an epoch by the trainer's model: {both})"
     if plan["num_parts"] > 1:
         yield Table("what is sent in an epoch", MESSAGES, Cited(plan)["ways"])
     yield from (f"advice: {text}" for text in plan["advice"])

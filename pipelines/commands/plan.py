@@ -30,6 +30,7 @@ from pipelines.commands.common import FILE, common, parts_option, show, topology
 @click.option("--input-dropout", type=float, help="Share zeroed before layer 1.  [default: as --dropout]")
 @click.option("--eval-every", type=int, default=1, show_default=True, help="Validate every so many epochs.")
 @click.option("--wire", default="fp32", show_default=True, help="What rows are sent in: fp32, bf16, fp16, int8.")
+@click.option("--exchange", default="boundary", show_default=True, help="Of rows: boundary, tensor, or auto by layer.")
 @common
 def plan(
     store_or_cache: str,
@@ -53,6 +54,7 @@ def plan(
       graphprep plan digits/2x2
       graphprep plan digits --topology 2x4 --model gcn --hidden 256 --layers 3
       graphprep plan digits/2x2 --gpu A100-40GB --wire int8 --json
+      graphprep plan digits/2x2 --exchange auto         # boundary or tensor-parallel, layer by layer
       graphprep plan digits/2x2 --rates node.json       # of `graphprep doctor --rates node.json` on that machine
     """
     from graphprep.plan.training import TrainingPlan

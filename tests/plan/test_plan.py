@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from graphprep.plan.training import TrainingPlan, Work, epoch_work
 from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel, epoch_seconds
+from graphprep.traffic.tensor import tensor_bytes, tensor_seconds
 from pipelines import plan as plan_pipeline
 from pipelines.plan import _count_entries, _entries_a_row, plan_training
 from tests.graphs import labelled_graph, typed_graph
@@ -90,6 +92,29 @@ def test_a_plan_is_the_sum_of_its_parts(folder: Path, quick: None) -> None:
     print_plan(found, shown)
     assert "not known:" in shown.getvalue()
     assert "advice:" in shown.getvalue()
+
+
+def test_tensor_parallel_layers_are_planned(folder: Path, quick: None) -> None:
+    """Guards against a plan of another exchange than that of the run, in bytes, seconds or memory."""
+    boundary = plan_training(str(folder), TRAINING)
+    tensor = plan_training(str(folder), replace(TRAINING, exchange="tensor"))
+    assert boundary["layer_exchanges"] == []
+    assert [(layer["layer"], layer["exchange"]) for layer in tensor["layer_exchanges"]] == [(2, "tensor")]
+    nodes_P = np.array([row["rows"] for row in tensor["ranks"]])
+    # Forward, backward and a validation, each with columns out and sums back: 2 columns on one rank, 1 on the other.
+    assert tensor["row_bytes"] == 3 * sum(int(one.sum()) for one in tensor_bytes(nodes_P, 3, value_bytes=4))
+    seconds = 3 * tensor_seconds(LinkModel.of(Topology.flat(2)), nodes_P, 3, value_bytes=4)
+    assert tensor["communication_seconds"] == pytest.approx(seconds + tensor["weights_seconds"])
+    assert all(row["memory_by_purpose"]["whole adjacency"] > 0 for row in tensor["ranks"])
+    assert [way["staleness"] for way in tensor["ways"]] == ["none"] * 3
+    auto = plan_training(str(folder), replace(TRAINING, exchange="auto"))
+    [layer] = auto["layer_exchanges"]
+    assert layer == {**tensor["layer_exchanges"][0], "exchange": layer["exchange"]}
+    of_choice = boundary if layer["exchange"] == "boundary" else tensor
+    assert auto["epoch_seconds"] == pytest.approx(of_choice["epoch_seconds"])
+    shown = io.StringIO()
+    print_plan(auto, shown)
+    assert "layer 2, 3 wide: " in shown.getvalue()
 
 
 def test_a_store_alone_is_sketched_and_said_so(folder: Path, quick: None) -> None:

@@ -109,7 +109,18 @@ IN_TURN = (
     "sage, max, dropout",
 )
 """Those that are also run with one peer after the other."""
+TENSOR = (
+    "gcn",
+    "sage",
+    "gin",
+    "deep gcn, batch norm",
+    "deep gcn, residual, greatest",
+    "dropout, narrow",
+    "dropout, wide",
+)
+"""Those that are also run with tensor-parallel layers."""
 SETTINGS |= {f"{name}, sequential": {**SETTINGS[name], "exchange": "sequential"} for name in IN_TURN}
+SETTINGS |= {f"{name}, tensor": {**SETTINGS[name], "exchange": "tensor"} for name in TENSOR}
 """An input dropout of 1e-30 drops nothing and scales by 1, but takes the way of the kept halo."""
 
 WORDS = (
@@ -132,6 +143,7 @@ CASES += [("directed, weighted, uneven", setting) for setting in OF_ANY_FEATURES
 CASES += [("few words a node", setting) for setting in (*WORDS[2:], "sage, max", "gcn, sequential")]
 CASES += [("few words a node", f"{setting}, dense features") for setting in WORDS]
 CASES += [("an empty part", "deep gcn, batch norm"), ("undirected", "gcn on seven ranks")]
+CASES += [(name, "gcn, tensor") for name in ("an empty part", "a part without halo", "self-loops and duplicates")]
 CASES += [("undirected", "gcn, broadcast"), ("an empty part", "gcn, broadcast"), ("an empty part", "dropout, wide")]
 CASES += [("self-loops and duplicates, weighted", setting) for setting in DENSE if setting not in ("gcn", "sage")]
 CASES += [(name, "gat, sequential") for name in ("an empty part", "a part without halo")]
@@ -141,6 +153,6 @@ def worlds_of(setting: str) -> tuple[int, ...]:
     """On how many ranks a case runs: one to four, or for the settings beyond the two models one and three."""
     if setting == "gcn on seven ranks":
         return (1, 7)
-    if setting in ("gcn", "sage"):
+    if setting in ("gcn", "sage") or setting.endswith("tensor"):
         return (1, 2, 3, 4)
     return (1, 2, 4) if "gat" in setting or "sequential" in setting else (1, 3)

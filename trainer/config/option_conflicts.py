@@ -17,6 +17,10 @@ def check_together(options: Options) -> None:
     keeps = policy(options.staleness).keeps or policy(options.staleness_grad).keeps
     if options.exchange == "sequential":
         _check_sequential(options, keeps=keeps)
+    if options.exchange == "tensor":
+        reason = obstacle_to_tensor(options)
+        if reason is not None:
+            raise OptionError(f"--exchange tensor {reason}; use --exchange boundary, or leave it out")
     if options.boundary_sampling < 1:
         _check_sampling(options, keeps=keeps)
     if options.model == "gin" and options.precision == "fp16":
@@ -69,6 +73,22 @@ def _check_sequential(options: Options, *, keeps: bool) -> None:
             "--exchange sequential fetches attention's rows again for the backward pass, and --wire int8 would round "
             "them another way then; use --wire bf16, or --exchange boundary"
         )
+
+
+def obstacle_to_tensor(options: Options) -> str | None:
+    """Why no layer can be tensor-parallel under these options; None if some can."""
+    keeps = policy(options.staleness).keeps or policy(options.staleness_grad).keeps
+    for reason, applies in {
+        f"sums columns by themselves, and the attention of --model {options.model} needs whole rows": options.attends,
+        "is for sums and means, and --aggregator max takes a maximum": (options.model, options.aggregator)
+        == ("sage", "max"),
+        "brings no halo row that --boundary-sampling could leave out": options.boundary_sampling < 1,
+        "brings no halo row of which --staleness and --staleness-grad could keep a copy": keeps,
+        "rounds rows and sums, and --error-feedback keeps the errors of halo rows": options.error_feedback,
+    }.items():
+        if applies:
+            return reason
+    return None
 
 
 def _check_sampling(options: Options, *, keeps: bool) -> None:

@@ -13,7 +13,7 @@ from trainer.config.option import PROBABILITY, SHARE, Group, checked, number, op
 from trainer.config.policies import policy
 
 MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn")
-EXCHANGES = ("boundary", "broadcast", "sequential")
+EXCHANGES = ("boundary", "broadcast", "sequential", "tensor", "auto")
 ATTENTION_MODELS = ("gat", "gatv2")
 
 _run = Group("run", decides_result=False)
@@ -179,7 +179,8 @@ class Options:
     exchange: str = _exchange(
         "boundary",
         "boundary: a peer gets the rows that it needs; broadcast: it gets all rows; sequential: it gets the rows "
-        "that it needs, one peer after the other, and keeps none",
+        "that it needs, one peer after the other, and keeps none; tensor: each rank sums some columns of all rows; "
+        "auto: in each layer boundary or tensor, whichever is faster by the cost model",
         choices=EXCHANGES,
     )
     boundary_sampling: float = _exchange(

@@ -92,9 +92,9 @@ def hstack(blocks: Sequence[Csr], num_rows: int) -> Csr:
     return _overlaid(blocks, offsets, num_rows, width)
 
 
-def add(one: Csr, other: Csr) -> Csr:
-    """The sum of two matrices of one shape, as the edges of both; entries that coincide are kept apart."""
-    return _overlaid([one, other], [0, 0], one.num_rows, one.num_columns)
+def add(one: Csr, *others: Csr) -> Csr:
+    """The sum of matrices of one shape, as the edges of all; entries that coincide are kept apart."""
+    return _overlaid([one, *others], [0] * (1 + len(others)), one.num_rows, one.num_columns)
 
 
 def _overlaid(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_columns: int) -> Csr:

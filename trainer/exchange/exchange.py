@@ -19,7 +19,7 @@ from torch import Tensor
 from trainer.base.errors import CacheError
 from trainer.base.pass_context import PassContext
 from trainer.base.precision import TYPES
-from trainer.base.traffic_log import TrafficLog
+from trainer.base.traffic_log import Direction, TrafficLog
 from trainer.config.options import Options
 from trainer.config.policies import policy
 from trainer.data.part import Part
@@ -36,7 +36,7 @@ from trainer.exchange.row_routes import (
 )
 from trainer.exchange.sampling import Sample, Sampling
 from trainer.exchange.saturation import Saturation
-from trainer.exchange.wire import Int8, wire
+from trainer.exchange.wire import Int8, Wire, wire
 from trainer.sparse.feature_rows import DenseRows, FeatureRows, SparseRows
 
 
@@ -126,6 +126,7 @@ class Exchange:
         )
         if isinstance(forward_wire, Int8):
             backward_wire = forward_wire  # one stream of random numbers
+        self.wires: Mapping[Direction, Wire] = {"forward": forward_wire, "backward": backward_wire}
         self.sources = destinations = [peers]
         """The peers whose rows come, by round."""
         if self.is_sequential and peers:

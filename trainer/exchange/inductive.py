@@ -15,6 +15,7 @@ from torch import Tensor
 
 from trainer.data.csr import Csr, indptr_of
 from trainer.data.part import Part
+from trainer.data.whole_graph import WholeGraph
 from trainer.dist.communicator import Communicator
 
 
@@ -57,6 +58,20 @@ def training_subgraph(part: Part, communicator: Communicator) -> Part:
         send_rows={
             peer: new_row_n[rows[needed_by[peer]].long()].to(rows.dtype) for peer, rows in part.send_rows.items()
         },
+    )
+
+
+def whole_training_subgraph(graph: WholeGraph) -> WholeGraph:
+    """The training graph of all parts, as the edges of one matrix; nothing is sent for it."""
+    keep_N = graph.train_N
+    edges = _select(graph.edges, keep_N, keep_N)
+    counts = [int(keep_n.sum()) for keep_n in torch.split(keep_N, list(graph.row_counts))]
+    return WholeGraph(
+        edges=edges,
+        degree_M=edges.row_sums(torch.float32),
+        row_counts=counts,
+        sum_counts=counts,
+        train_N=keep_N[keep_N],
     )
 
 

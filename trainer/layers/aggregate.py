@@ -30,6 +30,7 @@ from trainer.data.typed import RelationSums
 from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange, Round
 from trainer.exchange.halo_exchange import ComparedRows, PendingRows
+from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.sparse.adjacency import InEdges, Matrix
 from trainer.sparse.dropout import Mask
 from trainer.sparse.normalise import missing_loops, weighted
@@ -38,7 +39,15 @@ from trainer.sparse.normalise import missing_loops, weighted
 class Aggregation:
     """The in-edges of one part, in the forms that models use them in."""
 
-    def __init__(self, part: Part, exchange: Exchange, communicator: Communicator, *, sums: str | None) -> None:
+    def __init__(
+        self,
+        part: Part,
+        exchange: Exchange,
+        communicator: Communicator,
+        *,
+        sums: str | None,
+        tensor: TensorAggregation | None = None,
+    ) -> None:
         """Weigh the edges; every rank has to call it.
 
         Args:
@@ -46,10 +55,11 @@ class Aggregation:
             exchange: fetches the halo's rows.
             communicator: the ranks of the run.
             sums: what edges count in a sum, `gcn`, `mean` or `sum`; None where the model sums nothing.
+            tensor: the sums of tensor-parallel layers; None where there is none.
         """
         device = communicator.device
         self.exchange, self.clock, self.num_rows = exchange, communicator.clock, part.num_rows
-        self.sums = sums
+        self.sums, self.tensor = sums, tensor
         self._part, self._device = part, device
         self.relations: Sequence[RelationSums] | None = None
         """What each sum is of, where relations are distinguished."""
@@ -100,6 +110,8 @@ class Aggregation:
                 for those that have not.
         """
         self._check_sums()
+        if self.tensor is not None and layer in self.tensor.layers:
+            return self.tensor(rows_nF, layer, context, mask)
         compared = compared or (lambda: self.exchange.needed(rows_nF))
         return cast(Tensor, _Sum.apply(rows_nF, self, layer, context, mask, compared))  # type: ignore[no-untyped-call]
 

@@ -2,27 +2,38 @@
 
 Standard input has a JSON object, and standard output gets one:
 
-    {"arguments": [...], "cache": FOLDER or null, "sizes": [{...}, ...]}
-    {"by_entries": true or false, "bytes": [{"weights": ..., ...}, ...], "sentence": "rank 1 will need ..."}
+    {"arguments": [...], "cache": FOLDER or null, "sizes": [{...}, ...],
+     "traffic": null or
+         {"rows": [[...], ...], "topology": {...}, "device": "cpu" or "cuda", "available": [BYTES or null, ...]}}
+    {"by_entries": true or false, "bytes": [{"weights": ..., ...}, ...], "sentence": "rank 1 will need ...",
+     "layers": [{"layer": 2, "exchange": "tensor", ...}, ...]}
 
 `arguments` are options of `python -m trainer`, `sizes` are the fields of `trainer.startup.memory.Sizes` by rank, with
-`entries` wherever they are known. The answer has the bytes of each rank by purpose, and the sentence of the run's log.
+`entries` wherever they are known. `traffic` decides the exchange of each layer under `--exchange auto`: `rows` are sent
+from rank to rank over the links of `topology`, in long form, and `available` is the memory of each rank's device, null
+where it is unknown. The answer has the bytes of each rank by purpose, the sentence of the run's log, and the layers
+that may be tensor-parallel, where that was asked for.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from trainer.base.child_process import end_with_parent, forget_current_folder
 from trainer.base.errors import OptionError, TrainerError
 from trainer.base.printable import printable
 from trainer.config.command_line import parse
+from trainer.config.options import Options
 from trainer.data.cache import open_cache
+from trainer.dist.link_model import LinkModel
+from trainer.exchange.layer_exchanges import LayerExchange
 from trainer.layers.sums import allows_sparse_features
-from trainer.startup.memory import Sizes, estimate_bytes, estimate_summary, in_one_form
+from trainer.startup.exchange_choice import choose_exchanges, is_any_tensor
+from trainer.startup.memory import Sizes, estimate_bytes, estimate_summary, in_one_form, with_whole_graph
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -39,11 +50,24 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     if not allows_sparse_features(options, cache):
         sizes = [replace(one, entries=None) for one in sizes]
     by_entries, sizes = in_one_form(sizes)
+    layers = [] if request["traffic"] is None else _layers(options, sizes, request["traffic"])
+    if is_any_tensor(options, layers):
+        sizes = with_whole_graph(sizes)
     return {
         "by_entries": by_entries,
         "bytes": [estimate_bytes(options, one) for one in sizes],
         "sentence": estimate_summary(options, sizes),
+        "layers": [asdict(layer) for layer in layers],
     }
+
+
+def _layers(options: Options, sizes: Sequence[Sizes], traffic: Mapping[str, Any]) -> Sequence[LayerExchange]:
+    facts = [
+        {"host": str(rank), "device": traffic["device"], "available": number or 1 << 62, "missing_parts": []}
+        for rank, number in enumerate(traffic["available"])
+    ]
+    layers, _ = choose_exchanges(options, facts, sizes, traffic["rows"], lambda: LinkModel.of(traffic["topology"]))
+    return layers
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ import json
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,14 +22,25 @@ from trainer.data.cache import Cache
 from trainer.data.labels import LabelCounts, Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part
+from trainer.data.whole_graph import missing_parts
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
+from trainer.dist.link_model import LinkModel
 from trainer.exchange.exchange import boundary_counts, check_boundaries, row_counts
+from trainer.exchange.layer_exchanges import LayerExchange
 from trainer.exchange.relay_routes import check_messages, message_sums, relay_use
 from trainer.layers.sums import allows_sparse_features
 from trainer.sparse.feature_rows import count_entries
 from trainer.sparse.sparsity import are_sparse
-from trainer.startup.memory import Sizes, TypedSizes, available_bytes, check_memory, estimate_summary
+from trainer.startup.exchange_choice import choose_exchanges, is_any_tensor
+from trainer.startup.memory import (
+    Sizes,
+    TypedSizes,
+    available_bytes,
+    check_memory,
+    estimate_summary,
+    with_whole_graph,
+)
 
 Facts = Mapping[str, Any]
 
@@ -49,6 +61,10 @@ class Agreement:
     """A sentence about the memory estimate of the fullest rank, for the log."""
     remark: str | None
     """A sentence about the machines, for the log."""
+    layer_exchanges: Sequence[LayerExchange] = ()
+    """Of the layers that may be tensor-parallel, where that was asked for."""
+    exchange_remark: str | None = None
+    """A sentence about them, for the log."""
 
 
 def facts_of(
@@ -73,6 +89,7 @@ def facts_of(
         "labels": [counts.labelled_C, counts.positive_C],
         "boundaries": boundary_counts(part),
         "messages": message_sums(part),
+        "missing_parts": missing_parts(cache) if options.exchange in ("tensor", "auto") else [],
     }
 
 
@@ -141,10 +158,15 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     check_boundaries([fact["boundaries"] for fact in facts])
     if relay_use(options).forward:
         check_messages([fact["messages"] for fact in facts])
+    if options.exchange == "tensor":
+        _check_parts(facts)
     sizes = [Sizes.of(fact["sizes"]) for fact in facts]
     by_entries = are_sparse([(size.entries, size.rows * size.features) for size in sizes])
     if not by_entries:
         sizes = [replace(size, entries=None) for size in sizes]
+    layers, exchange_remark = choose_exchanges(options, facts, sizes, _rows_sent(facts), partial(_link_model, cache))
+    if is_any_tensor(options, layers):
+        sizes = with_whole_graph(sizes)
     check_memory(facts, options, sizes)
     num_rows = sum(fact["rows"] for fact in facts)
     if num_rows != cache.num_nodes:
@@ -162,4 +184,29 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         by_entries=by_entries,
         memory=estimate_summary(options, sizes),
         remark=remark,
+        layer_exchanges=layers,
+        exchange_remark=exchange_remark,
     )
+
+
+def _rows_sent(facts: Sequence[Facts]) -> list[list[int]]:
+    """Rows that rank p (row) sends to rank q (column) in a boundary exchange."""
+    ranks = range(len(facts))
+    return [[fact["boundaries"]["sends"].get(str(peer), 0) for peer in ranks] for fact in facts]
+
+
+def _link_model(cache: Cache) -> LinkModel:
+    try:
+        return LinkModel.of(cache.topology)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise cache.manifest.damaged("zarr.json", f"has a topology with malformed links ({error!r})") from error
+
+
+def _check_parts(facts: Sequence[Facts]) -> None:
+    """Refuse tensor-parallel layers where a machine has only some of the parts."""
+    for rank, fact in enumerate(facts):
+        if fact["missing_parts"]:
+            raise CacheError(
+                f"--exchange tensor reads the edges of all parts, and the cache on {fact['host']} (rank {rank}) lacks "
+                f"parts/{fact['missing_parts'][0]}; copy the whole cache there, or use --exchange boundary"
+            )

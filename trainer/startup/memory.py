@@ -19,6 +19,7 @@ from typing import Any
 from trainer.base import cgroup
 from trainer.base.errors import TrainingError
 from trainer.config.options import Options
+from trainer.exchange.layer_exchanges import column_counts
 from trainer.sparse.sparsity import are_sparse
 
 _STORED = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -56,6 +57,19 @@ class TypedSizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WholeSizes:
+    """The sizes of the whole graph, where some layer is tensor-parallel."""
+
+    ranks: int
+    """P"""
+    rows: int
+    """N"""
+    sums: int
+    """Neighbour sums of all ranks; N unless relations are distinguished"""
+    edges: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """What the estimate of one rank is computed from."""
 
@@ -80,12 +94,18 @@ class Sizes:
     entries: int | None = None
     """Features of own rows that are not 0, where the features are held by them"""
     typed: TypedSizes | None = None
+    whole: WholeSizes | None = None
+
+    @property
+    def sums(self) -> int:
+        """Neighbour sums of this rank"""
+        return self.rows if self.typed is None else self.typed.sums
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Sizes:
-        """From the values that dataclasses.asdict gave."""
+        """From the values that dataclasses.asdict gave, for a rank by itself."""
         typed = plain.get("typed")
-        return cls(**{**plain, "typed": None if typed is None else TypedSizes(**typed)})
+        return cls(**{**plain, "typed": None if typed is None else TypedSizes(**typed), "whole": None})
 
 
 def in_one_form(sizes: Sequence[Sizes]) -> tuple[bool, list[Sizes]]:
@@ -94,8 +114,39 @@ def in_one_form(sizes: Sequence[Sizes]) -> tuple[bool, list[Sizes]]:
     return by_entries, [one if by_entries else replace(one, entries=None) for one in sizes]
 
 
+def with_whole_graph(sizes: Sequence[Sizes]) -> list[Sizes]:
+    """The sizes of all ranks, where some layer is tensor-parallel."""
+    rows, sums, edges = (sum(numbers) for numbers in zip(*((s.rows, s.sums, s.edges) for s in sizes), strict=True))
+    whole = WholeSizes(ranks=len(sizes), rows=rows, sums=sums, edges=edges)
+    return [replace(one, whole=whole) for one in sizes]
+
+
 def estimate_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     """The peak bytes of training, by purpose."""
+    total = _of_own_part(options, sizes)
+    whole, width = sizes.whole, options.hidden
+    if whole is None or whole.ranks == 1 or options.exchange not in ("tensor", "auto"):
+        return total
+    share = max(column_counts(width, whole.ranks))
+    edges = whole.edges + (whole.rows if options.model == "gcn" else 0)
+    index_bytes = 4 if max(edges, whole.rows) < 2**31 else 8
+    # Matrix and transpose, of the training graph too.
+    graphs = 2 if options.inductive else 1
+    total["whole adjacency"] = graphs * (
+        2 * edges * (index_bytes + _FP32) + 2 * (whole.rows + whole.sums) * index_bytes
+    )
+    # Rows of all columns and all rows of some, as they are, sent and received.
+    total["exchange"] += 3 * (sizes.rows * width + (whole.rows + whole.sums) * share) * _FP32
+    # While they are made: the edges as the cache has them, and weighed, and what sorts them.
+    making = edges * (2 * (8 + index_bytes) + 2 * (index_bytes + _FP32))
+    total["sorting"] = max(
+        total["sorting"], making - total["activations"] - total["exchange"] - total["features"] - total["adjacency"]
+    )
+    return total
+
+
+def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
+    """The same without the edges of other parts."""
     if sizes.typed is not None:
         return _of_types(options, sizes, sizes.typed)
     n, sent, b = sizes.rows, sizes.sent, _STORED[options.precision]
@@ -178,7 +229,7 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
     # One layer more, which makes layer 1's input and exchanges and sums nothing.
     # Rows travel before their products, so the last layer's are no narrower.
     outputs = max(sizes.outputs, width)
-    total = estimate_bytes(as_sage, replace(sizes, features=0, edges=0, outputs=outputs, typed=None))
+    total = _of_own_part(as_sage, replace(sizes, features=0, edges=0, outputs=outputs, typed=None))
     more_weights = typed.feature_weights * width + (options.bases or typed.relations) * width * width * options.layers
     total["weights"] += more_weights * _FP32 * _COPIES_OF_WEIGHTS
     halo = sizes.largest_halo if options.exchange == "sequential" else sizes.halo
@@ -247,7 +298,9 @@ def estimate_summary(options: Options, sizes: Sequence[Sizes]) -> str:
 def _options_that_fit(options: Options, sizes: Sequence[Sizes], available: int) -> str:
     """Options with which the same ranks fit, as the beginning of the advice."""
     tries: list[tuple[str, Options]] = []
-    if options.exchange != "sequential":
+    if options.exchange == "tensor":
+        tries.append(("--exchange boundary", replace(options, exchange="boundary")))
+    elif options.exchange != "sequential":
         tries.append(("--exchange sequential", replace(options, exchange="sequential")))
     if options.precision == "fp32":
         tries.append(("--precision bf16", replace(options, precision="bf16")))

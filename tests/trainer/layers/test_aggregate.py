@@ -20,9 +20,12 @@ from trainer.config.options import EXCHANGES
 from trainer.data.cache import open_cache
 from trainer.data.csr import Csr, hstack
 from trainer.data.part import load_part
+from trainer.data.whole_graph import whole_graph
 from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
+from trainer.exchange.tensor_exchange import TensorExchange
 from trainer.layers.aggregate import Aggregation, fetch_rounds
+from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.sparse.adjacency import Matrix, TwoWay
 
 pytestmark = pytest.mark.slow
@@ -39,8 +42,13 @@ def whole_sum_and_gradient(
     communicator.connect()
     opened = open_cache(cache)
     part = load_part(opened, communicator.rank, split=0)
-    exchange = Exchange(run_options(cache, exchange=kind), part, communicator, empty_traffic_log(communicator))
-    aggregation = Aggregation(part, exchange, communicator, sums=SUMS[model])
+    traffic_log = empty_traffic_log(communicator)
+    exchange, tensor = Exchange(run_options(cache, exchange=kind), part, communicator, traffic_log), None
+    if kind == "tensor":
+        graph = whole_graph([load_part(opened, number, split=0) for number in range(opened.num_parts)])
+        columns = TensorExchange(wires=exchange.wires, communicator=communicator, traffic_log=traffic_log)
+        tensor = TensorAggregation(graph, part, columns, sums=SUMS[model], layers=[2])
+    aggregation = Aggregation(part, exchange, communicator, sums=SUMS[model], tensor=tensor)
     file = Path(cache, f"parts/{communicator.rank}/nodes/node/global_ids/c/0")
     ids = torch.from_numpy(np.fromfile(file, np.int64) if file.exists() else np.empty(0, np.int64))
     rows, directions = inputs(opened.num_nodes)

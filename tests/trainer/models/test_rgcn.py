@@ -93,6 +93,7 @@ DENSE: dict[str, dict[str, Any]] = {
     "one layer": {"layers": 1},
     "sequential": {"exchange": "sequential"},
     "broadcast": {"exchange": "broadcast"},
+    "tensor": {"exchange": "tensor"},
 }
 OTHER: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": 0.4},
@@ -113,7 +114,7 @@ INEXACT: dict[str, dict[str, Any]] = {
 }
 CASES = [(name, "rgcn") for name in GRAPHS]
 CASES += [("three types", setting) for setting in (*DENSE, *OTHER) if setting != "rgcn"]
-CASES += [("an empty type", setting) for setting in ("sequential", "broadcast")]
+CASES += [("an empty type", setting) for setting in ("sequential", "broadcast", "tensor")]
 MORE = [("three types", setting) for setting in (*EXACT, *INEXACT)]
 SETTINGS = DENSE | OTHER | EXACT | INEXACT
 EPOCHS = 8

@@ -39,6 +39,7 @@ def facts(cache: Cache, /, **of_rank_1: Any) -> list[dict[str, Any]]:
             "sizes": {**dict.fromkeys(Sizes.__slots__, 1), "typed": None},
             "available": 10**9,
             "labels": [[10, 10], [4 + rank, 6 - rank]],
+            "missing_parts": [],
             "boundaries": boundary_counts(load_part(cache, rank, split=0)),
         }
         for rank in range(2)
@@ -72,6 +73,18 @@ def test_ranks_that_do_not_fit_are_named(
     """Ranks with different seeds or caches train on, each towards its own goal."""
     with pytest.raises(error, match=said):
         agree(Options(cache="c"), cache, facts(cache, **of_rank_1))
+
+
+def test_parts_that_are_elsewhere_are_named(cache: Cache) -> None:
+    """A machine that has only its own parts fails when it is to read the others, and all others wait for it."""
+    partial_copy = facts(cache, missing_parts=[0, 2])
+    with pytest.raises(CacheError, match=r"--exchange tensor .* the cache on h0 \(rank 1\) lacks parts/0; copy"):
+        agree(Options(cache="c", exchange="tensor"), cache, partial_copy)
+    found = agree(Options(cache="c", exchange="auto"), cache, partial_copy)
+    assert found.layer_exchanges == []
+    assert found.exchange_remark is not None
+    assert "boundary in every layer" in found.exchange_remark
+    assert "lacks parts/0" in found.exchange_remark
 
 
 def test_what_decides_the_result_is_compared_and_nothing_else() -> None:

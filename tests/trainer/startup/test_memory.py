@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,16 @@ from trainer.data.part import load_part
 from trainer.data.typed_part import load_typed_part
 from trainer.dist.communicator import Communicator
 from trainer.startup.handshake import sizes_of
-from trainer.startup.memory import Sizes, TypedSizes, available_bytes, check_memory, estimate_bytes, estimate_summary
+from trainer.startup.memory import (
+    Sizes,
+    TypedSizes,
+    WholeSizes,
+    available_bytes,
+    check_memory,
+    estimate_bytes,
+    estimate_summary,
+    with_whole_graph,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +39,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "gcn": {"hidden": 192, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
     "sage": {"model": "sage", "hidden": 96, "layers": 3, "dropout": 0.5, "norm": "batch"},
     "gat": {"model": "gat", "heads": 2, "hidden": 48, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
+    "gcn, tensor": {"hidden": 192, "layers": 3, "dropout": 0.5, "input_dropout": 0.0, "exchange": "tensor"},
     "gat, sequential": {"model": "gat", "heads": 2, "hidden": 96, "layers": 3, "exchange": "sequential"},
 }
 SIZES = Sizes(
@@ -55,7 +65,11 @@ def peak_of(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[
     options, opened = run_options(cache, **changes), open_cache(cache)
     load = load_typed_part if opened.is_typed_for(options.model) else load_part
     part = load(opened, communicator.rank, split=0)
-    expected = estimate_bytes(options, sizes_of(part, opened, Objective.of(opened, options), communicator))
+    sizes = sizes_of(part, opened, Objective.of(opened, options), communicator)
+    if options.exchange == "tensor":
+        of_ranks = communicator.all_gather_object({"sizes": asdict(sizes)})
+        sizes = with_whole_graph([Sizes.of(one["sizes"]) for one in of_ranks])[communicator.rank]
+    expected = estimate_bytes(options, sizes)
     del part
     before = status("VmRSS")
     train_once(communicator, cache=cache, epochs=3, **changes)
@@ -131,6 +145,10 @@ def test_what_grows_grows_and_what_saves_saves() -> None:
     assert total(input_dropout=0.0) < total() < total(norm="layer") < total(norm="batch")
     assert total() < total(staleness="fixed:4") < total(staleness="fixed:4", staleness_grad="fixed:4")
     assert total() < total(exchange="broadcast")
+    whole = WholeSizes(ranks=4, rows=4000, sums=4000, edges=80_000)
+    assert total() < total(replace(SIZES, whole=whole), exchange="tensor")
+    assert total() == total(replace(SIZES, whole=whole))
+    assert total() == total(replace(SIZES, whole=replace(whole, ranks=1)), exchange="tensor")
     assert total() < total(inductive=True)
     assert total() < total(model="sage")
     assert total() < total(model="gat", heads=1) < total(model="gat", heads=4)

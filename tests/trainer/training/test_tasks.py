@@ -39,6 +39,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"inductive": True, "model": "sage", "layers": 3, "norm": "batch", "dropout": 0.4, "eval_every": 20},
     ),
     "inductive, broadcast": ("classes", {"inductive": True, "exchange": "broadcast"}),
+    "inductive, tensor": ("classes", {"inductive": True, "exchange": "tensor"}),
 }
 
 
