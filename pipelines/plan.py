@@ -19,6 +19,7 @@ from graphprep.core.bfloat16 import to_float32
 from graphprep.core.csr import index_dtype
 from graphprep.core.types import Csr
 from graphprep.errors import UsageError
+from graphprep.interop.scipy_matrix import to_scipy
 from graphprep.partition.engine import whole_graph
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition, require_enough_nodes
@@ -275,13 +276,7 @@ def _nonzero(rows: NDArray[Any]) -> int:
 
 def _inside(matrix: Csr, own: NDArray[np.int64]) -> Csr:
     """The edges between some nodes, which are renumbered."""
-    from scipy.sparse import csr_array
-
-    whole = csr_array(
-        (np.ones(matrix.num_edges, np.float32), matrix.indices, matrix.indptr),
-        shape=(matrix.num_rows, matrix.num_sources),
-    )
-    inside = whole[own][:, own]
+    inside = to_scipy(matrix)[own][:, own]
     return Csr(indptr=inside.indptr.astype(np.int64), indices=inside.indices, num_sources=len(own))
 
 
