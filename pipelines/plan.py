@@ -307,12 +307,8 @@ def _alternatives(
         sent = 2 * share * sum(training.row_bytes(graph.num_features, graph.num_classes, wire=wire))
         return round(int(graph.traffic.rows_PP.sum()) * (sent + sum(exact) / training.eval_every))
 
-    alternatives = [(training.wire, "none", communication(training.wire) + weights, row_bytes(training.wire))]
-    alternatives += [
-        (wire, "none", communication(wire) + weights, row_bytes(wire))
-        for wire in ("bf16", "int8")
-        if wire != training.wire
-    ]
+    wires = dict.fromkeys((training.wire, "bf16", "int8"))
+    alternatives = [(wire, "none", communication(wire) + weights, row_bytes(wire)) for wire in wires]
     stale = communication("int8") / STALE_EPOCHS + weights
     alternatives.append(("int8", "adaptive", stale, row_bytes("int8", share=1 / STALE_EPOCHS)))
     of_weights = training.weight_bytes(graph.num_features, graph.num_classes, ranks=graph.topology.num_ranks)

@@ -97,6 +97,7 @@ def arrow_table(
     *,
     quoted: bool,
     columns: Sequence[str] | None = None,
+    nulls: Sequence[str] = (),
 ) -> Any:
     """What Arrow makes of records.
 
@@ -107,6 +108,7 @@ def arrow_table(
         types: Arrow's, of some; those of others are inferred from the values.
         quoted: whether fields may be in quotes.
         columns: the ones that are wanted; None for all.
+        nulls: what stands for a missing number.
 
     Raises:
         pyarrow.ArrowInvalid: a line has other than so many fields, or a field is not of its type.
@@ -122,7 +124,7 @@ def arrow_table(
         ),
         convert_options=csv.ConvertOptions(
             column_types=dict(types),
-            null_values=[],
+            null_values=list(nulls),
             strings_can_be_null=False,
             include_columns=None if columns is None else list(columns),
         ),
@@ -138,6 +140,15 @@ def records_alone(block: bytes, first_line: int, dialect: Dialect) -> bytes:
     if dialect.comments_anywhere and (b"#" in text or b"%" in text):
         text = without_comments(text)
     return b"" if text.isspace() else text
+
+
+def rows_in(block: bytes, first_line: int, dialect: Dialect) -> tuple[bytes, int]:
+    """The part of a block that is rows, and the number of its first line."""
+    if first_line > dialect.last_skipped:
+        return block, first_line
+    lines = block.splitlines(keepends=True)
+    skipped = dialect.last_skipped + 1 - first_line
+    return b"".join(lines[skipped:]), first_line + skipped
 
 
 def without_lines(text: bytes, last: int) -> bytes:

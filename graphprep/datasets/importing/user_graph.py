@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from graphprep.core.choices import LabelTask
 from graphprep.core.splits import SplitRule
 from graphprep.core.types import EdgeType, NodeTable, RawGraph
+from graphprep.datasets.formats.checks import require_disjoint
 from graphprep.datasets.formats.labels import checked_labels
 from graphprep.datasets.importing import tables
 from graphprep.datasets.importing.edges.edge_file import EdgeFile
@@ -256,7 +257,7 @@ def _masks(
             f"{next(iter(origin.values()))} splits the nodes, but there are no labels; name their file too"
         )
     masks = _of_every_split(masks, origin)
-    tables.require_disjoint({origin[name]: mask for name, mask in masks.items()})
+    require_disjoint({origin[name]: mask for name, mask in masks.items()})
     if "train_mask" in masks and y.ndim == 1:
         blank = np.flatnonzero(masks["train_mask"].any(axis=1) & (y < 0))
         if len(blank):

@@ -18,7 +18,7 @@ import pytest
 
 from graphprep.core.types import EdgeTable, RawGraph
 from graphprep.datasets import readers
-from graphprep.datasets.readers.ogb import csv_member
+from graphprep.datasets.formats import text_file
 from graphprep.errors import DatasetError
 from graphprep.system import scratch
 from graphprep.system.verify import RemoteFile, verify
@@ -67,7 +67,7 @@ def test_text_is_what_ogb_reads(
 
     if small_memory:
         monkeypatch.setattr(scratch, "MEMORY_BYTES", 64)
-        monkeypatch.setattr(csv_member, "BLOCK_BYTES", 100)
+        monkeypatch.setattr(text_file, "BLOCK_BYTES", 100)
     ogb_files.write(tmp_path, ogb_files.text())
     raw = readers.read(tmp_path, mini(**FULL, inverse_edges=inverse))
     with quiet():
@@ -319,7 +319,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"
         (table(LABEL, 2, [0.5]), "row 2 of its labels is 0.5"),
         (put(LABEL, csv_gz(np.full(ogb_files.N, "nan"))), "trains on the node .*, which has no label"),
         (put(LABEL, csv_gz(np.zeros((ogb_files.N, 2), int))), "2 columns instead of 1"),
-        (shared_node, "which another mask has too"),
+        (shared_node, "share the node"),
         (table(TRAIN, 0, [40]), "part train, names the node 40"),
         (table(TRAIN, 0, [-1]), "part train, names the node -1"),
         (put(TRAIN, csv_gz([3, 4, 3])), "names a node twice"),
