@@ -59,35 +59,23 @@ def line_blocks(path: Path, *, expected: bytes | None = None) -> Iterator[tuple[
     Raises:
         DatasetError: the file cannot be read, is empty, of another kind, cut short or damaged; a line is endless.
     """
-    is_empty = True
+    line, rest, first = 1, b"", True
     with _opened(path, expected) as stream:
-        for line, block in whole_lines(stream, str(path)):
-            if is_empty:
-                _require_text(path, block[:HEAD_BYTES], expected)
-                block, is_empty = block.removeprefix(UTF8_MARK), False
-            if block:
-                yield line, block
-    if is_empty:
+        while piece := stream.read(BLOCK_BYTES):
+            if first:
+                _require_text(path, piece[:HEAD_BYTES], expected)
+                piece, first = piece.removeprefix(UTF8_MARK), False
+            cut = piece.rfind(b"\n") + 1 or piece.rfind(b"\r", 0, -1) + 1
+            if not cut:
+                rest += piece
+                if len(rest) > LONGEST_LINE:
+                    raise DatasetError(f"{path}, line {line}: no line ends within {LONGEST_LINE:,} bytes")
+                continue
+            block, rest = b"".join((rest, memoryview(piece)[:cut])), piece[cut:]
+            yield line, block
+            line += _count_lines(block)
+    if first:
         raise DatasetError(f"{path} cannot be used: it is empty")
-
-
-def whole_lines(stream: BinaryIO, what: str) -> Iterator[tuple[int, bytes]]:
-    """As `line_blocks`, of a stream; `what` it is, for messages.
-
-    Raises:
-        DatasetError: a line is endless.
-    """
-    line, rest = 1, b""
-    while piece := stream.read(BLOCK_BYTES):
-        cut = piece.rfind(b"\n") + 1 or piece.rfind(b"\r", 0, -1) + 1
-        if not cut:
-            rest += piece
-            if len(rest) > LONGEST_LINE:
-                raise DatasetError(f"{what}, line {line}: no line ends within {LONGEST_LINE:,} bytes")
-            continue
-        block, rest = b"".join((rest, memoryview(piece)[:cut])), piece[cut:]
-        yield line, block
-        line += _count_lines(block)
     if rest:
         yield line, rest
 

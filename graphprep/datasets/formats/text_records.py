@@ -97,7 +97,6 @@ def arrow_table(
     *,
     quoted: bool,
     columns: Sequence[str] | None = None,
-    nulls: Sequence[str] = (),
 ) -> Any:
     """What Arrow makes of records.
 
@@ -108,7 +107,6 @@ def arrow_table(
         types: Arrow's, of some; those of others are inferred from the values.
         quoted: whether fields may be in quotes.
         columns: the ones that are wanted; None for all.
-        nulls: what stands for a missing number.
 
     Raises:
         pyarrow.ArrowInvalid: a line has other than so many fields, or a field is not of its type.
@@ -124,7 +122,7 @@ def arrow_table(
         ),
         convert_options=csv.ConvertOptions(
             column_types=dict(types),
-            null_values=list(nulls),
+            null_values=[],
             strings_can_be_null=False,
             include_columns=None if columns is None else list(columns),
         ),

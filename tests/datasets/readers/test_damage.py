@@ -101,7 +101,7 @@ CASES: list[tuple[str, str, Spoil, str]] = [
     ("wikics", WIKI, change(WIKI, "labels", put(2, "a")), "its labels"),
     ("wikics", WIKI, change(WIKI, "labels", put(2, -3)), "row 2 has the class -3"),
     ("wikics", WIKI, change(WIKI, "test_mask", shorter), "a mask of 39 values for 40 nodes"),
-    ("wikics", WIKI, change(WIKI, "val_masks", shorter), "for 3 splits"),
+    ("wikics", WIKI, change(WIKI, "val_masks", shorter), "has 3 splits"),
     ("wikics", WIKI, change(WIKI, "test_mask", lambda mask: [True] * len(mask)), "share the node"),
     ("wikics", WIKI, drop(WIKI, "links"), "lacks the lists links"),
     ("wikics", WIKI, whole(WIKI, lambda _: [1, 2]), "lacks the lists features"),

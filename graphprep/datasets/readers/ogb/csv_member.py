@@ -21,9 +21,6 @@ from typing import Any, BinaryIO, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.datasets.formats.text_dialect import is_number
-from graphprep.datasets.formats.text_file import GZIP_MAGIC, LONGEST_LINE, whole_lines
-from graphprep.datasets.formats.text_records import arrow_table
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive, in_plain_words
 from graphprep.system.scratch import RowSink
@@ -31,9 +28,12 @@ from graphprep.system.threads import map_in_order
 from graphprep.system.verify import HEAD_BYTES, substitute
 
 Array = NDArray[Any]
+BLOCK_BYTES = 4 << 20
+LONGEST_LINE = 16 << 20
 MOST_THREADS = 4
 MOST_WORDS = 1 << 20
 """bytes of a table of words"""
+GZIP_MAGIC = b"\x1f\x8b"
 NO_VALUE = ("", "nan", "NaN", "NAN")
 
 
@@ -82,7 +82,7 @@ class CsvMember:
         """
         workers = min(MOST_THREADS, os.cpu_count() or 1)
         with unpacked(self.archive, self.name) as stream:
-            blocks = whole_lines(stream, f"its member {self.name}")
+            blocks = _blocks(stream, self.name)
             yield from map_in_order(lambda piece: self._parsed(*piece, dtype, gaps), blocks, workers=workers)
 
     def array(self, rows: int, folder: Path, *, what: str, repeat: int = 1) -> Array:
@@ -134,14 +134,23 @@ class CsvMember:
 
     def _parsed(self, line: int, block: bytes, dtype: type[np.generic], gaps: bool) -> Array:
         import pyarrow as pa
+        from pyarrow import csv as arrow_csv
 
         names = [str(number) for number in range(self.columns)]
         kind = pa.from_numpy_dtype(np.dtype(dtype))
         try:
             if b"x" in block or b"X" in block or b"\r" in block.replace(b"\r\n", b"\n"):
                 raise pa.ArrowInvalid("hexadecimal")  # Arrow would read 0x10 as sixteen
-            types = dict.fromkeys(names, kind)
-            table = arrow_table(block, ",", names, types, quoted=False, nulls=NO_VALUE if gaps else ())
+            table = arrow_csv.read_csv(
+                pa.BufferReader(block),
+                read_options=arrow_csv.ReadOptions(
+                    column_names=names, use_threads=False, block_size=len(block) + 1, encoding="latin-1"
+                ),
+                parse_options=arrow_csv.ParseOptions(quote_char=False),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, kind), null_values=list(NO_VALUE) if gaps else []
+                ),
+            )
         except pa.ArrowInvalid as problem:
             self._find_fault(block, line, dtype, gaps)
             raise DatasetError(
@@ -161,10 +170,10 @@ class CsvMember:
             for field in fields:
                 word = field.decode("latin-1")
                 if dtype is np.int64 and not word.strip().removeprefix("-").isdigit():
-                    if self.whole_numbers and is_number(field):
+                    if self.whole_numbers and _is_number(word):
                         raise _NotWhole(f"its member {self.name}, line {line}: {word!r} is no whole number")
                     self._fail(line, f"{word[:40]!r} is no whole number", text)
-                if not (is_number(field) or (gaps and word in NO_VALUE)):
+                if not (_is_number(word) or (gaps and word in NO_VALUE)):
                     self._fail(line, f"{word[:40]!r} is no number", text)
 
     def _fail(self, line: int, reason: str, text: bytes) -> NoReturn:
@@ -215,3 +224,28 @@ def record(archive: Archive, name: str, convert: Callable[[str], Any]) -> dict[s
         return {key.strip(): convert(value.strip()) for key, value in zip(*rows, strict=True)}
     except (KeyError, ValueError) as problem:
         raise DatasetError(f"its member {name} has a value that it should not have ({problem})") from problem
+
+
+def _blocks(stream: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
+    """Runs of whole lines, each with the number of its first line."""
+    line, rest = 1, b""
+    while piece := stream.read(BLOCK_BYTES):
+        cut = piece.rfind(b"\n") + 1
+        if not cut:
+            rest += piece
+            if len(rest) > LONGEST_LINE:
+                raise DatasetError(f"its member {name}, line {line}: no line ends within {LONGEST_LINE:,} bytes")
+            continue
+        block, rest = rest + piece[:cut], piece[cut:]
+        yield line, block
+        line += block.count(b"\n")
+    if rest:
+        yield line, rest
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return "_" not in word

@@ -18,7 +18,7 @@ import pytest
 
 from graphprep.core.types import EdgeTable, RawGraph
 from graphprep.datasets import readers
-from graphprep.datasets.formats import text_file
+from graphprep.datasets.readers.ogb import csv_member
 from graphprep.errors import DatasetError
 from graphprep.system import scratch
 from graphprep.system.verify import RemoteFile, verify
@@ -67,7 +67,7 @@ def test_text_is_what_ogb_reads(
 
     if small_memory:
         monkeypatch.setattr(scratch, "MEMORY_BYTES", 64)
-        monkeypatch.setattr(text_file, "BLOCK_BYTES", 100)
+        monkeypatch.setattr(csv_member, "BLOCK_BYTES", 100)
     ogb_files.write(tmp_path, ogb_files.text())
     raw = readers.read(tmp_path, mini(**FULL, inverse_edges=inverse))
     with quiet():
