@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graphprep.system.progress import format_bytes
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
@@ -14,12 +12,6 @@ class Estimate:
     memory_bytes: int
     disk_bytes: int
     seconds: float
-
-    def __str__(self) -> str:
-        return (
-            f"{format_bytes(self.memory_bytes)} of memory, {format_bytes(self.disk_bytes)} of disk, "
-            f"{self.seconds:,.0f} s"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,17 +86,6 @@ def require_store(store_or_cache: str, options: Sequence[str]) -> None:
         raise UsageError(f"{options[0]} is about the edges of a store, and {store_or_cache} is a cache; leave it out")
 
 
-def report_target(target: Path) -> Path:
-    """The file of an HTML page, checked before any work.
-
-    Raises:
-        UsageError: the place cannot be written to.
-    """
-    if not target.name or target.is_dir() or not target.absolute().parent.is_dir():
-        raise UsageError(f"--html {str(target)!r} is no file in a folder that exists; give another path")
-    return target.absolute()
-
-
 def write_report(kind: Kind, summary: dict[str, Any], target: Path) -> None:
     """Write the HTML page of a store or a cache."""
     from graphprep.report.pages import cache_page, store_page

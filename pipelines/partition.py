@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from graphprep.system import home, memory, progress
 from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder, sweep
 from graphprep.system.executor import Executor
 from graphprep.system.output_path import checked_target, may_replace
+from graphprep.system.packages import installed_version
 from graphprep.topology import Topology, resolve
 from graphprep.version import __version__
 from pipelines.estimate import Estimate, GraphSize
@@ -133,7 +133,7 @@ class PartitionStep(ABC):
             **({MEMORY: self.memory_limit} if self.is_out_of_core and self.memory_limit is not None else {}),
             "cache format": CACHE_FORMAT,
             "graphprep version": __version__,
-            **{f"{library} version": _version(library) for library in LIBRARIES},
+            **{f"{library} version": installed_version(library) for library in LIBRARIES},
         }
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -486,13 +486,6 @@ def target_of(out: Path | None, name: str, topology: Topology) -> Path:
     if home.is_url(str(out).replace(":/", "://", 1)):
         raise UsageError(f"--out {out} is a URL; a cache is mapped into memory and has to lie on a local disk")
     return checked_target(out)
-
-
-def _version(library: str) -> str | None:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return None
 
 
 def announce(step: PartitionStep, name: str) -> None:

@@ -21,6 +21,7 @@ from graphprep.core.bfloat16 import to_float32
 from graphprep.core.csr import index_dtype
 from graphprep.core.types import Csr
 from graphprep.errors import UsageError
+from graphprep.interop.scipy_matrix import to_scipy
 from graphprep.partition.engine import whole_graph
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition, require_enough_nodes
@@ -313,13 +314,7 @@ def _nonzero(rows: NDArray[Any]) -> int:
 
 def _inside(matrix: Csr, own: NDArray[np.int64]) -> Csr:
     """The edges between some nodes, which are renumbered."""
-    from scipy.sparse import csr_array
-
-    whole = csr_array(
-        (np.ones(matrix.num_edges, np.float32), matrix.indices, matrix.indptr),
-        shape=(matrix.num_rows, matrix.num_sources),
-    )
-    inside = whole[own][:, own]
+    inside = to_scipy(matrix)[own][:, own]
     return Csr(indptr=inside.indptr.astype(np.int64), indices=inside.indices, num_sources=len(own))
 
 
@@ -367,12 +362,8 @@ def _alternatives(
         exact = rows * sum(boundary_row_bytes("fp32")) + tensor_sums(of_sum, "fp32")
         return round(sent + exact / training.eval_every)
 
-    alternatives = [(training.wire, "none", communication(training.wire) + weights, row_bytes(training.wire))]
-    alternatives += [
-        (wire, "none", communication(wire) + weights, row_bytes(wire))
-        for wire in ("bf16", "int8")
-        if wire != training.wire
-    ]
+    wires = dict.fromkeys((training.wire, "bf16", "int8"))
+    alternatives = [(wire, "none", communication(wire) + weights, row_bytes(wire)) for wire in wires]
     if not tensor:
         # Kept gradients go straight to their owners.
         stale = communication("int8", backward=graph.traffic.without_relays()) / STALE_EPOCHS + weights

@@ -7,6 +7,7 @@ second run finds it and does nothing, and a store of the same name from somethin
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +52,7 @@ class StoreOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreStep:
+class StoreStep(ABC):
     """A dataset becomes a store: what all ways to a store have in common."""
 
     verb: ClassVar[str]
@@ -83,9 +84,9 @@ class StoreStep:
         return ((self.work, f"the dataset {self.name}"),)
 
     @property
+    @abstractmethod
     def determinants(self) -> dict[str, Any]:
         """All that determines the content of the store, beside the versions of this program and its format."""
-        raise NotImplementedError
 
     @cached_property
     def key(self) -> str:
@@ -142,9 +143,9 @@ class StoreStep:
         store, reused = run_step(self, replace=replace)
         return StoreOutcome(store=store, reused=reused)
 
+    @abstractmethod
     def run(self, earlier: GraphStore | None) -> GraphStore:
         """Make the store."""
-        raise NotImplementedError
 
     def write(
         self, raw: RawGraph, source: Mapping[str, Any], *, key: str | None = None, expected: Expected | None = None
@@ -178,8 +179,15 @@ class OpenStep(StoreStep):
     def key(self) -> str:
         return GraphStore(self.target).key
 
+    @property
+    def determinants(self) -> dict[str, Any]:
+        return {"key": self.key}
+
     def find(self) -> Existing[GraphStore]:
         return Existing(State.SAME, result=GraphStore(self.target))
+
+    def run(self, earlier: GraphStore | None) -> GraphStore:  # noqa: ARG002
+        return GraphStore(self.target)
 
 
 def key_of_store(determinants: Mapping[str, Any]) -> str:

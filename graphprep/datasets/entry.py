@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     NonNegativeInt,
@@ -31,15 +29,11 @@ from graphprep.datasets.readers import READERS
 from graphprep.errors import DatasetError
 from graphprep.system.home import NAME_PATTERN
 from graphprep.system.nearest import nearest
-from graphprep.system.yaml_config import FaultAt
+from graphprep.system.yaml_config import FaultAt, StrictModel
 
 SCHEMES = ("https", "http", "file")
 Counted = int | Mapping[str, int]
 """a number, or numbers by type"""
-
-
-class StrictModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class FileEntry(StrictModel):

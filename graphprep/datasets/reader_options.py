@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from graphprep.errors import DatasetError
 from graphprep.system.nearest import nearest
+from graphprep.system.yaml_config import StrictModel
 
 if TYPE_CHECKING:
     from graphprep.datasets.entry import DatasetEntry
 
 
-class ReaderOptions(BaseModel):
-    """Base of the readers' option models: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class ReaderOptions(StrictModel):
+    """Base of the readers' option models."""
 
 
 O = TypeVar("O", bound=ReaderOptions)  # noqa: E741

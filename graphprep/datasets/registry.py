@@ -12,11 +12,11 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from graphprep.datasets.entry import DatasetEntry, StrictModel, canonical
+from graphprep.datasets.entry import DatasetEntry, canonical
 from graphprep.errors import DatasetError, UnknownDatasetError
 from graphprep.system.home import NAME_PATTERN
 from graphprep.system.regular_file import regular_file
-from graphprep.system.yaml_config import FaultAt, validated
+from graphprep.system.yaml_config import FaultAt, StrictModel, validated
 
 FILE_NAME = "datasets.yaml"
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from graphprep.core.original_ids import OriginalIds
 from graphprep.errors import UsageError
 from graphprep.system.atomic import published_file
+from graphprep.system.output_path import checked_file
 
 ENDINGS = (".csv", ".parquet")
 
@@ -56,5 +57,4 @@ def require_target(target: Path) -> None:
     """
     if target.suffix not in ENDINGS:
         raise UsageError(f"--table {target} ends in none of {', '.join(ENDINGS)}; give another name")
-    if not target.absolute().parent.is_dir() or target.is_dir():
-        raise UsageError(f"--table {target} is no file in a folder that exists; give another path")
+    checked_file(target, called="--table")

@@ -26,15 +26,14 @@ def to_pyg(graph: LoadedGraph) -> Data | HeteroData:
 
     if graph.is_homogeneous:
         data = Data(num_nodes=graph.num_nodes[HOMOGENEOUS_NODE])
-        _fill(data, _node_tensors(graph, HOMOGENEOUS_NODE))
-        _fill(data, edge_tensors(graph, HOMOGENEOUS_EDGE))
+        data.update(_node_tensors(graph, HOMOGENEOUS_NODE) | edge_tensors(graph, HOMOGENEOUS_EDGE))
         return data
     hetero = HeteroData()
     for node_type, count in graph.num_nodes.items():
         hetero[node_type].num_nodes = count
-        _fill(hetero[node_type], _node_tensors(graph, node_type))
+        hetero[node_type].update(_node_tensors(graph, node_type))
     for edge_type in graph.edges:
-        _fill(hetero[tuple(edge_type)], edge_tensors(graph, edge_type))
+        hetero[tuple(edge_type)].update(edge_tensors(graph, edge_type))
     return hetero
 
 
@@ -71,8 +70,3 @@ def edge_tensors(graph: LoadedGraph, edge_type: Any) -> dict[str, Tensor]:
 
 def _node_tensors(graph: LoadedGraph, node_type: str) -> dict[str, Tensor]:
     return {name: tensor(flat_mask(name, array)) for name, array in graph.nodes[node_type].items()}
-
-
-def _fill(storage: Any, tensors: dict[str, Tensor]) -> None:
-    for name, value in tensors.items():
-        storage[name] = value

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
 from graphprep.report.cited import Cited
 from graphprep.report.formats import count
 from graphprep.report.table import Column, Table
-from graphprep.report.terminal import print_table, printer
+from graphprep.report.terminal import printer
 from graphprep.system.progress import format_bytes
 
 Report = Iterator[str | Table]
@@ -99,7 +99,8 @@ def print_datasets(rows: Sequence[dict[str, Any]]) -> Report:
     yield Table("datasets", columns, Cited(rows))
 
 
-def print_home(items: Sequence[dict[str, Any]], place: str, file: IO[str]) -> None:
+@printer
+def print_home(cleaned: dict[str, Any]) -> Report:
     """Print the contents of GRAPHPREP_HOME: one row an item, and what was done with it."""
     columns = [
         Column("what", "name"),
@@ -107,4 +108,4 @@ def print_home(items: Sequence[dict[str, Any]], place: str, file: IO[str]) -> No
         Column("size", "bytes", format_bytes),
         Column("status", "fate"),
     ]
-    print_table(file, Table(place, columns, Cited(items)))
+    yield Table(cleaned["home"], columns, Cited(cleaned)["items"])

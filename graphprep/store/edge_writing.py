@@ -17,6 +17,7 @@ from graphprep.core.csr_pieces import EdgePieces
 from graphprep.core.types import row_bytes
 from graphprep.errors import DatasetError
 from graphprep.store.location import translate_remote_errors
+from graphprep.store.store import absent_files
 from graphprep.system import progress
 from graphprep.system.executor import Executor
 from graphprep.system.home import is_url
@@ -96,9 +97,7 @@ def _check_files(place: str, arrays: Mapping[str, zarr.Array[Any]]) -> None:
         if not is_url(place):
             for begun in (Path(place) / path).rglob(BEGUN):
                 begun.unlink(missing_ok=True)
-        files = -(-array.shape[0] // rows_a_file(array))
-        chunks_a_file = array.shards[0] // array.chunks[0] if array.shards else 1
-        absent = files - array.nchunks_initialized // chunks_a_file
+        absent, files = absent_files(array)
         if absent:
             raise DatasetError(
                 f"{place}: {absent} of the {files} files of {path} that the workers of --dask wrote are not there; let "

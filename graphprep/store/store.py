@@ -18,6 +18,7 @@ import hashlib
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -300,8 +301,11 @@ class GraphStore:
         Raises:
             DatasetError: a chunk is damaged; or, after the last piece, the whole differs from its checksum.
         """
-        path, digest = f"nodes/{node_type}/{name}", hashlib.sha256()
-        for start in range(0, self.num_nodes[node_type], rows_at_a_time):
+        yield from self._pieces(f"nodes/{node_type}/{name}", rows_at_a_time)
+
+    def _pieces(self, path: str, rows_at_a_time: int) -> Iterator[tuple[int, NDArray[Any]]]:
+        digest = hashlib.sha256()
+        for start in range(0, self._array(path).shape[0], rows_at_a_time):
             piece = self._read(path, slice(start, start + rows_at_a_time))
             digest.update(np.ascontiguousarray(piece).data)
             yield start, piece
@@ -364,13 +368,8 @@ class GraphStore:
         with progress.task("comparing arrays with their checksums", total=total, unit="B") as task:
 
             def check(path: str) -> None:
-                array, digest = self._array(path), hashlib.sha256()
-                rows = max(1, BYTES_AT_A_TIME // row_bytes(array))
-                for start in range(0, array.shape[0], rows):
-                    piece = self._read(path, slice(start, start + rows))
-                    digest.update(np.ascontiguousarray(piece).data)
+                for _, piece in self._pieces(path, max(1, BYTES_AT_A_TIME // row_bytes(self._array(path)))):
                     task.advance(piece.nbytes)
-                self._require_digest(path, digest.hexdigest())
 
             side_by_side([partial(check, path) for path in paths], workers=cores())
 
@@ -450,12 +449,18 @@ class GraphStore:
         if sums is not None and hashlib.sha256(content).hexdigest() != sums.get(path):
             raise DatasetError(f"{self.location}: {path}/{ZARR_JSON} has changed since it was written; {AGAIN}")
 
-    def _group(self, path: str) -> zarr.Group:
+    @contextmanager
+    def _explained(self, path: str) -> Iterator[None]:
+        """Says which array or group is damaged where Zarr raises an error of its own."""
         try:
             with translate_remote_errors(self.location, unless=EXPLAINED):
-                found = self._root.get(path)
+                yield
         except EXPLAINED as error:
             raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
+
+    def _group(self, path: str) -> zarr.Group:
+        with self._explained(path):
+            found = self._root.get(path)
         if not isinstance(found, zarr.Group):
             raise DatasetError(f"{self.location}: {path} is no group; {AGAIN}")
         return found
@@ -469,11 +474,8 @@ class GraphStore:
         if path not in self._arrays:
             if CHECKSUMS in self.attributes:
                 self._require_metadata(path)
-            try:
-                with translate_remote_errors(self.location, unless=EXPLAINED):
-                    found = self._root.get(path)
-            except EXPLAINED as error:
-                raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
+            with self._explained(path):
+                found = self._root.get(path)
             written = self.attributes["arrays"].get(path)
             if not isinstance(found, zarr.Array):
                 raise DatasetError(f"{self.location}: {path} is missing; {AGAIN}")
@@ -487,13 +489,8 @@ class GraphStore:
                 )
             if (claim := _absurd(found)) is not None:
                 raise DatasetError(f"{self.location}: {path} is damaged: its zarr.json claims {claim}; {AGAIN}")
-            try:
-                with translate_remote_errors(self.location, unless=EXPLAINED):
-                    files = _num_files(found)
-                    chunks_a_file = found.shards[0] // found.chunks[0] if found.shards else 1
-                    absent = files - found.nchunks_initialized // chunks_a_file
-            except EXPLAINED as error:
-                raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
+            with self._explained(path):
+                absent, files = absent_files(found)
             if absent:
                 raise DatasetError(f"{self.location}: {path} lacks {absent} of its {files} chunk files; {AGAIN}")
             self._arrays[path] = found
@@ -501,11 +498,8 @@ class GraphStore:
 
     def _read(self, path: str, rows: Any = slice(None)) -> NDArray[Any]:
         found = self._array(path)
-        try:
-            with translate_remote_errors(self.location, unless=EXPLAINED):
-                read = np.asarray(found[rows])
-        except EXPLAINED as error:
-            raise DatasetError(f"{self.location}: {path} is damaged ({error}); {AGAIN}") from error
+        with self._explained(path):
+            read = np.asarray(found[rows])
         if isinstance(rows, slice) and rows == slice(None):
             self._require_digest(path, hashlib.sha256(np.ascontiguousarray(read).data).hexdigest())
         return read
@@ -520,6 +514,12 @@ def _chunk_files(array: zarr.Array[Any]) -> set[str]:
 def _num_files(array: zarr.Array[Any]) -> int:
     """How many files hold an array, by its shape."""
     return -(-array.shape[0] // (array.shards or array.chunks)[0]) if array.size else 0
+
+
+def absent_files(array: zarr.Array[Any]) -> tuple[int, int]:
+    """How many of the files of an array are not there, and how many there should be."""
+    files = _num_files(array)
+    return files - array.nchunks_initialized // (array.shards[0] // array.chunks[0] if array.shards else 1), files
 
 
 def _absurd(array: zarr.Array[Any]) -> str | None:

@@ -124,21 +124,19 @@ def locked(path: Path, what: str) -> Iterator[None]:
     holder; whoever waited for it meanwhile holds the lock of a file that is gone, and takes that of the next one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = lock_file(path)
-    descriptor = _lock(file, what)
-    assert descriptor is not None
-    try:
+    with locked_if_free(path, wait_for=what):
         yield
-    finally:
-        file.unlink(missing_ok=True)
-        os.close(descriptor)
 
 
 @contextmanager
-def locked_if_free(path: Path) -> Iterator[bool]:
-    """Hold the lock of `path` unless another process does; says whether it is held. Its folder has to be there."""
+def locked_if_free(path: Path, *, wait_for: str | None = None) -> Iterator[bool]:
+    """Hold the lock of `path` unless another process does; says whether it is held. Its folder has to be there.
+
+    Args:
+        wait_for: what the other process works on, for those who have to wait for it; None not to wait.
+    """
     file = lock_file(path)
-    descriptor = _lock(file, None)
+    descriptor = _lock(file, wait_for)
     try:
         yield descriptor is not None
     finally:

@@ -11,12 +11,12 @@ import os
 import platform
 import shutil
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from graphprep.system import home, memory
 from graphprep.system.child_process import child_settings, python_command
+from graphprep.system.packages import installed_version
 from graphprep.system.threads import cores
 from graphprep.version import __version__
 
@@ -59,8 +59,10 @@ def examine() -> dict[str, Any]:
         "graphprep": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: _version(name) for name in NEEDED},
-        "optional": {name: _version(name) if _is_here(module) else None for name, (module, _) in OPTIONAL.items()},
+        "packages": {name: installed_version(name) for name in NEEDED},
+        "optional": {
+            name: installed_version(name) if _is_here(module) else None for name, (module, _) in OPTIONAL.items()
+        },
         "torch": _ask_torch(),
         "driver": _ask_driver(),
         "home": str(home.home()),
@@ -76,13 +78,6 @@ def examine() -> dict[str, Any]:
 def gpus_here() -> list[str]:
     """Names of the GPUs that torch can use here; none where it cannot be asked."""
     return [str(gpu["name"]) for gpu in _ask_torch().get("gpus", [])]
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _is_here(module: str) -> bool:

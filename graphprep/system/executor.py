@@ -11,15 +11,13 @@ A piece may be done more than once, so it changes nothing that is shared.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from graphprep.system import memory
-from graphprep.system.threads import cores, workers_for
+from graphprep.system.threads import cores, map_in_order, workers_for
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -67,21 +65,7 @@ class Threads:
             for piece in pieces:
                 yield function(piece, *shared)
             return
-        threads = ThreadPoolExecutor(workers)
-        wait = True
-        try:
-            running: deque[Future[Result]] = deque()
-            for piece in pieces:
-                if len(running) > workers:  # one more, so that no worker waits while the oldest result is used
-                    yield running.popleft().result()
-                running.append(threads.submit(function, piece, *shared))
-            while running:
-                yield running.popleft().result()
-        except KeyboardInterrupt:
-            wait = False
-            raise
-        finally:
-            threads.shutdown(wait=wait, cancel_futures=True)
+        yield from map_in_order(lambda piece: function(piece, *shared), pieces, workers=workers)
 
 
 @contextmanager

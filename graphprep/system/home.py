@@ -90,7 +90,7 @@ def find_store(name_or_store: str) -> Path | str:
     if NAME_PATTERN.fullmatch(name):
         raise DatasetError(
             f"there is no store of {name!r} in {home() / 'stores'} and no folder of that name"
-            f"{nearest(name, _stores_here())}; run `graphprep fetch {name}` or `graphprep import` first"
+            f"{nearest(name, stores_here())}; run `graphprep fetch {name}` or `graphprep import` first"
         )
     raise DatasetError(f"{name_or_store} is not a folder; give a store's path or the name of a fetched dataset")
 
@@ -133,7 +133,7 @@ def require_cache(text: str) -> Path:
 
 def nearest_cache(text: str) -> str:
     """`nearest` for a cache's name; a dataset's name alone resembles its first cache."""
-    names = _caches_here()
+    names = caches_here()
     own = [name for name in names if name.startswith(f"{text.rstrip('/')}/")]
     return f" (did you mean {own[0]!r}?)" if own else nearest(text, names)
 
@@ -144,10 +144,12 @@ def say_which(requested: Path, named: Path) -> None:
         say(f"{requested} is taken for {named}; give ./{requested} for the {kind_of(requested)} in the current folder")
 
 
-def _stores_here() -> list[str]:
+def stores_here() -> list[str]:
+    """The names of all stores in GRAPHPREP_HOME."""
     return sorted(path.name.removesuffix(".zarr") for path in (home() / "stores").glob("*.zarr"))
 
 
-def _caches_here() -> list[str]:
+def caches_here() -> list[str]:
+    """All caches in GRAPHPREP_HOME, as NAME/LABEL."""
     folders = sorted((home() / "caches").glob("*/*/"))
     return [f"{path.parent.name}/{path.name}" for path in folders if not path.name.startswith(".")]

@@ -48,6 +48,19 @@ def checked_target(path: Path, *, called: str = "--out") -> Path:
     return target
 
 
+def checked_file(out: Path, *, replace: bool = True, called: str = "--out") -> Path:
+    """The absolute path of a file that is to be written; `called` is the option that gave it.
+
+    Raises:
+        UsageError: the place is no file in a folder that exists, or there is a file that was not to be replaced.
+    """
+    if not out.name or out.is_dir() or not out.absolute().parent.is_dir():
+        raise UsageError(f"{called} {str(out)!r} is no file in a folder that exists; give another path")
+    if out.exists() and not replace:
+        raise UsageError(f"{called} {out} exists already; give another path, or --replace")
+    return out.absolute()
+
+
 def require_short(name: str, what: str) -> None:
     """Make sure that the names of locks and of unfinished work, which are made of `name`, fit a file system.
 

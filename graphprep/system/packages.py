@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from graphprep.errors import UsageError
@@ -20,3 +21,11 @@ def required(package: str, what: str) -> Any:
         raise UsageError(
             f"{what} need {package.partition('.')[0]}, which cannot be imported ({error}); install it with pip"
         ) from error
+
+
+def installed_version(package: str) -> str | None:
+    """The version of a package, None where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

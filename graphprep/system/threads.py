@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 
@@ -20,26 +22,37 @@ def workers_for(needed: int, room: int) -> int:
     return max(1, min(cores(), room // max(1, needed)))
 
 
-def side_by_side(pieces: Sequence[Callable[[], Result]], *, workers: int) -> list[Result]:
+def map_in_order(function: Callable[[Piece], Result], pieces: Iterable[Piece], *, workers: int) -> Iterator[Result]:
     """The result of each piece, in order.
 
     Args:
-        pieces: functions without arguments. After an error those that run are waited for, since they may write what
-            the caller is about to give up, and none is begun.
-        workers: how many run at a time, at least 1; with 1 they run here, one after another.
+        function: called with a piece.
+        pieces: taken as threads are free. After an error those that run are waited for, since they may write what the
+            caller is about to give up, and none is begun.
+        workers: how many run at a time.
 
     Raises:
         Exception: the first one, in order, that a piece raised.
     """
-    if workers == 1 or len(pieces) < 2:
-        return [piece() for piece in pieces]
-    threads = ThreadPoolExecutor(max_workers=workers)
+    threads = ThreadPoolExecutor(workers)
     wait = True
     try:
-        running = [threads.submit(piece) for piece in pieces]
-        return [piece.result() for piece in running]
+        running: deque[Future[Result]] = deque()
+        for piece in pieces:
+            if len(running) > workers:  # one more, so that no worker waits while the oldest result is used
+                yield running.popleft().result()
+            running.append(threads.submit(function, piece))
+        while running:
+            yield running.popleft().result()
     except KeyboardInterrupt:
         wait = False
         raise
     finally:
         threads.shutdown(wait=wait, cancel_futures=True)
+
+
+def side_by_side(pieces: Sequence[Callable[[], Result]], *, workers: int) -> list[Result]:
+    """The result of each piece, a function without arguments; as `map_in_order`, but with 1 worker they run here."""
+    if workers == 1 or len(pieces) < 2:
+        return [piece() for piece in pieces]
+    return list(map_in_order(lambda piece: piece(), pieces, workers=workers))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphprep.errors import GraphprepError
 from graphprep.system.nearest import nearest
@@ -35,6 +35,12 @@ MAX_NUMBER_LENGTH = 400
 _MAP_TAG, _SEQ_TAG, _MERGE_TAG = (f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "merge"))
 _NUMBER_TAGS = tuple(f"tag:yaml.org,2002:{name}" for name in ("int", "float"))
 _UNKNOWN_KEY, _MISSING_KEY = "extra_forbidden", "missing"
+
+
+class StrictModel(BaseModel):
+    """Base of all that is written in YAML: an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class YamlError(ValueError):

@@ -12,14 +12,14 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from graphprep.errors import TopologyError
 from graphprep.system.nearest import nearest
-from graphprep.system.yaml_config import FaultAt, Where, validated
+from graphprep.system.yaml_config import FaultAt, StrictModel, Where, validated
 from graphprep.topology.network import MAX_RANKS, Link, Rank, Topology, node_numbers, wires
 from graphprep.topology.routing import Route, Wire, along
 from graphprep.topology.short_form import MachineForm, Parts, expand
-from graphprep.topology.units import Bandwidth, FolderName, Form, GpuName, Latency, Memory, Place, Speed, Word
+from graphprep.topology.units import Bandwidth, FolderName, GpuName, Latency, Memory, Place, Speed, Word
 
 
-class RankForm(Form):
+class RankForm(StrictModel):
     name: Word
     machine: Word
     speed: Speed = 1.0
@@ -29,14 +29,14 @@ class RankForm(Form):
     gpu: GpuName | None = None
 
 
-class LinkForm(Form):
+class LinkForm(StrictModel):
     ends: tuple[Word, Word]
     type: Word
     gbytes_per_s: Bandwidth
     latency_us: Latency
 
 
-class TopologyForm(Form):
+class TopologyForm(StrictModel):
     """A whole file."""
 
     name: FolderName

@@ -12,7 +12,7 @@ unordered pair is searched once, from its lower rank; the way back is the way th
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -79,6 +79,23 @@ def along(nodes: Iterable[int], wires: Sequence[Wire]) -> Route:
             raise LookupError(step)
         links.append(min(joining)[1])
     return _directed(path[0], links, wires)
+
+
+def joined(pairs: Collection[tuple[int, int]], alone: Iterable[int] = ()) -> Iterator[frozenset[int]]:
+    """Nodes that paths of `pairs` join, by their lowest; those of `alone` that no pair joins are groups too."""
+    left = {node for pair in pairs for node in pair}.union(alone)
+    neighbours: dict[int, set[int]] = {node: set() for node in left}
+    for a, b in pairs:
+        neighbours[a].add(b)
+        neighbours[b].add(a)
+    while left:
+        found = [min(left)]
+        left.discard(found[0])
+        for node in found:
+            new = neighbours[node] & left
+            left -= new
+            found += sorted(new)
+        yield frozenset(found)
 
 
 def _quickest(

@@ -13,16 +13,16 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
-from graphprep.system.yaml_config import FaultAt
+from graphprep.system.yaml_config import FaultAt, StrictModel
 from graphprep.topology.link_rates import NETWORK_LATENCY_US, NVLINK_LATENCY_US, PCIE_LATENCY_US
 from graphprep.topology.network import Link, Rank
-from graphprep.topology.units import MAX_GBYTES_PER_S, Bandwidth, Count, Form, GpuName, Latency, Memory, Speed
+from graphprep.topology.units import MAX_GBYTES_PER_S, Bandwidth, Count, GpuName, Latency, Memory, Speed
 
 NETWORK_SWITCH = "net"
 MAX_LINKS_A_PAIR = 100
 
 
-class NvlinkForm(Form):
+class NvlinkForm(StrictModel):
     gbytes_per_s: Annotated[Bandwidth, Field(le=MAX_GBYTES_PER_S / MAX_LINKS_A_PAIR)]
     """Of one link; a pair with several has as many times that."""
     latency_us: Latency = NVLINK_LATENCY_US
@@ -37,25 +37,25 @@ class NvlinkForm(Form):
         return self
 
 
-class PcieForm(Form):
+class PcieForm(StrictModel):
     gbytes_per_s: Bandwidth
     latency_us: Latency = PCIE_LATENCY_US
     gpus_per_switch: Count | None = None
     """None for all of the machine's."""
 
 
-class QpiForm(Form):
+class QpiForm(StrictModel):
     gbytes_per_s: Bandwidth | None = None
     """None for that of pcie, as for the latency."""
     latency_us: Latency | None = None
 
 
-class NetworkForm(Form):
+class NetworkForm(StrictModel):
     gbytes_per_s: Bandwidth
     latency_us: Latency = NETWORK_LATENCY_US
 
 
-class MachineForm(Form):
+class MachineForm(StrictModel):
     """`count` equal machines."""
 
     count: Count = 1

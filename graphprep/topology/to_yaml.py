@@ -15,19 +15,6 @@ MAX_COMMENT = 118
 """Characters of a comment line without its mark."""
 
 
-def checked_out(out: Path, *, replace: bool, called: str = "--out") -> Path:
-    """Where the file goes, asked before any work; `called` is the option that gave it.
-
-    Raises:
-        UsageError: the place is no file in a folder that exists, or there is a file that was not to be replaced.
-    """
-    if not out.name or out.is_dir() or not out.absolute().parent.is_dir():
-        raise UsageError(f"{called} {str(out)!r} is no file in a folder that exists; give another path")
-    if out.exists() and not replace:
-        raise UsageError(f"{called} {out} exists already; give another path, or --replace")
-    return out.absolute()
-
-
 def chosen_name(name: str | None, out: Path | None, otherwise: str) -> str:
     """A topology's name: `name`, else that of its file with `-` for what cannot stand in a name, else `otherwise`.
 

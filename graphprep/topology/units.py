@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictInt
+from pydantic import AfterValidator, BeforeValidator, Field, StrictInt
 
 MAX_GBYTES_PER_S = 1e6
-
-
-class Form(BaseModel):
-    """Base of all that is written in YAML: an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 def _no_truth_value(value: object) -> object:

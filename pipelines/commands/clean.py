@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from graphprep.errors import UsageError
 from pipelines.commands import names
-from pipelines.commands.common import common, print_json
+from pipelines.commands.common import common, show
 
 
 @click.command()
@@ -45,17 +43,15 @@ def clean(
       graphprep clean
       graphprep clean --raw ogbn-arxiv --caches cora/2x2 --caches digits
     """
+    from graphprep.report.tables import print_home
     from graphprep.system import home
     from pipelines.clean import clean as clean_up
     from pipelines.clean import say_total
 
     items = clean_up(raw=raw, stores=stores, caches=caches, leftovers=not keep_leftovers, dry=dry)
-    if json_output:
-        print_json({"home": str(home.home()), "dry_run": dry, "items": [item.to_json() for item in items]})
-    else:
-        from graphprep.report.tables import print_home
-
-        print_home([item.to_json() for item in items], str(home.home()), sys.stdout)
+    cleaned = {"home": str(home.home()), "dry_run": dry, "items": [item.to_json() for item in items]}
+    show(cleaned, print_home, json_output)
+    if not json_output:
         say_total(items)
     in_use = [each.item.name for each in items if each.fate == "in use" and each.item.kind != "leftover"]
     if in_use:

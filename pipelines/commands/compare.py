@@ -28,10 +28,11 @@ def compare(
     """
     from graphprep.report.cache_tables import print_compared
     from graphprep.report.pages import compare_page
+    from graphprep.system.output_path import checked_file
     from pipelines.compare import compare as set_beside
-    from pipelines.look import report_target, write_page
+    from pipelines.look import write_page
 
-    target = None if html is None else report_target(html)
+    target = None if html is None else checked_file(html, called="--html")
     compared = set_beside(caches, topology=topology, row_bytes=row_bytes)
     if target is not None:
         write_page(compare_page(compared), target)

@@ -46,9 +46,9 @@ def _measure(out: Path, ranks: int | None, replace: bool, json_output: bool) -> 
     from graphprep.plan.rates_file import measure_machine, save
     from graphprep.system import progress
     from graphprep.system.doctor import gpus_here
-    from graphprep.topology.to_yaml import checked_out
+    from graphprep.system.output_path import checked_file
 
-    target = checked_out(out, replace=replace, called="--rates")
+    target = checked_file(out, replace=replace, called="--rates")
     processes = ranks or max(1, len(gpus_here()))
     with progress.task(f"measuring the rates of {processes} rank(s) side by side, some 30 to 90 s"):
         rates = measure_machine(processes)

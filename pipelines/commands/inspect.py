@@ -52,11 +52,12 @@ def inspect(
     from graphprep.report.cache_tables import print_cache, print_node
     from graphprep.report.store_tables import print_store
     from graphprep.system.executor import open_executor
-    from pipelines.look import report_target, require_store, summarise, write_report
+    from graphprep.system.output_path import checked_file
+    from pipelines.look import require_store, summarise, write_report
 
     if html is not None and options["node"] is not None:
         raise UsageError("--html shows a whole store or cache; leave out --node")
-    target = None if html is None else report_target(html)
+    target = None if html is None else checked_file(html, called="--html")
     of_stores = {"--dask": dask, "--memory": memory_limit}
     require_store(store_or_cache, [option for option, value in of_stores.items() if value is not None])
     with open_executor(dask, memory_limit=memory_limit) as executor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import click
 
@@ -28,22 +28,16 @@ def _of_the_registry() -> Iterable[str]:
     return load_registry()
 
 
-def _stores() -> Iterator[str]:
-    from graphprep.system.home import home
+def _stores() -> Iterable[str]:
+    from graphprep.system.home import stores_here
 
-    return (path.stem for path in sorted((home() / "stores").glob("*.zarr")))
-
-
-def _caches() -> Iterator[str]:
-    from graphprep.system.home import home
-
-    folders = sorted((home() / "caches").glob("*/*/"))
-    return (f"{path.parent.name}/{path.name}" for path in folders if not path.name.startswith("."))
+    return stores_here()
 
 
-def _stores_and_caches() -> Iterator[str]:
-    yield from _stores()
-    yield from _caches()
+def _caches() -> Iterable[str]:
+    from graphprep.system.home import caches_here
+
+    return caches_here()
 
 
 def _presets() -> Iterable[str]:
@@ -53,4 +47,4 @@ def _presets() -> Iterable[str]:
 
 
 datasets, stores, caches = _beginning(_of_the_registry), _beginning(_stores), _beginning(_caches)
-stores_and_caches, topologies = _beginning(_stores_and_caches), _beginning(_presets)
+stores_and_caches, topologies = _beginning(lambda: [*_stores(), *_caches()]), _beginning(_presets)

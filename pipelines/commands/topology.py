@@ -95,10 +95,11 @@ def detect_topology(saved: Path | None, out: Path | None, replace: bool, name: s
       graphprep topology detect --out mine.yaml
       graphprep topology detect --file saved.txt > mine.yaml
     """
+    from graphprep.system.output_path import checked_file
     from graphprep.topology.detect import detected, read_saved, run_here
-    from graphprep.topology.to_yaml import as_text, checked_out, chosen_name, save
+    from graphprep.topology.to_yaml import as_text, chosen_name, save
 
-    target = None if out is None else checked_out(out, replace=replace)
+    target = None if out is None else checked_file(out, replace=replace)
     seen = run_here() if saved is None else read_saved(saved)
     result = detected(seen, name=chosen_name(name, out, "detected"))
     if target is not None:
@@ -125,12 +126,13 @@ def probe_topology(out: Path, nproc: int | None, name: str | None, json_output: 
       graphprep topology probe --out mine.yaml
       graphprep topology probe --out cpu.yaml --nproc 4 --backend gloo --seconds 20
     """
+    from graphprep.system.output_path import checked_file
     from graphprep.topology import Topology
     from graphprep.topology.probe.launch import start
-    from graphprep.topology.to_yaml import checked_out, chosen_name
+    from graphprep.topology.to_yaml import chosen_name
 
     context = click.get_current_context()
-    options["out"] = target = checked_out(out, replace=options["replace"])
+    options["out"] = target = checked_file(out, replace=options["replace"])
     flags = {flag: context.params[flag] for flag in ("quiet", "debug")}
     status = start(take_options(ProbeOptions, options, name=chosen_name(name, out, DEFAULT_NAME), **flags), nproc)
     if status:

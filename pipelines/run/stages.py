@@ -28,10 +28,11 @@ from graphprep.store.location import read_file
 from graphprep.store.store import GraphStore
 from graphprep.system import home
 from graphprep.system.executor import Executor
+from graphprep.system.output_path import checked_file
 from graphprep.version import __version__
 from pipelines.estimate import GraphSize
 from pipelines.export import ExportStep, export_cache
-from pipelines.look import report_target, summarise, verify, write_report
+from pipelines.look import summarise, verify, write_report
 from pipelines.partition import PartitionStep, check_source, graph_size
 from pipelines.run import stage_records
 from pipelines.run.config import Cell, Pipeline
@@ -176,7 +177,7 @@ class ReportStep(RecordedStep):
     def run(self, earlier: Path | None) -> Path:  # noqa: ARG002
         self.target.parent.mkdir(parents=True, exist_ok=True)
         kind, summary = summarise(self.location, executor=self.executor)
-        write_report(kind, summary, report_target(self.target))
+        write_report(kind, summary, checked_file(self.target, called="--html"))
         stage_records.note("report", self.target, key=self._key(), state=stage_records.file_state(self.target))
         return self.target
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from graphprep.errors import UsageError
+from graphprep.system.output_path import checked_file
 from graphprep.topology import Topology, resolve
-from graphprep.topology.to_yaml import as_text, checked_out, chosen_name, save
+from graphprep.topology.to_yaml import as_text, chosen_name, save
 
 
 def test_comments_are_lines_of_their_own(tmp_path: Path) -> None:
@@ -32,14 +33,14 @@ def test_a_topology_without_links_is_still_a_file() -> None:
 def test_where_a_file_may_go(tmp_path: Path) -> None:
     """Guards against work that ends in a file that cannot be written, or replaces one that was not to be replaced."""
     path = tmp_path / "t.yaml"
-    assert checked_out(path, replace=False) == path
+    assert checked_file(path, replace=False) == path
     path.write_text("precious")
     with pytest.raises(UsageError, match="exists already; give another path, or --replace"):
-        checked_out(path, replace=False)
-    assert checked_out(path, replace=True) == path
+        checked_file(path, replace=False)
+    assert checked_file(path, replace=True) == path
     for wrong in (tmp_path, tmp_path / "none" / "t.yaml", Path("")):
         with pytest.raises(UsageError, match="is no file in a folder that exists"):
-            checked_out(wrong, replace=True)
+            checked_file(wrong, replace=True)
 
 
 def test_names() -> None:

@@ -103,17 +103,27 @@ def read_npy(stream: IO[bytes], num_bytes: int, name: str, kinds: str, shape: Sh
     size = math.prod(actual_shape) * dtype.itemsize
     memory.require_memory(size, what)
     with in_plain_words(f"{what} is damaged"):
-        data = bytearray(size)
-        filled = 0
-        while filled < size and (piece := stream.read(min(COPY_BYTES, size - filled))):
-            data[filled : filled + len(piece)] = piece
-            filled += len(piece)
-        more = stream.read(1)  # also makes the archive compare its checksum
-        if filled < size or more:
-            raise DatasetError(f"{what} is damaged ({'bytes follow after its end' if more else 'it is cut short'})")
+        data = read_exactly(stream, size, what)
         flat = np.frombuffer(data, dtype) if size else np.empty(math.prod(actual_shape), dtype)
         array = flat.reshape(actual_shape[::-1]).T if fortran else flat.reshape(actual_shape)
     return _native(array)
+
+
+def read_exactly(stream: IO[bytes], num_bytes: int, what: str, *, to_end: bool = True) -> bytearray:
+    """So many bytes of a stream, after which it ends if `to_end`.
+
+    Raises:
+        DatasetError: there are fewer or more.
+    """
+    data = bytearray(num_bytes)
+    filled = 0
+    while filled < num_bytes and (piece := stream.read(min(COPY_BYTES, num_bytes - filled))):
+        data[filled : filled + len(piece)] = piece
+        filled += len(piece)
+    more = to_end and stream.read(1)  # also makes the archive compare its checksum
+    if filled < num_bytes or more:
+        raise DatasetError(f"{what} is damaged ({'bytes follow after its end' if more else 'it is cut short'})")
+    return data
 
 
 def npy_header(stream: IO[bytes], num_bytes: int, what: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -142,8 +152,8 @@ def npy_header(stream: IO[bytes], num_bytes: int, what: str) -> tuple[tuple[int,
     return shape, fortran, dtype
 
 
-def map_npy(path: Path, kinds: str, shape: Shape) -> Array:
-    """A .npy file as a read-only memory map.
+def map_npy(path: Path, kinds: str | None = None, shape: Shape = ()) -> Array:
+    """A .npy file as a read-only memory map, of any dtype and shape unless they are said.
 
     Raises:
         DatasetError: it is damaged, of another dtype or shape; as the end of a sentence.
@@ -154,7 +164,8 @@ def map_npy(path: Path, kinds: str, shape: Shape) -> Array:
             raise DatasetError(suspect)
         stream.seek(0)
         actual_shape, _, dtype = npy_header(stream, path.stat().st_size, "it")
-    _require_fits(actual_shape, dtype, path.name, kinds, shape)
+    if kinds is not None:
+        _require_fits(actual_shape, dtype, path.name, kinds, shape)
     with in_plain_words("it is damaged, or no .npy file"):
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     return _native(array)

@@ -7,6 +7,7 @@ a loss of NaN.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,8 +56,8 @@ def reading(path: Path) -> Iterator[None]:
         raise DatasetError(f"{path} cannot be read ({reason}); fetch the dataset again") from problem
 
 
-def classes(y: Array) -> NDArray[np.int64]:
-    """Labels as int64 [N], -1 for none.
+def classes(y: Array, hint: str = "") -> NDArray[np.int64]:
+    """Labels as int64 [N], -1 for none; `hint` ends the error of those that are none.
 
     Raises:
         DatasetError: a label is below -1, or is N or above.
@@ -64,7 +65,7 @@ def classes(y: Array) -> NDArray[np.int64]:
     if len(odd := np.flatnonzero((y < -1) | (y >= max(len(y), 2)))):
         raise DatasetError(
             f"row {odd[0]} has the class {y[odd[0]]}: classes are numbered from 0, -1 is no class, and there cannot be "
-            f"more of them than the {len(y):,} nodes"
+            f"more of them than the {len(y):,} nodes{hint}"
         )
     return y.astype(np.int64)
 
@@ -112,30 +113,39 @@ def node_mask(nodes: Array, num_nodes: int, what: str) -> NDArray[np.bool_]:
     Raises:
         DatasetError: a node does not exist, or is named twice; `what` says of which list.
     """
-    if len(odd := np.flatnonzero((nodes < 0) | (nodes >= num_nodes))):
-        raise DatasetError(f"{what} names the node {nodes[odd[0]]}, but nodes are 0 .. {num_nodes - 1:,}")
     mask = np.zeros((num_nodes, 1), np.bool_)
-    mask[nodes] = True
+    mask[node_ids(nodes, num_nodes, what)] = True
     if int(mask.sum()) != len(nodes):
         raise DatasetError(f"{what} names a node twice")
     return mask
 
 
 def disjoint(masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, NDArray[np.bool_]]:
-    """The same masks, bool [N, S], after making sure that no two share a node of one split.
+    """The same masks, bool [N, S] by their names in the file, after `require_disjoint`."""
+    require_disjoint({f"its {name}": mask for name, mask in masks.items()})
+    return dict(masks)
+
+
+def require_disjoint(masks: Mapping[str, NDArray[np.bool_]]) -> None:
+    """Masks of one split may not share a node.
+
+    Args:
+        masks: bool [N, S] by what they are called.
 
     Raises:
-        DatasetError: two do, or they are of different shapes.
+        DatasetError: two do, or they are for different numbers of splits.
     """
-    union: NDArray[np.bool_] | None = None
-    for name, mask in masks.items():
-        if union is not None and union.shape != mask.shape:
-            raise DatasetError(f"its {name} is for {mask.shape[1]} splits, another mask for {union.shape[1]}")
-        if union is not None and (both := union & mask).any():
-            node, split = np.argwhere(both)[0]
-            raise DatasetError(f"its {name} names the node {node} of split {split}, which another mask has too")
-        union = mask if union is None else union | mask
-    return dict(masks)
+    for (other_name, other), (name, mask) in itertools.combinations(masks.items(), 2):
+        if mask.shape != other.shape:
+            raise DatasetError(
+                f"{name} has {mask.shape[1]} splits but {other_name} has {other.shape[1]}; they must agree"
+            )
+        if len(both := np.argwhere(mask & other)):
+            node, split = both[0]
+            of_split = f" of split {split}" if mask.shape[1] > 1 else ""
+            raise DatasetError(
+                f"{name} and {other_name} share the node {node}{of_split}; a node can be in one of them only"
+            )
 
 
 def node_ids(ids: Array, num_nodes: int, what: str) -> Array:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.choices import LabelTask
+from graphprep.datasets.formats.checks import classes
 from graphprep.datasets.formats.dtypes import storable
 from graphprep.errors import DatasetError
 from graphprep.system import progress
@@ -90,13 +91,7 @@ def _classes(y: Array) -> NDArray[np.int64]:
         if (odd := ~np.isfinite(y) | (y != np.floor(y))).any():
             row = int(np.argmax(odd))
             raise DatasetError(f"row {row} is {y[row]}, not the number of a class; {IF_NUMBERS}")
-    if (odd := (y < -1) | (y >= max(len(y), 2))).any():
-        row = int(np.argmax(odd))
-        raise DatasetError(
-            f"row {row} has the class {y[row]}: classes are numbered from 0, -1 is no class, and there cannot be "
-            f"more of them than the {len(y):,} nodes; {IF_NUMBERS}"
-        )
-    return y.astype(np.int64)
+    return classes(y, f"; {IF_NUMBERS}")
 
 
 def _label_table(y: Array, task: LabelTask) -> Array:

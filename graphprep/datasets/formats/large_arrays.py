@@ -14,9 +14,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.datasets.formats.arrays import npy_header
+from graphprep.datasets.formats.arrays import npy_header, read_exactly
 from graphprep.errors import DatasetError
-from graphprep.system.archive import COPY_BYTES, Archive
+from graphprep.system.archive import Archive
 from graphprep.system.scratch import RowSink
 
 Array = NDArray[Any]
@@ -67,31 +67,19 @@ def read_large(
     units_at_once = max(1, PIECE_BYTES // max(1, width * dtype.itemsize))
     for start in range(0, units, units_at_once):
         count = min(units_at_once, units - start)
-        piece = np.frombuffer(_exactly(stream, count * width * dtype.itemsize, subject), dtype).reshape(count, width)
+        piece = np.frombuffer(read_exactly(stream, count * width * dtype.itemsize, subject, to_end=False), dtype)
+        piece = piece.reshape(count, width)
         if finite and dtype.kind == "f" and not (good := np.isfinite(piece).ravel()).all():
             raise DatasetError(
                 f"{subject} holds a value that is not finite, "
                 f"in row {_row(start * width + int(np.argmin(good)), shape, fortran):,}"
             )
         sink.add(np.repeat(piece, repeat, axis=0) if repeat > 1 else piece)
-    if stream.read(1):  # also makes the archive compare its checksum
-        raise DatasetError(f"{subject} has bytes after its end")
+    read_exactly(stream, 0, subject)
     if repeat > 1:
         return sink.array().reshape(shape[0] * repeat, *shape[1:])
     array = sink.array().reshape(stored)
     return array.T if fortran else array
-
-
-def _exactly(stream: IO[bytes], num_bytes: int, subject: str) -> bytearray:
-    data = bytearray(num_bytes)
-    view, filled = memoryview(data), 0
-    while filled < num_bytes:
-        piece = stream.read(min(COPY_BYTES, num_bytes - filled))
-        if not piece:
-            raise DatasetError(f"{subject} is cut short")
-        view[filled : filled + len(piece)] = piece
-        filled += len(piece)
-    return data
 
 
 def _row(position: int, shape: tuple[int, ...], fortran: bool) -> int:

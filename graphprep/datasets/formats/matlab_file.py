@@ -99,13 +99,9 @@ def read_arrays(stream: IO[bytes], names: tuple[str, ...]) -> dict[str, Array | 
 
 def _front(stream: IO[bytes], kind: int, size: int, order: str) -> bytes:
     """The first bytes of a variable, enough for all but its values."""
-    raw = stream.read(min(size, HEAD_BYTES))
     if kind == MATRIX:
-        return raw
-    try:
-        unpacked = zlib.decompressobj().decompress(raw, HEAD_BYTES)
-    except zlib.error as problem:
-        raise DatasetError(f"its .mat file is damaged ({problem})") from problem
+        return stream.read(min(size, HEAD_BYTES))
+    unpacked = next(_unpacked(stream, size, HEAD_BYTES), b"")
     _inner_bytes(unpacked, order)
     return unpacked[TAG_BYTES:]
 
@@ -116,7 +112,7 @@ def _all(stream: IO[bytes], kind: int, size: int, order: str, name: str) -> memo
         memory.require_memory(COPIES * size, f"its array {name!r}")
         return memoryview(stream.read(size))
     unpacked, num_bytes = bytearray(), None
-    for piece in _unpacked(stream, size):
+    for piece in _unpacked(stream, size, PIECE_BYTES):
         unpacked += piece
         if num_bytes is None and len(unpacked) >= TAG_BYTES:
             num_bytes = TAG_BYTES + _inner_bytes(unpacked, order)
@@ -128,16 +124,16 @@ def _all(stream: IO[bytes], kind: int, size: int, order: str, name: str) -> memo
     return memoryview(unpacked)[TAG_BYTES:num_bytes]
 
 
-def _unpacked(stream: IO[bytes], size: int) -> Iterator[bytes]:
-    """What a packed element of `size` bytes holds, at most PIECE_BYTES at a time."""
+def _unpacked(stream: IO[bytes], size: int, piece_bytes: int) -> Iterator[bytes]:
+    """What a packed element of `size` bytes holds, at most `piece_bytes` at a time."""
     unpacker = zlib.decompressobj()
     try:
         while not unpacker.eof:
             packed = unpacker.unconsumed_tail
             if not packed:
-                packed = stream.read(min(size, PIECE_BYTES))
+                packed = stream.read(min(size, piece_bytes))
                 size -= len(packed)
-            piece = unpacker.decompress(packed, PIECE_BYTES)
+            piece = unpacker.decompress(packed, piece_bytes)
             if not packed and not piece and not unpacker.eof:
                 raise DatasetError("its .mat file is cut short")
             yield piece

@@ -21,8 +21,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.datasets.formats.arrays import Sparse
 from graphprep.errors import DatasetError
-from graphprep.system import memory
 from graphprep.system.regular_file import regular_file
 
 MEMO_NAMES = ("PUT", "BINPUT", "LONG_BINPUT")
@@ -53,14 +53,18 @@ class PickledDtype:
             ) from problem
 
 
-class PickledArray:
-    """Stands for numpy.ndarray."""
+class _Kept:
+    """Keeps the state that it is given."""
 
     def __init__(self, *_: object) -> None:
         self.state: object = None
 
     def __setstate__(self, state: object) -> None:
         self.state = state
+
+
+class PickledArray(_Kept):
+    """Stands for numpy.ndarray."""
 
     def plain(self) -> NDArray[Any]:
         """The array, with its bytes in this machine's order."""
@@ -80,14 +84,8 @@ class PickledArray:
         return array.astype(kind.newbyteorder("="))
 
 
-class PickledCsr:
+class PickledCsr(_Kept):
     """Stands for scipy.sparse.csr_matrix."""
-
-    def __init__(self, *_: object) -> None:
-        self.state: object = None
-
-    def __setstate__(self, state: object) -> None:
-        self.state = state
 
     def dense(self) -> NDArray[np.float32]:
         """The whole matrix, float32 [rows, columns]; entries given twice are added, as SciPy does.
@@ -106,25 +104,7 @@ class PickledCsr:
                 raise DatasetError(f"it holds a sparse matrix of the shape {reprlib.repr(shape)}")
         if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or data.dtype.kind not in "biuf":
             raise DatasetError("it holds a sparse matrix whose indices are not integers or whose values are no numbers")
-        if len(indptr) != rows + 1 or indptr[0] != 0 or (np.diff(indptr.astype(np.int64)) < 0).any():
-            raise DatasetError(f"it holds a sparse matrix whose row pointers do not fit {rows:,} rows")
-        if int(indptr[-1]) != len(indices) or len(indices) != len(data):
-            raise DatasetError(
-                f"it holds a sparse matrix with {len(indices):,} indices and {len(data):,} values where its rows "
-                f"need {int(indptr[-1]):,}"
-            )
-        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < columns:
-            raise DatasetError(f"it holds a sparse matrix with a column outside 0 .. {columns - 1:,}")
-        if not np.isfinite(data).all():
-            raise DatasetError("it holds a sparse matrix with values that are not finite")
-        what = f"the matrix of {rows:,} x {columns:,} that it holds"
-        memory.require_memory(rows * columns * np.dtype(np.float32).itemsize, what)
-        try:
-            dense = np.zeros((rows, columns), np.float32)
-        except (MemoryError, ValueError) as problem:
-            raise DatasetError(f"it holds a matrix of {rows:,} x {columns:,}, too large for memory") from problem
-        np.add.at(dense, (np.repeat(np.arange(rows), np.diff(indptr)), indices), data.astype(np.float32))
-        return dense
+        return Sparse.of(row=None, column=indices, indptr=indptr, data=data, shape=(rows, columns)).dense()
 
     def _array(self, name: str) -> NDArray[Any]:
         array = self.state.get(name) if isinstance(self.state, dict) else None
@@ -151,13 +131,19 @@ ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
+class PlainUnpickler(pickle.Unpickler):
+    """Resolves the names of `ALLOWED` alone."""
+
+    opener = "pickle"
+    """what people may have in mind to open such a file with"""
+
     def find_class(self, module_name: str, global_name: str) -> Any:
         try:
             return ALLOWED[module_name, global_name]
         except KeyError:
             raise DatasetError(
-                f"it asks for {module_name}.{global_name}, which data has no need of; do not open it with `pickle`"
+                f"it asks for {module_name}.{global_name}, which data has no need of; do not open it with "
+                f"`{self.opener}`"
             ) from None
 
 
@@ -197,7 +183,7 @@ def load(path: Path) -> object:
     with regular_file(path).open("rb") as stream:
         require_small_memo(stream, path.stat().st_size)
         try:
-            value = _Unpickler(stream, encoding="latin1").load()
+            value = PlainUnpickler(stream, encoding="latin1").load()
         except DatasetError:
             raise
         except EOFError as problem:

@@ -19,9 +19,10 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from graphprep.datasets.formats.text_file import line_blocks, unpacked_name
 from graphprep.datasets.importing.edges.edge_columns import names_ends, names_value
@@ -87,8 +88,6 @@ class Look:
     dialect: Dialect
     records: tuple[tuple[int, list[bytes], bytes], ...]
     """the first rows: number of the line, fields, and the line"""
-    comments: tuple[bytes, ...]
-    """the first comments before the rows"""
     complete: bool
     """whether `records` are all rows"""
 
@@ -123,9 +122,81 @@ def look(
     Raises:
         DatasetError: the delimiter cannot be found; the file cannot be read.
     """
+    beginning, comments = _beginning(path)
+    if beginning is None:
+        return None, comments
+    first_line, body, complete = beginning.first_line, beginning.body, beginning.complete
+    has_quotes = b'"' in body and re.search(AT_FIELD_START + rb'"', body) is not None
+    bare = re.sub(AT_FIELD_START + QUOTED, b'""', body) if has_quotes else body
+    lines = [
+        line for line in bare.splitlines() if line.strip() and (words or not line.lstrip().startswith(COMMENT_MARKS))
+    ][:SAMPLE_RECORDS]
+    free = [re.sub(AT_FIELD_START + rb"(?:%s)" % BRACKETED, b"()", line) for line in lines]
+    chosen = delimiter or _delimiter(path, free, first_line, words=words, edges=edges)
+    inside = [b"," in line or b";" in line or b" " in line for line in _bracketed(lines)]
+    dialect = Dialect(
+        delimiter=chosen,
+        columns=1,
+        comments=beginning.num_comments,
+        comments_anywhere=not words,
+        quoted=has_quotes or chosen in ",;",
+        bracketed=any(inside) and (chosen == " " or words),
+    )
+    sample = list(records(body, first_line, dialect, most=SAMPLE_RECORDS + 1))
+    every = complete and len(sample) <= SAMPLE_RECORDS
+    if not complete and 1 < len(sample) <= SAMPLE_RECORDS:
+        sample = sample[:-1]  # the last one may be cut
+    sample = sample[:SAMPLE_RECORDS]
+    rows = [fields for _, fields, _ in sample]
+    shorter = _is_shorter(rows)
+    with_names, doubtful = (
+        _has_names(path, rows, shorter, words=words, edges=edges) if header is None else (header, False)
+    )
+    names: tuple[str, ...] | None = None
+    header_line = None
+    if with_names:
+        number, fields, text = sample[0]
+        header_line = number + text.count(b"\n")
+        decoded = [field.decode("utf-8", "replace") for field in fields]
+        names = tuple(["", *decoded] if shorter else decoded)
+        sample, rows = sample[1:], rows[1:]
+    columns = len(rows[0]) if rows else len(names or ())
+    has_index = (
+        names is not None
+        and bool(rows)
+        and columns > 1
+        and NAMELESS.fullmatch(names[0]) is not None
+        and counts_up([row[0] for row in rows if row])
+    )
+    dialect = replace(
+        dialect,
+        columns=columns,
+        names=names,
+        header_line=header_line,
+        skipped=(sample[0][0] - 1) if sample else first_line - 1,
+        has_index=has_index,
+        doubtful_names=doubtful,
+    )
+    return Look(dialect=dialect, records=tuple(sample), complete=every), comments
+
+
+class _Beginning(NamedTuple):
+    """The first lines of a text from its first record on."""
+
+    first_line: int
+    body: bytes
+    """whole lines"""
+    complete: bool
+    """whether this is all of the text"""
+    num_comments: int
+    """before it"""
+
+
+def _beginning(path: Path) -> tuple[_Beginning | None, tuple[bytes, ...]]:
+    """None where there are no records; and the first comments."""
     comments: list[bytes] = []
     num_comments = first_line = 0
-    body, complete = b"", True
+    body = b""
     for number, block in line_blocks(path):
         if body:
             body += block
@@ -142,22 +213,10 @@ def look(
                         comments.append(text)
                 place += len(line)
         if len(body) >= SAMPLE_BYTES and body.count(b"\n") + body.count(b"\r") > 2 * SAMPLE_LINES:
-            complete = False  # there may be more, and what is left out of the sample is not known
-            break
-    if not body:
-        return None, tuple(comments)
-    dialect, rows, complete = _looked_at(
-        path,
-        body if complete else body[: _sample_size(body)],
-        first_line,
-        complete=complete,
-        words=words,
-        edges=edges,
-        header=header,
-        delimiter=delimiter,
-        comments=num_comments,
-    )
-    return Look(dialect=dialect, records=rows, comments=tuple(comments), complete=complete), tuple(comments)
+            body = body[: _sample_size(body)]  # there may be more, and what is left out of the sample is not known
+            cut = max(body.rfind(b"\n"), body.rfind(b"\r"))
+            return _Beginning(first_line, body[: cut + 1] or body, False, num_comments), tuple(comments)
+    return _Beginning(first_line, body, True, num_comments) if body else None, tuple(comments)
 
 
 def _sample_size(body: bytes) -> int:
@@ -179,9 +238,7 @@ def records(
             if not bare or (dialect.comments_anywhere and bare.startswith(COMMENT_MARKS)):
                 continue
         pending.append(line)
-        if dialect.quoted and b'"' in line and sum(part.count(b'"') for part in pending) % 2:
-            continue
-        if dialect.quoted and len(pending) > 1 and sum(part.count(b'"') for part in pending) % 2:
+        if dialect.quoted and (len(pending) > 1 or b'"' in line) and sum(part.count(b'"') for part in pending) % 2:
             continue
         record = b"\n".join(pending)
         pending = []
@@ -216,9 +273,12 @@ def fields_of(record: bytes, dialect: Dialect) -> list[bytes]:
 
 
 def is_value(field: bytes) -> bool:
-    """Whether `field` is a number as Python reads it, or a truth value."""
-    if field.lower() in (b"true", b"false"):
-        return True
+    """Whether `field` is a number or a truth value."""
+    return field.lower() in (b"true", b"false") or is_number(field)
+
+
+def is_number(field: bytes) -> bool:
+    """Whether `field` is a number as Python reads it, without marks between its digits."""
     try:
         float(field)
     except ValueError:
@@ -244,79 +304,6 @@ def _unquoted(field: bytes) -> bytes:
     if len(field) >= 2 and field.startswith(b'"') and field.endswith(b'"'):
         return field[1:-1].replace(b'""', b'"').strip()
     return field
-
-
-def _looked_at(
-    path: Path,
-    body: bytes,
-    first_line: int,
-    *,
-    complete: bool,
-    words: bool,
-    edges: bool,
-    header: bool | None,
-    delimiter: str | None,
-    comments: int,
-) -> tuple[Dialect, tuple[tuple[int, list[bytes], bytes], ...], bool]:
-    if not complete:
-        cut = max(body.rfind(b"\n"), body.rfind(b"\r"))
-        body = body[: cut + 1] or body
-    has_quotes = b'"' in body and re.search(AT_FIELD_START + rb'"', body) is not None
-    bare = re.sub(AT_FIELD_START + QUOTED, b'""', body) if has_quotes else body
-    lines = [
-        line for line in bare.splitlines() if line.strip() and (words or not line.lstrip().startswith(COMMENT_MARKS))
-    ][:SAMPLE_RECORDS]
-    free = [re.sub(AT_FIELD_START + rb"(?:%s)" % BRACKETED, b"()", line) for line in lines]
-    chosen = delimiter or _delimiter(path, free, first_line, words=words, edges=edges)
-    inside = [b"," in line or b";" in line or b" " in line for line in _bracketed(lines)]
-    sketch = Dialect(
-        delimiter=chosen,
-        columns=1,
-        comments=comments,
-        comments_anywhere=not words,
-        quoted=has_quotes or chosen in ",;",
-        bracketed=any(inside) and (chosen == " " or words),
-    )
-    sample = list(records(body, first_line, sketch, most=SAMPLE_RECORDS + 1))
-    every = complete and len(sample) <= SAMPLE_RECORDS
-    if not complete and len(sample) > 1 and len(sample) <= SAMPLE_RECORDS:
-        sample = sample[:-1]  # the last one may be cut
-    sample = sample[:SAMPLE_RECORDS]
-    rows = [fields for _, fields, _ in sample]
-    shorter = _is_shorter(rows)
-    with_names, doubtful = (
-        _has_names(path, rows, shorter, words=words, edges=edges) if header is None else (header, False)
-    )
-    names: tuple[str, ...] | None = None
-    header_line = None
-    if with_names:
-        number, fields, text = sample[0]
-        header_line = number + text.count(b"\n")
-        decoded = [field.decode("utf-8", "replace") for field in fields]
-        names = tuple(["", *decoded] if shorter else decoded)
-        sample, rows = sample[1:], rows[1:]
-    columns = len(rows[0]) if rows else len(names or ())
-    has_index = (
-        names is not None
-        and bool(rows)
-        and columns > 1
-        and NAMELESS.fullmatch(names[0]) is not None
-        and counts_up([row[0] for row in rows if row])
-    )
-    dialect = Dialect(
-        delimiter=chosen,
-        columns=columns,
-        names=names,
-        header_line=header_line,
-        skipped=(sample[0][0] - 1) if sample else first_line - 1,
-        comments=comments,
-        comments_anywhere=not words,
-        quoted=sketch.quoted,
-        bracketed=sketch.bracketed,
-        has_index=has_index,
-        doubtful_names=doubtful,
-    )
-    return dialect, tuple(sample), every
 
 
 def _bracketed(lines: Sequence[bytes]) -> list[bytes]:

@@ -140,6 +140,15 @@ def records_alone(block: bytes, first_line: int, dialect: Dialect) -> bytes:
     return b"" if text.isspace() else text
 
 
+def rows_in(block: bytes, first_line: int, dialect: Dialect) -> tuple[bytes, int]:
+    """The part of a block that is rows, and the number of its first line."""
+    if first_line > dialect.last_skipped:
+        return block, first_line
+    lines = block.splitlines(keepends=True)
+    skipped = dialect.last_skipped + 1 - first_line
+    return b"".join(lines[skipped:]), first_line + skipped
+
+
 def without_lines(text: bytes, last: int) -> bytes:
     """`text` with its lines up to and with `last`, from 0, emptied."""
     lines = text.splitlines(keepends=True)

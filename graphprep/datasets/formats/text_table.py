@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from graphprep.datasets.formats.text_dialect import Dialect, is_value, look, records
-from graphprep.datasets.formats.text_records import arrow_table, record_blocks, records_alone, tidied
+from graphprep.datasets.formats.text_records import arrow_table, record_blocks, records_alone, rows_in, tidied
 from graphprep.datasets.importing.edges.edge_columns import column_place
 from graphprep.datasets.importing.edges.text_faults import shown
 from graphprep.errors import DatasetError
@@ -70,21 +70,12 @@ def line_of(path: Path, dialect: Dialect, row: int) -> tuple[int, bytes]:
     """The number and the text of the line that a row, from 0, is in."""
     done = 0
     for first_line, block in record_blocks(path, dialect.delimiter, quoted=dialect.quoted, after=dialect.last_skipped):
-        body, line = _body(block, first_line, dialect)
+        body, line = rows_in(block, first_line, dialect)
         for number, _, record in records(body, line, dialect):
             if done == row:
                 return number, record
             done += 1
     return 0, b""
-
-
-def _body(block: bytes, first_line: int, dialect: Dialect) -> tuple[bytes, int]:
-    """The part of a block that is rows, and the number of its first line."""
-    if first_line > dialect.last_skipped:
-        return block, first_line
-    lines = block.splitlines(keepends=True)
-    skipped = dialect.last_skipped + 1 - first_line
-    return b"".join(lines[skipped:]), first_line + skipped
 
 
 def _table(path: Path, dialect: Dialect, as_text: Collection[str]) -> Any:
@@ -150,7 +141,7 @@ def _names(dialect: Dialect) -> list[str]:
 
 def _find_fault(dialect: Dialect, block: bytes, first_line: int, *, numbers: bool) -> None:
     """Raise an error for the first line that is no row; return if there is none."""
-    body, line = _body(block, first_line, dialect)
+    body, line = rows_in(block, first_line, dialect)
     for number, fields, record in records(body, line, dialect):
         if b"\0" in record:
             _fail(number, "has a NUL byte: the file is binary, or was damaged by a crash", record)

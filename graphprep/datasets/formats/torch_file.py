@@ -14,7 +14,6 @@ import functools
 import io
 import itertools
 import math
-import pickle
 import reprlib
 import warnings
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.datasets.formats.pickles import ALLOWED, PickledArray, require_small_memo
+from graphprep.datasets.formats.pickles import PickledArray, PlainUnpickler, require_small_memo
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive, in_plain_words
 
@@ -69,7 +68,9 @@ def load(data: bytes) -> Any:
             return _plain(_Unpickler(program, storage).load(), itertools.count(1))
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(PlainUnpickler):
+    opener = "torch.load"
+
     def __init__(self, stream: io.BytesIO, storage: Callable[[str], bytes]) -> None:
         super().__init__(stream, encoding="latin1")
         self._storage = storage
@@ -77,12 +78,7 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str) -> Any:
         if module_name == "torch" and global_name in STORAGES:
             return np.dtype(STORAGES[global_name])
-        try:
-            return {**ALLOWED, **TENSOR_NAMES}[module_name, global_name]
-        except KeyError:
-            raise DatasetError(
-                f"it asks for {module_name}.{global_name}, which data has no need of; do not open it with `torch.load`"
-            ) from None
+        return TENSOR_NAMES.get((module_name, global_name)) or super().find_class(module_name, global_name)
 
     def persistent_load(self, saved_id: Any) -> NDArray[Any]:
         match saved_id:
@@ -149,6 +145,8 @@ def _plain(value: Any, seen: Iterator[int], depth: int = 0) -> Any:
         return {key: _plain(item, seen, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, seen, depth + 1) for item in value]
+    if hasattr(value, "detach"):  # a tensor, of which only a legacy file has any
+        return value.detach().numpy()
     if isinstance(value, np.ndarray | int | float | str | bytes | None):
         return value
     raise DatasetError(f"it holds a {type(value).__name__}, which is no array")
@@ -160,14 +158,4 @@ def _legacy(data: bytes) -> Any:
     # Where the file is damaged, torch warns of what it believes to have read.
     with in_plain_words("it is no PyTorch file, or holds more than tensors"), warnings.catch_warnings(action="ignore"):
         value = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    return _without_torch(value, itertools.count(1))
-
-
-def _without_torch(value: Any, seen: Iterator[int]) -> Any:
-    if next(seen) > MOST_VALUES:
-        raise DatasetError(f"it unfolds into more than {MOST_VALUES:,} values, which arrays in dictionaries do not")
-    if isinstance(value, dict):
-        return {key: _without_torch(item, seen) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_torch(item, seen) for item in value]
-    return value.detach().numpy() if hasattr(value, "detach") else value
+    return _plain(value, itertools.count(1))

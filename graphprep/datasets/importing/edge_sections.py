@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from graphprep.core.types import EdgeChunk, EdgeSections
 from graphprep.datasets.formats.edge_weights import Rounded, as_float32, rounded_in
 from graphprep.datasets.importing.edges.edge_file import EdgeFile, FileRange, SectionedFile
@@ -119,10 +117,9 @@ def _read(
 ) -> Iterator[EdgeChunk]:
     place = sections.places[number]
     for run in sections.files[place.file].rows_of(place.range):
-        if not isinstance(run.src, np.ndarray) or not isinstance(run.dst, np.ndarray):
-            raise TypeError("words are kept as codes, and not read again")
+        source_ids, destination_ids = run.number_ids()
         try:
-            src, dst = sources.rows(run.src), destinations.rows(run.dst)
+            src, dst = sources.rows(source_ids), destinations.rows(destination_ids)
         except IndexError as problem:  # an id that was not there before
             raise changed(sections.files[place.file].path) from problem
         weight = None if run.weight is None else as_float32(run.weight)

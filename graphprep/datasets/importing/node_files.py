@@ -79,16 +79,9 @@ class NodeFiles:
 
     def reading(self) -> dict[str, object]:
         """How the files are read, for the key of a store."""
-        return {
-            "num_nodes": self.num_nodes,
-            "id_column": self.id_column,
-            "header": self.header,
-            "delimiter": self.delimiter,
-            "label": list(self.label),
-            "feature": list(self.feature),
-            "split_column": self.split_column,
-            "task": self.task,
-        }
+        names = ("num_nodes", "id_column", "header", "delimiter", "label", "feature", "split_column", "task")
+        values = {name: getattr(self, name) for name in names}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def files(self) -> list[tuple[str, Path]]:
         """Every file with its role, in a fixed order."""

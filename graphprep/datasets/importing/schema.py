@@ -22,7 +22,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
 
 from graphprep.core.choices import Duplicates, LabelTask, SelfLoops
 from graphprep.core.splits import SplitRule
@@ -38,7 +38,7 @@ from graphprep.datasets.importing.options import Format, IdKind
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system.nearest import nearest
 from graphprep.system.regular_file import regular_file
-from graphprep.system.yaml_config import FaultAt, validated
+from graphprep.system.yaml_config import FaultAt, StrictModel, validated
 
 NO_NAME = "is not of letters, digits, '.', '-' and single '_' between them"
 
@@ -72,11 +72,7 @@ Column = Annotated[str, BeforeValidator(_column)]
 Columns = Annotated[tuple[str, ...], BeforeValidator(_columns)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NodeType(_Model):
+class NodeType(StrictModel):
     """The files of one node type; see `NodeFiles`."""
 
     count: PositiveInt | None = None
@@ -100,7 +96,7 @@ class NodeType(_Model):
         return NodeFiles(num_nodes=self.count, **self.model_dump(exclude={"count", *PARTS}), **paths)
 
 
-class EdgeTypeFiles(_Model):
+class EdgeTypeFiles(StrictModel):
     """The files of one edge type; see `EdgeFiles`."""
 
     source: str
@@ -164,7 +160,7 @@ class EdgeTypeFiles(_Model):
         )
 
 
-class Schema(_Model):
+class Schema(StrictModel):
     """The whole file."""
 
     nodes: Annotated[dict[str, NodeType | None], Field(min_length=1)]

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.datasets.formats.arrays import npy_header
+from graphprep.datasets.formats.arrays import map_npy, npy_header
 from graphprep.datasets.formats.pandas_index import INDEX_PREFIX, pandas_index
-from graphprep.datasets.formats.text_dialect import NAMELESS, Dialect
+from graphprep.datasets.formats.text_dialect import NAMELESS, Dialect, is_number
 from graphprep.datasets.formats.text_file import PACKED, unpacked_name
 from graphprep.datasets.formats.text_table import line_of, read_text_table
 from graphprep.datasets.importing.edges.edge_columns import column_place
@@ -140,7 +140,7 @@ def read_array(path: Path, options: TableOptions | None = None) -> Array:
     """The array in a .npy, .npz, text or .parquet file; tables and sparse matrices are [rows, columns]."""
     match kind_of_table(path):
         case ".npy":
-            return _mapped(path)
+            return map_npy(path)
         case ".npz":
             return _from_npz(path)
         case _:
@@ -370,12 +370,6 @@ def word_array(words: Sequence[str]) -> NDArray[Any]:
     return np.array(words, WORDS)
 
 
-def _mapped(path: Path) -> Array:
-    with path.open("rb") as stream:
-        npy_header(stream, path.stat().st_size, "it")
-    return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
-
-
 def _from_npz(path: Path) -> Array:
     with Archive(path) as packed:
         _require_honest(packed)
@@ -500,12 +494,3 @@ def read_lines(path: Path, what: str, options: TableOptions | None = None) -> Ar
     assert table.dialect is not None
     number, line = line_of(path, table.dialect, row)
     raise DatasetError(f"line {number} is {line.decode('utf-8', 'replace').strip()[:40]!r}, not {what}")
-
-
-def is_number(field: bytes) -> bool:
-    """Whether `field` is a number as Python reads it."""
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

@@ -7,7 +7,6 @@ they would show as a loss of NaN, an index error in a kernel, or an accuracy tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,8 +78,10 @@ def load_labels(path: Path, options: TableOptions | None = None, *, task: LabelT
         DatasetError: it is of another kind, damaged, or holds something that is no label.
     """
     with reading(path, LABEL_KINDS):
-        lines = kind_of_table(path) in TEXT and task != "regression"
-        y = read_lines(path, "the number of a class", options) if lines else np.array(read_array(path, options))
+        if task == "regression":
+            y = np.array(read_array(path, options))
+        else:
+            y = _whole(path, "the number of a class", options)
         return checked_labels(y, task=task, origin=str(path), is_table=kind_of_table(path) not in (".npy", ".npz"))
 
 
@@ -108,8 +109,7 @@ def load_mask_array(path: Path, options: TableOptions | None = None) -> Array:
         DatasetError: it is of another kind, or damaged.
     """
     with reading(path, LABEL_KINDS):
-        text = kind_of_table(path) in TEXT
-        array = read_lines(path, "the number of a node", options) if text else np.array(read_array(path, options))
+        array = _whole(path, "the number of a node", options)
         return array[:, 0] if kind_of_table(path) in (".parquet", ".pq") and array.shape[1:] == (1,) else array
 
 
@@ -146,10 +146,7 @@ def load_times(path: Path, options: TableOptions | None = None) -> Array:
         DatasetError: it is of another kind, damaged, or holds something else.
     """
     with reading(path, LABEL_KINDS):
-        text = kind_of_table(path) in TEXT
-        return checked_times(
-            read_lines(path, "a time as a whole number", options) if text else np.array(read_array(path, options))
-        )
+        return checked_times(_whole(path, "a time as a whole number", options))
 
 
 def checked_times(times: Array) -> Array:
@@ -168,27 +165,9 @@ def checked_times(times: Array) -> Array:
     return converted
 
 
-def require_disjoint(masks: Mapping[str, NDArray[np.bool_]]) -> None:
-    """Masks of one split may not share a node.
-
-    Args:
-        masks: bool [N, S] by the path that they came from.
-
-    Raises:
-        DatasetError: two do, or they are for different numbers of splits.
-    """
-    seen: list[tuple[str, NDArray[np.bool_]]] = []
-    for name, mask in masks.items():
-        for other_name, other in seen:
-            if mask.shape != other.shape:
-                raise DatasetError(
-                    f"{name} has {mask.shape[1]} splits but {other_name} has {other.shape[1]}; they must agree"
-                )
-            if (shared := _first((mask & other).any(axis=1))) is not None:
-                raise DatasetError(
-                    f"{name} and {other_name} share the node {shared}; a node can be in one of them only"
-                )
-        seen.append((name, mask))
+def _whole(path: Path, what: str, options: TableOptions | None) -> Array:
+    """What a file holds, in memory; text has `what` in each line, for messages."""
+    return read_lines(path, what, options) if kind_of_table(path) in TEXT else np.array(read_array(path, options))
 
 
 def _require_finite(x: Array) -> None:

@@ -177,9 +177,7 @@ def _kept(src: Column, dst: Column, weight: Column) -> Iterator[Run]:
 
 def _again(file: EdgeFile) -> Iterator[Run]:
     for run in file.rows():
-        if not isinstance(run.src, np.ndarray) or not isinstance(run.dst, np.ndarray):
-            raise TypeError("words are kept as codes, and not read again")
-        yield run.src, run.dst, None if run.weight is None else as_float32(run.weight)
+        yield *run.number_ids(), None if run.weight is None else as_float32(run.weight)
 
 
 def _chunks(

@@ -13,7 +13,6 @@ from graphprep.core.types import HOMOGENEOUS_NODE, RawGraph
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import DOCUMENTS, WHOLE_GRAPH, format_of, open_edges
 from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
-from graphprep.datasets.importing.node_attributes import NodeAttributes
 from graphprep.datasets.importing.node_files import PARTS, NodeData, load_nodes
 from graphprep.datasets.importing.typed_edges import TypedEdges
 from graphprep.datasets.importing.user_graph import build
@@ -62,14 +61,7 @@ def _read(request: ImportRequest, memory_limit: int | None, executor: Executor |
         )
         for part in request.edges
     ]
-    return build(
-        nodes,
-        edges,
-        treatment=request.treatment,
-        split=request.split,
-        memory_limit=memory_limit,
-        executor=executor,
-    )
+    return build(request, nodes, edges, memory_limit=memory_limit, executor=executor)
 
 
 def _edge_options(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeData]) -> EdgeOptions:
@@ -104,26 +96,14 @@ def _whole_graph(request: ImportRequest, memory_limit: int | None) -> RawGraph:
     if files.options.columns.any() or files.options.delimiter is not None:
         raise UsageError(f"{path} is {kind}, which has no columns or delimiters to name")
     nodes = request.nodes[HOMOGENEOUS_NODE]
-    options = EdgeOptions(weights=files.options.weights, times=files.options.times, ids=request.ids)
     if format in DOCUMENTS:
         from graphprep.datasets.importing.documents.graph_document import read_document
 
         if len(nodes.label) > 1:
             raise UsageError(f"{path} is {kind}, whose labels come from one attribute; give --label once")
-        return read_document(
-            path,
-            format,
-            options,
-            NodeAttributes(label=next(iter(nodes.label), None), features=nodes.feature),
-            treatment=request.treatment,
-            split=request.split,
-            task=nodes.task,
-            memory_limit=memory_limit,
-        )
+        return read_document(path, format, request, memory_limit=memory_limit)
     if nodes.label or nodes.feature:
         raise UsageError(f"{path} is {kind}, whose x and y are its features and labels; leave label and feature away")
     from graphprep.datasets.importing.edges.saved_pyg import read_saved
 
-    return read_saved(
-        path, options, treatment=request.treatment, split=request.split, task=nodes.task, memory_limit=memory_limit
-    )
+    return read_saved(path, request, memory_limit=memory_limit)

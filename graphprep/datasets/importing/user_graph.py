@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from graphprep.core.choices import LabelTask
 from graphprep.core.splits import SplitRule
-from graphprep.core.types import EdgeType, NodeTable, RawGraph, Treatment
+from graphprep.core.types import EdgeType, NodeTable, RawGraph
+from graphprep.datasets.formats.checks import require_disjoint
 from graphprep.datasets.formats.labels import checked_labels
 from graphprep.datasets.importing import tables
 from graphprep.datasets.importing.edges.edge_file import EdgeFile
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.node_files import NodeData, load_mask
 from graphprep.datasets.importing.node_ids import FoundIds, NodeIds, Original, RowNumbers
 from graphprep.datasets.importing.spool import KEPT_BYTES, Spool
@@ -38,11 +40,10 @@ TABLE_FIELDS = ("x", "y", "train_mask", "val_mask", "test_mask")
 
 
 def build(
+    request: ImportRequest,
     nodes: Mapping[str, NodeData],
     edges: Sequence[TypedEdges],
     *,
-    treatment: Treatment,
-    split: SplitRule,
     notes: Mapping[str, object] | None = None,
     memory_limit: int | None = None,
     executor: Executor | None = None,
@@ -50,10 +51,9 @@ def build(
     """The graph.
 
     Args:
+        request: its treatment is that of edges whose type has none, its split that of labels without masks.
         nodes: by type; all types that edges name.
         edges: by type.
-        treatment: of the edges whose type has none of its own.
-        split: for the node types that have labels and no masks.
         notes: for the store's attributes.
         memory_limit: bytes that the process may use; None for half of what is free.
         executor: reads edges that can be read by sections, if its workers are other processes; None to read here.
@@ -85,18 +85,20 @@ def build(
             raise DatasetError(f"there are no nodes of the type {name!r}; say how many there are")
         names = ", ".join(str(file.path) for typed in edges if name in typed.type[::2] for file in typed.files)
         _require_room(names, name, num_nodes, memory_limit)
-        masks, masks_from, rule = _masks(data, num_nodes, split)
+        masks, masks_from, rule = _masks(data, num_nodes, request.split)
         made[name] = _table(num_nodes, original, {**data.arrays, **masks}, data)
         numbered[name] = _numbered(data, original)
         drawn |= {} if rule is None else {name: rule}
         node_lines.append(_nodes_read_as(name, made[name], numbered[name], masks_from))
     ignored = {file.path.name: list(file.ignored) for typed in edges for file in typed.files if file.ignored}
-    own = {typed.type.key: asdict(typed.treatment) for typed in edges if typed.treatment not in (None, treatment)}
+    own = {
+        typed.type.key: asdict(typed.treatment) for typed in edges if typed.treatment not in (None, request.treatment)
+    }
     facts: dict[str, Mapping[str, object]] = {"ids": numbered, "seeded_split": drawn, "treatments": own}
     return RawGraph(
         nodes=made,
         edges=tuple(table for part in scanned for table in part.tables(ids)),
-        treatment=treatment,
+        treatment=request.treatment,
         notes={
             **{name: _alone(fact) for name, fact in facts.items() if fact},
             **({"ignored": ignored} if ignored else {}),
@@ -255,7 +257,7 @@ def _masks(
             f"{next(iter(origin.values()))} splits the nodes, but there are no labels; name their file too"
         )
     masks = _of_every_split(masks, origin)
-    tables.require_disjoint({origin[name]: mask for name, mask in masks.items()})
+    require_disjoint({origin[name]: mask for name, mask in masks.items()})
     if "train_mask" in masks and y.ndim == 1:
         blank = np.flatnonzero(masks["train_mask"].any(axis=1) & (y < 0))
         if len(blank):

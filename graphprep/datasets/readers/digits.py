@@ -8,15 +8,14 @@ With 8 neighbours, 96 % of the edges join images of one digit, and a two-layer G
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 
-from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, RawGraph
-from graphprep.datasets.assemble import drawn_split, labelled
+from graphprep.core.types import RawGraph
+from graphprep.datasets.assemble import one_type
 from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
@@ -37,19 +36,14 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:  # noqa: ARG001
     pixels, y = load_digits(return_X_y=True)
     if options.neighbours >= len(y):
         raise DatasetError(f"{entry.name}: neighbours is {options.neighbours}, but there are only {len(y)} images")
-    low, high = neighbour_pairs(pixels, options.neighbours)
-
-    def chunks() -> Iterator[EdgeChunk]:
-        yield EdgeChunk(low, high)
-
-    labels = y.astype(np.int64)
-    masks, drawn = ({}, {}) if entry.split is None else drawn_split(entry, labels)
-    nodes = labelled(len(y), x=(pixels / WHITE).astype(np.float32), y=labels, masks=masks)
-    return RawGraph(
-        nodes={HOMOGENEOUS_NODE: nodes},
-        edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=chunks, num_edges=len(low)),),
-        treatment=entry.edge_treatment,
-        notes={"neighbours": options.neighbours, "seeded_split": drawn},
+    return one_type(
+        entry,
+        num_nodes=len(y),
+        x=(pixels / WHITE).astype(np.float32),
+        y=y.astype(np.int64),
+        edges=np.column_stack(neighbour_pairs(pixels, options.neighbours)),
+        masks={} if entry.split is None else None,
+        notes={"neighbours": options.neighbours, "seeded_split": {}},
     )
 
 

@@ -10,8 +10,6 @@ labelled nodes by NumPy's old generator with the seed 717, of which the first 70
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, NodeTable, RawGraph
+from graphprep.core.types import EdgeTable, EdgeType, RawGraph
+from graphprep.datasets.assemble import labelled, stream
 from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats.arrays import Sparse
-from graphprep.datasets.formats.checks import classes, features, file_of, reading
+from graphprep.datasets.formats.checks import classes, features, file_of, node_mask, reading
 from graphprep.datasets.formats.matlab_file import read_arrays
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
@@ -54,8 +53,8 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
     options = options_of(entry, FraudOptions)
     path = file_of(folder, entry)
     with reading(path):
-        with Archive(path) as archive, archive.copied(options.member, folder) as stream:
-            arrays = read_arrays(stream, (FEATURES, LABELS, *options.relations))
+        with Archive(path) as archive, archive.copied(options.member, folder) as member:
+            arrays = read_arrays(member, (FEATURES, LABELS, *options.relations))
         y = _labels(arrays[LABELS], options.unlabelled)
         num_nodes = len(y)
         table = _sparse(arrays[FEATURES], FEATURES)
@@ -63,9 +62,8 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
             raise DatasetError(f"its array {FEATURES!r} has the shape {table.shape} for {num_nodes:,} labels")
         x = features(table.dense(), folder)
         edges = tuple(_relation(arrays[name], name, options.node_type, num_nodes) for name in options.relations)
-    nodes = NodeTable(num_nodes=num_nodes, x=x, y=y, **_masks(num_nodes, options))  # type: ignore[arg-type]
     return RawGraph(
-        nodes={options.node_type: nodes},
+        nodes={options.node_type: labelled(num_nodes, x=x, y=y, masks=_masks(num_nodes, options))},
         edges=edges,
         treatment=entry.edge_treatment,
         notes={"split": f"DGL's: seed {options.seed}, {options.train:g} train, {options.val:g} validate"},
@@ -93,30 +91,16 @@ def _relation(matrix: Any, name: str, node_type: str, num_nodes: int) -> EdgeTab
     entries = _sparse(matrix, name)
     if entries.shape != (num_nodes, num_nodes):
         raise DatasetError(f"its array {name!r} has the shape {entries.shape} for {num_nodes:,} nodes")
-    return EdgeTable(
-        type=EdgeType(node_type, name, node_type), chunks=partial(_chunks, entries), num_edges=len(entries)
-    )
-
-
-def _chunks(entries: Sparse) -> Iterator[EdgeChunk]:
-    for row, column in entries.entries():
-        yield EdgeChunk(row, column)
+    return EdgeTable(type=EdgeType(node_type, name, node_type), chunks=stream(entries), num_edges=len(entries))
 
 
 def _masks(num_nodes: int, options: FraudOptions) -> dict[str, NDArray[np.bool_]]:
     """DGL's split: RandomState is NumPy's frozen generator, whose permutations do not change between releases."""
-    labelled = np.arange(min(options.unlabelled, num_nodes), num_nodes)
-    order = np.random.RandomState(options.seed).permutation(labelled)
+    nodes = np.arange(min(options.unlabelled, num_nodes), num_nodes)
+    order = np.random.RandomState(options.seed).permutation(nodes)
     num_train, num_val = int(options.train * len(order)), int(options.val * len(order))
     if num_train + num_val > len(order):
         raise DatasetError("its split asks for more than all labelled nodes")
-    first_val = len(order) - num_val
-    masks = {}
-    for name, nodes in (
-        ("train_mask", order[:num_train]),
-        ("val_mask", order[first_val:]),
-        ("test_mask", order[num_train:first_val]),
-    ):
-        masks[name] = np.zeros((num_nodes, 1), np.bool_)
-        masks[name][nodes] = True
-    return masks
+    train, test, val = np.split(order, [num_train, len(order) - num_val])
+    parts = {"train_mask": train, "val_mask": val, "test_mask": test}
+    return {name: node_mask(nodes, num_nodes, f"its {name}") for name, nodes in parts.items()}

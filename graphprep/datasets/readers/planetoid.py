@@ -17,19 +17,21 @@ The split is the public one: the rows of y train, the next 500 validate, those o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import NonNegativeInt
 
-from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeTable, NodeTable, RawGraph
+from graphprep.core.types import RawGraph
+from graphprep.datasets.assemble import one_type
 from graphprep.datasets.entry import DatasetEntry
 from graphprep.datasets.formats import pickles
+from graphprep.datasets.formats.checks import node_mask, reading
 from graphprep.datasets.reader_options import ReaderOptions, options_of
 from graphprep.errors import DatasetError
 from graphprep.system.regular_file import regular_file
@@ -63,8 +65,8 @@ class _Parts:
 
 def file_check(entry: DatasetEntry, name: str) -> FileCheck | None:  # noqa: ARG001
     """Reads ind.NAME.PART as the part that its name says."""
-    part = _part_of(name)
-    return partial(_check, part) if part else None
+    part = next((part for part in PARTS if name.startswith("ind.") and name.endswith(f".{part}")), None)
+    return partial(_load_part, part) if part else None
 
 
 def read(folder: Path, entry: DatasetEntry) -> RawGraph:
@@ -78,30 +80,21 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
     y = np.full(num_nodes, -1, np.int64)
     x[:first_test], y[:first_test] = parts.allx, parts.ally
     x[parts.test_index], y[parts.test_index] = parts.tx, parts.ty
-    train_mask, val_mask, test_mask = (np.zeros((num_nodes, 1), np.bool_) for _ in range(3))
-    train_mask[: len(parts.y)] = True
-    val_mask[len(parts.y) : len(parts.y) + options.val_nodes] = True
-    test_mask[parts.test_index] = True
-    src, dst = _edges(parts.lists, num_nodes, paths["graph"])
-
-    def chunks() -> Iterator[EdgeChunk]:
-        yield EdgeChunk(src, dst)
-
-    nodes = NodeTable(num_nodes=num_nodes, x=x, y=y, train_mask=train_mask, val_mask=val_mask, test_mask=test_mask)
-    return RawGraph(
-        nodes={HOMOGENEOUS_NODE: nodes},
-        edges=(EdgeTable(type=HOMOGENEOUS_EDGE, chunks=chunks, num_edges=len(src)),),
-        treatment=entry.edge_treatment,
+    first_val = len(parts.y)
+    split = {
+        "train_mask": np.arange(first_val),
+        "val_mask": np.arange(first_val, first_val + options.val_nodes),
+        "test_mask": parts.test_index,
+    }
+    return one_type(
+        entry,
+        num_nodes=num_nodes,
+        x=x,
+        y=y,
+        edges=_edges(parts.lists, num_nodes, paths["graph"]),
+        masks={name: node_mask(nodes, num_nodes, f"its {name}") for name, nodes in split.items()},
         notes={"split": f"the public split of Planetoid, validation on {options.val_nodes} nodes"},
     )
-
-
-def _part_of(name: str) -> str | None:
-    return next((part for part in PARTS if name.startswith("ind.") and name.endswith(f".{part}")), None)
-
-
-def _check(part: str, path: Path) -> None:
-    _load_part(part, path)
 
 
 def _load_part(part: str, path: Path) -> Any:
@@ -154,12 +147,8 @@ def _test_index(path: Path) -> NDArray[np.int64]:
 def _load(paths: Mapping[str, Path]) -> _Parts:
     loaded: dict[str, Any] = {}
     for part, path in paths.items():
-        try:
+        with reading(path):
             loaded[part] = _load_part(part, path)
-        except DatasetError as problem:
-            raise DatasetError(f"{path} is damaged: {problem}; remove it and fetch again") from problem
-        except OSError as problem:
-            raise DatasetError(f"{path} cannot be read ({problem.strerror}); fetch the dataset again") from problem
     for names in (FEATURES, CLASSES):
         if len({loaded[name].shape[1] for name in names}) > 1:
             widths = ", ".join(f"{loaded[name].shape[1]:,} in {paths[name].name}" for name in names)
@@ -210,8 +199,8 @@ def _num_nodes(parts: _Parts, paths: Mapping[str, Path], options: PlanetoidOptio
     return num_nodes
 
 
-def _edges(lists: Mapping[int, list[int]], num_nodes: int, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each list's node as source, its entries as destinations, int64 [E]."""
+def _edges(lists: Mapping[int, list[int]], num_nodes: int, path: Path) -> NDArray[np.int64]:
+    """Each list's node as source, its entries as destinations, int64 [E, 2]."""
     neighbours = list(itertools.chain.from_iterable(lists.values()))
     ends = itertools.chain(lists, neighbours)
     wrong = next((node for node in ends if not 0 <= node < num_nodes), None)
@@ -220,4 +209,4 @@ def _edges(lists: Mapping[int, list[int]], num_nodes: int, path: Path) -> tuple[
             f"{path} names the node {wrong}, but there are only the nodes 0 .. {num_nodes - 1:,}; fetch again"
         )
     src = np.repeat(np.fromiter(lists, np.int64, len(lists)), [len(near) for near in lists.values()])
-    return cast(NDArray[np.int64], src), np.array(neighbours, np.int64)
+    return np.column_stack([src, np.array(neighbours, np.int64)])

@@ -41,9 +41,9 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
     num_nodes, graphs, crossing = [0], 0, 0
     with reading(path), Archive(path) as archive:
         for part in PARTS:
-            x = features(_array(archive, f"{part}_feats.npy", "fiu", (None, None)), folder)
-            y = flags(_array(archive, f"{part}_labels.npy", "biuf", (len(x), None)))
-            ids = _array(archive, f"{part}_graph_id.npy", "iu", (len(x),)).astype(np.int64)
+            x = features(member_array(archive, f"{part}_feats.npy", "fiu", (None, None)), folder)
+            y = flags(member_array(archive, f"{part}_labels.npy", "biuf", (len(x), None)))
+            ids = member_array(archive, f"{part}_graph_id.npy", "iu", (len(x),)).astype(np.int64)
             links = _links(archive, f"{part}_graph.json", len(x))
             inside = ids[links[:, 0]] == ids[links[:, 1]]
             crossing += int((~inside).sum())
@@ -55,23 +55,17 @@ def read(folder: Path, entry: DatasetEntry) -> RawGraph:
             graphs += len(distinct)
         _require_same_width(tables)
     joined = {name: np.concatenate(arrays) for name, arrays in tables.items()}
-    masks = {mask: np.zeros((num_nodes[-1], 1), np.bool_) for mask in PARTS.values()}
-    for mask, start, stop in zip(masks.values(), num_nodes, num_nodes[1:], strict=False):
-        mask[start:stop] = True
+    part_of = np.repeat(list(PARTS.values()), np.diff(num_nodes))
     return one_type(
         entry,
         num_nodes=num_nodes[-1],
         x=joined["feats"],
         y=joined["labels"],
         edges=joined["links"],
-        masks=masks,
+        masks={mask: (part_of == mask)[:, None] for mask in PARTS.values()},
         more={"graph_id": joined["graph_id"].astype(np.int64)},
         notes={"graphs": graphs, "links_between_graphs_left_out": crossing},
     )
-
-
-def _array(archive: Archive, name: str, kinds: str, shape: tuple[int | None, ...]) -> Array:
-    return member_array(archive, name, kinds, shape)
 
 
 def _links(archive: Archive, name: str, num_nodes: int) -> NDArray[np.int64]:

@@ -7,7 +7,10 @@ and from the NUMA nodes, which say whether two GPUs can be closer than two socke
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from graphprep.topology.detect.smi_matrix import NUMA_NODE, SYSTEM, Matrix
+from graphprep.topology.routing import joined
 
 Group = tuple[int, ...]
 """Positions of GPUs, ascending."""
@@ -15,22 +18,9 @@ Group = tuple[int, ...]
 
 def groups(matrix: Matrix, closeness: int) -> tuple[Group, ...]:
     """GPUs that are at most `closeness` apart, in groups by their first GPU; a GPU on its own is a group too."""
-    leader = list(range(len(matrix.gpus)))
-
-    def find(gpu: int) -> int:
-        while leader[gpu] != gpu:
-            gpu = leader[gpu]
-        return gpu
-
-    for a in range(len(leader)):
-        for b in range(a + 1, len(leader)):
-            if _distance(matrix, a, b) <= closeness:
-                first, second = sorted((find(a), find(b)))
-                leader[second] = first
-    members: dict[int, list[int]] = {}
-    for gpu in range(len(leader)):
-        members.setdefault(find(gpu), []).append(gpu)
-    return tuple(tuple(group) for group in members.values())
+    numbers = range(len(matrix.gpus))
+    close = [(a, b) for a, b in combinations(numbers, 2) if _distance(matrix, a, b) <= closeness]
+    return tuple(tuple(sorted(group)) for group in joined(close, numbers))
 
 
 def _distance(matrix: Matrix, a: int, b: int) -> int:

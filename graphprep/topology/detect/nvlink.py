@@ -8,11 +8,12 @@ any two, would need 84.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
-from graphprep.topology.detect.affinity import Group
 from graphprep.topology.detect.smi_matrix import Matrix
 from graphprep.topology.link_rates import NVLINK_LATENCY_US, NVSWITCH_LATENCY_US, Generation
 from graphprep.topology.network import Link
+from graphprep.topology.routing import joined
 
 
 def nvlink_links(matrix: Matrix, kinds: Sequence[Generation], names: Sequence[str]) -> Iterator[Link]:
@@ -21,32 +22,20 @@ def nvlink_links(matrix: Matrix, kinds: Sequence[Generation], names: Sequence[st
     Args:
         matrix, kinds, names: of the GPUs, in one order.
     """
-    fabrics = [group for group in _joined(matrix) if _is_switched(matrix, kinds, group)]
+    pairs = [pair for pair in combinations(range(len(names)), 2) if matrix.cells[pair].nvlinks]
+    fabrics = [group for group in map(sorted, joined(pairs)) if _is_switched(matrix, kinds, group)]
     fabric_of = {gpu: number for number, group in enumerate(fabrics) for gpu in group}
     for gpu, number in sorted(fabric_of.items()):
         switch = "nvswitch" if len(fabrics) == 1 else f"nvswitch{number}"
         bonded = max(matrix.cells[gpu, other].nvlinks for other in fabrics[number] if other != gpu)
         yield _link(names[gpu], switch, bonded * kinds[gpu].nvlink, NVSWITCH_LATENCY_US)
-    for a in range(len(names)):
-        for b in range(a + 1, len(names)):
-            bonded = matrix.cells[a, b].nvlinks
-            if bonded and a not in fabric_of:
-                yield _link(names[a], names[b], bonded * min(kinds[a].nvlink, kinds[b].nvlink), NVLINK_LATENCY_US)
+    for a, b in pairs:
+        if a not in fabric_of:
+            rate = matrix.cells[a, b].nvlinks * min(kinds[a].nvlink, kinds[b].nvlink)
+            yield _link(names[a], names[b], rate, NVLINK_LATENCY_US)
 
 
-def _joined(matrix: Matrix) -> Iterator[Group]:
-    """Groups of GPUs that paths of NVLinks join."""
-    left = list(range(len(matrix.gpus)))
-    while left:
-        group = [left.pop(0)]
-        for gpu in group:
-            reached = [other for other in left if matrix.cells[gpu, other].nvlinks]
-            group += reached
-            left = [other for other in left if other not in reached]
-        yield tuple(sorted(group))
-
-
-def _is_switched(matrix: Matrix, kinds: Sequence[Generation], group: Group) -> bool:
+def _is_switched(matrix: Matrix, kinds: Sequence[Generation], group: Sequence[int]) -> bool:
     bonded = {gpu: [matrix.cells[gpu, other].nvlinks for other in group if other != gpu] for gpu in group}
     return all(map(all, bonded.values())) and any(sum(links) > kinds[gpu].nvlinks for gpu, links in bonded.items())
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 MOST_BYTES_PER_S, LEAST_BYTES_PER_S = 1e15, 1e3
 """The limits of a topology file."""
 
@@ -37,20 +39,12 @@ def fit(sizes: Sequence[float], seconds: Sequence[float]) -> Line:
         sizes: bytes, at least one, above 0.
         seconds: the median for each size, above 0.
     """
-    # Minimise the sum of ((latency + slowness * size - t) / t)^2: normal equations of two unknowns.
-    weights = [1 / t**2 for t in seconds]
-    sw = sum(weights)
-    sx = sum(w * x for w, x in zip(weights, sizes, strict=True))
-    sxx = sum(w * x * x for w, x in zip(weights, sizes, strict=True))
-    sy = sum(w * t for w, t in zip(weights, seconds, strict=True))
-    sxy = sum(w * x * t for w, x, t in zip(weights, sizes, seconds, strict=True))
-    determinant = sw * sxx - sx * sx
-    if len(set(sizes)) < 2 or determinant <= 0:
-        latency, slowness = 0.0, sxy / sxx
-    else:
-        latency, slowness = (sy * sxx - sx * sxy) / determinant, (sw * sxy - sx * sy) / determinant
+    latency = slowness = -1.0
+    if len(set(sizes)) > 1:
+        slowness, latency = map(float, np.polyfit(sizes, seconds, 1, w=1 / np.asarray(seconds)))
     if latency < 0:
-        latency, slowness = 0.0, sxy / sxx
+        rates = np.asarray(sizes) / seconds
+        latency, slowness = 0.0, float(rates.sum() / (rates**2).sum())
     if slowness <= 0:
         largest, slowest = max(zip(sizes, seconds, strict=True))
         latency, slowness = min(seconds), slowest / largest

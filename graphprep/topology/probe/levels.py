@@ -10,11 +10,12 @@ no cables either, it is noise. The ranks of a single host are asked the same, ev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from graphprep.topology.probe.trial import Instrument, Pair, Trial, pair_of
+from graphprep.topology.routing import joined
 
 GAP = 1.35
 """Speeds that differ by less than this factor are of one band."""
@@ -65,23 +66,6 @@ def floors(rates: Mapping[Pair, float]) -> list[float]:
     """The lowest speed of every band but the lowest, the highest band first."""
     ascending = sorted(rates.values())
     return [b for a, b in pairwise(ascending) if b >= GAP * a][::-1]
-
-
-def joined(pairs: Collection[Pair]) -> Iterator[frozenset[int]]:
-    """Ranks that paths of `pairs` join, by their lowest."""
-    left = {rank for pair in pairs for rank in pair}
-    neighbours: dict[int, set[int]] = {rank: set() for rank in left}
-    for a, b in pairs:
-        neighbours[a].add(b)
-        neighbours[b].add(a)
-    while left:
-        found = [min(left)]
-        left.discard(found[0])
-        for rank in found:
-            new = neighbours[rank] & left
-            left -= new
-            found += sorted(new)
-        yield frozenset(found)
 
 
 def _fans(ranks: frozenset[int], fast: Collection[Pair], hosts: Mapping[int, str]) -> list[tuple[Pair, ...]]:

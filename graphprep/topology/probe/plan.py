@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from graphprep.topology.probe.fit import Line
-from graphprep.topology.probe.levels import joined
 from graphprep.topology.probe.trial import Pair
+from graphprep.topology.routing import joined
 
 SLICES = 8
 """Messages that a pair of a trial takes to use its time."""

@@ -10,6 +10,7 @@ from statistics import median
 
 from graphprep.errors import TopologyError, UsageError
 from graphprep.system import progress
+from graphprep.system.output_path import checked_file
 from graphprep.topology.network import Rank
 from graphprep.topology.probe.build import build
 from graphprep.topology.probe.coordinator import Coordinator, run_plans
@@ -18,7 +19,7 @@ from graphprep.topology.probe.rank_info import Place, RankInfo, ranks_of
 from graphprep.topology.probe.rendezvous import RankGroup
 from graphprep.topology.probe.survey import Survey, survey
 from graphprep.topology.probe.trial import SHARED
-from graphprep.topology.to_yaml import checked_out, save
+from graphprep.topology.to_yaml import save
 
 LISTED_UP_TO = 8
 """Ranks whose pairs are all listed in the file's comment."""
@@ -31,7 +32,7 @@ def run(options: ProbeOptions, rank_info: RankInfo) -> None:
         UsageError: the file may not be written.
         TopologyError: the ranks' devices do not match, or one of them is lost.
     """
-    out = checked_out(options.out, replace=options.replace) if rank_info.rank == 0 else options.out
+    out = checked_file(options.out, replace=options.replace) if rank_info.rank == 0 else options.out
     place = place_here(options.backend, rank_info)
     group = RankGroup(rank_info, f"cuda:{place.device}" if place.model else "cpu", timeout=options.timeout)
     group.store_set(f"place/{rank_info.rank}", place.to_text())

@@ -156,10 +156,10 @@ def test_arrays_of_other_things(tmp_path: Path, value: object, words: str) -> No
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"indices": np.array([1, 0, 9], np.int32)}, "a column outside 0 .. 2"),
-        ({"indices": np.array([1, -1, 2], np.int32)}, "a column outside"),
-        ({"indices": np.array([1, 2], np.int32)}, "2 indices and 3 values"),
-        ({"indptr": np.array([0, 1, 1], np.int32)}, "row pointers do not fit 3 rows"),
+        ({"indices": np.array([1, 0, 9], np.int32)}, "the index 9, outside 0 .. 2"),
+        ({"indices": np.array([1, -1, 2], np.int32)}, "the index -1, outside 0 .. 2"),
+        ({"indices": np.array([1, 2], np.int32)}, "2 indices where its rows need 3"),
+        ({"indptr": np.array([0, 1, 1], np.int32)}, "row pointers that do not fit 3 rows"),
         ({"indptr": np.array([0, 2, 1, 3], np.int32)}, "row pointers"),
         ({"indptr": np.array([1, 1, 1, 3], np.int32)}, "row pointers"),
         ({"indptr": np.array([0, 1, 1, 99], np.int32)}, "need 99"),

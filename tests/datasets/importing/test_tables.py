@@ -14,8 +14,9 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphprep.datasets.formats.checks import require_disjoint
 from graphprep.datasets.importing import tables
-from graphprep.datasets.importing.tables import load_features, load_labels, load_mask, require_disjoint
+from graphprep.datasets.importing.tables import load_features, load_labels, load_mask
 from graphprep.errors import DatasetError
 
 TABLE = np.array([[1, 2.5], [0, -1], [3, 4]])

@@ -61,7 +61,7 @@ def wide(files: Files) -> None:
         (change("train_val_test_idx.npz", val_idx=np.array([10])), "val_idx names the node 10"),
         (change("train_val_test_idx.npz", val_idx=np.array([-1])), "val_idx names the node -1"),
         (change("train_val_test_idx.npz", val_idx=np.array([1, 1])), "names a node twice"),
-        (change("train_val_test_idx.npz", val_idx=np.arange(10)), "which another mask has too"),
+        (change("train_val_test_idx.npz", val_idx=np.arange(10)), "share the node"),
         (replaced("features_2.npy", np.full((6, 2), np.nan)), "not finite"),
         (replaced("features_1.npz", b"PK"), "no zip archive"),
         (replaced("features_1.npz", sp.csr_matrix(np.full((14, 2), np.inf))), "not finite"),

@@ -12,7 +12,7 @@ unless somebody asks for them; what was taken and what was left out is said, and
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.choices import LabelTask
-from graphprep.core.splits import SplitRule
-from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph, Treatment
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, RawGraph
 from graphprep.datasets.formats.text_file import whole_text
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
-from graphprep.datasets.importing.node_attributes import NodeAttributes
-from graphprep.datasets.importing.node_files import NodeData
+from graphprep.datasets.importing.import_request import ImportRequest
+from graphprep.datasets.importing.node_files import NodeData, NodeFiles
 from graphprep.datasets.importing.node_ids import Original
-from graphprep.datasets.importing.options import Format
+from graphprep.datasets.importing.options import Format, IdKind
 from graphprep.datasets.importing.table_files import reading, word_array
 from graphprep.datasets.importing.typed_edges import TypedEdges
 from graphprep.datasets.importing.user_graph import build, checked_arrays
@@ -67,26 +66,14 @@ class GraphDocument:
     """[E], or one for all"""
 
 
-def read_document(
-    path: Path,
-    format: Format,
-    options: EdgeOptions,
-    attributes: NodeAttributes,
-    *,
-    treatment: Treatment,
-    split: SplitRule,
-    task: LabelTask = "auto",
-    memory_limit: int | None = None,
-) -> RawGraph:
+def read_document(path: Path, format: Format, request: ImportRequest, *, memory_limit: int | None = None) -> RawGraph:
     """The graph in a document.
 
     Args:
         path: of the file; .gz and .zst are unpacked.
         format: one of MEMORY_FACTOR.
-        options: whether weights and times are read, and whether ids are words.
-        attributes: of the nodes, which become features and labels.
-        treatment, split: as for `user_graph.build`.
-        task: what labels are for; see `labels.checked_labels`.
+        request: of this file alone: whether weights and times are read, whether ids are words, and the attributes of
+            nodes that become features (numbers, or lists of as many for each node) and labels (numbers or words).
         memory_limit: bytes that the process may use; None for what is free.
 
     Returns:
@@ -97,6 +84,7 @@ def read_document(
         DatasetError: the document is damaged, holds what is no graph, or lacks an attribute that is asked for.
         UsageError: it needs more memory than there is.
     """
+    options, wanted = request.edges[0].options, request.nodes[HOMOGENEOUS_NODE]
     factor = MEMORY_FACTOR[format]
     room = memory.full_budget(memory_limit)
     with reading(path):
@@ -113,21 +101,20 @@ def read_document(
         document = _parsed(format, text, room // NODE_BYTES)
         if not document.ids:
             raise DatasetError("it has no nodes")
-        original, order = _ordered(document.ids, options)
-        arrays, classes = _node_arrays(document, attributes, task, order)
-        edges = _edges(path, document, options, attributes, order)
-    arrays = checked_arrays(str(path), arrays, len(document.ids), task)
+        original, order = _ordered(document.ids, request.ids)
+        arrays, classes = _node_arrays(document, wanted, order)
+        edges = _edges(path, document, options, (*wanted.label, *wanted.feature), order)
+    arrays = checked_arrays(str(path), arrays, len(document.ids), wanted.task)
     nodes = NodeData(
         arrays=arrays,
         origin=dict.fromkeys(arrays, str(path)),
         original=original,
-        read_as=[_classes_line(attributes.label, classes)] if classes else [],
+        read_as=[_classes_line(wanted.label[0], classes)] if classes else [],
     )
     return build(
+        request,
         {HOMOGENEOUS_NODE: nodes},
         [TypedEdges(type=HOMOGENEOUS_EDGE, files=[edges], times=options.times)],
-        treatment=treatment,
-        split=split,
         notes={"classes": classes} if classes else {},
         memory_limit=memory_limit,
     )
@@ -171,15 +158,15 @@ def of_networkx(graph: Any) -> GraphDocument:
 
 
 def _node_arrays(
-    document: GraphDocument, attributes: NodeAttributes, task: LabelTask, order: NDArray[np.int64] | None
+    document: GraphDocument, wanted: NodeFiles, order: NDArray[np.int64] | None
 ) -> tuple[dict[str, Array], list[str]]:
     """Features and labels by row, and the words of the classes."""
     arrays: dict[str, Array] = {}
     classes: list[str] = []
-    if attributes.features:
-        arrays["x"] = np.concatenate([_features(document, name) for name in attributes.features], axis=1)
-    if attributes.label is not None:
-        arrays["y"], classes = _labels(document, attributes.label, task)
+    if wanted.feature:
+        arrays["x"] = np.concatenate([_features(document, name) for name in wanted.feature], axis=1)
+    if wanted.label:
+        arrays["y"], classes = _labels(document, wanted.label[0], wanted.task)
     return arrays if order is None else {name: array[order] for name, array in arrays.items()}, classes
 
 
@@ -187,7 +174,7 @@ def _edges(
     path: Path,
     document: GraphDocument,
     options: EdgeOptions,
-    attributes: NodeAttributes,
+    used_of_nodes: Collection[str],
     order: NDArray[np.int64] | None,
 ) -> EdgeArrays:
     """The edges by row, each undirected one in both directions."""
@@ -208,7 +195,7 @@ def _edges(
         else "directed"
     )
     read = f", read of them: {', '.join(map(repr, used))}" if used else ""
-    node_names = (name for name in _names(document.nodes) if name not in (attributes.label, *attributes.features))
+    node_names = (name for name in _names(document.nodes) if name not in used_of_nodes)
     edge_names = (name for name in _names(document.edges) if name not in used)
     return EdgeArrays(
         path=path,
@@ -223,9 +210,7 @@ def _edges(
     )
 
 
-def _ordered(
-    ids: Sequence[int] | Sequence[str], options: EdgeOptions
-) -> tuple[Original | None, NDArray[np.int64] | None]:
+def _ordered(ids: Sequence[int] | Sequence[str], id_kind: IdKind) -> tuple[Original | None, NDArray[np.int64] | None]:
     """The ids by row unless they are the rows, and which node each row is unless that is the document's order."""
     kinds = {type(node) for node in ids}
     if kinds not in ({int}, {str}):
@@ -234,9 +219,9 @@ def _ordered(
             f"its node ids are neither all whole numbers nor all words (one is {str(odd)[:60]!r}); write all of them "
             "in one way"
         )
-    numbers = None if options.ids == "words" else _whole_numbers(ids)
+    numbers = None if id_kind == "words" else _whole_numbers(ids)
     if numbers is None:
-        if options.ids == "numbers":
+        if id_kind == "numbers":
             raise DatasetError("its node ids are not all whole numbers; leave out --ids numbers")
         return word_array([str(node) for node in ids]), None
     order = np.argsort(numbers, kind="stable")
@@ -336,7 +321,7 @@ def _edge_numbers(document: GraphDocument, names: Sequence[str], used: list[str]
     return array
 
 
-def _classes_line(label: str | None, classes: Sequence[str]) -> str:
+def _classes_line(label: str, classes: Sequence[str]) -> str:
     """Which number each word became, for people."""
     shown = ", ".join(f"{number} is {word!r}" for number, word in enumerate(classes[:MOST_CLASSES_NAMED]))
     more = ", ..." if len(classes) > MOST_CLASSES_NAMED else ""

@@ -128,13 +128,12 @@ def roles(
     places_said = [place for place in said.values() if place is not None]
     if len(set(places_said)) < len(places_said):
         raise KeyError("one column is given for two things; the source, target, weight and time need one each")
-    taken_by_said = {place for place in said.values() if place is not None}
 
     def called(role: str) -> int | None:
         if said[role] is not None:
             return said[role]
         places = (named[name] for name in NAMES[role] if name in named)
-        return next((place for place in places if place not in taken_by_said and place < columns), None)
+        return next((place for place in places if place not in places_said and place < columns), None)
 
     places = {role: called(role) for role in NAMES}
     src, dst = places["source"], places["destination"]
@@ -144,11 +143,8 @@ def roles(
         }
         left = [place for place in range(columns) if place not in others and place not in no_ends]
         if said["source"] is not None or said["destination"] is not None:
-            free = [place for place in left if place not in (src, dst)]
-            src, dst = (
-                (free[0] if free else None) if src is None else src,
-                (free[0] if free else None) if dst is None else dst,
-            )
+            other = next((place for place in left if place not in (src, dst)), None)
+            src, dst = other if src is None else src, other if dst is None else dst
             if src is None or dst is None:
                 return None
         else:

@@ -41,6 +41,12 @@ class EdgeRows(NamedTuple):
     def num_edges(self) -> int:
         return len(self.src.codes if isinstance(self.src, Words) else self.src)
 
+    def number_ids(self) -> tuple[Ids, Ids]:
+        """Both ends, of a file whose ids are numbers."""
+        if isinstance(self.src, Words) or isinstance(self.dst, Words):
+            raise TypeError("words are kept as codes, and not read again")
+        return self.src, self.dst
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeOptions:

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ from graphprep.datasets.importing.edges.edge_lines import pairs_of
 from graphprep.datasets.importing.edges.text_faults import INT64_MAX, FaultFinder, Layout
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system.file_version import require_version, version_of
+from graphprep.system.threads import map_in_order
 
 MOST_THREADS = 4
 BYTES_A_SECTION = 64 << 20
@@ -115,20 +114,13 @@ class EdgeText(EdgeFile):
         """
         require_version(self.path, self._version)
         workers = min(MOST_THREADS, os.cpu_count() or 1)
-        ahead: deque[Future[EdgeRows | None]] = deque()
-        with ThreadPoolExecutor(workers, "edge-text") as pool:
-            for first_line, block in self._blocks():
-                ahead.append(pool.submit(self._run, block, first_line))
-                if len(ahead) > workers and (run := ahead.popleft().result()) is not None:
-                    yield run
-            for future in ahead:
-                if (run := future.result()) is not None:
-                    yield run
-
-    def _blocks(self) -> Iterator[tuple[int, bytes]]:
         dialect = self.layout.dialect
-        after = dialect.last_skipped
-        return record_blocks(self.path, dialect.delimiter, quoted=dialect.quoted, after=after, expected=self._expected)
+        blocks = record_blocks(
+            self.path, dialect.delimiter, quoted=dialect.quoted, after=dialect.last_skipped, expected=self._expected
+        )
+        for run in map_in_order(lambda piece: self._run(*piece), blocks, workers=workers):
+            if run is not None:
+                yield run
 
     def sections(self) -> Sequence[FileRange]:
         """Ranges of bytes; none of what is packed, where ids are words or there are times, or a header comes late."""
@@ -148,7 +140,7 @@ class EdgeText(EdgeFile):
             if b'"' in block:
                 raise DatasetError(f"{self.path} has quotes, which may hold line feeds")
             try:
-                run = self._run(block, line)
+                run = self._run(line, block)
             except DatasetError as problem:  # it names a line, and counts from the wrong one
                 raise DatasetError(f"{self.path} has a line that is no edge") from problem
             if run is not None:
@@ -258,7 +250,7 @@ class EdgeText(EdgeFile):
                     line,
                 )
 
-    def _run(self, block: bytes, first_line: int) -> EdgeRows | None:
+    def _run(self, first_line: int, block: bytes) -> EdgeRows | None:
         """The edges of one block; None if it has none."""
         run = self._pairs(block) if self._may_be_pairs(first_line) else None
         if run is None:
@@ -287,17 +279,16 @@ class EdgeText(EdgeFile):
 
     def _shifted(self, run: EdgeRows) -> EdgeRows:
         """The edges with the ids of destinations behind those of sources."""
-        if not isinstance(run.src, np.ndarray) or not isinstance(run.dst, np.ndarray):
-            raise TypeError("ids of a KONECT file are numbers")
-        if (highest := int(run.src.max())) > self._shift:
+        src, dst = run.number_ids()
+        if (highest := int(src.max())) > self._shift:
             raise DatasetError(
                 f"{self.path} has the source {highest}, but its comments say that there are {self._shift:,} sources"
             )
-        return run._replace(dst=run.dst.astype(np.int64) + self._shift)
+        return run._replace(dst=dst.astype(np.int64) + self._shift)
 
     def _may_be_pairs(self, first_line: int) -> bool:
         """Whether the lines of a block may be two numbers each and nothing else."""
-        return self.layout.columns == 2 and not self._words and first_line > (self.layout.header_line or 0)
+        return self.layout.columns == 2 and not self._words and first_line > (self.layout.dialect.header_line or 0)
 
     def _pairs(self, block: bytes) -> EdgeRows | None:
         """The edges of a block that is pairs of numbers in order; None if it is anything else."""

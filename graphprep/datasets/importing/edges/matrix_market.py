@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from graphprep.core.types import Ids
 from graphprep.datasets.formats.edge_weights import Weights
 from graphprep.datasets.formats.text_dialect import Dialect
 from graphprep.datasets.formats.text_file import MATRIX_MARKET, line_blocks
@@ -82,9 +82,8 @@ class MatrixMarket(EdgeFile):
             DatasetError: a wrong entry, or another number of them than the header says.
         """
         entries = 0
-        for src, dst, weight, _ in self._text.rows():
-            if not isinstance(src, np.ndarray) or not isinstance(dst, np.ndarray):
-                raise TypeError("ids of a matrix are numbers")
+        for run in self._text.rows():
+            (src, dst), weight = run.number_ids(), run.weight
             entries += len(src)
             yield EdgeRows(src - 1, dst - 1, weight)
             if self.head.symmetric:
@@ -95,7 +94,7 @@ class MatrixMarket(EdgeFile):
                 f"{self.path} has {entries:,} entries where line {self.head.line} says {self.head.entries:,}{cut}"
             )
 
-    def _mirrored(self, src: NDArray[np.int64], dst: NDArray[np.int64], weight: Weights | None) -> EdgeRows:
+    def _mirrored(self, src: Ids, dst: Ids, weight: Weights | None) -> EdgeRows:
         if (above := src < dst).any():
             odd = int(np.argmax(above))
             raise DatasetError(

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeOptions, EdgeRows
 from graphprep.datasets.importing.edges.number_lines import NumberLines, number_lines
@@ -94,11 +95,7 @@ class MetisGraph(EdgeFile):
 def _read(path: Path) -> tuple[Header, NDArray[np.int64], dict[str, NDArray[Any]], Adjacency]:
     """The header, the line of each node, node arrays, and the neighbours as they are in the file."""
     header: Header | None = None
-    heads: list[NDArray[np.int64]] = []
-    counts: list[NDArray[np.int64]] = []
-    near: list[NDArray[Any]] = []
-    weights: list[NDArray[np.int64]] = []
-    lines: list[NDArray[np.int64]] = []
+    parts: list[tuple[NDArray[Any], ...]] = []
     seen = 0
     for run in number_lines(path):
         if header is None:
@@ -107,12 +104,7 @@ def _read(path: Path) -> tuple[Header, NDArray[np.int64], dict[str, NDArray[Any]
                 continue
         run = _without_surplus(path, run, header, header.num_nodes - seen)
         seen += len(run.lines)
-        head, count, neighbours, weight = _split(path, run, header)
-        heads.append(head)
-        counts.append(count)
-        near.append(neighbours)
-        weights.append(weight)
-        lines.append(run.lines)
+        parts.append((*_split(path, run, header), run.lines))
     if header is None:
         raise DatasetError(f"{path} has no header; its first line must be the numbers of nodes and edges")
     if seen < header.num_nodes:
@@ -120,8 +112,8 @@ def _read(path: Path) -> tuple[Header, NDArray[np.int64], dict[str, NDArray[Any]
             f"{path} has {seen:,} lines of nodes where line {header.line} says {header.num_nodes:,}; it is cut short"
         )
     indptr = np.zeros(header.num_nodes + 1, np.int64)
-    np.cumsum(np.concatenate(counts), out=indptr[1:])
-    head = np.concatenate(heads)
+    head, counts, near, weights, lines = (np.concatenate(column) for column in zip(*parts, strict=True))
+    np.cumsum(counts, out=indptr[1:])
     arrays: dict[str, NDArray[Any]] = {}
     if header.sizes:
         arrays["vertex_size"] = head[:, 0].copy()
@@ -129,7 +121,7 @@ def _read(path: Path) -> tuple[Header, NDArray[np.int64], dict[str, NDArray[Any]
         arrays["vertex_weight"] = (
             head[:, int(header.sizes) :].squeeze(1) if header.weights == 1 else head[:, -header.weights :]
         )
-    return header, np.concatenate(lines), arrays, Adjacency(indptr, np.concatenate(near), np.concatenate(weights))
+    return header, lines, arrays, Adjacency(indptr, near, weights)
 
 
 def _header(path: Path, run: NumberLines) -> tuple[Header | None, NumberLines]:
@@ -218,8 +210,8 @@ def _split(
 
 def _checked(path: Path, header: Header, lines: NDArray[np.int64], adjacency: Adjacency) -> Adjacency:
     """The graph with ascending neighbours, if every edge is there in both directions and once."""
-    mirrored = Adjacency(*_transposed(*adjacency))
-    graph = Adjacency(*_transposed(*mirrored))
+    mirrored = _transposed(adjacency)
+    graph = _transposed(mirrored)
     fault, row, other = _first_fault(*graph, *mirrored)
     if fault:
         node, neighbour = row + 1, other + 1
@@ -246,25 +238,14 @@ def _checked(path: Path, header: Header, lines: NDArray[np.int64], adjacency: Ad
     return graph
 
 
-@njit(cache=True)
-def _transposed(indptr, indices, weights):  # type: ignore[no-untyped-def]
+def _transposed(graph: Adjacency) -> Adjacency:
     """The same edges the other way round, neighbours ascending."""
-    num_rows = len(indptr) - 1
-    place = np.zeros(num_rows + 1, np.int64)
-    for column in indices:
-        place[column + 1] += 1
-    for row in range(num_rows):
-        place[row + 1] += place[row]
-    out_indptr = place.copy()
-    out_indices, out_weights = np.empty_like(indices), np.empty_like(weights)
-    for row in range(num_rows):
-        for edge in range(indptr[row], indptr[row + 1]):
-            at = place[indices[edge]]
-            place[indices[edge]] = at + 1
-            out_indices[at] = row
-            if len(weights):
-                out_weights[at] = weights[edge]
-    return out_indptr, out_indices, out_weights
+    num_nodes = len(graph.indptr) - 1
+    weights = graph.weights if len(graph.weights) else np.ones(len(graph.indices), np.int8)
+    matrix = csr_array((weights, graph.indices, graph.indptr), shape=(num_nodes, num_nodes)).tocsc()
+    return Adjacency(
+        matrix.indptr.astype(np.int64), matrix.indices, matrix.data if len(graph.weights) else graph.weights
+    )
 
 
 @njit(cache=True)

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.choices import LabelTask
-from graphprep.core.splits import SplitRule
-from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, RawGraph, Treatment
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, RawGraph
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
+from graphprep.datasets.importing.import_request import ImportRequest
 from graphprep.datasets.importing.node_files import NodeData
 from graphprep.datasets.importing.node_lists import listed_nodes, named_lists
 from graphprep.datasets.importing.table_files import reading
@@ -79,26 +79,18 @@ class Shell:
         self.state = state if isinstance(state, dict) else {}
 
 
-def read_saved(
-    path: Path,
-    options: EdgeOptions,
-    *,
-    treatment: Treatment,
-    split: SplitRule,
-    task: LabelTask = "auto",
-    memory_limit: int | None = None,
-) -> RawGraph:
+def read_saved(path: Path, request: ImportRequest, *, memory_limit: int | None = None) -> RawGraph:
     """The graph in a .pt file.
 
     Args:
         path: of the file.
-        options: whether weights and times are read.
-        treatment, split, memory_limit: as for `user_graph.build`.
-        task: what labels are for; see `labels.checked_labels`.
+        request: of this file alone; of its one edge type, whether weights and times are read.
+        memory_limit: bytes that the process may use; None for half of what is free.
 
     Raises:
         DatasetError: it is no Data or HeteroData, asks for other names, is damaged, or holds what is no graph.
     """
+    options, task = request.edges[0].options, request.nodes[HOMOGENEOUS_NODE].task
     with reading(path):
         nodes, edges, ignored = _found(_one_graph(_loaded(path)))
         typed = [_typed(path, edge_type, store, options, ignored) for edge_type, store in edges.items()]
@@ -109,7 +101,7 @@ def read_saved(
     if ignored:
         progress.say(f"{path}: left out: {', '.join(ignored)}")
     notes = {"ignored": {path.name: ignored}} if ignored else {}
-    return build(read, typed, treatment=treatment, split=split, notes=notes, memory_limit=memory_limit)
+    return build(request, read, typed, notes=notes, memory_limit=memory_limit)
 
 
 def _loaded(path: Path) -> object:

@@ -10,6 +10,7 @@ from typing import NoReturn
 import numpy as np
 
 from graphprep.datasets.formats.text_dialect import Dialect, records
+from graphprep.datasets.formats.text_records import rows_in
 from graphprep.datasets.importing.edges.edge_columns import Roles
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.errors import DatasetError
@@ -30,11 +31,6 @@ class Layout:
     @property
     def columns(self) -> int:
         return self.dialect.columns
-
-    @property
-    def header_line(self) -> int | None:
-        """The number of a line that names the columns; it and the lines before it are not edges."""
-        return self.dialect.header_line
 
 
 class FaultFinder:
@@ -61,11 +57,7 @@ class FaultFinder:
             block: whole lines.
             first_line: the number of the first of them.
         """
-        skipped = self.layout.dialect.last_skipped
-        if first_line <= skipped:
-            lines = block.splitlines(keepends=True)
-            block, first_line = b"".join(lines[skipped + 1 - first_line :]), skipped + 1
-        for number, fields, line in records(block, first_line, self.layout.dialect):
+        for number, fields, line in records(*rows_in(block, first_line, self.layout.dialect), self.layout.dialect):
             if b"\0" in line:
                 self.fail(number, "there is a NUL byte: the file is binary, or was damaged by a crash", line)
             if len(fields) != self.layout.columns:

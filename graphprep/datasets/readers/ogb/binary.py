@@ -83,7 +83,7 @@ class BinaryLayout(Layout):
     def _index(self, edge_type: EdgeType) -> Array:
         """Both ends of all edges, integers [2, E]; kept, since edges are read more than once."""
         if edge_type not in self._edge_index:
-            member, key = self._index_place(edge_type)
+            member, key = self._place("edge_index", "___".join(edge_type))
             with self._npz(member) as arrays:
                 index = stored_array(arrays, key, self.folder)
             if index.ndim != 2 or index.shape[0] != 2 or index.dtype.kind not in "iu":
@@ -119,9 +119,6 @@ class BinaryLayout(Layout):
 
     def _place(self, name: str, key: str) -> tuple[str, str]:  # noqa: ARG002
         return f"{self.raw}/data.npz", f"{name}{NPY}"
-
-    def _index_place(self, edge_type: EdgeType) -> tuple[str, str]:  # noqa: ARG002
-        return f"{self.raw}/data.npz", f"edge_index{NPY}"
 
     def _label_key(self, node_type: str) -> str:  # noqa: ARG002
         return "node_label"
@@ -166,9 +163,6 @@ class TypedBinaryLayout(BinaryLayout):
     def _place(self, name: str, key: str) -> tuple[str, str]:
         file = name if name in self._files else f"{name}_dict"
         return f"{self.raw}/{file}.npz", f"{key}{NPY}"
-
-    def _index_place(self, edge_type: EdgeType) -> tuple[str, str]:
-        return f"{self.raw}/edge_index_dict.npz", f"{'___'.join(edge_type)}{NPY}"
 
     def _label_key(self, node_type: str) -> str:
         return node_type

@@ -13,9 +13,7 @@ import csv
 import gzip
 import io
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
@@ -26,6 +24,7 @@ from numpy.typing import NDArray
 from graphprep.errors import DatasetError
 from graphprep.system.archive import Archive, in_plain_words
 from graphprep.system.scratch import RowSink
+from graphprep.system.threads import map_in_order
 from graphprep.system.verify import HEAD_BYTES, substitute
 
 Array = NDArray[Any]
@@ -82,14 +81,9 @@ class CsvMember:
             DatasetError: a line that is not `columns` such numbers, by its number; a damaged member.
         """
         workers = min(MOST_THREADS, os.cpu_count() or 1)
-        ahead: deque[Future[Array]] = deque()
-        with ThreadPoolExecutor(workers, "csv-member") as pool, unpacked(self.archive, self.name) as stream:
-            for line, block in _blocks(stream, self.name):
-                ahead.append(pool.submit(self._parsed, block, line, dtype, gaps))
-                if len(ahead) > workers:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
+        with unpacked(self.archive, self.name) as stream:
+            blocks = _blocks(stream, self.name)
+            yield from map_in_order(lambda piece: self._parsed(*piece, dtype, gaps), blocks, workers=workers)
 
     def array(self, rows: int, folder: Path, *, what: str, repeat: int = 1) -> Array:
         """The whole table, [rows * repeat, columns], int64 or float32.
@@ -138,7 +132,7 @@ class CsvMember:
         require_rows(self.name, seen, rows, what)
         return sink.array()
 
-    def _parsed(self, block: bytes, line: int, dtype: type[np.generic], gaps: bool) -> Array:
+    def _parsed(self, line: int, block: bytes, dtype: type[np.generic], gaps: bool) -> Array:
         import pyarrow as pa
         from pyarrow import csv as arrow_csv
 

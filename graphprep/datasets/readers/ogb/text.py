@@ -51,6 +51,8 @@ class TextLayout(Layout):
         """
         self.path, self.raw = path, f"{top}/raw"
         self._node_files, self._edge_files = node_files, edge_files
+        self._labelled: frozenset[str] = frozenset()
+        """the types that the archive says have labels"""
         with Archive(path) as archive:
             self._members = frozenset(archive.names)
             self._read_types(archive)
@@ -75,7 +77,7 @@ class TextLayout(Layout):
 
     def labels(self, node_type: str) -> Array | None:
         name = self._label_member(node_type)
-        if name not in self._members and not self._must_have_labels(node_type):
+        if name not in self._members and node_type not in self._labelled:
             return None
         with Archive(self.path) as archive:
             pieces = list(CsvMember(archive, name).pieces(np.float64, gaps=True))
@@ -93,9 +95,6 @@ class TextLayout(Layout):
     def _read_types(self, archive: Archive) -> None:
         self.node_counts = {HOMOGENEOUS_NODE: _count(archive, f"{self.raw}/num-node-list{END}", "nodes")}
         self.edge_counts = {HOMOGENEOUS_EDGE: _count(archive, f"{self.raw}/num-edge-list{END}", "edges")}
-
-    def _must_have_labels(self, node_type: str) -> bool:  # noqa: ARG002
-        return False
 
     def _node_folder(self, node_type: str) -> str:  # noqa: ARG002
         return self.raw
@@ -143,9 +142,6 @@ class TypedTextLayout(TextLayout):
         self._labelled = frozenset(node_type for node_type, has_label in flags.items() if has_label)
         if unknown := self._labelled - self.node_counts.keys():
             raise DatasetError(f"its labels are of the node type {min(unknown)}, which is not counted")
-
-    def _must_have_labels(self, node_type: str) -> bool:
-        return node_type in self._labelled
 
     def _node_folder(self, node_type: str) -> str:
         return f"{self.raw}/node-feat/{node_type}"

@@ -319,7 +319,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"
         (table(LABEL, 2, [0.5]), "row 2 of its labels is 0.5"),
         (put(LABEL, csv_gz(np.full(ogb_files.N, "nan"))), "trains on the node .*, which has no label"),
         (put(LABEL, csv_gz(np.zeros((ogb_files.N, 2), int))), "2 columns instead of 1"),
-        (shared_node, "which another mask has too"),
+        (shared_node, "share the node"),
         (table(TRAIN, 0, [40]), "part train, names the node 40"),
         (table(TRAIN, 0, [-1]), "part train, names the node -1"),
         (put(TRAIN, csv_gz([3, 4, 3])), "names a node twice"),
