@@ -1,8 +1,8 @@
 """Partitions for the links, beside what there is: all that users see of every method on every graph and topology.
 
 METIS k-way in its own order is the measure: the median of its seeds. The other baselines are mapped to the ranks by our
-exact or local mapping, or by their own (Mt-KaHyPar's Steiner trees, Scotch). For each there are the bottleneck, the halo
-rows, the cut, the most memory of a rank, the predicted step and the time, and the bottleneck and the step with relays.
+exact or local mapping, or by their own (Mt-KaHyPar's Steiner trees, Scotch). For each there are the bottleneck, the
+halo rows, the cut, the most memory of a rank, the predicted step and the time, and bottleneck and step with relays.
 A peer is balanced if it keeps the limits on nodes and in-edges.
 
 Prints a table as it goes, writes JSON with --out after every case, so that a run that is cut short is not lost.
