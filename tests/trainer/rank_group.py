@@ -1,13 +1,14 @@
 """Several training runs, one after the other, among the same few rank processes.
 
-Starting a process and importing torch takes longer than training a small graph, so a test module starts each number of
-ranks once and gives it all of its runs.
+Starting a process and importing torch takes longer than training a small graph. So a test module starts each number of
+ranks once and gives it all of its runs, and ranks are forks of a process that has imported everything and nothing else.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import pickle
 import socket
@@ -87,16 +88,21 @@ def among_ranks(world: int, tasks: list[Task]) -> list[Any]:
     """Do `tasks` one after the other among `world` ranks; what rank 0 found."""
     if world == 1:
         return _do_all(RankInfo(), tasks)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    multiprocessing.set_forkserver_preload([__name__])
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     with tempfile.TemporaryDirectory() as folder:
         # By a file: a pipe that nobody reads yet holds 64 kB, and then rank 0 would wait for ever.
         path = Path(folder, "outcomes")
-        torch.multiprocessing.spawn(_rank, args=(world, tasks, path), nprocs=world)
+        torch.multiprocessing.start_processes(
+            _rank, args=(world, tasks, path, environment), nprocs=world, start_method="forkserver"
+        )
         outcomes: list[Any] = pickle.loads(path.read_bytes())
     return outcomes
 
 
-def _rank(rank: int, world: int, tasks: list[Task], path: Path) -> None:
+def _rank(rank: int, world: int, tasks: list[Task], path: Path, environment: dict[str, str]) -> None:
+    os.environ.clear()  # that of the process which was forked may be another test's
+    os.environ |= environment
     outcomes = _do_all(RankInfo(rank=rank, world=world, local_rank=rank, local_world=world), tasks)
     if rank == 0:
         path.write_bytes(pickle.dumps(outcomes))
