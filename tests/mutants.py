@@ -13,15 +13,16 @@ import ast
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 ROOT = Path(__file__).parents[1]
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -34,11 +35,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "graphprep/partition/constraints.py": ("tests/partition/test_constraints.py", "tests/partition/test_search.py"),
     "graphprep/partition/refine/mapping.py": ("tests/partition/refine",),
     "graphprep/partition/refine/refine.py": ("tests/partition/refine",),
-    "trainer/exchange/exchange.py": ("tests/trainer/exchange",),
+    "trainer/exchange/exchange.py": ("tests/trainer/exchange", "tests/trainer/config/test_numbers.py"),
     "trainer/exchange/halo_exchange.py": ("tests/trainer/exchange",),
     "trainer/exchange/row_routes.py": ("tests/trainer/exchange",),
 }
 """The tests that have to notice a change of each module."""
+LARGE = ("hypothesis", "networkx", "numba", "pyarrow.parquet", "pydantic", "pytest", "scipy.sparse", "torch", "zarr")
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",
     ast.LtE: "<",
@@ -117,18 +119,36 @@ def _is_left_out(text: str, change: Mutant) -> bool:
 
 def failure(folder: Path, tests: list[str], seconds: float) -> str:
     """The end of what pytest prints if a test fails or does not end in time in the copy in `folder`; "" if all pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}  # the tests' child processes import the copy, too
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, start_new_session=True
-    )
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            _run_pytest(folder, tests, output.fileno())
+        deadline = time.monotonic() + seconds
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > deadline:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return f"no end in {seconds:.0f} s"
+            time.sleep(0.1)
+        output.seek(0)
+        return output.read()[-2000:] if ended[1] else ""
+
+
+def _run_pytest(folder: Path, tests: list[str], output: int) -> NoReturn:
+    """In a fork, which has imported what is large and nothing of the project but this module."""
+    os.setsid()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = str(folder)  # the tests' child processes import the copy, too
+    sys.path.insert(0, str(folder))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    status = 1
     try:
-        printed, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return f"no end in {seconds:.0f} s"
-    return printed[-2000:] if process.returncode else ""
+        status = int(import_module("pytest").main(["-x", "-q", "-n", "0", *tests]))
+    finally:
+        os._exit(status)
 
 
 def why_noticed(mutant: Mutant, tests: list[str], folder: Path, seconds: float) -> str:
@@ -151,6 +171,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="modules whose path contains this text")
     parser.add_argument("--again", type=Path, help="JSON file of an earlier call: only the changes that survived")
     parser.add_argument("--also", nargs="*", default=[], help="wider tests, which are run after those of the room")
+    parser.add_argument("--pytest", default="", help="more options of pytest, e.g. -m 'not slow'")
     parser.add_argument("--out", type=Path, help="JSON file of the result")
     options = parser.parse_args()
     paths = [path for path in ROOMS if options.only in path]
@@ -165,24 +186,22 @@ def main() -> None:
             for mutant in sorted(random.Random(f"{options.seed} {path}").sample(mutants(path), options.each))
         ]
     rows = []
+    more = [*shlex.split(options.pytest), *options.also]
+    for module in LARGE:
+        import_module(module)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "copy"
-        ignored = shutil.ignore_patterns(".git", ".venv", ".demo", "__pycache__", ".*_cache")
+        ignored = shutil.ignore_patterns(".git", ".venv", ".demo", ".*_cache")
         shutil.copytree(ROOT, folder, ignore=ignored)
-        tests = list(dict.fromkeys([*(test for mutant in chosen for test in ROOMS[mutant.path]), *options.also]))
-        if unchanged := failure(folder, tests, len(ROOMS) * options.seconds):
+        tests = list(dict.fromkeys(test for mutant in chosen for test in ROOMS[mutant.path]))
+        if unchanged := failure(folder, [*tests, *more], len(ROOMS) * options.seconds):
             sys.exit(f"{unchanged}\nthese tests fail without a change")
         for mutant in chosen:
             started = time.monotonic()
-            why = why_noticed(mutant, [*ROOMS[mutant.path], *options.also], folder, options.seconds)
+            why = why_noticed(mutant, [*ROOMS[mutant.path], *more], folder, options.seconds)
             rows.append({**mutant._asdict(), "failure": why, "seconds": round(time.monotonic() - started, 1)})
-            print(
-                "noticed " if why else "SURVIVED",
-                f"{mutant.path}:{mutant.line}",
-                mutant.before,
-                mutant.after,
-                flush=True,
-            )
+            change = f"{mutant.before.strip()} -> {mutant.after.strip()}"
+            print("noticed " if why else "SURVIVED", f"{mutant.path}:{mutant.line}: {change}", flush=True)
             if options.out:
                 options.out.write_text(json.dumps({"seed": options.seed, "mutants": rows}, indent=1) + "\n")
     survived = sum(not row["failure"] for row in rows)

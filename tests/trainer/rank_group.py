@@ -23,6 +23,7 @@ from torch import Tensor
 
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock, TrafficLog
+from trainer.config.command_line import parse
 from trainer.config.options import Options
 from trainer.data.cache import open_cache
 from trainer.dist.communicator import Communicator
@@ -30,6 +31,7 @@ from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange
 from trainer.reporting.report import Report
 from trainer.run import train
+from trainer.startup.preflight import check_task
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,15 @@ def train_once(communicator: Communicator, *, cache: str, **changes: Any) -> Run
     )
     lines = [json.loads(line) for line in output.getvalue().splitlines()]
     return Run(epochs=lines[:-1], result=result)
+
+
+def train_as_on_command_line(communicator: Communicator, *, arguments: list[str], folder: str) -> None:
+    """What one rank of `python -m trainer` does with these arguments in this folder; nothing is printed."""
+    os.chdir(folder)
+    options = parse(arguments)
+    cache = open_cache(options.cache, options.target)
+    check_task(cache, options)
+    train(options, cache, communicator, Report(speaks=communicator.is_main, as_json=options.json, output=io.StringIO()))
 
 
 def empty_traffic_log(communicator: Communicator) -> TrafficLog:
