@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "graphprep/partition/refine/mapping.py": ("tests/partition/refine",),
     "graphprep/partition/refine/refine.py": ("tests/partition/refine",),
     "trainer/exchange/exchange.py": ("tests/trainer/exchange", "tests/trainer/config/test_numbers.py"),
-    "trainer/exchange/halo_exchange.py": ("tests/trainer/exchange",),
+    "trainer/exchange/halo_exchange.py": ("tests/trainer/exchange", "tests/trainer/config/test_numbers.py"),
     "trainer/exchange/row_routes.py": ("tests/trainer/exchange",),
 }
 """The tests that have to notice a change of each module."""
