@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
+ROOT = Path(__file__).parents[1]
 BoundsChecked = Callable[[str], None]
 
 
@@ -50,19 +51,41 @@ def progress_that_speaks() -> None:
     progress.configure(quiet=False)
 
 
-@pytest.fixture
-def bounds_checked(pytestconfig: pytest.Config) -> BoundsChecked:
-    """Run a script with numba's bounds checks on; its own kernel cache, since numba's does not know the setting."""
+RUN_SCRIPTS = """
+import os, signal, sys
+import tests.graphs
+for path in map(str.strip, sys.stdin):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(600)
+        with open(path) as script, open(path + ".printed", "w") as printed:
+            os.dup2(printed.fileno(), 1)
+            os.dup2(printed.fileno(), 2)
+            exec(script.read(), {"__name__": "__main__"})
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
-    def run(script: str) -> None:
-        cache = pytestconfig.cache.mkdir("numba-boundscheck")  # type: ignore[union-attr]
-        environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
-        done = subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=600, check=False
-        )
-        assert done.returncode == 0, done.stderr
 
-    return run
+@pytest.fixture(scope="session")
+def bounds_checked(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoundsChecked]:
+    """Run a script with numba's bounds checks on, in a fork of one process that has imported numba; its own kernel
+    cache, since numba's does not know the setting."""
+    cache = pytestconfig.cache.mkdir("numba-boundscheck")  # type: ignore[union-attr]
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
+    command, pipe = [sys.executable, "-c", RUN_SCRIPTS], subprocess.PIPE
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        to, back = process.stdin, process.stdout
+
+        def run(script: str) -> None:
+            path = tmp_path_factory.mktemp("bounds") / "script.py"
+            path.write_text(script)
+            print(path, file=to, flush=True)
+            assert back.readline() == "0\n", Path(f"{path}.printed").read_text()
+
+        yield run
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -1,9 +1,9 @@
 """Change one operator or number of chosen modules at a time, and see whether the tests of their room notice.
 
-`python -m tests.mutants --seed 1 --each 5 --out FILE.json`. It works on a copy of the checkout in a temporary folder. A
-mutant survives where all tests of its rooms pass; survivors are printed, and are either equivalent (the result is the
-same, only slower or in another order) or a test that is missing. (DeMillo, Lipton and Sayward, Hints on test data
-selection, 1978.)
+`python -m tests.mutants --seed 1 --each 5 --out FILE.json`. It works on a copy of the checkout in a temporary folder,
+where all the tests have to pass first. A mutant survives where all tests of its rooms pass; survivors are printed, and
+are either equivalent (the result is the same, only slower or in another order) or a test that is missing; `--again
+FILE.json` tries the survivors of an earlier call. (DeMillo, Lipton and Sayward, Hints on test data selection, 1978.)
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import os
 import random
+import shlex
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 ROOT = Path(__file__).parents[1]
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -32,11 +35,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "graphprep/partition/constraints.py": ("tests/partition/test_constraints.py", "tests/partition/test_search.py"),
     "graphprep/partition/refine/mapping.py": ("tests/partition/refine",),
     "graphprep/partition/refine/refine.py": ("tests/partition/refine",),
-    "trainer/exchange/exchange.py": ("tests/trainer/exchange", "tests/trainer/test_parity.py"),
-    "trainer/exchange/halo_exchange.py": ("tests/trainer/exchange",),
-    "trainer/exchange/row_routes.py": ("tests/trainer/exchange", "tests/trainer/test_parity.py"),
+    "trainer/exchange/exchange.py": ("tests/trainer/exchange", "tests/trainer/config/test_numbers.py"),
+    "trainer/exchange/halo_exchange.py": ("tests/trainer/exchange", "tests/trainer/config/test_numbers.py"),
+    "trainer/exchange/row_routes.py": ("tests/trainer/exchange",),
 }
 """The tests that have to notice a change of each module."""
+LARGE = ("hypothesis", "networkx", "numba", "pyarrow.parquet", "pydantic", "pytest", "scipy.sparse", "torch", "zarr")
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",
     ast.LtE: "<",
@@ -113,17 +117,47 @@ def _is_left_out(text: str, change: Mutant) -> bool:
     return is_type_or_path or is_constant or line.lstrip().startswith(("@", "def ", "class ", "raise ", 'f"'))
 
 
-def is_noticed(mutant: Mutant, folder: Path, seconds: float) -> bool:
-    """Whether a test fails, or does not end in time, with the change in the copy in `folder`."""
+def failure(folder: Path, tests: list[str], seconds: float) -> str:
+    """The end of what pytest prints if a test fails or does not end in time in the copy in `folder`; "" if all pass."""
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            _run_pytest(folder, tests, output.fileno())
+        deadline = time.monotonic() + seconds
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > deadline:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return f"no end in {seconds:.0f} s"
+            time.sleep(0.1)
+        output.seek(0)
+        return output.read()[-2000:] if ended[1] else ""
+
+
+def _run_pytest(folder: Path, tests: list[str], output: int) -> NoReturn:
+    """In a fork, which has imported what is large and nothing of the project but this module."""
+    os.setsid()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = str(folder)  # the tests' child processes import the copy, too
+    sys.path.insert(0, str(folder))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    status = 1
+    try:
+        status = int(import_module("pytest").main(["-x", "-q", "-n", "0", *tests]))
+    finally:
+        os._exit(status)
+
+
+def why_noticed(mutant: Mutant, tests: list[str], folder: Path, seconds: float) -> str:
+    """The failure of `tests` with the change in the copy in `folder`; "" if they pass all the same."""
     path = folder / mutant.path
     original = path.read_text()
     try:
         path.write_text(original[: mutant.start] + mutant.after + original[mutant.stop :])
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *ROOMS[mutant.path]]
-        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=seconds, check=False)
-        return done.returncode != 0
-    except subprocess.TimeoutExpired:
-        return True
+        return failure(folder, tests, seconds)
     finally:
         path.write_text(original)
 
@@ -134,32 +168,43 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the choice of changes")
     parser.add_argument("--each", type=int, default=5, help="changes of each module")
     parser.add_argument("--seconds", type=float, default=600, help="after which a mutant counts as noticed")
+    parser.add_argument("--only", default="", help="modules whose path contains this text")
+    parser.add_argument("--again", type=Path, help="JSON file of an earlier call: only the changes that survived")
+    parser.add_argument("--also", nargs="*", default=[], help="wider tests, which are run after those of the room")
+    parser.add_argument("--pytest", default="", help="more options of pytest, e.g. -m 'not slow'")
     parser.add_argument("--out", type=Path, help="JSON file of the result")
     options = parser.parse_args()
-    chosen = [
-        mutant
-        for path in ROOMS
-        for mutant in sorted(random.Random(f"{options.seed} {path}").sample(mutants(path), options.each))
-    ]
+    paths = [path for path in ROOMS if options.only in path]
+    if options.again:
+        earlier = json.loads(options.again.read_text())["mutants"]
+        survivors = [{key: row[key] for key in Mutant._fields} for row in earlier if not row["failure"]]
+        chosen = [mutant for path in paths for mutant in mutants(path) if mutant._asdict() in survivors]
+    else:
+        chosen = [
+            mutant
+            for path in paths
+            for mutant in sorted(random.Random(f"{options.seed} {path}").sample(mutants(path), options.each))
+        ]
     rows = []
+    more = [*shlex.split(options.pytest), *options.also]
+    for module in LARGE:
+        import_module(module)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "copy"
-        ignored = shutil.ignore_patterns(".git", ".venv", ".demo", "__pycache__", ".*_cache")
+        ignored = shutil.ignore_patterns(".git", ".venv", ".demo", ".*_cache")
         shutil.copytree(ROOT, folder, ignore=ignored)
+        tests = list(dict.fromkeys(test for mutant in chosen for test in ROOMS[mutant.path]))
+        if unchanged := failure(folder, [*tests, *more], len(ROOMS) * options.seconds):
+            sys.exit(f"{unchanged}\nthese tests fail without a change")
         for mutant in chosen:
             started = time.monotonic()
-            noticed = is_noticed(mutant, folder, options.seconds)
-            row = {
-                "path": mutant.path,
-                "line": mutant.line,
-                "before": mutant.before.strip(),
-                "after": mutant.after.strip(),
-            }
-            rows.append({**row, "noticed": noticed, "seconds": round(time.monotonic() - started, 1)})
-            print("noticed " if noticed else "SURVIVED", *row.values(), flush=True)
+            why = why_noticed(mutant, [*ROOMS[mutant.path], *more], folder, options.seconds)
+            rows.append({**mutant._asdict(), "failure": why, "seconds": round(time.monotonic() - started, 1)})
+            change = f"{mutant.before.strip()} -> {mutant.after.strip()}"
+            print("noticed " if why else "SURVIVED", f"{mutant.path}:{mutant.line}: {change}", flush=True)
             if options.out:
                 options.out.write_text(json.dumps({"seed": options.seed, "mutants": rows}, indent=1) + "\n")
-    survived = sum(not row["noticed"] for row in rows)
+    survived = sum(not row["failure"] for row in rows)
     print(f"{len(rows) - survived} of {len(rows)} changes were noticed")
 
 

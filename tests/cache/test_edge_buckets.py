@@ -43,6 +43,7 @@ def test_every_edge_lies_in_the_region_of_its_destination(tmp_path: Path, piece_
             np.testing.assert_array_equal(buckets.array(part, name), store.edge_array(HOMOGENEOUS_EDGE, name)[:][edges])
 
 
+@pytest.mark.slow
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against edges that are placed behind the end of a region."""
     bounds_checked(

@@ -221,6 +221,7 @@ def test_faults_are_found() -> None:
     assert csr.fault(short) is not None
 
 
+@pytest.mark.slow
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against out-of-range reads and writes, which corrupt the heap and hang the process later."""
     bounds_checked(

@@ -4,7 +4,8 @@ Each page has a folder with the files that it names, and a home folder of its ow
 GRAPHPREP_HOME mean what they say there. Pages of docs/ begin with cora fetched and partitioned for 2x2, README.md
 begins with nothing. What cannot be run as written is in one of the tables below, with the reason; a new command that
 fails has to be mended or listed there. Training takes 2 epochs here (`--epochs 2 --device cpu` is added), on a real
-group of ranks, which is why a page takes longer than 5 s.
+group of ranks. The first `graphprep train` of a page starts them as a reader's does, each an interpreter that imports
+torch; the others have the same ranks as forks.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +35,15 @@ import yaml
 from click.testing import CliRunner
 
 import cli
+from graphprep.cache.read import PartitionCache
 from graphprep.datasets.importing.schema import load_schema
+from graphprep.system.home import require_cache
 from graphprep.topology import resolve
 from tests.documented import PAGES, ROOT, Block, blocks
 from tests.end_to_end.test_documented_python import PAGES_WITH_EXAMPLES
 from tests.end_to_end.test_s3 import bucket, server  # noqa: F401 (fixtures)
 from tests.topology.detect.saved_files import SAVED
+from tests.trainer.rank_group import among_ranks, train_as_on_command_line
 from trainer.config.command_line import parse
 
 pytestmark = pytest.mark.slow
@@ -179,6 +184,8 @@ class Reader:
         self.second = home.parent / "second"
         """the home folder of a second machine"""
         self.variables: dict[str, str] = {}
+        self.has_trained = False
+        """whether the page's first `graphprep train` has been run"""
 
     def type(self, command: str) -> None:
         """Run one command of a page, as the tables above have it."""
@@ -208,10 +215,13 @@ class Reader:
                 machine.succeed()
         elif command.startswith("graphprep ") and not command.startswith(OWN_PROCESS):
             self.invoke(command)
+        elif command.startswith("graphprep train ") and self.has_trained and "--restarts" not in command:
+            self.train(command)
         elif command.startswith("rsync ") and shutil.which("rsync") is None:
             self.copy_as_rsync(command)
         else:
             self.start(command, self.folder, self.home).succeed()
+            self.has_trained |= command.startswith("graphprep train ")
 
     def start(self, command: str, folder: Path, home: Path) -> Process:
         folder.mkdir(exist_ok=True)
@@ -224,6 +234,13 @@ class Reader:
         if target:
             with Path(target.strip()).expanduser().open("a" if append == ">>" else "w") as stream:
                 stream.write(output)
+
+    def train(self, command: str) -> None:
+        """`graphprep train` on ranks that are forks."""
+        cache, *options = (os.path.expanduser(word) for word in shlex.split(command)[2:])
+        folder = require_cache(cache)
+        task = partial(train_as_on_command_line, arguments=[str(folder), *options], folder=str(self.folder))
+        among_ranks(PartitionCache(folder).num_parts, [task])
 
     def copy_as_rsync(self, command: str) -> None:
         """What rsync does with one list of --include and --exclude='*', where there is no rsync."""

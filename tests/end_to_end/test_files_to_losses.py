@@ -23,7 +23,7 @@ from graphprep.cache.verify import verify_cache
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.store.store import GraphStore
 from graphprep.system import home
-from tests.end_to_end.test_cli import CLI, run
+from tests.end_to_end.test_cli import CLI, run_as_process
 
 pytestmark = pytest.mark.slow
 
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.slow
 def test_ego_twitter_comes_back_edge_for_edge(test_data: Path) -> None:
     """Guards against an edge or a node that is lost or doubled between the file and eight parts."""
     source = test_data / "edges" / "ego-twitter.txt.gz"
-    done = run("import", source, "--name", "ego-twitter", "--undirected", "-q")
+    done = run_as_process("import", source, "--name", "ego-twitter", "--undirected", "-q")
     assert done.returncode == 0, done.stderr
-    done = run("partition", "ego-twitter", "--parts", "8", "-q", "--json")
+    done = run_as_process("partition", "ego-twitter", "--parts", "8", "-q", "--json")
     assert done.returncode == 0, done.stderr
     cache = PartitionCache(json.loads(done.stdout)["cache"])
     verify_cache(cache)
@@ -99,7 +99,7 @@ def test_a_killed_fetch_leaves_nothing_that_passes_for_whole(mirror: str, test_d
         for path in folder.glob("ind.cora.*"):
             assert path.read_bytes() == originals[path.name]
     assert kills >= 3
-    done = run("fetch", "cora", "--mirror", mirror, "-q")
+    done = run_as_process("fetch", "cora", "--mirror", mirror, "-q")
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in folder.iterdir() if path.suffix != ".lock") == sorted(originals)
     GraphStore(home.store_path("cora")).check()
@@ -129,7 +129,7 @@ def test_the_loss_does_not_depend_on_the_number_of_ranks(
     options = ("--model", model, "--dropout", "0", "--epochs", "20", "--patience", "0", "--device", "cpu")
     found = []
     for parts in (1, 2, 3, 4):
-        done = run("train", f"cora/flat-{parts}", *options, "-q", "--json")
+        done = run_as_process("train", f"cora/flat-{parts}", *options, "-q", "--json")
         assert done.returncode == 0, done.stderr
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         found.append([line["loss"] for line in lines[:-1]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,6 +114,7 @@ def test_an_empty_part_gets_the_least_connected_node_of_the_largest() -> None:
     assert small_components.fill_empty_parts(np.array([1], np.int32), 3, np.array([0])).tolist() == [1]
 
 
+@pytest.mark.slow
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against out-of-range writes in the walk, in placement and in LDG."""
     bounds_checked(

@@ -295,6 +295,7 @@ def test_amounts_that_are_none_and_limits_too_small() -> None:
     assert memory.budget(None) >= memory.LEAST_BUDGET
 
 
+@pytest.mark.slow
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against out-of-range writes where ranges are sorted."""
     bounds_checked(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.handmade_cache import HandmadeGraph, make_cache, random_graph
-from tests.trainer.parity_cases import CASES, SETTINGS, WORLDS, graphs, worlds_of
+from tests.trainer.parity_cases import CASES, EPOCHS, SETTINGS, WORLDS, graphs, worlds_of
 from tests.trainer.rank_group import Run, among_ranks, train_once
 
 HERE = Path(__file__).parent
@@ -47,7 +47,10 @@ def runs(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str, int], Run]
     found = {}
     for world in WORLDS:
         cases = [case for case in CASES if world in worlds_of(case[1])]
-        tasks = [partial(train_once, cache=str(caches[name, world]), **SETTINGS[setting]) for name, setting in cases]
+        tasks = [
+            partial(train_once, cache=str(caches[name, world]), epochs=EPOCHS, **SETTINGS[setting])
+            for name, setting in cases
+        ]
         for (name, setting), run in zip(cases, among_ranks(world, tasks), strict=True):
             found[name, setting, world] = run
     return found

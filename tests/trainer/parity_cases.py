@@ -9,6 +9,7 @@ import numpy as np
 from tests.trainer.handmade_cache import HandmadeGraph, random_graph
 
 WORLDS = (1, 2, 3, 4, 7)
+EPOCHS = 8
 
 
 def uneven(num_nodes: int, parts: int, seed: int = 1) -> np.ndarray:
@@ -84,7 +85,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gat, residual, side by side": {"model": "gat", "heads": 2, "residual": True, "jumping": "cat"},
     "deep gcn, residual, greatest": {"layers": 3, "residual": True, "jumping": "max"},
     "gatv2, dropout": {"model": "gatv2", "heads": 2, "dropout": 0.4, "input_dropout": 0.2},
-    "sage, max, dropout": {"model": "sage", "aggregator": "max", "dropout": 0.4},
+    "sage, max, dropout": {"model": "sage", "aggregator": "max", "dropout": 0.3},
     "gat, broadcast": {"model": "gat", "heads": 2, "exchange": "broadcast"},
 }
 DENSE = (

@@ -1,13 +1,14 @@
 """Several training runs, one after the other, among the same few rank processes.
 
-Starting a process and importing torch takes longer than training a small graph, so a test module starts each number of
-ranks once and gives it all of its runs.
+Starting a process and importing torch takes longer than training a small graph. So a test module starts each number of
+ranks once and gives it all of its runs, and ranks are forks of a process that has imported everything and nothing else.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import pickle
 import socket
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock, TrafficLog
+from trainer.config.command_line import parse
 from trainer.config.options import Options
 from trainer.data.cache import open_cache
 from trainer.dist.communicator import Communicator
@@ -29,6 +31,7 @@ from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange
 from trainer.reporting.report import Report
 from trainer.run import train
+from trainer.startup.preflight import check_task
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,15 @@ def train_once(communicator: Communicator, *, cache: str, **changes: Any) -> Run
     return Run(epochs=lines[:-1], result=result)
 
 
+def train_as_on_command_line(communicator: Communicator, *, arguments: list[str], folder: str) -> None:
+    """What one rank of `python -m trainer` does with these arguments in this folder; nothing is printed."""
+    os.chdir(folder)
+    options = parse(arguments)
+    cache = open_cache(options.cache, options.target)
+    check_task(cache, options)
+    train(options, cache, communicator, Report(speaks=communicator.is_main, as_json=options.json, output=io.StringIO()))
+
+
 def empty_traffic_log(communicator: Communicator) -> TrafficLog:
     """A traffic log whose sums are not read."""
     return TrafficLog(num_rows=0, num_sent=0, num_halo=0, rank=communicator.rank, world=communicator.world)
@@ -87,16 +99,21 @@ def among_ranks(world: int, tasks: list[Task]) -> list[Any]:
     """Do `tasks` one after the other among `world` ranks; what rank 0 found."""
     if world == 1:
         return _do_all(RankInfo(), tasks)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    multiprocessing.set_forkserver_preload([__name__])
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     with tempfile.TemporaryDirectory() as folder:
         # By a file: a pipe that nobody reads yet holds 64 kB, and then rank 0 would wait for ever.
         path = Path(folder, "outcomes")
-        torch.multiprocessing.spawn(_rank, args=(world, tasks, path), nprocs=world)
+        torch.multiprocessing.start_processes(
+            _rank, args=(world, tasks, path, environment), nprocs=world, start_method="forkserver"
+        )
         outcomes: list[Any] = pickle.loads(path.read_bytes())
     return outcomes
 
 
-def _rank(rank: int, world: int, tasks: list[Task], path: Path) -> None:
+def _rank(rank: int, world: int, tasks: list[Task], path: Path, environment: dict[str, str]) -> None:
+    os.environ.clear()  # that of the process which was forked may be another test's
+    os.environ |= environment
     outcomes = _do_all(RankInfo(rank=rank, world=world, local_rank=rank, local_world=world), tasks)
     if rank == 0:
         path.write_bytes(pickle.dumps(outcomes))

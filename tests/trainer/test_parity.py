@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.trainer.dense_reference import dense_adjacency, dense_losses, dense_scores
-from tests.trainer.parity_cases import CASES, DENSE, SETTINGS, WORDS, graphs, worlds_of
+from tests.trainer.parity_cases import CASES, DENSE, EPOCHS, SETTINGS, WORDS, graphs, worlds_of
 from tests.trainer.rank_group import Run, empty_traffic_log, run_options
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
@@ -35,7 +35,7 @@ SEVERAL = [(name, setting, world) for name, setting in CASES for world in worlds
 def test_ranks_reproduce_one_rank(runs: dict[Any, Run], name: str, setting: str, world: int) -> None:
     """A wrong halo column, a missing transpose, an averaged gradient or a mean over local nodes changes the losses."""
     one, several = runs[name, setting, 1], runs[name, setting, world]
-    assert len(one.losses) == 20
+    assert len(one.losses) == EPOCHS
     assert several.losses == pytest.approx(one.losses, rel=TOLERANCE)
     assert min(one.losses) < one.losses[0]
 
@@ -55,7 +55,7 @@ def test_one_rank_reproduces_dense_matrices(
 ) -> None:
     """All ranks could share a mistake: a missing self-loop, a mean over out-edges, a wrong weight decay."""
     graph, _ = graphs()[name]
-    options = run_options(caches[name, 1], **SETTINGS[setting])
+    options = run_options(caches[name, 1], epochs=EPOCHS, **SETTINGS[setting])
     network, features = network_on_one_rank(caches[name, 1], **SETTINGS[setting])
     first_weights = {key: value.detach().clone() for key, value in network.state_dict().items()}
     matrix, x = dense_adjacency(graph, options.model), torch.from_numpy(graph.x.astype(np.float64))

@@ -179,6 +179,7 @@ def test_the_direct_links_get_the_traffic() -> None:
     assert bottleneck(matrix, found, topology) < 0.7 * bottleneck(matrix, part_N, topology)
 
 
+@pytest.mark.slow
 def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against out-of-range reads and writes, which corrupt the heap and hang the process later."""
     bounds_checked(

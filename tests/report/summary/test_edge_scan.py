@@ -127,6 +127,7 @@ def test_ranges_hold_few_edges_and_every_row(monkeypatch: pytest.MonkeyPatch) ->
     assert max(stop for _, stop in read) == 200
 
 
+@pytest.mark.slow
 def test_no_kernel_reads_or_writes_out_of_bounds(bounds_checked: BoundsChecked) -> None:
     """Guards against an index one too far, which numba does not notice by itself."""
     bounds_checked(

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.trainer.handmade_cache import traffic_rows
-from tests.trainer.parity_cases import worlds_of
+from tests.trainer.parity_cases import EPOCHS, worlds_of
 from tests.trainer.rank_group import Run
 
 pytestmark = pytest.mark.slow
 
 FLOAT = 4
-NODES, FEATURES, HIDDEN, CLASSES, EPOCHS = 60, 6, 8, 3, 20
+NODES, FEATURES, HIDDEN, CLASSES = 60, 6, 8, 3
 BYTES = ("bytes_sent", "row_bytes_sent", "weight_bytes_sent", "other_bytes_sent", "bytes_skipped")
 NAME = "directed, weighted, uneven"
 

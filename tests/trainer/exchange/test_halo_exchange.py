@@ -18,6 +18,7 @@ from trainer.data.part import load_part
 from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
 from trainer.exchange.halo_exchange import relative_change
+from trainer.sparse.feature_rows import SparseRows
 
 WORLD, EPOCHS, WIDTH = 3, 8, 5
 NAME = "directed, weighted, uneven"
@@ -92,6 +93,20 @@ def errors_of_int8(communicator: Communicator, *, cache: str, error_feedback: bo
     return float((torch.stack(deliveries).mean(0) - expected).abs().max())
 
 
+def halo_of_sparse_rows(communicator: Communicator, *, cache: str, exchange: str) -> tuple[Tensor, Tensor]:
+    """What rank 0 gets of rows of which most entries are 0, and some rows all; and the rows that it needs."""
+    communicator.connect()
+    there, part, _ = opened(communicator, cache, exchange=exchange)
+
+    def rows_of(ids: Tensor) -> Tensor:
+        ids = ids.unsqueeze(1)
+        return torch.where(((ids + torch.arange(7)) % 4 == 0) & (ids % 5 > 0), ids + 1.0, 0.0)
+
+    own = SparseRows.of(rows_of(part.ids_n), torch.device("cpu"), torch.float32)
+    needed = torch.cat([part.halo_ids[peer] for peer in communicator.peers])
+    return there.fetch_features(own).dense(), rows_of(needed)
+
+
 @pytest.fixture(scope="module")
 def seen(caches: dict[tuple[str, int], Path]) -> dict[Any, Any]:
     cache = str(caches[NAME, WORLD])
@@ -103,6 +118,7 @@ def seen(caches: dict[tuple[str, int], Path]) -> dict[Any, Any]:
                     seen_by_rank_0, cache=cache, exchange=exchange, direction=direction, **{option: text}
                 )
         cases[exchange, "evaluation"] = partial(evaluation_between, cache=cache, exchange=exchange)
+        cases[exchange, "sparse"] = partial(halo_of_sparse_rows, cache=cache, exchange=exchange)
         cases[exchange, "warm-up"] = partial(
             seen_by_rank_0, cache=cache, exchange=exchange, direction="forward", staleness="fixed:3", warmup=4
         )
@@ -112,6 +128,14 @@ def seen(caches: dict[tuple[str, int], Path]) -> dict[Any, Any]:
     for error_feedback in (False, True):
         cases["int8", error_feedback] = partial(errors_of_int8, cache=cache, error_feedback=error_feedback)
     return dict(zip(cases, among_ranks(WORLD, list(cases.values())), strict=True))
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_sparse_rows_arrive_by_their_entries(seen: dict[Any, Any], exchange: str) -> None:
+    """Counts, columns and values are three messages: a row that takes another's entries has other features."""
+    found, expected = seen[exchange, "sparse"]
+    assert torch.equal(found, expected)
+    assert (expected == 0).all(1).any()
 
 
 def epochs_of(seen: Seen, peer: int) -> list[int]:
