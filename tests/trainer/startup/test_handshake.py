@@ -15,6 +15,7 @@ from trainer.data.cache import Cache, open_cache
 from trainer.data.labels import LabelCounts
 from trainer.data.part import load_part
 from trainer.exchange.exchange import boundary_counts
+from trainer.exchange.relay_routes import message_sums
 from trainer.startup.handshake import agree
 from trainer.startup.memory import Sizes
 
@@ -40,6 +41,7 @@ def facts(cache: Cache, /, **of_rank_1: Any) -> list[dict[str, Any]]:
             "available": 10**9,
             "labels": [[10, 10], [4 + rank, 6 - rank]],
             "boundaries": boundary_counts(load_part(cache, rank, split=0)),
+            "messages": message_sums(load_part(cache, rank, split=0)),
         }
         for rank in range(2)
     ]
