@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphprep.cache import relay_arrays, write
 from graphprep.cache.manifest import FileEntry, Manifest, file_sha256
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
@@ -132,6 +133,24 @@ def test_relay_off_is_another_cache_without_them(store: GraphStore, whole: Parti
     assert cache.quality["relay"] is None
     assert not any("relay" in path for path in cache.manifest.files)
     assert np.array_equal(cache.array("assignment"), whole.array("assignment"))
+
+
+def test_a_run_that_goes_on_keeps_the_relays(
+    store: GraphStore, whole: PartitionCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against relays that a second run chooses anew, or leaves out of the manifest or the figures."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(write.CacheWriter, "root", killed)
+        with pytest.raises(OSError, match="no space"):
+            relayed_cache(store, TWO_OF_THREE, tmp_path / "cache")
+    monkeypatch.setattr(relay_arrays, "choose_relays", killed)
+    cache = relayed_cache(store, TWO_OF_THREE, tmp_path / "cache")
+    verify_cache(cache)
+    assert cache.quality["relay"] == whole.quality["relay"]
 
 
 DAMAGES = {

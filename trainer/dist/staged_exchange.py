@@ -55,10 +55,11 @@ class StagedExchange:
     seconds: float = 0.0
     """Between CPUs, from the start to the end of `wait`."""
     _works: list[dist.Work] = field(default_factory=list)
+    """Through gloo those of sends, through NCCL those of the call."""
     _sent: list[Tensor] = field(default_factory=list)
     """Kept alive until they are sent."""
-    _arriving: dict[int, tuple[Sequence[dist.Work], Tensor]] = field(default_factory=dict)
-    """Of each posted receive the works, and where it is filled."""
+    _arriving: dict[int, tuple[dist.Work, Tensor]] = field(default_factory=dict)
+    """Through gloo, of each posted receive the work, and where it is filled."""
     _job: Future[None] | None = None
 
     def start(self) -> None:
@@ -70,7 +71,7 @@ class StagedExchange:
             target = self.communicator.to_host(message.rows, copy=False)
             work = dist.irecv(target, message.peer, tag=message.tag)
             assert work is not None
-            self._arriving[number] = [work], target
+            self._arriving[number] = work, target
         self._send()
         if self.incoming:
             self._job = self.communicator.in_background(self._run)
@@ -85,9 +86,8 @@ class StagedExchange:
                     if stage:
                         self._post_stage(stage)
                     self._finish(stage)
-            for work in self._works:
-                work.wait()
-        self._sent, self._works = [], []
+            self._wait_for_works()
+        self._sent = []
         self.seconds = time.perf_counter() - self.started
 
     @torch.no_grad()
@@ -97,16 +97,24 @@ class StagedExchange:
 
     def _finish(self, stage: int) -> None:
         """Wait for the messages of one stage, and send what each makes ready."""
+        uses_nccl = self.communicator.uses_nccl
+        if uses_nccl:
+            self._wait_for_works()
         for number, message in enumerate(self.incoming):
             if message.stage == stage:
-                works, target = self._arriving.pop(number)
-                for work in works:
+                if not uses_nccl:
+                    work, target = self._arriving.pop(number)
                     work.wait()
-                if target is not message.rows:
-                    message.rows.copy_(target)
+                    if target is not message.rows:
+                        message.rows.copy_(target)
                 self.outgoing += self.received(number)
-                if not self.communicator.uses_nccl:
+                if not uses_nccl:
                     self._send()
+
+    def _wait_for_works(self) -> None:
+        for work in self._works:
+            work.wait()
+        self._works = []
 
     def _send(self) -> None:
         for message in self.outgoing:
@@ -119,22 +127,16 @@ class StagedExchange:
 
     def _post_stage(self, stage: int) -> None:
         """Post the receives and sends of one stage to NCCL, in one order at both ends of each pair."""
-        here = [number for number, message in enumerate(self.incoming) if message.stage == stage]
         sends = [message for message in self.outgoing if message.stage == stage]
         self.outgoing = [message for message in self.outgoing if message.stage != stage]
+        receives = [message for message in self.incoming if message.stage == stage]
         operations = [
-            dist.P2POp(dist.irecv, self.incoming[number].rows, self.incoming[number].peer)
-            for number in sorted(here, key=lambda number: self.incoming[number].tag)
+            dist.P2POp(operation, message.rows, message.peer)
+            for operation, messages in ((dist.irecv, receives), (dist.isend, sends))
+            for message in sorted(messages, key=lambda one: one.tag)
         ]
-        operations += [
-            dist.P2POp(dist.isend, message.rows, message.peer) for message in sorted(sends, key=lambda one: one.tag)
-        ]
-        works = dist.batch_isend_irecv(operations) if operations else []
+        self._works = dist.batch_isend_irecv(operations) if operations else []
         self._sent += [message.rows for message in sends]
-        self._works += works
-        for number in here:
-            # One work stands for the whole call, or one for each of its operations: all of them have to be waited for.
-            self._arriving[number] = works, self.incoming[number].rows
 
 
 class Background:

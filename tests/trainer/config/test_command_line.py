@@ -25,7 +25,7 @@ def test_every_option_arrives() -> None:
     line = (
         "c --model sage --aggregator max --residual --jumping cat"
         " --layers 3 --hidden 7 --norm batch --dropout 0.1 --input-dropout 0 --lr 0.5 --weight-decay 0"
-        " --epochs 9 --patience 0 --eval-every 2 --exchange broadcast --staleness fixed:3"
+        " --epochs 9 --patience 0 --eval-every 2 --exchange broadcast --relay off --staleness fixed:3"
         " --staleness-grad variation:0.1:4 --warmup 3 --settle 2 --precision bf16 --wire int8 --error-feedback"
         " --trace t --seed 5 --split 1 --device cpu --timeout 2.5 --verify --json -q --debug --task classes"
         " --metric f1-macro --class-weights 1,2 --inductive --optimiser sgd --momentum 0.5 --schedule step:3"
@@ -51,6 +51,7 @@ def test_every_option_arrives() -> None:
         patience=0,
         eval_every=2,
         exchange="broadcast",
+        relay="off",
         staleness="fixed:3",
         staleness_grad="variation:0.1:4",
         warmup=3,

@@ -79,9 +79,23 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return {world: relayed_cache(graph, topology, folder) for world, topology in TOPOLOGIES.items()}
 
 
-def halo_seen(communicator: Communicator, *, cache: str, relay: str, wire: str) -> tuple[list[Any], list[Any]]:
-    """The rows that rank 0 gets of its halo, and its sums of what comes back, over epochs with a policy."""
+class InCalls(Communicator):
+    """Sends each stage in one call, as between GPUs, though the backend is gloo."""
+
+    uses_nccl = True
+
+
+def halo_seen(
+    communicator: Communicator, *, cache: str, relay: str, wire: str, how: str = "in background"
+) -> tuple[list[Any], list[Any]]:
+    """The rows that rank 0 gets of its halo, and its sums of what comes back, over epochs with a policy.
+
+    Args:
+        how: `in background`; `in calls`, a call a stage; `through the host`, from copies in the host's memory.
+    """
     communicator.connect()
+    communicator.through_host = how == "through the host"
+    communicator.__class__ = InCalls if how == "in calls" else Communicator
     part = load_part(open_cache(cache), communicator.rank, split=0)
     log = TrafficLog(num_rows=part.num_rows, num_sent=0, num_halo=0, rank=communicator.rank, world=communicator.world)
     options = run_options(cache, relay=relay, wire=wire, staleness="adaptive:3")
@@ -94,6 +108,7 @@ def halo_seen(communicator: Communicator, *, cache: str, relay: str, wire: str) 
         halos.append(fetch_halo(exchange, rows, 2, step).tolist())
         back = torch.arange(exchange.num_halo * 3).reshape(-1, 3).remainder(7).float() + communicator.rank
         sums.append(send_back_halo(exchange, back, 2, step).tolist())
+    communicator.through_host, communicator.__class__ = False, Communicator
     return halos, sums
 
 
@@ -111,6 +126,8 @@ def found(folders: dict[int, Path]) -> dict[Any, Any]:
                 )
             for wire in ("fp32", "bf16"):
                 cases[world, f"halo {wire}", relay] = partial(halo_seen, cache=str(folder), relay=relay, wire=wire)
+        for how in ("in calls", "through the host"):
+            cases[world, how] = partial(halo_seen, cache=str(folder), relay="auto", wire="bf16", how=how)
         outcomes |= dict(zip(cases, among_ranks(world, list(cases.values())), strict=True))
     return outcomes
 
@@ -141,6 +158,13 @@ def test_rows_arrive_as_their_owner_encoded_them(found: dict[Any, Any], world: i
     (halos, sums), (direct_halos, direct_sums) = (found[world, f"halo {wire}", relay] for relay in ("auto", "off"))
     assert halos == direct_halos
     np.testing.assert_allclose(np.array(sums), np.array(direct_sums), rtol=1e-5 if wire == "fp32" else 0.05)
+
+
+@WORLDS
+@pytest.mark.parametrize("how", ["in calls", "through the host"])
+def test_every_way_to_send_stages_gives_the_same(found: dict[Any, Any], world: int, how: str) -> None:
+    """Guards against stages between GPUs that wait for each other, or take each other's messages."""
+    assert found[world, how] == found[world, "halo bf16", "auto"]
 
 
 def bytes_by_type(run: Run) -> dict[str, int]:

@@ -15,6 +15,7 @@ from trainer.data.cache import Cache, open_cache
 from trainer.data.labels import LabelCounts
 from trainer.data.part import load_part
 from trainer.exchange.exchange import boundary_counts
+from trainer.exchange.relay_routes import message_sums
 from trainer.startup.handshake import agree
 from trainer.startup.memory import Sizes
 
@@ -41,6 +42,7 @@ def facts(cache: Cache, /, **of_rank_1: Any) -> list[dict[str, Any]]:
             "labels": [[10, 10], [4 + rank, 6 - rank]],
             "missing_parts": [],
             "boundaries": boundary_counts(load_part(cache, rank, split=0)),
+            "messages": message_sums(load_part(cache, rank, split=0)),
         }
         for rank in range(2)
     ]
