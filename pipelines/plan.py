@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from graphprep.cache.read import PartitionCache
 from graphprep.core.bfloat16 import to_float32
 from graphprep.core.csr import index_dtype
-from graphprep.core.types import Csr
+from graphprep.core.types import Csr, EdgeType
 from graphprep.errors import UsageError
 from graphprep.interop.scipy_matrix import to_scipy
 from graphprep.partition.engine import whole_graph
@@ -38,7 +38,7 @@ from graphprep.system.doctor import gpus_here
 from graphprep.topology import Topology, resolve
 from graphprep.topology.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.traffic import LinkModel, Traffic, choose_relays, link_seconds, sent_rows_of, with_relays
-from graphprep.traffic.tensor import tensor_bytes, tensor_seconds
+from graphprep.traffic.tensor import CrossRows, tensor_bytes, tensor_seconds
 from pipelines.look import find
 from pipelines.partition import chosen_topology
 
@@ -70,6 +70,7 @@ class PartitionedGraph:
     dataset: str
     topology: Topology
     traffic: Traffic
+    cross: CrossRows
     nodes_P: NDArray[np.int64]
     num_features: int
     entries_P: list[int | None]
@@ -115,10 +116,18 @@ def plan_training(
     entries = sum(filter(None, graph.entries_P)) / graph.nodes_P.sum() if memory.by_entries else None
     tensor = {layer["layer"]: layer["width"] for layer in memory.layers if layer["exchange"] == "tensor"}
     columns = {layer: -(-width // graph.topology.num_ranks) for layer, width in tensor.items()}
-    all_edges = int(in_edges_P.sum()) + (int(graph.nodes_P.sum()) if training.model == "gcn" else 0)
+    cross_P = graph.traffic.edges_PP.sum(axis=0).tolist()
     work = [
-        epoch_work(training, pairs, **of_rank, entries=entries, columns=columns, all_edges=all_edges)
-        for of_rank in counts
+        epoch_work(
+            training,
+            pairs,
+            **of_rank,
+            entries=entries,
+            columns=columns,
+            cross_edges=cross,
+            all_cross_edges=sum(cross_P),
+        )
+        for of_rank, cross in zip(counts, cross_P, strict=True)
     ]
 
     def measure(processes: int) -> Rates:
@@ -198,6 +207,7 @@ def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> 
         dataset=attributes["dataset"],
         topology=chosen,
         traffic=traffic_of(cache),
+        cross=_cross_rows(cache, node_type, edge_type),
         nodes_P=np.array([row["nodes"] for row in attributes["quality"]["ranks"]], np.int64),
         num_features=_required(features, "features"),
         entries_P=[_count_entries(_features_of_part(cache, node_type, part)) for part in range(cache.num_parts)],
@@ -235,6 +245,7 @@ def _of_store(location: Path | str, parts: int | None, topology: str | None) -> 
         dataset=store.name,
         topology=chosen,
         traffic=with_relays(result.traffic, relays),
+        cross=CrossRows.of(graph.matrix, result.assignment, chosen.num_ranks),
         nodes_P=nodes_P.astype(np.int64),
         num_features=needed_features,
         entries_P=[None if x is None else round(_entries_a_row(x) * int(nodes)) for nodes in nodes_P],
@@ -259,6 +270,9 @@ def _rank_sizes(graph: PartitionedGraph) -> list[RankSizes]:
                 "sent": int(rows_PP[rank].sum()),
                 "others": int(graph.nodes_P.sum()) - rows,
                 "edges": int(graph.traffic.in_edges_P[rank]),
+                "shared_rows": int(graph.cross.shared_P[rank]),
+                "halo_sums": int(graph.cross.sums_P[rank]),
+                "cross_edges": int(edges_PP[:, rank].sum()),
                 "index_bytes": np.dtype(index_dtype(longest)).itemsize,
                 "features": graph.num_features,
                 "outputs": graph.num_classes,
@@ -281,6 +295,20 @@ def _traffic_request(graph: PartitionedGraph, gpu: str | None, rates_from: Path 
         device="cpu" if is_cpu else "cuda",
         available=[None if rank.memory_gb is None else int(1e9 * rank.memory_gb) for rank in topology.ranks],
     )
+
+
+def _cross_rows(cache: PartitionCache, node_type: str, edge_type: EdgeType) -> CrossRows:
+    """The rows at the ends of edges between parts."""
+    shared, sums = [], []
+    for part, size in enumerate(row["nodes"] for row in cache.quality["ranks"]):
+        is_shared_n, has_edge_n = np.zeros(size, bool), np.zeros(size, bool)
+        for peer in range(cache.num_parts):
+            if peer != part:
+                is_shared_n[cache.node_array(part, node_type, f"send_{peer}")] = True
+                has_edge_n |= np.diff(cache.block(part, edge_type, peer).indptr) > 0
+        shared.append(int(is_shared_n.sum()))
+        sums.append(int(has_edge_n.sum()))
+    return CrossRows(shared_P=np.array(shared, np.int64), sums_P=np.array(sums, np.int64))
 
 
 def _features_of_part(cache: PartitionCache, node_type: str, part: int) -> NDArray[Any] | None:
@@ -344,18 +372,18 @@ def _alternatives(
     def communication(wire: str, backward: Traffic = graph.traffic) -> float:
         """Seconds of an epoch's exchanges with its share of validations; `backward` where gradients go another way."""
         row_bytes, exact, back = boundary_row_bytes(wire), boundary_row_bytes("fp32"), backward.reversed()
+        of_sum, of_gradient = (partial(tensor_seconds, model, rows) for rows in (graph.cross, graph.cross.reversed()))
         validations = sum(model.bottleneck(graph.traffic, size) for size in exact if size)
-        of_sum = partial(tensor_seconds, model, graph.nodes_P)
         training_passes = sum(model.bottleneck(graph.traffic, size) for size in row_bytes if size)
         training_passes += sum(model.bottleneck(back, size) for size in row_bytes[1:] if size)
-        training_passes += 2 * tensor_sums(of_sum, wire)
+        training_passes += tensor_sums(of_sum, wire) + tensor_sums(of_gradient, wire)
         return training_passes + (validations + tensor_sums(of_sum, "fp32")) / training.eval_every
 
     def row_bytes(wire: str, *, share: float = 1.0) -> int:
         """Bytes of rows and gradients of a training pass, of which this share is sent, and of a validation in fp32."""
 
         def of_sum(width: int, **sizes: int) -> float:
-            return sum(int(bytes_PP.sum()) for bytes_PP in tensor_bytes(graph.nodes_P, width, **sizes))
+            return sum(int(bytes_PP.sum()) for bytes_PP in tensor_bytes(graph.cross, width, **sizes))
 
         rows = int(graph.traffic.rows_PP.sum())
         sent = 2 * (share * rows * sum(boundary_row_bytes(wire)) + tensor_sums(of_sum, wire))

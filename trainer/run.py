@@ -19,16 +19,16 @@ from trainer.base.sent_bytes import KIND_OF
 from trainer.base.traffic_log import Clock, TrafficLog, by_link_type
 from trainer.config.options import Options
 from trainer.data.cache import Cache
+from trainer.data.cross_edges import CrossEdges, cross_edges
 from trainer.data.labels import Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part, halo_ids, load_part
 from trainer.data.typed_part import load_typed_part
-from trainer.data.whole_graph import WholeGraph, whole_graph
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange, row_counts
-from trainer.exchange.inductive import training_subgraph, whole_training_subgraph
+from trainer.exchange.inductive import training_cross_edges, training_subgraph
 from trainer.exchange.layer_exchanges import tensor_layers
 from trainer.exchange.node_rows import save_node_rows
 from trainer.exchange.relay_routes import relay_use
@@ -128,7 +128,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         saturation=saturation,
         tensor_layers=tensor_layers(options, agreement.layer_exchanges),
     )
-    graph = partial(_whole_graph, options, cache, part)
+    graph = partial(_cross_edges, options, cache, part)
     whole = training = view(part, labels=labels, num_nodes=cache.num_nodes, graph=graph)
     if communicator.is_main:
         for remark in whole.network.remarks:
@@ -142,7 +142,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             training_part,
             labels=Labels.of(training_part, objective, communicator.device),
             num_nodes=num_training_nodes,
-            graph=lambda: whole_training_subgraph(graph()),
+            graph=lambda: training_cross_edges(graph()),
         )
     fit = Fit(
         training,
@@ -261,10 +261,10 @@ def _load(options: Options, cache: Cache, number: int) -> Part:
     return part
 
 
-def _whole_graph(options: Options, cache: Cache, own: Part) -> WholeGraph:
-    """The edges of all parts."""
+def _cross_edges(options: Options, cache: Cache, own: Part) -> CrossEdges:
+    """The edges between all parts."""
     numbers = range(cache.num_parts)
-    return whole_graph([own if number == own.number else _load(options, cache, number) for number in numbers])
+    return cross_edges([own if number == own.number else _load(options, cache, number) for number in numbers])
 
 
 def _log_start(options: Options, cache: Cache, communicator: Communicator, agreement: Agreement) -> None:
@@ -311,11 +311,11 @@ def _view(
     by_entries: bool,
     saturation: Saturation,
     tensor_layers: Container[int],
-    graph: Callable[[], WholeGraph],
+    graph: Callable[[], CrossEdges],
 ) -> ModelView:
     """A network on a part of a graph of `num_nodes` nodes; every rank has to call it.
 
-    `graph` gives all edges, which only tensor-parallel layers need.
+    `graph` gives the edges between all parts, which only tensor-parallel layers need.
     """
     log_of_part, sums, tensor = traffic_log.for_part(**row_counts(part)), sums_of(options, model), None
     exchange = Exchange(options, part, communicator, log_of_part, saturation)

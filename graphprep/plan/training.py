@@ -111,7 +111,8 @@ def epoch_work(
     edges: int,
     entries: float | None = None,
     columns: Mapping[int, int] | None = None,
-    all_edges: int = 0,
+    cross_edges: int = 0,
+    all_cross_edges: int = 0,
 ) -> Work:
     """What one rank does in a training epoch with its share of the validations.
 
@@ -120,13 +121,15 @@ def epoch_work(
         pairs: (a, b) of each layer.
         rows, halo, edges: n, H and E of the rank; GCN's own self-loops are added here.
         entries: features of a row that are not 0, where they are held by these; else None.
-        columns: by the number of each tensor-parallel layer, from 1, the columns of which the rank sums `all_edges`.
-        all_edges: E of all ranks, with GCN's own self-loops.
+        columns: by the number of each tensor-parallel layer, from 1, the columns of which it sums `all_cross_edges`.
+        cross_edges: those of its in-edges that are from other ranks.
+        all_cross_edges: the same of all ranks.
     """
     work = Work()
     is_gcn = plan.model == "gcn"
     edges += rows if is_gcn else 0
-    rank = _Rank(rows, halo, edges, paths=1 if is_gcn else 2, columns=columns or {}, all_edges=all_edges)
+    cross = cross_edges, all_cross_edges
+    rank = _Rank(rows, halo, edges, paths=1 if is_gcn else 2, columns=columns or {}, cross=cross)
     if entries is not None:
         _first_layer_by_entries(work, plan, pairs[0][1], rank, entries)
     for number, pair in enumerate(pairs):
@@ -145,12 +148,14 @@ class _Rank(NamedTuple):
     paths: int
     """Products of a layer with a node's own row."""
     columns: Mapping[int, int]
-    all_edges: int
+    cross: tuple[int, int]
 
-    def summed(self, number: int, pair: tuple[int, int]) -> tuple[int, int]:
-        """The width and the edges of a sum of layer `number`, from 0."""
-        columns = self.columns.get(number + 1)
-        return (min(pair), self.edges) if columns is None else (columns, self.all_edges)
+    def add_sum(self, work: Work, number: int, width: int, part: float) -> None:
+        """Add `part` times a sum of layer `number`, from 0, at `width`."""
+        columns, (own, of_all) = self.columns.get(number + 1), self.cross
+        _add(work.edges, width, part * (self.edges if columns is None else self.edges - own))
+        if columns is not None:
+            _add(work.edges, columns, part * of_all)
 
 
 def _first_layer_by_entries(work: Work, plan: TrainingPlan, width: int, rank: _Rank, entries: float) -> None:
@@ -175,8 +180,7 @@ def _forward(
     rows, halo, own_paths = rank.rows, rank.halo, rank.paths
     _add(work.products, pair, part * rows * own_paths)
     if not folded:
-        width, edges = rank.summed(number, pair)
-        _add(work.edges, width, part * edges)
+        rank.add_sum(work, number, min(pair), part)
         if first and narrows:
             _add(work.products, pair, part * halo)
     if masks and share:
@@ -189,16 +193,15 @@ def _backward(work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int]
     a, b = pair
     first, narrows = number == 0, b < a
     rows, halo, own_paths = rank.rows, rank.halo, rank.paths
-    width, edges = rank.summed(number, pair)
     _add(work.gradients, pair, rows * own_paths)
     _add(work.passed, b, rows * ROW_PASSES["backward"])
     if first:
         if plan.input_dropout and narrows:
-            _add(work.edges, b, edges)
+            rank.add_sum(work, number, b, 1.0)
             _add(work.gradients, pair, halo)
         return
     _add(work.products, (b, a), rows * own_paths)
-    _add(work.edges, width, edges)
+    rank.add_sum(work, number, min(pair), 1.0)
     if plan.dropout:
         _add(work.masked, a, rows * own_paths)
 

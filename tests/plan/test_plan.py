@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphprep import open_store
+from graphprep.cache.read import PartitionCache
 from graphprep.core.types import Csr
 from graphprep.errors import TrainingError, UsageError
 from graphprep.plan import rates
@@ -21,7 +23,7 @@ from graphprep.plan.training import TrainingPlan, Work, epoch_work
 from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel, epoch_seconds
-from graphprep.traffic.tensor import tensor_bytes, tensor_seconds
+from graphprep.traffic.tensor import CrossRows, tensor_bytes, tensor_seconds
 from pipelines import plan as plan_pipeline
 from pipelines.plan import _count_entries, _entries_a_row, plan_training
 from tests.graphs import labelled_graph, typed_graph
@@ -100,12 +102,18 @@ def test_tensor_parallel_layers_are_planned(folder: Path, quick: None) -> None:
     tensor = plan_training(str(folder), replace(TRAINING, exchange="tensor"))
     assert boundary["layer_exchanges"] == []
     assert [(layer["layer"], layer["exchange"]) for layer in tensor["layer_exchanges"]] == [(2, "tensor")]
-    nodes_P = np.array([row["rows"] for row in tensor["ranks"]])
-    # Forward, backward and a validation, each with columns out and sums back: 2 columns on one rank, 1 on the other.
-    assert tensor["row_bytes"] == 3 * sum(int(one.sum()) for one in tensor_bytes(nodes_P, 3, value_bytes=4))
-    seconds = 3 * tensor_seconds(LinkModel.of(Topology.flat(2)), nodes_P, 3, value_bytes=4)
+    store, cache = open_store("graph"), PartitionCache(folder)
+    rows = CrossRows.of(store.csr(next(iter(store.num_edges))), cache.assignment("node"), 2)
+    passes = [rows, rows.reversed(), rows]  # the last is a validation
+    assert tensor["row_bytes"] == sum(
+        int(one.sum()) for of_pass in passes for one in tensor_bytes(of_pass, 3, value_bytes=4)
+    )
+    model = LinkModel.of(Topology.flat(2))
+    seconds = sum(tensor_seconds(model, of_pass, 3, value_bytes=4) for of_pass in passes)
     assert tensor["communication_seconds"] == pytest.approx(seconds + tensor["weights_seconds"])
-    assert all(row["memory_by_purpose"]["whole adjacency"] > 0 for row in tensor["ranks"])
+    assert all(row["memory_by_purpose"]["cross adjacency"] > 0 for row in tensor["ranks"])
+    sketched = plan_training("graph", replace(TRAINING, exchange="tensor"), parts=2)
+    assert sketched["row_bytes"] > 0
     assert [way["staleness"] for way in tensor["ways"]] == ["none"] * 3
     auto = plan_training(str(folder), replace(TRAINING, exchange="auto"))
     [layer] = auto["layer_exchanges"]

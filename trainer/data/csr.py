@@ -97,6 +97,19 @@ def add(one: Csr, *others: Csr) -> Csr:
     return _overlaid([one, *others], [0] * (1 + len(others)), one.num_rows, one.num_columns)
 
 
+def select(block: Csr, rows_n: Tensor, columns: Tensor) -> Csr:
+    """The block's rows and columns that two bool masks name, renumbered; the order of edges stays."""
+    edges = rows_n[block.row_E] & columns[block.indices]
+    counts_n = torch.bincount(block.row_E[edges], minlength=block.num_rows)[rows_n]
+    new_column = columns.cumsum(0) - 1
+    return Csr(
+        indptr=indptr_of(counts_n, block.indptr.dtype),
+        indices=new_column[block.indices[edges]].to(block.indices.dtype),
+        weights=None if block.weights is None else block.weights[edges],
+        num_columns=int(columns.sum()),
+    )
+
+
 def _overlaid(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_columns: int) -> Csr:
     """One matrix of the entries of all blocks, column 0 of block k at `offsets[k]`.
 

@@ -235,6 +235,20 @@ class Communicator:
         self._background = self._background or Background()
         return self._background(job)
 
+    def all_gather_rows(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
+        """Gather what each rank has one row [...] of for each of its `counts` rows, on all ranks, in rank order.
+
+        It is for what is needed once; every rank has to call it.
+        """
+        rows = rows.to(self.device)
+        gathered = rows.new_empty(sum(counts), *rows.shape[1:])
+        by_rank = torch.split(gathered, list(counts))
+        by_rank[self.rank].copy_(rows)
+        self.exchange(
+            dict.fromkeys(self.peers, rows), {peer: by_rank[peer] for peer in self.peers}, purpose="preparation"
+        ).wait()
+        return gathered
+
     def all_reduce(self, values: Tensor, purpose: Purpose = "notes and counts") -> Tensor:
         """Sum `values` over all ranks, in place, the same to the last bit everywhere.
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from trainer.data.csr import Csr, indptr_of
+from trainer.data.cross_edges import CrossEdges
+from trainer.data.csr import select
 from trainer.data.part import Part
-from trainer.data.whole_graph import WholeGraph
 from trainer.dist.communicator import Communicator
 
 
@@ -32,14 +32,14 @@ def training_subgraph(part: Part, communicator: Communicator) -> Part:
     )
     remote, needed_H = {}, {}
     for peer, block in part.remote.items():
-        kept = _select(block, keep_n, keep_H[peer])
+        kept = select(block, keep_n, keep_H[peer])
         needed = torch.bincount(kept.indices, minlength=kept.num_columns) > 0
-        remote[peer] = _select(kept, torch.ones(kept.num_rows, dtype=torch.bool), needed)
+        remote[peer] = select(kept, torch.ones(kept.num_rows, dtype=torch.bool), needed)
         # A column that is needed is a training node's, so in numbers of the whole halo:
         needed_H[peer] = keep_H[peer].masked_scatter(keep_H[peer], needed)
     needed_by = _exchange_masks(communicator, needed_H, {peer: len(rows) for peer, rows in part.send_rows.items()})
     new_row_n = keep_n.cumsum(0) - 1
-    local = _select(part.local, keep_n, keep_n)
+    local = select(part.local, keep_n, keep_n)
     remote_degrees = (block.row_sums(torch.float32) for block in remote.values())
     return replace(
         part,
@@ -61,14 +61,12 @@ def training_subgraph(part: Part, communicator: Communicator) -> Part:
     )
 
 
-def whole_training_subgraph(graph: WholeGraph) -> WholeGraph:
-    """The training graph of all parts, as the edges of one matrix; nothing is sent for it."""
+def training_cross_edges(graph: CrossEdges) -> CrossEdges:
+    """The edges of the training graph that are between parts; nothing is sent for it."""
     keep_N = graph.train_N
-    edges = _select(graph.edges, keep_N, keep_N)
     counts = [int(keep_n.sum()) for keep_n in torch.split(keep_N, list(graph.row_counts))]
-    return WholeGraph(
-        edges=edges,
-        degree_M=edges.row_sums(torch.float32),
+    return CrossEdges(
+        edges=select(graph.edges, keep_N, keep_N),
         row_counts=counts,
         sum_counts=counts,
         train_N=keep_N[keep_N],
@@ -82,16 +80,3 @@ def _exchange_masks(communicator: Communicator, masks: dict[int, Tensor], length
     sent = {peer: mask.to(device, torch.uint8) for peer, mask in masks.items()}
     communicator.exchange(sent, received, purpose="preparation").wait()
     return {peer: mask.cpu().bool() for peer, mask in received.items()}
-
-
-def _select(block: Csr, rows_n: Tensor, columns: Tensor) -> Csr:
-    """The block's rows and columns that two bool masks name, renumbered; the order of edges stays."""
-    edges = rows_n[block.row_E] & columns[block.indices]
-    counts_n = torch.bincount(block.row_E[edges], minlength=block.num_rows)[rows_n]
-    new_column = columns.cumsum(0) - 1
-    return Csr(
-        indptr=indptr_of(counts_n, block.indptr.dtype),
-        indices=new_column[block.indices[edges]].to(block.indices.dtype),
-        weights=None if block.weights is None else block.weights[edges],
-        num_columns=int(columns.sum()),
-    )

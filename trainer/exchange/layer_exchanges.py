@@ -2,16 +2,17 @@
 
 A layer's sum of rows [., w] moves, forward, and the other way round backward:
 
-    boundary    V[p,q] rows of w values from rank p to q; each rank sums its own E in-edges
-    tensor      n_p rows of q's share of the w columns from p to q, and back the sums of q's rows of p's share; each
-                rank sums all in-edges, of its own share of the columns
+    boundary    V[p,q] rows of w values from rank p to q; each rank sums over its own E in-edges
+    tensor      from rank p to q the columns of q of p's rows that some peer needs, and then the columns of p of q's
+                sums over rows of peers; each rank sums over the edges inside its part, and over all edges between
+                parts, of its share of the columns
 
 The seconds of an epoch are those of the slowest link direction and those of the slowest rank, one after the other,
 forward and backward, and a forward pass more for each validation. A rank reads and writes 4 w + 8 bytes for an edge
 and twice the bytes that it sends and receives, at `BYTES_PER_S` of its device. That is no measurement: `auto` has to
 choose alike in every run, and mostly the links decide.
 
-Letters: P ranks, n rows of a rank, M sums of a rank (n unless relations are distinguished), E in-edges, w a width.
+Letters: P ranks, E in-edges of a rank, V[p,q] rows of p that q needs, w a width.
 """
 
 from __future__ import annotations
@@ -48,9 +49,13 @@ class LayerExchange:
 class GraphCounts:
     """The counts of a partitioned graph, by rank."""
 
-    rows: Sequence[int]
-    sums: Sequence[int]
+    shared_rows: Sequence[int]
+    """Own rows that some peer needs, each once"""
+    halo_sums: Sequence[int]
+    """Own neighbour sums with an in-edge from a peer"""
     edges: Sequence[int]
+    cross_edges: Sequence[int]
+    """In-edges from peers"""
     rows_PP: Sequence[Sequence[int]]
     """V"""
 
@@ -154,16 +159,26 @@ def _boundary(counts: GraphCounts, width: int, wire: _RowBytes, *, forward: bool
     """The bytes of each exchange, and those that each rank reads for its edges, in one pass."""
     rows_PP = counts.rows_PP if forward else list(zip(*counts.rows_PP, strict=True))
     exchange = [[rows * wire.of(width) for rows in of_rank] for of_rank in rows_PP]
-    return [exchange], [edges * (_EDGE_BYTES + _VALUE_BYTES * width) for edges in counts.edges]
+    return [exchange], [edges * _edge_bytes(width) for edges in counts.edges]
 
 
 def _tensor(counts: GraphCounts, width: int, wire: _RowBytes, *, forward: bool) -> tuple[list[_Matrix], list[int]]:
     """The same of a tensor-parallel sum."""
-    columns = column_counts(width, len(counts.rows))
-    before, after = (counts.rows, counts.sums) if forward else (counts.sums, counts.rows)
+    columns = column_counts(width, len(counts.edges))
+    ends = counts.shared_rows, counts.halo_sums
+    before, after = ends if forward else ends[::-1]
     out = [[rows * wire.of(theirs) for theirs in columns] for rows in before]
     back = [[rows * wire.of(own) for rows in after] for own in columns]
-    return [out, back], [sum(counts.edges) * (_EDGE_BYTES + _VALUE_BYTES * own) for own in columns]
+    work = [
+        (edges - cross) * _edge_bytes(width) + sum(counts.cross_edges) * _edge_bytes(own)
+        for edges, cross, own in zip(counts.edges, counts.cross_edges, columns, strict=True)
+    ]
+    return [out, back], work
+
+
+def _edge_bytes(width: int) -> int:
+    """Bytes that are read for one edge in a sum of rows of `width`."""
+    return _EDGE_BYTES + _VALUE_BYTES * width
 
 
 def _pass_seconds(exchanges: Sequence[_Matrix], read: Sequence[int], links: LinkModel, bytes_per_s: float) -> float:

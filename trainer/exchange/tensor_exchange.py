@@ -1,22 +1,20 @@
 """All-to-all exchanges between rows and columns, for tensor-parallel layers.
 
-Of P ranks, rank r owns some of the N rows [., F] of a layer, with all F values of each. A sum over in-neighbours treats
-every column alike, so the ranks may share the columns out in place of the rows:
+Of P ranks, rank r owns some rows [., F], with all F values of each. A sum over in-neighbours treats every column alike,
+so the ranks may share the columns out in place of the rows:
 
-    to_columns    rank r sends q its own rows' columns of q, and has all N rows of its own F/P columns
-    to_rows       rank r sends q the sums of q's rows, and has all F columns of its own rows again
+    to_columns    rank r sends q its own rows' columns of q, and gets all ranks' rows of its own F/P columns
+    to_rows       rank r sends q the sums of q's rows, and gets all F columns of its own rows again
 
-Both send n F (P - 1) / P values a rank, whatever the graph: less than boundary rows where almost every row is needed by
-more than two peers. Columns are split as evenly as possible, the first F mod P ranks having one more; where F < P, some
-ranks have none and sum nothing.
-
-What leaves a rank goes through the wire: the rows before the sum, and the sums after it. Its own part of both does not.
+Columns are split as evenly as possible, the first F mod P ranks having one more; where F < P, some ranks have none and
+sum nothing. What leaves a rank goes through the wire: the rows before the sum, and the sums after it. Its own part of
+both does not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -31,6 +29,19 @@ from trainer.exchange.saturation import Saturation
 from trainer.exchange.wire import AsStored, Wire
 
 
+@dataclass(frozen=True, slots=True)
+class PendingColumns:
+    """Values that may still be on their way. Call `wait` once."""
+
+    _values: Tensor
+    _receive: Callable[[], None]
+
+    def wait(self) -> Tensor:
+        """All values, as soon as they are here."""
+        self._receive()
+        return self._values
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorExchange:
     """The exchanges of one run. Every rank calls it for the same layers in the same order."""
@@ -43,7 +54,7 @@ class TensorExchange:
 
     def to_columns(
         self, rows_nF: Tensor, row_counts: Sequence[int], layer: int, direction: Direction, context: PassContext
-    ) -> Tensor:
+    ) -> PendingColumns:
         """All ranks' rows of this rank's columns.
 
         Args:
@@ -57,7 +68,7 @@ class TensorExchange:
         all_NW = rows_nF.new_empty(sum(row_counts), width)
         by_rank = torch.split(all_NW, list(row_counts))
         by_rank[rank].copy_(rows_nF[:, columns[rank]])
-        self._all_to_all(
+        receive = self._all_to_all(
             {peer: rows_nF[:, columns[peer]] for peer in self.communicator.peers},
             {peer: by_rank[peer] for peer in self.communicator.peers},
             layer,
@@ -66,7 +77,7 @@ class TensorExchange:
             width=rows_nF.shape[1],
             begins=True,
         )
-        return all_NW
+        return PendingColumns(all_NW, receive)
 
     def to_rows(
         self,
@@ -77,13 +88,13 @@ class TensorExchange:
         context: PassContext,
         *,
         width: int,
-    ) -> Tensor:
+    ) -> PendingColumns:
         """This rank's rows of all `width` columns, from all rows of this rank's own columns."""
         columns, rank = _columns(width, self.communicator.world), self.communicator.rank
         rows_nF = all_NW.new_empty(row_counts[rank], width)
         by_rank = torch.split(all_NW, list(row_counts))
         rows_nF[:, columns[rank]] = by_rank[rank]
-        self._all_to_all(
+        receive = self._all_to_all(
             {peer: by_rank[peer] for peer in self.communicator.peers},
             {peer: rows_nF[:, columns[peer]] for peer in self.communicator.peers},
             layer,
@@ -92,7 +103,7 @@ class TensorExchange:
             width=width,
             begins=False,
         )
-        return rows_nF
+        return PendingColumns(rows_nF, receive)
 
     def _all_to_all(
         self,
@@ -104,8 +115,8 @@ class TensorExchange:
         *,
         width: int,
         begins: bool,
-    ) -> None:
-        """Send each peer a matrix, and fill those that they send; the bytes count as those of rows of `width`."""
+    ) -> Callable[[], None]:
+        """Start to send each peer a matrix; the call fills those that they send. Bytes count as of rows of `width`."""
         stored = next((rows.dtype for rows in outgoing.values()), torch.float32)
         wire = self.wires[direction] if context.training else AsStored(stored)
         if self.saturation is not None and wire.limit < math.inf:
@@ -126,10 +137,14 @@ class TensorExchange:
             begins=begins,
         )
         pending = self.communicator.exchange(messages, received)
-        pending.wait()
-        self.traffic_log.record_seconds(layer, direction, pending.seconds)
-        for peer, message in received.items():
-            incoming[peer].copy_(wire.decode(message))
+
+        def receive() -> None:
+            pending.wait()
+            self.traffic_log.record_seconds(layer, direction, pending.seconds)
+            for peer, message in received.items():
+                incoming[peer].copy_(wire.decode(message))
+
+        return receive
 
 
 def _columns(width: int, world: int) -> list[slice]:

@@ -111,7 +111,7 @@ class Aggregation:
         """
         self._check_sums()
         if self.tensor is not None and layer in self.tensor.layers:
-            return self.tensor(rows_nF, layer, context, mask)
+            return self.tensor(rows_nF, self.adjacency.local, layer, context, mask)
         compared = compared or (lambda: self.exchange.needed(rows_nF))
         return cast(Tensor, _Sum.apply(rows_nF, self, layer, context, mask, compared))  # type: ignore[no-untyped-call]
 

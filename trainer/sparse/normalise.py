@@ -32,10 +32,24 @@ def weighted(sums: str, part: Part, halo_column: HaloColumn) -> Blocks:
     return _mean(part) if sums == "mean" else (part.local, part.remote)
 
 
+def row_factor(sums: str, part: Part) -> Tensor | None:
+    """What `gcn` or `mean` multiplies the edges into each of a part's rows by, beside their own weights: [n]."""
+    if sums == "sum":
+        return None
+    if sums == "mean":
+        return _inverse(part.degree_n, signed=True)
+    _, needs_loop_n = missing_loops(part.local)
+    return _inverse(part.degree_n + needs_loop_n).sqrt()
+
+
+def weighted_cross_edges(sums: str, edges: Csr, factor_M: Tensor | None) -> Csr:
+    """Edges between parts as `gcn`, `mean` or `sum` weighs them, from the `row_factor` of all parts."""
+    return edges if factor_M is None else _scaled(edges, factor_M, factor_M if sums == "gcn" else None)
+
+
 def _gcn(part: Part, halo_column: HaloColumn) -> Blocks:
-    loops, needs_loop_n = missing_loops(part.local)
-    degree_n = part.degree_n + needs_loop_n
-    factor_n = _inverse(degree_n).sqrt()
+    loops, factor_n = missing_loops(part.local)[0], row_factor("gcn", part)
+    assert factor_n is not None
     factor_H = halo_column(factor_n)
     of_peer = dict(
         zip(part.remote, torch.split(factor_H, [block.num_columns for block in part.remote.values()]), strict=True)
@@ -46,7 +60,8 @@ def _gcn(part: Part, halo_column: HaloColumn) -> Blocks:
 
 
 def _mean(part: Part) -> Blocks:
-    share_n = _inverse(part.degree_n, signed=True)
+    share_n = row_factor("mean", part)
+    assert share_n is not None
     return _scaled(part.local, share_n, None), {
         peer: _scaled(block, share_n, None) for peer, block in part.remote.items()
     }

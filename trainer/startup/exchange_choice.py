@@ -17,7 +17,7 @@ from trainer.exchange.layer_exchanges import (
     in_words,
     layer_exchanges,
 )
-from trainer.startup.memory import Sizes, check_memory, with_whole_graph
+from trainer.startup.memory import Sizes, check_memory, with_cross_edges
 
 
 def choose_exchanges(
@@ -47,9 +47,10 @@ def choose_exchanges(
     if obstacle is not None:
         return [], f"--exchange auto: boundary in every layer, since tensor {obstacle}"
     counts = GraphCounts(
-        rows=[one.rows for one in sizes],
-        sums=[one.sums for one in sizes],
+        shared_rows=[one.shared_rows for one in sizes],
+        halo_sums=[one.halo_sums for one in sizes],
         edges=[one.edges for one in sizes],
+        cross_edges=[one.cross_edges for one in sizes],
         rows_PP=rows_PP,
     )
     widths = exchanged_widths(options, outputs=sizes[0].outputs, is_typed=sizes[0].typed is not None)
@@ -63,7 +64,7 @@ def choose_exchanges(
 
 
 def is_any_tensor(options: Options, layers: Sequence[LayerExchange]) -> bool:
-    """Whether ranks need the edges of all parts."""
+    """Whether ranks need the edges between all parts."""
     return options.exchange == "tensor" or any(one.exchange == "tensor" for one in layers)
 
 
@@ -80,7 +81,7 @@ def _obstacle(options: Options, facts: Sequence[Mapping[str, Any]]) -> str | Non
 
 def _fits(options: Options, facts: Sequence[Mapping[str, Any]], sizes: Sequence[Sizes]) -> bool:
     try:
-        check_memory(facts, replace(options, anyway=False), with_whole_graph(sizes))
+        check_memory(facts, replace(options, anyway=False), with_cross_edges(sizes))
     except TrainingError:
         return False
     return True

@@ -33,7 +33,7 @@ from trainer.dist.link_model import LinkModel
 from trainer.exchange.layer_exchanges import LayerExchange
 from trainer.layers.sums import allows_sparse_features
 from trainer.startup.exchange_choice import choose_exchanges, is_any_tensor
-from trainer.startup.memory import Sizes, estimate_bytes, estimate_summary, in_one_form, with_whole_graph
+from trainer.startup.memory import Sizes, estimate_bytes, estimate_summary, in_one_form, with_cross_edges
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     by_entries, sizes = in_one_form(sizes)
     layers = [] if request["traffic"] is None else _layers(options, sizes, request["traffic"])
     if is_any_tensor(options, layers):
-        sizes = with_whole_graph(sizes)
+        sizes = with_cross_edges(sizes)
     return {
         "by_entries": by_entries,
         "bytes": [estimate_bytes(options, one) for one in sizes],

@@ -19,10 +19,11 @@ import torch
 from trainer.base.errors import CacheError, TrainingError
 from trainer.config.options import Options
 from trainer.data.cache import Cache
+from trainer.data.cross_edges import missing_parts
+from trainer.data.csr import Csr
 from trainer.data.labels import LabelCounts, Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part
-from trainer.data.whole_graph import missing_parts
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
 from trainer.dist.link_model import LinkModel
@@ -39,7 +40,7 @@ from trainer.startup.memory import (
     available_bytes,
     check_memory,
     estimate_summary,
-    with_whole_graph,
+    with_cross_edges,
 )
 
 Facts = Mapping[str, Any]
@@ -106,11 +107,19 @@ def sizes_of(
         sent=counted["num_sent"],
         others=cache.num_nodes - part.num_rows if communicator.world > 1 else 0,
         edges=sum(block.num_edges for block in blocks),
+        shared_rows=len(torch.cat(list(part.send_rows.values())).unique()) if part.send_rows else 0,
+        halo_sums=_rows_with_edges(list(part.remote.values())),
+        cross_edges=sum(block.num_edges for block in part.remote.values()),
         index_bytes=part.local.indptr.element_size(),
         features=cache.num_features,
         outputs=objective.num_outputs,
         typed=_typed_sizes(part, cache, communicator, may_be_sparse=may_be_sparse),
     )
+
+
+def _rows_with_edges(blocks: Sequence[Csr]) -> int:
+    """How many rows have an edge in one of some matrices of the same rows."""
+    return int((torch.stack([block.indptr.diff().long() for block in blocks]).sum(0) > 0).sum()) if blocks else 0
 
 
 def _typed_sizes(part: Part, cache: Cache, communicator: Communicator, *, may_be_sparse: bool) -> TypedSizes | None:
@@ -166,7 +175,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         sizes = [replace(size, entries=None) for size in sizes]
     layers, exchange_remark = choose_exchanges(options, facts, sizes, _rows_sent(facts), partial(_link_model, cache))
     if is_any_tensor(options, layers):
-        sizes = with_whole_graph(sizes)
+        sizes = with_cross_edges(sizes)
     check_memory(facts, options, sizes)
     num_rows = sum(fact["rows"] for fact in facts)
     if num_rows != cache.num_nodes:

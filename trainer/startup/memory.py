@@ -57,15 +57,15 @@ class TypedSizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeSizes:
-    """The sizes of the whole graph, where some layer is tensor-parallel."""
+class CrossSizes:
+    """The sizes of the edges between all parts, where some layer is tensor-parallel."""
 
     ranks: int
     """P"""
     rows: int
-    """N"""
+    """Rows that some other rank needs"""
     sums: int
-    """Neighbour sums of all ranks; N unless relations are distinguished"""
+    """Neighbour sums over rows of other ranks"""
     edges: int
 
 
@@ -91,21 +91,22 @@ class Sizes:
     """w_0"""
     outputs: int
     """w_L"""
+    shared_rows: int = 0
+    """Own rows that some peer needs, each once"""
+    halo_sums: int = 0
+    """Own neighbour sums with an in-edge from a peer"""
+    cross_edges: int = 0
+    """In-edges from peers"""
     entries: int | None = None
     """Features of own rows that are not 0, where the features are held by them"""
     typed: TypedSizes | None = None
-    whole: WholeSizes | None = None
-
-    @property
-    def sums(self) -> int:
-        """Neighbour sums of this rank"""
-        return self.rows if self.typed is None else self.typed.sums
+    cross: CrossSizes | None = None
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Sizes:
         """From the values that dataclasses.asdict gave, for a rank by itself."""
         typed = plain.get("typed")
-        return cls(**{**plain, "typed": None if typed is None else TypedSizes(**typed), "whole": None})
+        return cls(**{**plain, "typed": None if typed is None else TypedSizes(**typed), "cross": None})
 
 
 def in_one_form(sizes: Sequence[Sizes]) -> tuple[bool, list[Sizes]]:
@@ -114,31 +115,31 @@ def in_one_form(sizes: Sequence[Sizes]) -> tuple[bool, list[Sizes]]:
     return by_entries, [one if by_entries else replace(one, entries=None) for one in sizes]
 
 
-def with_whole_graph(sizes: Sequence[Sizes]) -> list[Sizes]:
+def with_cross_edges(sizes: Sequence[Sizes]) -> list[Sizes]:
     """The sizes of all ranks, where some layer is tensor-parallel."""
-    rows, sums, edges = (sum(numbers) for numbers in zip(*((s.rows, s.sums, s.edges) for s in sizes), strict=True))
-    whole = WholeSizes(ranks=len(sizes), rows=rows, sums=sums, edges=edges)
-    return [replace(one, whole=whole) for one in sizes]
+    cross = CrossSizes(
+        ranks=len(sizes),
+        rows=sum(one.shared_rows for one in sizes),
+        sums=sum(one.halo_sums for one in sizes),
+        edges=sum(one.cross_edges for one in sizes),
+    )
+    return [replace(one, cross=cross) for one in sizes]
 
 
 def estimate_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     """The peak bytes of training, by purpose."""
-    total = _of_own_part(options, sizes)
-    whole, width = sizes.whole, options.hidden
-    if whole is None or whole.ranks == 1 or options.exchange not in ("tensor", "auto"):
+    total, cross, width = _of_own_part(options, sizes), sizes.cross, options.hidden
+    if cross is None or cross.ranks == 1 or options.exchange not in ("tensor", "auto"):
         return total
-    share = max(column_counts(width, whole.ranks))
-    edges = whole.edges + (whole.rows if options.model == "gcn" else 0)
-    index_bytes = 4 if max(edges, whole.rows) < 2**31 else 8
+    share, ends = max(column_counts(width, cross.ranks)), cross.rows + cross.sums
+    index_bytes = 4 if max(cross.edges, ends) < 2**31 else 8
     # Matrix and transpose, of the training graph too.
     graphs = 2 if options.inductive else 1
-    total["whole adjacency"] = graphs * (
-        2 * edges * (index_bytes + _FP32) + 2 * (whole.rows + whole.sums) * index_bytes
-    )
-    # Rows of all columns and all rows of some, as they are, sent and received.
-    total["exchange"] += 3 * (sizes.rows * width + (whole.rows + whole.sums) * share) * _FP32
-    # While they are made: the edges as the cache has them, and weighed, and what sorts them.
-    making = edges * (2 * (8 + index_bytes) + 2 * (index_bytes + _FP32))
+    total["cross adjacency"] = graphs * 2 * (cross.edges * (index_bytes + _FP32) + ends * index_bytes)
+    # Rows of all columns, and of all ranks of some: as they are, sent and received.
+    total["exchange"] += 3 * ((sizes.shared_rows + sizes.halo_sums) * width + ends * share) * _FP32
+    # While they are made: the edges as the cache has them, selected and weighed, and what sorts them.
+    making = cross.edges * (2 * (8 + index_bytes) + 2 * (index_bytes + _FP32))
     total["sorting"] = max(
         total["sorting"], making - total["activations"] - total["exchange"] - total["features"] - total["adjacency"]
     )

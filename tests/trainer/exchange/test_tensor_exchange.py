@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.trainer.parity_cases import graphs
 from tests.trainer.rank_group import Run, among_ranks, train_once
 from trainer.data.cache import open_cache
-from trainer.data.whole_graph import missing_parts
+from trainer.data.cross_edges import missing_parts
 from trainer.exchange.layer_exchanges import column_counts
 
-WORLD, EPOCHS, WIDTH, CLASSES, NODES = 4, 6, 6, 3, 60
+WORLD, EPOCHS, WIDTH, CLASSES = 4, 6, 6, 3
 NAME = "directed, weighted, uneven"
 CHANGES: dict[str, dict[str, Any]] = {
     "boundary": {"exchange": "boundary"},
@@ -78,15 +79,18 @@ def test_bytes_are_those_of_two_exchanges_of_all_columns_but_the_own(
     fitted: dict[str, Run], caches: dict[tuple[str, int], Path]
 ) -> None:
     """Bytes that are booked once for two exchanges, or under another layer, hide what tensor parallelism costs."""
-    assignment = np.fromfile(caches[NAME, WORLD] / "assignment/c/0", np.int32)
-    rows = np.bincount(assignment, minlength=WORLD)
+    graph, assignment = graphs()[NAME][0], np.fromfile(caches[NAME, WORLD] / "assignment/c/0", np.int32)
+    is_cross = assignment[graph.src] != assignment[graph.dst]
+    shared, summed = (
+        np.bincount(assignment[np.unique(ends[is_cross])], minlength=WORLD) for ends in (graph.src, graph.dst)
+    )
 
     def values(width: int, extra: int = 0) -> int:
-        """Of one sum: rank p sends q its rows' columns of q, and then the sums of q's rows; `extra` for each message
-        row."""
+        """Of one sum: rank p sends q its shared rows' columns of q, and q returns the sums of p's rows; backward the
+        other way round; `extra` for each row of a message."""
         counts = column_counts(width, WORLD)
         pairs = [(p, q) for p in range(WORLD) for q in range(WORLD) if p != q]
-        return 2 * sum(int(rows[p]) * (counts[q] + extra) for p, q in pairs if counts[q])
+        return sum(int(shared[p] + summed[p]) * (counts[q] + extra) for p, q in pairs if counts[q])
 
     for layer, width in ((2, WIDTH), (3, CLASSES)):
         forward, backward = (row(fitted["tensor"], layer, direction) for direction in ("forward", "backward"))

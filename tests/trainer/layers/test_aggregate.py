@@ -18,9 +18,9 @@ from tests.trainer.rank_group import among_ranks, empty_traffic_log, run_options
 from trainer.base.pass_context import PassContext
 from trainer.config.options import EXCHANGES
 from trainer.data.cache import open_cache
+from trainer.data.cross_edges import cross_edges
 from trainer.data.csr import Csr, hstack
 from trainer.data.part import load_part
-from trainer.data.whole_graph import whole_graph
 from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
 from trainer.exchange.tensor_exchange import TensorExchange
@@ -45,7 +45,7 @@ def whole_sum_and_gradient(
     traffic_log = empty_traffic_log(communicator)
     exchange, tensor = Exchange(run_options(cache, exchange=kind), part, communicator, traffic_log), None
     if kind == "tensor":
-        graph = whole_graph([load_part(opened, number, split=0) for number in range(opened.num_parts)])
+        graph = cross_edges([load_part(opened, number, split=0) for number in range(opened.num_parts)])
         columns = TensorExchange(wires=exchange.wires, communicator=communicator, traffic_log=traffic_log)
         tensor = TensorAggregation(graph, part, columns, sums=SUMS[model], layers=[2])
     aggregation = Aggregation(part, exchange, communicator, sums=SUMS[model], tensor=tensor)

@@ -16,7 +16,7 @@ from trainer.startup.memory import Sizes, TypedSizes
 WORLD, ROWS = 4, 1000
 SIZES = Sizes(
     rows=ROWS, halo=3 * ROWS, largest_halo=ROWS, sent=3 * ROWS, others=3 * ROWS, edges=100_000, index_bytes=4,
-    features=64, outputs=7,
+    features=64, outputs=7, shared_rows=ROWS, halo_sums=ROWS, cross_edges=75_000,
 )  # fmt: skip
 PLACE = {"device": "cpu", "available": 10**12, "missing_parts": []}
 
@@ -38,11 +38,12 @@ AUTO = Options(cache="c", exchange="auto", layers=3, hidden=64)
 def test_whole_halos_are_tensor_parallel_and_small_ones_are_not() -> None:
     """Of four ranks that need each other's rows all, tensor sends half as much: 1.5 N rows in place of 3 N. Where rows
     are narrow, reading all edges takes longer than that saves."""
-    layers, sentence = chosen(AUTO, halo=ROWS)
-    assert [(one.layer, one.width, one.exchange) for one in layers] == [(2, 64, "tensor"), (3, 7, "boundary")]
+    two_classes = replace(SIZES, outputs=2)
+    layers, sentence = chosen(AUTO, halo=ROWS, sizes=two_classes)
+    assert [(one.layer, one.width, one.exchange) for one in layers] == [(2, 64, "tensor"), (3, 2, "boundary")]
     assert sentence is not None
     assert "layer 2 tensor (boundary " in sentence
-    few, _ = chosen(AUTO, halo=ROWS // 10)
+    few, _ = chosen(AUTO, halo=ROWS // 10, sizes=two_classes)
     assert [one.exchange for one in few] == ["boundary", "boundary"]
     assert few[0].tensor_seconds == layers[0].tensor_seconds
     assert few[0].boundary_seconds < layers[0].boundary_seconds
@@ -50,7 +51,7 @@ def test_whole_halos_are_tensor_parallel_and_small_ones_are_not() -> None:
 
 def test_layers_are_chosen_one_by_one() -> None:
     """Messages of one column each have no columns to share out, and cost a start more."""
-    narrow = replace(SIZES, outputs=1, rows=20)
+    narrow = replace(SIZES, outputs=1, rows=20, shared_rows=20, halo_sums=20)
     layers, _ = chosen(AUTO, halo=20, sizes=narrow)
     assert [one.exchange for one in layers] == ["boundary", "boundary"]
     forced, sentence = chosen(replace(AUTO, exchange="tensor"), halo=20, sizes=narrow)

@@ -21,14 +21,14 @@ from trainer.data.typed_part import load_typed_part
 from trainer.dist.communicator import Communicator
 from trainer.startup.handshake import sizes_of
 from trainer.startup.memory import (
+    CrossSizes,
     Sizes,
     TypedSizes,
-    WholeSizes,
     available_bytes,
     check_memory,
     estimate_bytes,
     estimate_summary,
-    with_whole_graph,
+    with_cross_edges,
 )
 
 pytestmark = pytest.mark.slow
@@ -68,7 +68,7 @@ def peak_of(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[
     sizes = sizes_of(part, opened, Objective.of(opened, options), communicator)
     if options.exchange == "tensor":
         of_ranks = communicator.all_gather_object({"sizes": asdict(sizes)})
-        sizes = with_whole_graph([Sizes.of(one["sizes"]) for one in of_ranks])[communicator.rank]
+        sizes = with_cross_edges([Sizes.of(one["sizes"]) for one in of_ranks])[communicator.rank]
     expected = estimate_bytes(options, sizes)
     del part
     before = status("VmRSS")
@@ -145,10 +145,10 @@ def test_what_grows_grows_and_what_saves_saves() -> None:
     assert total(input_dropout=0.0) < total() < total(norm="layer") < total(norm="batch")
     assert total() < total(staleness="fixed:4") < total(staleness="fixed:4", staleness_grad="fixed:4")
     assert total() < total(exchange="broadcast")
-    whole = WholeSizes(ranks=4, rows=4000, sums=4000, edges=80_000)
-    assert total() < total(replace(SIZES, whole=whole), exchange="tensor")
-    assert total() == total(replace(SIZES, whole=whole))
-    assert total() == total(replace(SIZES, whole=replace(whole, ranks=1)), exchange="tensor")
+    cross = CrossSizes(ranks=4, rows=4000, sums=4000, edges=80_000)
+    assert total() < total(replace(SIZES, cross=cross), exchange="tensor")
+    assert total() == total(replace(SIZES, cross=cross))
+    assert total() == total(replace(SIZES, cross=replace(cross, ranks=1)), exchange="tensor")
     assert total() < total(inductive=True)
     assert total() < total(model="sage")
     assert total() < total(model="gat", heads=1) < total(model="gat", heads=4)

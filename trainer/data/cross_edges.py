@@ -1,4 +1,4 @@
-"""The in-edges of the whole graph as one matrix, put together from the files of all parts.
+"""The edges between parts of the whole graph as one matrix, put together from the files of all parts.
 
 Rows and columns are those of part 0, then those of part 1, and so on. A column of the block that part p has from peer
 q counts the rows that q sends to p, and q's own list `send_<p>` says which of its rows these are. The files are mapped,
@@ -20,13 +20,14 @@ from trainer.data.part import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeGraph:
-    """All N rows of the graph, their M neighbour sums (N of them unless relations are distinguished), and all edges."""
+class CrossEdges:
+    """All edges between parts, over the N rows of the graph and their M neighbour sums.
+
+    There are N sums too, unless relations are distinguished.
+    """
 
     edges: Csr
     """[M, N], as the dataset has them"""
-    degree_M: Tensor
-    """float32, as `Part.degree_n` of all parts"""
     row_counts: Sequence[int]
     """Rows of each part"""
     sum_counts: Sequence[int]
@@ -40,26 +41,25 @@ def missing_parts(cache: Cache) -> list[int]:
     return [part for part in range(cache.num_parts) if not (cache.folder / f"parts/{part}/zarr.json").is_file()]
 
 
-def whole_graph(parts: Sequence[Part]) -> WholeGraph:
-    """The graph of which these are all parts, in the order of their numbers."""
+def cross_edges(parts: Sequence[Part]) -> CrossEdges:
+    """The edges between `parts`, which are all of a graph, in the order of their numbers."""
     row_counts = [part.num_rows for part in parts]
     *first_rows, num_rows = [0, *accumulate(row_counts)]
 
     def of_part(part: Part) -> Csr:
-        """The rows of one part, with columns of the whole graph."""
-        blocks = []
-        for number, first_row in enumerate(first_rows):
-            if number == part.number:
-                block, columns_E = part.local, part.local.indices.long()
-            else:
-                block = part.remote[number]
-                columns_E = parts[number].send_rows[part.number].long()[block.indices]
-            blocks.append(replace(block, indices=columns_E + first_row, num_columns=num_rows))
+        """Those into one part, with columns of the whole graph."""
+        blocks = [
+            replace(
+                block,
+                indices=parts[peer].send_rows[part.number].long()[block.indices] + first_rows[peer],
+                num_columns=num_rows,
+            )
+            for peer, block in part.remote.items()
+        ]
         return add(*blocks)
 
-    return WholeGraph(
+    return CrossEdges(
         edges=vstack([of_part(part) for part in parts], num_rows),
-        degree_M=torch.cat([part.degree_n for part in parts]),
         row_counts=row_counts,
         sum_counts=[part.local.num_rows for part in parts],
         train_N=torch.cat([part.train_n for part in parts]),
