@@ -159,7 +159,7 @@ class PartitionStep(ABC):
 
     def _row_bytes(self, source: PartitionSource) -> int:
         if self.widths is None:
-            progress.say(f"links are loaded with rows of {self.request.row_bytes} bytes, as --row-bytes says")
+            progress.say(f"links are loaded with rows of {self.request.row_bytes} bytes, as given")
             return self.request.row_bytes
         is_typed = len(source.num_nodes) > 1 or len(source.num_edges) > 1
         node_type = next(iter(source.num_nodes))

@@ -65,6 +65,6 @@ class PartitionResult:
         Args:
             is_mapped: whether starts were mapped to ranks.
         """
-        starts = {row["method"]: row for row in self.tried if "bottleneck_seconds" in row}
+        starts = {row["method"]: row for row in self.tried if "step_seconds" in row}
         name = next((name for name in REFERENCES if name in starts), None)
         return None if name is None else {**starts[name], "is_mapped": is_mapped}

@@ -123,6 +123,8 @@ TEXT = (
     "OUT/META.json",
     "rank p (all ranks alike)",
     "--staleness adaptive --staleness-grad",
+    "beside METIS",
+    "ready ",
 )
 """how blocks begin that are drawings, names of files, or options alone"""
 

@@ -156,10 +156,11 @@ def _about_links(cache: PartitionCache, quality: Mapping[str, Any], step: Step) 
     def saved(link_seconds: float) -> float:
         return 1 - replace(step, link_seconds=link_seconds).seconds / step.seconds
 
+    messages = f"{slowest['messages']:,} message{'' if slowest['messages'] == 1 else 's'}"
     if latency[slowest["name"]] > slowest["seconds"] / 2:
         advice.append(
             f"the slowest link takes {_percent(latency[slowest['name']] / slowest['seconds'])} of its time to start "
-            f"{slowest['messages']:,} messages: fewer ranks help more than fewer bytes"
+            f"{messages}: fewer ranks help more than fewer bytes"
         )
     widths = cache.attributes["options"].get("model_widths")
     if saved(halved) >= WORTH_SAYING and (widths is None or widths["wire"] == "fp32"):

@@ -73,9 +73,9 @@ def test_the_reference_is_the_start_of_metis(store: GraphStore, tmp_path: Path) 
 def test_metis_k_way_stands_for_metis_where_it_was_made() -> None:
     """Guards against a comparison with whichever start comes first, and with refined or failed ones."""
     rows = [
-        {"method": "metis-hierarchical", "bottleneck_seconds": 1.0},
-        {"method": "metis, refined", "bottleneck_seconds": 0.5},
-        {"method": "metis-balanced", "bottleneck_seconds": 2.0},
+        {"method": "metis-hierarchical", "step_seconds": 1.0},
+        {"method": "metis, refined", "step_seconds": 0.5},
+        {"method": "metis-balanced", "step_seconds": 2.0},
         Candidate(method="metis", seconds=0.0, failure="no memory").summary(None),
     ]
     blank: Any = None
@@ -85,12 +85,12 @@ def test_metis_k_way_stands_for_metis_where_it_was_made() -> None:
         return result.reference(is_mapped=True)
 
     assert reference(rows) == {**rows[2], "is_mapped": True}
-    assert reference([*rows, {"method": "metis", "bottleneck_seconds": 3.0}]) == {
+    assert reference([*rows, {"method": "metis", "step_seconds": 3.0}]) == {
         "method": "metis",
-        "bottleneck_seconds": 3.0,
+        "step_seconds": 3.0,
         "is_mapped": True,
     }
-    assert reference([rows[1], rows[3], {"method": "multilevel", "bottleneck_seconds": 1.0}]) is None
+    assert reference([rows[1], rows[3], {"method": "multilevel", "step_seconds": 1.0}]) is None
 
 
 def test_ratios_and_the_verdict_are_of_the_same_figures(store: GraphStore, tmp_path: Path) -> None:
@@ -170,6 +170,14 @@ def test_a_cache_of_an_earlier_version_has_a_step(store: GraphStore, tmp_path: P
     summary = cache_summary(cache)
     assert "an earlier version made the cache" in summary["beside_metis"]["verdict"][0]
     assert cache_page(summary).index("an earlier version made the cache") < cache_page(summary).index("<h2>")
+
+
+def test_released_caches_have_a_step() -> None:
+    """Guards against caches of a released version that inspect, and the page, no longer open."""
+    for folder in sorted((Path(__file__).parents[2] / "archives").glob("*/*/cache")):
+        summary = cache_summary(PartitionCache(folder))
+        assert summary["quality"]["step_seconds"] >= summary["quality"]["bottleneck_seconds"] > 0
+        assert summary["beside_metis"]["verdict"][0] in cache_page(summary)
 
 
 def test_results_begin_with_the_comparison(store: GraphStore, graphprep_home: Path) -> None:
