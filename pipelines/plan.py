@@ -284,13 +284,13 @@ def _rank_sizes(graph: PartitionedGraph) -> list[RankSizes]:
 
 def _traffic_request(graph: PartitionedGraph, gpu: str | None, rates_from: Path | None) -> TrafficRequest:
     """What the trainer chooses the exchange of each layer by; ranks are GPUs where some are named, or are here."""
-    topology = graph.topology
+    topology, relayed = graph.topology, graph.traffic.relayed
     if rates_from is not None:
         is_cpu = rates_file.read(rates_from).device == "cpu"
     else:
         is_cpu = gpu is None and not any(rank.gpu for rank in topology.ranks) and not gpus_here()
     return TrafficRequest(
-        rows=graph.traffic.rows_PP.tolist(),
+        rows=[graph.traffic.rows_PP.tolist()] if relayed is None else relayed.rows_SPP.tolist(),
         topology=topology.to_long_form(),
         device="cpu" if is_cpu else "cuda",
         available=[None if rank.memory_gb is None else int(1e9 * rank.memory_gb) for rank in topology.ranks],

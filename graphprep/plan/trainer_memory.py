@@ -25,8 +25,8 @@ RankSizes = Mapping[str, int | None]
 class TrafficRequest:
     """What the trainer chooses the exchange of each layer by."""
 
-    rows: list[list[int]]
-    """Sent from rank to rank in a boundary exchange."""
+    rows: list[list[list[int]]]
+    """Sent from rank to rank in each stage of a boundary exchange, of which there is one without relays."""
     topology: Mapping[str, Any]
     """In long form."""
     device: Literal["cpu", "cuda"]

@@ -2,7 +2,8 @@
 
 A layer's sum of rows [., w] moves, forward, and the other way round backward:
 
-    boundary    V[p,q] rows of w values from rank p to q; each rank sums over its own E in-edges
+    boundary    V[p,q] rows of w values from rank p to q, in stages where rows are relayed; each rank sums over its own
+                E in-edges
     tensor      from rank p to q the columns of q of p's rows that some peer needs, and then the columns of p of q's
                 sums over rows of peers; each rank sums over the edges inside its part, and over all edges between
                 parts, of its share of the columns
@@ -56,8 +57,8 @@ class GraphCounts:
     edges: Sequence[int]
     cross_edges: Sequence[int]
     """In-edges from peers"""
-    rows_PP: Sequence[Sequence[int]]
-    """V"""
+    rows_SPP: Sequence[Sequence[Sequence[int]]]
+    """V, or what goes from rank to rank in each stage where rows are relayed"""
 
 
 def tensor_layers(options: Options, layers: Sequence[LayerExchange]) -> Container[int]:
@@ -157,9 +158,9 @@ _Matrix = list[list[int]]
 
 def _boundary(counts: GraphCounts, width: int, wire: _RowBytes, *, forward: bool) -> tuple[list[_Matrix], list[int]]:
     """The bytes of each exchange, and those that each rank reads for its edges, in one pass."""
-    rows_PP = counts.rows_PP if forward else list(zip(*counts.rows_PP, strict=True))
-    exchange = [[rows * wire.of(width) for rows in of_rank] for of_rank in rows_PP]
-    return [exchange], [edges * _edge_bytes(width) for edges in counts.edges]
+    stages = [rows_PP if forward else list(zip(*rows_PP, strict=True)) for rows_PP in counts.rows_SPP]
+    exchanges = [[[rows * wire.of(width) for rows in of_rank] for of_rank in rows_PP] for rows_PP in stages]
+    return exchanges, [edges * _edge_bytes(width) for edges in counts.edges]
 
 
 def _tensor(counts: GraphCounts, width: int, wire: _RowBytes, *, forward: bool) -> tuple[list[_Matrix], list[int]]:

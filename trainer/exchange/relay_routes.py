@@ -137,7 +137,7 @@ def relay_use(options: Options) -> RelayUse:
     """What the options of a run leave of the relays of its cache."""
     if options.relay == "off":
         return RelayUse(forward=False, backward=False, remarks=())
-    if options.exchange != "boundary":
+    if options.exchange not in ("boundary", "auto"):
         remark = f"--exchange {options.exchange} does not use the relays of the cache: every row is sent by its owner"
         return RelayUse(forward=False, backward=False, remarks=(remark,))
     remarks = []

@@ -24,7 +24,7 @@ def choose_exchanges(
     options: Options,
     facts: Sequence[Mapping[str, Any]],
     sizes: Sequence[Sizes],
-    rows_PP: Sequence[Sequence[int]],
+    rows_SPP: Sequence[Sequence[Sequence[int]]],
     links: Callable[[], LinkModel],
 ) -> tuple[list[LayerExchange], str | None]:
     """The exchange of each layer, and a sentence for the log.
@@ -33,7 +33,8 @@ def choose_exchanges(
         options: of the run.
         facts: of each rank: `host`, `device`, the bytes `available` to it, and `missing_parts` of the cache there.
         sizes: of each rank.
-        rows_PP: rows that rank p (row) sends to rank q (column) in a boundary exchange.
+        rows_SPP: rows that rank p (row) sends to rank q (column) in each stage of a boundary exchange, of which there is
+            one without relays.
         links: gives those between the ranks, if that matters.
 
     Returns:
@@ -51,7 +52,7 @@ def choose_exchanges(
         halo_sums=[one.halo_sums for one in sizes],
         edges=[one.edges for one in sizes],
         cross_edges=[one.cross_edges for one in sizes],
-        rows_PP=rows_PP,
+        rows_SPP=rows_SPP,
     )
     widths = exchanged_widths(options, outputs=sizes[0].outputs, is_typed=sizes[0].typed is not None)
     device = str(facts[0]["device"]).partition(":")[0]

@@ -4,14 +4,14 @@ Standard input has a JSON object, and standard output gets one:
 
     {"arguments": [...], "cache": FOLDER or null, "sizes": [{...}, ...],
      "traffic": null or
-         {"rows": [[...], ...], "topology": {...}, "device": "cpu" or "cuda", "available": [BYTES or null, ...]}}
+         {"rows": [[[...], ...], ...], "topology": {...}, "device": "cpu" or "cuda", "available": [BYTES or null, ...]}}
     {"by_entries": true or false, "bytes": [{"weights": ..., ...}, ...], "sentence": "rank 1 will need ...",
      "layers": [{"layer": 2, "exchange": "tensor", ...}, ...]}
 
 `arguments` are options of `python -m trainer`, `sizes` are the fields of `trainer.startup.memory.Sizes` by rank, with
 `entries` wherever they are known. `traffic` decides the exchange of each layer under `--exchange auto`: `rows` are sent
-from rank to rank over the links of `topology`, in long form, and `available` is the memory of each rank's device, null
-where it is unknown. The answer has the bytes of each rank by purpose, the sentence of the run's log, and the layers
+from rank to rank, in one stage or with relays in several, over the links of `topology`, in long form, and `available`
+is the memory of each rank's device, null where it is unknown. The answer has the bytes of each rank by purpose, the sentence of the run's log, and the layers
 that may be tensor-parallel, where that was asked for.
 """
 

@@ -173,7 +173,9 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     by_entries = are_sparse([(size.entries, size.rows * size.features) for size in sizes])
     if not by_entries:
         sizes = [replace(size, entries=None) for size in sizes]
-    layers, exchange_remark = choose_exchanges(options, facts, sizes, _rows_sent(facts), partial(_link_model, cache))
+    layers, exchange_remark = choose_exchanges(
+        options, facts, sizes, _rows_sent(options, facts), partial(_link_model, cache)
+    )
     if is_any_tensor(options, layers):
         sizes = with_cross_edges(sizes)
     check_memory(facts, options, sizes)
@@ -198,10 +200,18 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     )
 
 
-def _rows_sent(facts: Sequence[Facts]) -> list[list[int]]:
-    """Rows that rank p (row) sends to rank q (column) in a boundary exchange."""
+def _rows_sent(options: Options, facts: Sequence[Facts]) -> list[list[list[int]]]:
+    """Rows that rank p (row) sends to rank q (column) in each stage of a boundary exchange."""
     ranks = range(len(facts))
-    return [[fact["boundaries"]["sends"].get(str(peer), 0) for peer in ranks] for fact in facts]
+    if not (relay_use(options).forward and any(fact["messages"]["sends"] for fact in facts)):
+        return [[[fact["boundaries"]["sends"].get(str(peer), 0) for peer in ranks] for fact in facts]]
+    stages: list[list[list[int]]] = []
+    for rank, fact in enumerate(facts):
+        for message, (num_rows, _) in fact["messages"]["sends"].items():
+            stage, *_, peer = map(int, message.split())
+            stages += [[[0] * len(facts) for _ in ranks] for _ in range(stage - len(stages))]
+            stages[stage - 1][rank][peer] += num_rows
+    return stages
 
 
 def _link_model(cache: Cache) -> LinkModel:

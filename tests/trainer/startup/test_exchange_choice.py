@@ -29,7 +29,7 @@ def chosen(options: Options, *, halo: int, sizes: Sizes = SIZES, **of_rank_1: An
     for link in topology["links"]:
         link["gbytes_per_s"] = 0.1
     rows_PP = [[0 if p == q else halo for q in range(WORLD)] for p in range(WORLD)]
-    return choose_exchanges(options, facts, [sizes] * WORLD, rows_PP, lambda: LinkModel.of(topology))
+    return choose_exchanges(options, facts, [sizes] * WORLD, [rows_PP], lambda: LinkModel.of(topology))
 
 
 AUTO = Options(cache="c", exchange="auto", layers=3, hidden=64)
