@@ -33,8 +33,8 @@ def choose_exchanges(
         options: of the run.
         facts: of each rank: `host`, `device`, the bytes `available` to it, and `missing_parts` of the cache there.
         sizes: of each rank.
-        rows_SPP: rows that rank p (row) sends to rank q (column) in each stage of a boundary exchange, of which there is
-            one without relays.
+        rows_SPP: rows that rank p (row) sends to rank q (column) in each stage of a boundary exchange; without relays
+            there is one stage.
         links: gives those between the ranks, if that matters.
 
     Returns:

@@ -11,8 +11,8 @@ Standard input has a JSON object, and standard output gets one:
 `arguments` are options of `python -m trainer`, `sizes` are the fields of `trainer.startup.memory.Sizes` by rank, with
 `entries` wherever they are known. `traffic` decides the exchange of each layer under `--exchange auto`: `rows` are sent
 from rank to rank, in one stage or with relays in several, over the links of `topology`, in long form, and `available`
-is the memory of each rank's device, null where it is unknown. The answer has the bytes of each rank by purpose, the sentence of the run's log, and the layers
-that may be tensor-parallel, where that was asked for.
+is the memory of each rank's device, null where it is unknown. The answer has the bytes of each rank by purpose, the
+sentence of the run's log, and the layers that may be tensor-parallel, where that was asked for.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def sizes_of(
         sent=counted["num_sent"],
         others=cache.num_nodes - part.num_rows if communicator.world > 1 else 0,
         edges=sum(block.num_edges for block in blocks),
-        shared_rows=len(torch.cat(list(part.send_rows.values())).unique()) if part.send_rows else 0,
+        shared_rows=_distinct(list(part.send_rows.values())),
         halo_sums=_rows_with_edges(list(part.remote.values())),
         cross_edges=sum(block.num_edges for block in part.remote.values()),
         index_bytes=part.local.indptr.element_size(),
@@ -173,9 +173,8 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     by_entries = are_sparse([(size.entries, size.rows * size.features) for size in sizes])
     if not by_entries:
         sizes = [replace(size, entries=None) for size in sizes]
-    layers, exchange_remark = choose_exchanges(
-        options, facts, sizes, _rows_sent(options, facts), partial(_link_model, cache)
-    )
+    rows_SPP, links = _rows_sent(options, facts), partial(_link_model, cache)
+    layers, exchange_remark = choose_exchanges(options, facts, sizes, rows_SPP, links)
     if is_any_tensor(options, layers):
         sizes = with_cross_edges(sizes)
     check_memory(facts, options, sizes)
@@ -198,6 +197,11 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         layer_exchanges=layers,
         exchange_remark=exchange_remark,
     )
+
+
+def _distinct(row_lists: Sequence[Tensor]) -> int:
+    """How many rows the lists have, each counted once."""
+    return len(torch.unique(torch.cat(list(row_lists)))) if row_lists else 0  # type: ignore[no-untyped-call]
 
 
 def _rows_sent(options: Options, facts: Sequence[Facts]) -> list[list[list[int]]]:
