@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainer.base.errors import CacheError, TrainingError
 from trainer.config.options import Options
@@ -201,7 +202,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
 
 def _distinct(row_lists: Sequence[Tensor]) -> int:
     """How many rows the lists have, each counted once."""
-    return len(torch.unique(torch.cat(list(row_lists)))) if row_lists else 0  # type: ignore[no-untyped-call]
+    return len(torch.unique(torch.cat(list(row_lists)))) if row_lists else 0
 
 
 def _rows_sent(options: Options, facts: Sequence[Facts]) -> list[list[list[int]]]:
