@@ -58,7 +58,7 @@ TOPOLOGIES = {
         for gpus in (3, 2, 1)
     ),
     "ring-6": "name: ring-6\nranks: ["
-    + ", ".join(f"{{name: gpu{rank}}}" for rank in range(6))
+    + ", ".join(f"{{name: gpu{rank}, machine: m{rank}}}" for rank in range(6))
     + "]\nlinks:\n"
     + "".join(
         f"  - {{ends: [gpu{rank}, gpu{(rank + 1) % 6}], type: network, gbytes_per_s: 12.5, latency_us: 10}}\n"
