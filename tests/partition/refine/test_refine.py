@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -204,6 +207,24 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "    rows = rng.integers(0, 9, (parts, parts)) * (1 - np.eye(parts, dtype=int))\n"
         "    best_mapping(rows, links_of(LinkModel.of(Topology.flat(parts)), 8), np.full(parts, 1 / parts), seed=0)\n"
     )
+
+
+def test_annealing_leaves_visits_for_improving_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against annealing that uses the budget up while it is hot, so that the result is worse than the start."""
+    visits, anneal = 60_000, Refinement._anneal
+    after: list[int] = []
+
+    def noted(self: Refinement, *arguments: Any) -> None:
+        anneal(self, *arguments)
+        after.append(self.visits)
+
+    monkeypatch.setattr(Refinement, "_anneal", noted)
+    effort = replace(EFFORTS["default"], visits=0, least_visits=visits, annealing_rounds=10_000)
+    monkeypatch.setitem(EFFORTS, "default", effort)
+    matrix = csr_of(random_edges(np.random.default_rng(1), 300, 2000), 300)
+    _, refinement = refined(matrix, (np.arange(300) % 4).astype(np.int32), resolve("2x2"))
+    assert 0.6 * visits < max(after) < 0.9 * visits
+    assert refinement.visits > max(after)
 
 
 def test_limits_that_stand_in_each_others_way_are_eased() -> None:
