@@ -95,28 +95,34 @@ def judged(rows: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
     """The whole document: rows with predictions where the block model is among them, and a summary."""
     known = [row for row in rows if row["graph"] == GRAPH]
     found: dict[str, Any] = {}
-    near: list[bool] = []
     if known:
         share, start = fitted(*([row[f"{side}_seconds_off"] for row in known] for side in ("links", "measured")))
         found["calibration"] = {"share": share, "start_seconds": start}
         for row, relay in itertools.product(rows, RELAY):
-            cache, hidden = cut(row["graph"], links_at(row["mbits"]), folder), GRAPHS[row["graph"]][0]
-            predicted = predicted_seconds(
-                cache, links_at(row["mbits"]), hidden, share=share, start_seconds=start, relay=relay == "auto"
-            )
+            links = links_at(row["mbits"])
+            cache, hidden = cut(row["graph"], links, folder), GRAPHS[row["graph"]][0]
+            predicted = predicted_seconds(cache, links, hidden, share=share, start_seconds=start, relay=relay == "auto")
             row[f"predicted_seconds_{relay}"] = predicted
             row[f"measured_over_predicted_{relay}"] = row[f"measured_seconds_{relay}"] / predicted
-            if row["graph"] != GRAPH and (relay == "auto" or row["has_relays"]):
-                near.append(abs(row[f"measured_over_predicted_{relay}"] - 1) <= NEAR)
-    chosen = [row["ratio"] for row in rows if row["has_relays"]]
-    found["summary"] = {
+    return {**found, "summary": summary(rows), "cases": list(rows)}
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """How good predictions are, but for direct sends of the block model, and with relays over without, by graph."""
+    near = [
+        abs(row[key] - 1) <= NEAR
+        for row in rows
+        for key in (f"measured_over_predicted_{relay}" for relay in RELAY)
+        if key in row and (row["graph"] != GRAPH or (row["has_relays"] and key.endswith("auto")))
+    ]
+    return {
         "share_near": sum(near) / len(near) if near else None,
-        "greatest_ratio_where_chosen": max(chosen, default=None),
+        "greatest_ratio_where_chosen": max((row["ratio"] for row in rows if row["has_relays"]), default=None),
         "ratios": {
-            graph: [row["ratio"] for row in rows if row["graph"] == graph] for graph in {row["graph"] for row in rows}
+            graph: [row["ratio"] for row in rows if row["graph"] == graph]
+            for graph in dict.fromkeys(row["graph"] for row in rows)
         },
     }
-    return {**found, "cases": list(rows)}
 
 
 def main() -> int:

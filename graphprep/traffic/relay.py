@@ -23,7 +23,7 @@ D link directions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -109,32 +109,15 @@ def choose_relays(
         stage.append(allocate(f"stage-{owner}", int(counts_P.sum()), np.dtype(np.uint8)))
         via[owner][:], stage[owner][:] = owner, 1
     direct_PP = rows_SPP[0].copy()
-    block = max(1, int(direct_PP.sum()) // BLOCKS)
-    until_update = 0
-    price_SPP = np.zeros(rows_SPP.shape)
+    prices = _Prices(model, row_bytes, rows_SPP)
     for _ in range(PASSES):
         for owner in range(num_ranks):
-            rows = sent_rows(owner)
-            target_R, order_R, first_M = _by_row(rows, place_P)
+            target_R, order_R, first_M = _by_row(sent_rows(owner), place_P)
             begin = 0
             while begin < len(first_M) - 1:
-                if until_update <= 0:
-                    price_SPP, until_update = _prices(model, rows_SPP, row_bytes), block
-                end = max(begin + 1, int(np.searchsorted(first_M, first_M[begin] + until_update, side="right")) - 1)
-                until_update -= int(first_M[end] - first_M[begin])
-                _choose(
-                    owner,
-                    begin,
-                    end,
-                    first_M,
-                    order_R,
-                    target_R,
-                    level_LP,
-                    price_SPP,
-                    via[owner],
-                    stage[owner],
-                    rows_SPP,
-                )
+                end = prices.end_of_block(first_M, begin)
+                by_row = (first_M, order_R, target_R)
+                _choose(owner, begin, end, *by_row, level_LP, prices.price_SPP, via[owner], stage[owner], rows_SPP)
                 begin = end
     batch_P = level_LP[0]
     messages_SPP = count_messages(sent_rows, rows_SPP, batch_P, via, stage)
@@ -204,12 +187,7 @@ def fault(relays: Relays, sent_rows: SentRowsOf) -> str | None:
 
 def with_relays(traffic: Traffic, relays: Relays | None) -> Traffic:
     """The same traffic with relays, or without any."""
-    return Traffic(
-        rows_PP=traffic.rows_PP,
-        edges_PP=traffic.edges_PP,
-        local_edges_P=traffic.local_edges_P,
-        relayed=None if relays is None else relays.traffic,
-    )
+    return replace(traffic, relayed=None if relays is None else relays.traffic)
 
 
 def _by_row(
@@ -224,16 +202,35 @@ def _by_row(
     return target_R, order_R, np.append(np.flatnonzero(begins_R), len(order_R))
 
 
-def _prices(model: LinkModel, rows_SPP: NDArray[np.int64], row_bytes: int) -> NDArray[np.float64]:
-    """float64 [S, P, P]: what one more row from rank to rank adds to the norm of the links' seconds in each stage."""
-    price_SPP = np.empty(rows_SPP.shape)
-    for rows_PP, price_PP in zip(rows_SPP, price_SPP, strict=True):
-        seconds_D = model.carried(rows_PP) * row_bytes / model.bytes_per_s_D
-        largest = seconds_D.max(initial=0.0)
-        share_D = seconds_D / largest if largest else np.ones(len(seconds_D))
-        weight_D = np.maximum((share_D / np.linalg.norm(share_D, POWER)) ** (POWER - 1), LEAST_WEIGHT)
-        price_PP[:] = (model.crossed.T @ (weight_D * row_bytes / model.bytes_per_s_D)).reshape(price_PP.shape)
-    return price_SPP
+class _Prices:
+    """What one more row from rank to rank adds to the norm of the links' seconds, by stage."""
+
+    def __init__(self, model: LinkModel, row_bytes: int, rows_SPP: NDArray[np.int64]) -> None:
+        """`rows_SPP`: what is sent now; looked at again whenever the prices are updated."""
+        self._model, self._row_bytes, self._rows_SPP = model, row_bytes, rows_SPP
+        self._block = max(1, int(rows_SPP.sum()) // BLOCKS)
+        self._left = 0
+        """rows until the next update"""
+        self.price_SPP = np.zeros(rows_SPP.shape)
+
+    def end_of_block(self, first_M: NDArray[np.int64], begin: int) -> int:
+        """Up to which row of an owner, from `begin` on, the same prices hold; they are updated first if it is time."""
+        if self._left <= 0:
+            self._update()
+            self._left = self._block
+        end = max(begin + 1, int(np.searchsorted(first_M, first_M[begin] + self._left, side="right")) - 1)
+        self._left -= int(first_M[end] - first_M[begin])
+        return end
+
+    def _update(self) -> None:
+        model = self._model
+        for rows_PP, price_PP in zip(self._rows_SPP, self.price_SPP, strict=True):
+            seconds_D = model.carried(rows_PP) * self._row_bytes / model.bytes_per_s_D
+            largest = seconds_D.max(initial=0.0)
+            share_D = seconds_D / largest if largest else np.ones(len(seconds_D))
+            weight_D = np.maximum((share_D / np.linalg.norm(share_D, POWER)) ** (POWER - 1), LEAST_WEIGHT)
+            price_D = weight_D * self._row_bytes / model.bytes_per_s_D
+            price_PP[:] = (model.crossed.T @ price_D).reshape(price_PP.shape)
 
 
 def count_messages(

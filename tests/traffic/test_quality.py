@@ -60,7 +60,9 @@ def test_names_that_other_tools_rely_on() -> None:
         "link_types",
         "ranks",
         "limits",
+        "relay",
     ]
+    assert plain["relay"] is None
     assert plain["links"][0] == {
         "name": "gpu0->gpu1",
         "type": "nvlink",

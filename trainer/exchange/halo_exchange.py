@@ -30,7 +30,7 @@ from trainer.base.traffic_log import Direction, TrafficLog
 from trainer.config.policies import Policy, StalenessQuery
 from trainer.dist.communicator import Communicator
 from trainer.dist.staged_exchange import StagedExchange
-from trainer.exchange.relay_routes import RelayPlan
+from trainer.exchange.relay_routes import RowMessage, rows_by_peer
 from trainer.exchange.relayed_exchange import start_backward, start_forward
 from trainer.exchange.row_routes import RowRoute
 from trainer.exchange.saturation import Saturation
@@ -229,8 +229,11 @@ class HaloExchange:
         self._record(route, layer, received.shape[1], sent, direction, begins=begins)
         outgoing = {} if message is None else dict(zip(peers, route.split_sent(message), strict=True))
         if route.relays is not None:
-            self._record_passed_on(route.relays, due, layer, received.shape[1], row_bytes, direction)
             plan = route.relays.of_due(due)
+            self._record_messages(plan.passed_on, layer, received.shape[1], wire, direction)
+            if not all(due):
+                left_out = route.relays.of_due([not is_due for is_due in due])
+                self._record_messages(left_out.passed_on, layer, received.shape[1], None, direction)
             relayed = start_forward(self.communicator, plan, outgoing, received, wire)
             return PendingRows(partial(self._receive, relayed, received, layer, direction), route)
         by_peer = dict(zip(peers, route.split_received(received), strict=True))
@@ -257,27 +260,13 @@ class HaloExchange:
     ) -> PendingRows:
         """Send partial sums back by the relays of the route, and get those for the rows that this rank sends itself."""
         assert route.relays is not None
-        packed, width = route.pack(partial_HF), partial_HF.shape[1]
-        row_bytes, peers, counts = (
-            self.wire.row_bytes(width),
-            self.communicator.peers,
-            dict.fromkeys(self.communicator.peers, 0),
-        )
-        for message in route.relays.arriving:
-            counts[message.peer] += len(message.rows_m)
-        self.traffic_log.record(
-            layer,
-            self.direction,
-            rows=counts,
-            width=width,
-            sent={peer: number * row_bytes for peer, number in counts.items()},
-            begins=begins,
-        )
+        peers, width = self.communicator.peers, partial_HF.shape[1]
+        self._record_messages(route.relays.arriving, layer, width, self.wire, self.direction, begins=begins)
         received = partial_HF.new_empty(sum(route.recv_counts), width)
         relayed = start_backward(
             self.communicator,
             route.relays,
-            packed,
+            route.pack(partial_HF),
             dict(zip(peers, route.split_received(received), strict=True)),
             self.wire,
             lambda sums: self._encode(sums, layer, state),
@@ -289,17 +278,20 @@ class HaloExchange:
         self.traffic_log.record_seconds(layer, direction, relayed.seconds)
         return received
 
-    def _record_passed_on(
-        self, plan: RelayPlan, due: Sequence[bool], layer: int, width: int, row_bytes: int, direction: Direction
+    def _record_messages(
+        self,
+        messages: Sequence[RowMessage],
+        layer: int,
+        width: int,
+        wire: Wire | None,
+        direction: Direction,
+        *,
+        begins: bool = False,
     ) -> None:
-        """Record what this rank passes on of the owners that send, and leaves out of the others."""
-        peers = self.communicator.peers
-        for of_owners, is_sent in ((plan.of_due(due), True), (plan.without(due), False)):
-            counts = dict(zip(peers, of_owners.passed_on_counts(peers), strict=True))
-            sent = {peer: number * row_bytes for peer, number in counts.items()}
-            self.traffic_log.record(
-                layer, direction, rows=counts, width=width, sent=sent if is_sent else None, begins=False
-            )
+        """Record messages of an exchange in the traffic log; without a wire those that were left out."""
+        rows = rows_by_peer(messages, self.communicator.peers)
+        sent = None if wire is None else {peer: number * wire.row_bytes(width) for peer, number in rows.items()}
+        self.traffic_log.record(layer, direction, rows=rows, width=width, sent=sent, begins=begins)
 
     def _record(
         self,

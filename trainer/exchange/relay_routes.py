@@ -43,6 +43,14 @@ class RowMessage:
         return f"{self.stage} {self.batch}"
 
 
+def rows_by_peer(messages: Sequence[RowMessage], peers: Sequence[int]) -> dict[int, int]:
+    """How many rows messages have, for each peer."""
+    counts = dict.fromkeys(peers, 0)
+    for message in messages:
+        counts[message.peer] += len(message.rows_m)
+    return counts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayPlan:
     """The messages of this rank's halo rows."""
@@ -90,10 +98,6 @@ class RelayPlan:
             return self
         return self._where(torch.tensor(due, device=self.owner_H.device)[self.owner_H])
 
-    def without(self, due: Sequence[bool]) -> RelayPlan:
-        """The rows of the others."""
-        return self.of_due([not is_due for is_due in due])
-
     def of_kept(self, kept_H: Tensor) -> RelayPlan:
         """Some of the halo's rows alone, counted among themselves."""
         place_H = kept_H.long().cumsum(0) - 1
@@ -108,13 +112,6 @@ class RelayPlan:
             arriving=renumbered(kept.arriving),
             passed_on=renumbered(kept.passed_on),
         )
-
-    def passed_on_counts(self, peers: Sequence[int]) -> list[int]:
-        """How many rows are passed on to each peer."""
-        counts = dict.fromkeys(peers, 0)
-        for message in self.passed_on:
-            counts[message.peer] += len(message.rows_m)
-        return list(counts.values())
 
     def _where(self, mask_H: Tensor) -> RelayPlan:
         def some(messages: Sequence[RowMessage]) -> list[RowMessage]:

@@ -52,7 +52,7 @@ class RowRoute:
     """How rows of the halo arrive that do not come from their owners. Then forward the rows to send are those that this
     rank sends itself, and backward those received are for these."""
     without_relays: RowRoute | None = None
-    """The same of all rows, each from its owner."""
+    """Forward, the same of all rows, each from its owner."""
 
     def split_sent(self, send_buffer: Tensor) -> list[Tensor]:
         """The send buffer by peer."""
@@ -112,7 +112,7 @@ def relayed_routes(part: Part, communicator: Communicator, relays: PartRelays, *
     plan = RelayPlan.of(relays, communicator.device)
     return RowRoutes(
         forward=replace(own.forward, relays=plan, without_relays=whole.forward),
-        backward=replace(own.backward, relays=plan, without_relays=whole.backward) if backward else whole.backward,
+        backward=replace(own.backward, relays=plan) if backward else whole.backward,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.network import relays
 from benchmarks.network.calibration import fitted
 from benchmarks.network.exchange_time import EXCHANGES, measured_seconds
 from benchmarks.network.parts import summary
@@ -45,3 +46,22 @@ def test_ours_is_held_against_metis_case_by_case() -> None:
         "equal": {"best": {"measured": pytest.approx(0.5), "bottleneck": pytest.approx(0.5)}}
     }
     assert (found["share_near"], found["rank_correlation"]) == (0.6, pytest.approx(1.0))
+
+
+def test_relays_are_judged_by_what_nothing_was_fitted_to() -> None:
+    """Guards against a prediction of the runs that calibrate it, and a ratio of runs that had no relays."""
+
+    def row(graph: str, ratio: float, over_auto: float, over_off: float, *, has_relays: bool) -> dict[str, object]:
+        of_each = {"measured_over_predicted_auto": over_auto, "measured_over_predicted_off": over_off}
+        return {"graph": graph, "ratio": ratio, "has_relays": has_relays, **of_each}
+
+    found = relays.summary(
+        [
+            row("sbm", 1.5, 1.0, 9.0, has_relays=False),
+            row("sbm", 0.9, 1.3, 9.0, has_relays=True),
+            row("rmat", 0.6, 0.8, 1.1, has_relays=True),
+        ]
+    )
+    assert found["share_near"] == pytest.approx(2 / 3)
+    assert found["greatest_ratio_where_chosen"] == 0.9
+    assert found["ratios"] == {"sbm": [1.5, 0.9], "rmat": [0.6]}
