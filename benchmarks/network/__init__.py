@@ -10,8 +10,8 @@ Measurements, each a program of its own:
     python -m benchmarks.network.probing       does `topology probe` find the links that are there
     python -m benchmarks.network.parts         measured beside predicted seconds of exchanges; METIS beside our parts
     python -m benchmarks.network.copies        kept copies and narrow wires beside exact and whole-block exchanges
-    python -m benchmarks.network.layers        boundary, tensor-parallel and automatic exchanges beside each other
     python -m benchmarks.network.faults        loss, jitter, links that go down; checkpoints
+    python -m benchmarks.network.layers        boundary, tensor-parallel and automatic exchanges beside each other
 
 They need Linux, root and iproute2, and say so elsewhere. Nothing outside the namespaces is changed.
 """

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from trainer.base.errors import CacheError, TrainingError
 from trainer.config.options import Options
@@ -106,7 +105,7 @@ def sizes_of(
         sent=counted["num_sent"],
         others=cache.num_nodes - part.num_rows if communicator.world > 1 else 0,
         edges=sum(block.num_edges for block in blocks),
-        shared_rows=_num_distinct(list(part.send_rows.values()), part.num_rows),
+        shared_rows=len(torch.cat(list(part.send_rows.values())).unique()) if part.send_rows else 0,
         halo_sums=_rows_with_edges(list(part.remote.values())),
         cross_edges=sum(block.num_edges for block in part.remote.values()),
         index_bytes=part.local.indptr.element_size(),
@@ -114,14 +113,6 @@ def sizes_of(
         outputs=objective.num_outputs,
         typed=_typed_sizes(part, cache, communicator, may_be_sparse=may_be_sparse),
     )
-
-
-def _num_distinct(rows: Sequence[Tensor], num_rows: int) -> int:
-    """How many of `num_rows` rows are in one of some lists."""
-    is_listed_n = torch.zeros(num_rows, dtype=torch.bool)
-    for numbers in rows:
-        is_listed_n[numbers.long()] = True
-    return int(is_listed_n.sum())
 
 
 def _rows_with_edges(blocks: Sequence[Csr]) -> int:
