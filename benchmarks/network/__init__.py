@@ -12,6 +12,7 @@ Measurements, each a program of its own:
     python -m benchmarks.network.copies        kept copies and narrow wires beside exact and whole-block exchanges
     python -m benchmarks.network.relays        relayed exchange beside direct sends, measured and predicted
     python -m benchmarks.network.faults        loss, jitter, links that go down; checkpoints
+    python -m benchmarks.network.layers        boundary, tensor-parallel and automatic exchanges beside each other
 
 They need Linux, root and iproute2, and say so elsewhere. Nothing outside the namespaces is changed.
 """

@@ -31,7 +31,7 @@ from trainer.data.objective import Objective
 from trainer.data.part import load_part
 from trainer.dist.communicator import Communicator
 from trainer.startup.handshake import Facts, agree, facts_of
-from trainer.startup.memory import Sizes, estimate_bytes, in_one_form
+from trainer.startup.memory import Sizes, estimate_bytes, in_one_form, with_cross_edges
 
 PLAN = TrainingPlan(hidden=8)
 RANK = {
@@ -68,6 +68,7 @@ def facts_of_ranks(run: Options) -> list[Facts]:
         (1 / 40, "none", {"model": "sage", "layers": 3}, True),
         (1 / 40, "none", {"input_dropout": 0.0}, True),
         (1 / 40, "gcn", {"input_dropout": 0.0}, False),
+        (1.0, "none", {"layers": 3, "exchange": "tensor"}, False),
     ],
 )
 def test_a_plan_has_the_bytes_that_the_trainer_checks(
@@ -94,7 +95,7 @@ def test_a_plan_has_the_bytes_that_the_trainer_checks(
     assert agreement.by_entries == by_entries == (found["entries_a_row"] is not None)
     assert agreement.memory == found["memory"]
     _, sizes = in_one_form([Sizes.of(fact["sizes"]) for fact in facts])
-    expected = [estimate_bytes(run, one) for one in sizes]
+    expected = [estimate_bytes(run, one) for one in (with_cross_edges(sizes) if run.exchange == "tensor" else sizes)]
     assert [row["memory_by_purpose"] for row in found["ranks"]] == expected
     assert [row["memory_bytes"] for row in found["ranks"]] == [sum(one.values()) for one in expected]
 
