@@ -41,6 +41,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 """The tests that have to notice a change of each module."""
 LARGE = ("hypothesis", "networkx", "numba", "pyarrow.parquet", "pydantic", "pytest", "scipy.sparse", "torch", "zarr")
+"""packages that are imported once, before the forks in which tests run"""
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",
     ast.LtE: "<",
