@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,6 +66,10 @@ class RelayPlan:
     """Forward: what this rank receives, by stage; each stage from the shortest message."""
     passed_on: Sequence[RowMessage]
     """Forward: what it sends of its halo, from stage 2, by stage."""
+    arrival_A: Tensor
+    """int64: the rows of `arriving`, message after message"""
+    places_of_passed_on: Sequence[Tensor]
+    """int64, for each message of `passed_on`: where its rows are among these"""
 
     @classmethod
     def of(cls, relays: PartRelays, device: torch.device) -> RelayPlan:
@@ -79,13 +84,15 @@ class RelayPlan:
                 arriving += _by_batch(stage, peer, rows_m, by_batch)
         for (stage, target), rows_m in relays.forwards.items():
             passed_on += _by_batch(stage, target, rows_m, batch_H)
+        arriving, passed_on = (
+            [replace(one, rows_m=one.rows_m.to(device)) for one in messages] for messages in (arriving, passed_on)
+        )
         return cls(
             num_stages=relays.num_stages,
             batch_P=relays.batch_P,
             owner_H=relays.owner_H.to(device),
             is_direct_R=relays.is_direct_R.to(device),
-            arriving=[_on(message, device) for message in _in_order(arriving)],
-            passed_on=[_on(message, device) for message in passed_on],
+            **_messages(arriving, passed_on, len(relays.owner_H), device),
         )
 
     def batch_of(self, message: RowMessage) -> int:
@@ -101,24 +108,21 @@ class RelayPlan:
     def of_kept(self, kept_H: Tensor) -> RelayPlan:
         """Some of the halo's rows alone, counted among themselves."""
         place_H = kept_H.long().cumsum(0) - 1
-
-        def renumbered(messages: Sequence[RowMessage]) -> list[RowMessage]:
-            return [replace(message, rows_m=place_H[message.rows_m]) for message in messages]
-
         kept = self._where(kept_H)
-        return replace(
-            kept,
-            owner_H=self.owner_H[kept_H],
-            arriving=renumbered(kept.arriving),
-            passed_on=renumbered(kept.passed_on),
+        arriving, passed_on = (
+            [replace(one, rows_m=place_H[one.rows_m]) for one in messages]
+            for messages in (kept.arriving, kept.passed_on)
         )
+        owner_M = self.owner_H[kept_H]
+        return replace(kept, owner_H=owner_M, **_messages(arriving, passed_on, len(owner_M), owner_M.device))
 
     def _where(self, mask_H: Tensor) -> RelayPlan:
         def some(messages: Sequence[RowMessage]) -> list[RowMessage]:
             chosen = [replace(message, rows_m=message.rows_m[mask_H[message.rows_m]]) for message in messages]
             return [message for message in chosen if len(message.rows_m)]
 
-        return replace(self, arriving=_in_order(some(self.arriving)), passed_on=some(self.passed_on))
+        arriving, passed_on = some(self.arriving), some(self.passed_on)
+        return replace(self, **_messages(arriving, passed_on, len(self.owner_H), self.owner_H.device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,10 +209,21 @@ def _by_batch(stage: int, peer: int, rows_m: Tensor, batch_H: Tensor) -> list[Ro
     ]
 
 
-def _in_order(messages: Sequence[RowMessage]) -> list[RowMessage]:
-    """By stage, then the shorter first: of messages that share a link the shortest is complete first."""
-    return sorted(messages, key=lambda one: (one.stage, len(one.rows_m), one.peer, one.batch))
+def _messages(
+    arriving: Sequence[RowMessage], passed_on: Sequence[RowMessage], num_halo: int, device: torch.device
+) -> dict[str, Any]:
+    """The messages of a plan as its fields.
 
-
-def _on(message: RowMessage, device: torch.device) -> RowMessage:
-    return replace(message, rows_m=message.rows_m.to(device))
+    What arrives is in the order of stages, and in each the shorter first: of messages that share a link the shortest is
+    complete first.
+    """
+    in_order = sorted(arriving, key=lambda one: (one.stage, len(one.rows_m), one.peer, one.batch))
+    arrival_A = torch.cat([torch.empty(0, dtype=torch.int64, device=device), *(one.rows_m for one in in_order)])
+    place_H = torch.empty(num_halo, dtype=torch.int64, device=device)
+    place_H[arrival_A] = torch.arange(len(arrival_A), device=device)
+    return {
+        "arriving": in_order,
+        "passed_on": passed_on,
+        "arrival_A": arrival_A,
+        "places_of_passed_on": [place_H[one.rows_m] for one in passed_on],
+    }
