@@ -40,7 +40,7 @@ def start_forward(
     arrived_A = received_HF.new_empty(len(plan.arrival_A), row_bytes, dtype=torch.uint8)
     incoming = [
         _message(communicator, one, rows, one.stage - 1)
-        for one, rows in zip(plan.arriving, arrived_A.split(_lengths(plan.arriving)), strict=True)
+        for one, rows in zip(plan.arriving, torch.split(arrived_A, _lengths(plan.arriving)), strict=True)
     ]
     ready = _Ready((one.stage, plan.batch_of(one)) for one in plan.arriving)
     for one, places_m in zip(plan.passed_on, plan.places_of_passed_on, strict=True):
@@ -96,18 +96,19 @@ def start_backward(
     of_batch: dict[Batch, list[int]] = defaultdict(list)
     for number, one in enumerate(coming):
         of_batch[one.stage, one.batch].append(number)
-    arrived = partial_HF.new_empty(sum(_lengths(coming)), row_bytes, dtype=torch.uint8).split(_lengths(coming))
+    lengths = _lengths(coming)
+    arrived = torch.split(partial_HF.new_empty(sum(lengths), row_bytes, dtype=torch.uint8), lengths)
     is_decoded = isinstance(wire, AsStored)
     returned_R = returned_RF.view(torch.uint8)
     if not is_decoded:
         returned_R = returned_RF.new_empty(len(returned_RF), row_bytes, dtype=torch.uint8)
-    by_peer = dict(zip(communicator.peers, returned_R.split(list(recv_counts)), strict=True))
+    by_peer = dict(zip(communicator.peers, torch.split(returned_R, list(recv_counts)), strict=True))
 
     def outgoing(messages: Sequence[RowMessage]) -> list[StagedMessage]:
         if not messages:
             return []
         rows = encode(sums_HF.index_select(0, torch.cat([one.rows_m for one in messages])).to(stored))
-        pieces = rows.split(_lengths(messages))
+        pieces = torch.split(rows, _lengths(messages))
         return [
             _message(communicator, one, piece, stages - one.stage) for one, piece in zip(messages, pieces, strict=True)
         ]
