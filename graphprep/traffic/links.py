@@ -8,8 +8,8 @@ ends the exchange: its seconds are the bottleneck.
 
 Where rows are relayed, each stage ends with its own slowest link direction, and the bottleneck is their sum: a relay
 passes on the rows of a group of owners as soon as it has them, but over shared links all of them arrive at about the
-same time. A link's own seconds are those of all stages together. Each message that a relay passes on takes a little
-of its own time as well.
+same time. A link's own seconds are those of all stages together. Each stage of relays begins a little later, and each
+message that a relay passes on takes a little of its time as well.
 
 Letters: P ranks, S stages, D link directions; direction 0 of link i is row 2i, direction 1 is row 2i + 1.
 """
@@ -29,8 +29,8 @@ from graphprep.topology import Topology
 from graphprep.topology.crossings import crossings
 from graphprep.traffic.counts import RelayedRows, Traffic
 
-SECONDS_A_RELAYED_MESSAGE = 5e-5
-"""Time of a relay for each message that it passes on: it waits, copies rows and starts to send."""
+SECONDS_A_STAGE, SECONDS_A_RELAYED_MESSAGE = 2e-4, 5e-5
+"""Time until relays begin a stage, and that a relay takes for each message that it passes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,7 +77,7 @@ class LinkModel:
         """What each stage of a relayed exchange takes, from the first one."""
         stages = zip(relayed.rows_SPP, relayed.messages_SPP, strict=True)
         of_links = [float(self._seconds(*stage, row_bytes).max(initial=0.0)) for stage in stages]
-        passed_on = relayed.messages_SPP.sum(axis=2).max(axis=1, initial=0) * SECONDS_A_RELAYED_MESSAGE
+        passed_on = SECONDS_A_STAGE + relayed.messages_SPP.sum(axis=2).max(axis=1) * SECONDS_A_RELAYED_MESSAGE
         return of_links[0], *(seconds + float(more) for seconds, more in zip(of_links[1:], passed_on[1:], strict=True))
 
     def bottleneck(self, traffic: Traffic, row_bytes: int, *, balance: Balance = "rows") -> float:
@@ -201,7 +201,8 @@ def epoch_seconds(
             not exchange (its halo is kept).
         balance: as for `link_seconds`.
         start_seconds: what each exchange takes before bytes flow, however many messages it has: all ranks have to
-            arrive at it, and agree with each other. 0 leaves it to the links' latencies.
+            arrive at it, and agree with each other; with relays it is taken for each stage. 0 leaves it to the links'
+            latencies.
 
     Raises:
         PartitionError: there are not as many parts as ranks.
@@ -209,6 +210,7 @@ def epoch_seconds(
     model = _model(topology, traffic)
     if not (traffic.rows_PP if balance == "rows" else traffic.edges_PP).any():
         return 0.0
+    start_seconds *= 1 if traffic.relayed is None or balance != "rows" else len(traffic.relayed.rows_SPP)
     exchanges = [(traffic, row_bytes) for row_bytes in row_bytes_by_layer]
     exchanges += [(traffic.reversed(), row_bytes) for row_bytes in row_bytes_by_layer[1:]]
     return sum(

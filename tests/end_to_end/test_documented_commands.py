@@ -54,6 +54,7 @@ LISTED = {
     "pip install .": "takes packages from the index",
     "pip install 'graphprep[dask]'": "takes packages from the index",
     "python -m benchmarks.network.parts --folder WORK --out parts.json": "hours, as root; tests/network runs less",
+    "python -m benchmarks.network.relays --folder WORK --out relays.json": "minutes, as root",
     "GLOO_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1; test_trainer_interfaces.py names some",
     "NCCL_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1, and no GPU",
 }

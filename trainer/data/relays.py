@@ -75,6 +75,11 @@ def load_relays(
         raise damaged(f"{folder}/forward_counts", f"does not count the {len(forward_K)} rows that are passed on")
     pieces = torch.split(forward_K, counts_SP.flatten().tolist())
     keys = [(stage, target) for stage in range(2, num_stages + 1) for target in range(world)]
+    for (stage, _), rows in zip(keys, pieces, strict=True):
+        if bool((stage_H[rows] != stage - 1).any()):
+            raise damaged(
+                f"{folder}/forward", f"names a row to pass on in stage {stage} that does not arrive before it"
+            )
     return PartRelays(
         num_stages=num_stages,
         batch_P=batch_P,

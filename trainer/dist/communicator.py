@@ -197,6 +197,7 @@ class Communicator:
         outgoing: Sequence[StagedMessage],
         incoming: Sequence[StagedMessage],
         received: Received,
+        finish: Callable[[], None],
         *,
         num_stages: int,
         num_bytes: int,
@@ -207,12 +208,18 @@ class Communicator:
             outgoing: what can be sent now.
             incoming: what peers will send, by stage, in the order in which it is waited for.
             received: told which of these has arrived, gives what is ready then.
+            finish: called when all of them are here.
             num_stages: of the exchange.
             num_bytes: that this rank sends in all stages, as `exchange` records them.
         """
         self.sent.record("rows", num_bytes)
         exchange = StagedExchange(
-            communicator=self, outgoing=list(outgoing), incoming=incoming, received=received, num_stages=num_stages
+            communicator=self,
+            outgoing=list(outgoing),
+            incoming=incoming,
+            received=received,
+            finish=finish,
+            num_stages=num_stages,
         )
         with self.translate_remote_errors("exchange rows"):
             exchange.start()

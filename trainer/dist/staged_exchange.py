@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ class StagedMessage:
     """What is sent or filled; contiguous"""
 
 
-Received = Callable[[int], Iterable[StagedMessage]]
+Received = Callable[[int], Sequence[StagedMessage]]
 """Told the place of a message that has arrived; gives those that are ready to be sent now, of later stages."""
 
 
@@ -50,6 +50,7 @@ class StagedExchange:
     incoming: Sequence[StagedMessage]
     """By stage, in the order in which they are waited for."""
     received: Received
+    finish: Callable[[], None]
     num_stages: int
     started: float = field(default_factory=time.perf_counter)
     seconds: float = 0.0
@@ -87,6 +88,7 @@ class StagedExchange:
                         self._post_stage(stage)
                     self._finish(stage)
             self._wait_for_works()
+        self.finish()
         self._sent = []
         self.seconds = time.perf_counter() - self.started
 

@@ -260,14 +260,15 @@ class HaloExchange:
     ) -> PendingRows:
         """Send partial sums back by the relays of the route, and get those for the rows that this rank sends itself."""
         assert route.relays is not None
-        peers, width = self.communicator.peers, partial_HF.shape[1]
+        width = partial_HF.shape[1]
         self._record_messages(route.relays.arriving, layer, width, self.wire, self.direction, begins=begins)
         received = partial_HF.new_empty(sum(route.recv_counts), width)
         relayed = start_backward(
             self.communicator,
             route.relays,
             route.pack(partial_HF),
-            dict(zip(peers, route.split_received(received), strict=True)),
+            received,
+            route.recv_counts,
             self.wire,
             lambda sums: self._encode(sums, layer, state),
         )

@@ -13,8 +13,10 @@ Letters: P ranks, H halo rows, R rows sent, m rows of a message.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,11 +38,6 @@ class RowMessage:
     peer: int
     rows_m: Tensor
     """int64: halo rows, by their place in the receive buffer; ascending"""
-
-    @property
-    def place(self) -> str:
-        """Of the message among those of one pair of ranks, the same at both ends."""
-        return f"{self.stage} {self.batch}"
 
 
 def rows_by_peer(messages: Sequence[RowMessage], peers: Sequence[int]) -> dict[int, int]:
@@ -65,6 +62,10 @@ class RelayPlan:
     """Forward: what this rank receives, by stage; each stage from the shortest message."""
     passed_on: Sequence[RowMessage]
     """Forward: what it sends of its halo, from stage 2, by stage."""
+    arrival_A: Tensor
+    """int64: the rows of `arriving`, message after message"""
+    places_of_passed_on: Sequence[Tensor]
+    """int64, for each message of `passed_on`: where its rows are among these"""
 
     @classmethod
     def of(cls, relays: PartRelays, device: torch.device) -> RelayPlan:
@@ -79,13 +80,15 @@ class RelayPlan:
                 arriving += _by_batch(stage, peer, rows_m, by_batch)
         for (stage, target), rows_m in relays.forwards.items():
             passed_on += _by_batch(stage, target, rows_m, batch_H)
+        arriving, passed_on = (
+            [replace(one, rows_m=one.rows_m.to(device)) for one in messages] for messages in (arriving, passed_on)
+        )
         return cls(
             num_stages=relays.num_stages,
             batch_P=relays.batch_P,
             owner_H=relays.owner_H.to(device),
             is_direct_R=relays.is_direct_R.to(device),
-            arriving=[_on(message, device) for message in _in_order(arriving)],
-            passed_on=[_on(message, device) for message in passed_on],
+            **_messages(arriving, passed_on, len(relays.owner_H), device),
         )
 
     def batch_of(self, message: RowMessage) -> int:
@@ -101,24 +104,21 @@ class RelayPlan:
     def of_kept(self, kept_H: Tensor) -> RelayPlan:
         """Some of the halo's rows alone, counted among themselves."""
         place_H = kept_H.long().cumsum(0) - 1
-
-        def renumbered(messages: Sequence[RowMessage]) -> list[RowMessage]:
-            return [replace(message, rows_m=place_H[message.rows_m]) for message in messages]
-
         kept = self._where(kept_H)
-        return replace(
-            kept,
-            owner_H=self.owner_H[kept_H],
-            arriving=renumbered(kept.arriving),
-            passed_on=renumbered(kept.passed_on),
+        arriving, passed_on = (
+            [replace(one, rows_m=place_H[one.rows_m]) for one in messages]
+            for messages in (kept.arriving, kept.passed_on)
         )
+        owner_M = self.owner_H[kept_H]
+        return replace(kept, owner_H=owner_M, **_messages(arriving, passed_on, len(owner_M), owner_M.device))
 
     def _where(self, mask_H: Tensor) -> RelayPlan:
         def some(messages: Sequence[RowMessage]) -> list[RowMessage]:
             chosen = [replace(message, rows_m=message.rows_m[mask_H[message.rows_m]]) for message in messages]
             return [message for message in chosen if len(message.rows_m)]
 
-        return replace(self, arriving=_in_order(some(self.arriving)), passed_on=some(self.passed_on))
+        arriving, passed_on = some(self.arriving), some(self.passed_on)
+        return replace(self, **_messages(arriving, passed_on, len(self.owner_H), self.owner_H.device))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,51 +150,50 @@ def relay_use(options: Options) -> RelayUse:
 
 
 def message_sums(part: Part) -> dict[str, dict[str, list[int]]]:
-    """What this part sends and expects in each message, as JSON for `check_messages`: rows and the sum of their ids."""
+    """What this part sends to and expects from each peer with relays, as JSON for `check_messages`.
+
+    For each peer the number of rows and a checksum over all messages: stage, batch, rows and the sum of their ids.
+    """
     if part.relays is None:
         return {"sends": {}, "expects": {}}
     plan, ids_H = RelayPlan.of(part.relays, torch.device("cpu")), torch.cat(list(part.halo_ids.values()))
-
-    def sums(ids: Tensor) -> list[int]:
-        return [len(ids), int(ids.sum())]
-
-    sends, begin = {}, 0
+    sends, begin = [], 0
     for peer, rows in part.send_rows.items():
         is_direct = part.relays.is_direct_R[begin : begin + len(rows)]
         begin += len(rows)
         if is_direct.any():
-            sends[f"1 {part.number} {peer}"] = sums(part.ids_n[rows.long()[is_direct]])
-    sends |= {f"{one.place} {one.peer}": sums(ids_H[one.rows_m]) for one in plan.passed_on}
+            sends.append((peer, 1, part.number, part.ids_n[rows.long()[is_direct]]))
+    sends += [(one.peer, one.stage, one.batch, ids_H[one.rows_m]) for one in plan.passed_on]
+    expects = [(one.peer, one.stage, one.batch, ids_H[one.rows_m]) for one in plan.arriving]
+    return {"sends": _sums_by_peer(sends), "expects": _sums_by_peer(expects)}
+
+
+def _sums_by_peer(messages: Sequence[tuple[int, int, int, Tensor]]) -> dict[str, list[int]]:
+    """Rows and checksum by peer, from peer, stage, batch and ids of each message."""
+    by_peer: dict[int, list[tuple[int, int, int, int]]] = {}
+    for peer, stage, batch, ids in messages:
+        by_peer.setdefault(peer, []).append((stage, batch, len(ids), int(ids.sum())))
     return {
-        "sends": sends,
-        "expects": {f"{one.place} {one.peer}": sums(ids_H[one.rows_m]) for one in plan.arriving},
+        str(peer): [sum(rows for _, _, rows, _ in found), zlib.crc32(repr(sorted(found)).encode())]
+        for peer, found in by_peer.items()
     }
 
 
-def check_messages(messages: Sequence[Mapping[str, Mapping[str, Sequence[int]]]]) -> None:
+def check_messages(sums: Sequence[Mapping[str, Mapping[str, Sequence[int]]]]) -> None:
     """Compare the messages that each rank sends with those that its peers expect, before one waits for ever.
 
     Raises:
         CacheError: two parts disagree.
     """
-    sent, expected = (
-        {
-            (*map(int, where.split()[:2]), *((rank, peer) if kind == "sends" else (peer, rank))): list(sums)
-            for rank, of_rank in enumerate(messages)
-            for where, sums in of_rank[kind].items()
-            for peer in [int(where.split()[2])]
-        }
-        for kind in ("sends", "expects")
-    )
-    for where in sorted({*sent, *expected}):
-        if sent.get(where) != expected.get(where):
-            stage, _, source, target = where
-            counts = [found.get(where, [0])[0] for found in (sent, expected)]
-            raise CacheError(
-                f"in stage {stage} of relayed exchange part {source} sends {counts[0]} rows to part {target}, which "
-                f"expects {'others' if counts[0] == counts[1] else counts[1]}: the parts are not of one cache; copy "
-                "the whole cache again, or give --relay off"
-            )
+    for p, of_p in enumerate(sums):
+        for q, of_q in enumerate(sums):
+            sent, expected = of_p["sends"].get(str(q), [0, 0]), of_q["expects"].get(str(p), [0, 0])
+            if list(sent) != list(expected):
+                raise CacheError(
+                    f"with relays part {p} sends {sent[0]} rows to part {q}, which expects "
+                    f"{'others' if sent[0] == expected[0] else expected[0]}: the parts are not of one cache; copy the "
+                    "whole cache again, or give --relay off"
+                )
 
 
 def _by_batch(stage: int, peer: int, rows_m: Tensor, batch_H: Tensor) -> list[RowMessage]:
@@ -205,10 +204,21 @@ def _by_batch(stage: int, peer: int, rows_m: Tensor, batch_H: Tensor) -> list[Ro
     ]
 
 
-def _in_order(messages: Sequence[RowMessage]) -> list[RowMessage]:
-    """By stage, then the shorter first: of messages that share a link the shortest is complete first."""
-    return sorted(messages, key=lambda one: (one.stage, len(one.rows_m), one.peer, one.batch))
+def _messages(
+    arriving: Sequence[RowMessage], passed_on: Sequence[RowMessage], num_halo: int, device: torch.device
+) -> dict[str, Any]:
+    """The messages of a plan as its fields.
 
-
-def _on(message: RowMessage, device: torch.device) -> RowMessage:
-    return replace(message, rows_m=message.rows_m.to(device))
+    What arrives is in the order of stages, and in each the shorter first: of messages that share a link the shortest is
+    complete first.
+    """
+    in_order = sorted(arriving, key=lambda one: (one.stage, len(one.rows_m), one.peer, one.batch))
+    arrival_A = torch.cat([torch.empty(0, dtype=torch.int64, device=device), *(one.rows_m for one in in_order)])
+    place_H = torch.empty(num_halo, dtype=torch.int64, device=device)
+    place_H[arrival_A] = torch.arange(len(arrival_A), device=device)
+    return {
+        "arriving": in_order,
+        "passed_on": passed_on,
+        "arrival_A": arrival_A,
+        "places_of_passed_on": [place_H[one.rows_m] for one in passed_on],
+    }

@@ -3,7 +3,8 @@
 What a relay passes on forward are the bytes that it got, so a row is rounded for the wire once. Backward each relay
 rounds the sums that it sends, once a hop; they are added in fp32, in the order of peers, whichever arrives first.
 
-Letters: P ranks, H halo rows, F values a row, m rows of a message.
+Letters: P ranks, H halo rows, A rows that arrive, message after message, R own rows, F values a row, m rows of a
+message.
 """
 
 from __future__ import annotations
@@ -35,48 +36,34 @@ def start_forward(
         received_HF: filled with the halo's rows of these owners.
         wire: the form of messages.
     """
-    width = received_HF.shape[1]
-    row_bytes = wire.row_bytes(width)
-    is_stored = isinstance(wire, AsStored)
-    encoded_H = received_HF.new_empty(
-        0 if is_stored or not plan.passed_on else len(received_HF), row_bytes, dtype=torch.uint8
-    )
-    ready = _Ready((one.stage, plan.batch_of(one)) for one in plan.arriving)
-    for one in plan.passed_on:
-        ready.follow((one.stage - 1, one.batch), one)
-
-    def outgoing(one: RowMessage) -> StagedMessage:
-        rows = (
-            received_HF.index_select(0, one.rows_m).view(torch.uint8)
-            if is_stored
-            else encoded_H.index_select(0, one.rows_m)
-        )
-        return _message(communicator, one, rows, one.stage - 1)
-
+    row_bytes = wire.row_bytes(received_HF.shape[1])
+    arrived_A = received_HF.new_empty(len(plan.arrival_A), row_bytes, dtype=torch.uint8)
     incoming = [
-        _message(communicator, one, received_HF.new_empty(len(one.rows_m), row_bytes, dtype=torch.uint8), one.stage - 1)
-        for one in plan.arriving
+        _message(communicator, one, rows, one.stage - 1)
+        for one, rows in zip(plan.arriving, torch.split(arrived_A, _lengths(plan.arriving)), strict=True)
     ]
+    ready = _Ready((one.stage, plan.batch_of(one)) for one in plan.arriving)
+    for one, places_m in zip(plan.passed_on, plan.places_of_passed_on, strict=True):
+        ready.follow((one.stage - 1, one.batch), (one, places_m))
 
-    def received(number: int) -> Iterable[StagedMessage]:
-        one, rows = plan.arriving[number], incoming[number].rows
-        received_HF.index_copy_(0, one.rows_m, wire.decode(rows))
-        if len(encoded_H):
-            encoded_H.index_copy_(0, one.rows_m, rows)
-        return [outgoing(following) for following in ready.after((one.stage, plan.batch_of(one)))]
+    def received(number: int) -> list[StagedMessage]:
+        one = plan.arriving[number]
+        return [
+            _message(communicator, following, arrived_A.index_select(0, places_m), following.stage - 1)
+            for following, places_m in ready.after((one.stage, plan.batch_of(one)))
+        ]
 
-    own = [
-        StagedMessage(peer=peer, stage=0, tag=_tag(communicator, 1, communicator.rank), rows=rows)
-        for peer, rows in direct.items()
-        if len(rows)
-    ]
-    passed_on = sum(len(one.rows_m) for one in plan.passed_on) * row_bytes
+    def finish() -> None:
+        received_HF.index_copy_(0, plan.arrival_A, wire.decode(arrived_A))
+
+    own = _own_messages(communicator, direct, stage=0)
     return communicator.exchange_in_stages(
         own,
         incoming,
         received,
+        finish,
         num_stages=plan.num_stages,
-        num_bytes=passed_on + sum(message.rows.numel() for message in own),
+        num_bytes=sum(_lengths(plan.passed_on)) * row_bytes + sum(message.rows.numel() for message in own),
     )
 
 
@@ -84,7 +71,8 @@ def start_backward(
     communicator: Communicator,
     plan: RelayPlan,
     partial_HF: Tensor,
-    returned: Mapping[int, Tensor],
+    returned_RF: Tensor,
+    recv_counts: Sequence[int],
     wire: Wire,
     encode: Callable[[Tensor], Tensor],
 ) -> StagedExchange:
@@ -94,7 +82,8 @@ def start_backward(
         communicator: the ranks of the run.
         plan: all messages.
         partial_HF: this rank's partial sums; not changed.
-        returned: to fill with the sums for the rows that this rank sends itself, by peer.
+        returned_RF: filled with the sums for the rows that this rank sends itself, peer after peer.
+        recv_counts: how many of these each peer returns.
         wire: the form of messages.
         encode: makes a message of sums.
     """
@@ -107,48 +96,50 @@ def start_backward(
     of_batch: dict[Batch, list[int]] = defaultdict(list)
     for number, one in enumerate(coming):
         of_batch[one.stage, one.batch].append(number)
-    incoming = [
-        _message(
-            communicator, one, partial_HF.new_empty(len(one.rows_m), row_bytes, dtype=torch.uint8), stages - one.stage
-        )
-        for one in coming
-    ]
-    own = [
-        StagedMessage(
-            peer=peer,
-            stage=stages - 1,
-            tag=_tag(communicator, 1, communicator.rank),
-            rows=rows.new_empty(len(rows), row_bytes, dtype=torch.uint8),
-        )
-        for peer, rows in returned.items()
-        if len(rows)
-    ]
+    lengths = _lengths(coming)
+    arrived = torch.split(partial_HF.new_empty(sum(lengths), row_bytes, dtype=torch.uint8), lengths)
+    is_decoded = isinstance(wire, AsStored)
+    returned_R = returned_RF.view(torch.uint8)
+    if not is_decoded:
+        returned_R = returned_RF.new_empty(len(returned_RF), row_bytes, dtype=torch.uint8)
+    by_peer = dict(zip(communicator.peers, torch.split(returned_R, list(recv_counts)), strict=True))
 
-    def outgoing(one: RowMessage) -> StagedMessage:
-        rows = encode(sums_HF.index_select(0, one.rows_m).to(stored))
-        return _message(communicator, one, rows, stages - one.stage)
+    def outgoing(messages: Sequence[RowMessage]) -> list[StagedMessage]:
+        if not messages:
+            return []
+        rows = encode(sums_HF.index_select(0, torch.cat([one.rows_m for one in messages])).to(stored))
+        pieces = torch.split(rows, _lengths(messages))
+        return [
+            _message(communicator, one, piece, stages - one.stage) for one, piece in zip(messages, pieces, strict=True)
+        ]
 
     ready = _Ready((one.stage, one.batch) for one in coming)
-    now = [one for one in plan.arriving if not ready.follow((one.stage + 1, plan.batch_of(one)), one)]
+    now = [one for one in plan.arriving if not ready.follow((one.stage + 1, plan.batch_of(one)), (one, one.rows_m))]
 
-    def received(number: int) -> Iterable[StagedMessage]:
-        if number >= len(coming):
-            message = own[number - len(coming)]
-            returned[message.peer].copy_(wire.decode(message.rows))
+    def received(number: int) -> list[StagedMessage]:
+        if number >= len(coming):  # for own rows
             return []
         batch = coming[number].stage, coming[number].batch
         following = ready.after(batch)
         if not ready.is_waiting(batch):
             for place in sorted(of_batch[batch], key=lambda place: coming[place].peer):
-                sums_HF.index_add_(0, coming[place].rows_m, wire.decode(incoming[place].rows).float())
-        return [outgoing(one) for one in following]
+                sums_HF.index_add_(0, coming[place].rows_m, wire.decode(arrived[place]).float())
+        return outgoing([one for one, _ in following])
+
+    def finish() -> None:
+        if not is_decoded:
+            returned_RF.copy_(wire.decode(returned_R))
 
     return communicator.exchange_in_stages(
-        [outgoing(one) for one in now],
-        [*incoming, *own],
+        outgoing(now),
+        [
+            *(_message(communicator, one, rows, stages - one.stage) for one, rows in zip(coming, arrived, strict=True)),
+            *_own_messages(communicator, by_peer, stage=stages - 1),
+        ],
         received,
+        finish,
         num_stages=stages,
-        num_bytes=sum(len(one.rows_m) for one in plan.arriving) * row_bytes,
+        num_bytes=sum(_lengths(plan.arriving)) * row_bytes,
     )
 
 
@@ -157,13 +148,13 @@ class _Ready:
 
     def __init__(self, batches: Iterable[Batch]) -> None:
         """`batches`: of each message that comes."""
-        self._following: dict[Batch, list[RowMessage]] = {}
+        self._following: dict[Batch, list[tuple[RowMessage, Tensor]]] = {}
         self._waiting: dict[Batch, int] = defaultdict(int)
         for batch in batches:
             self._waiting[batch] += 1
 
-    def follow(self, batch: Batch, message: RowMessage) -> bool:
-        """Send `message` after those of `batch`; False where none of these comes."""
+    def follow(self, batch: Batch, message: tuple[RowMessage, Tensor]) -> bool:
+        """Send a message, with where its rows are, after those of `batch`; False where none of these comes."""
         if not self.is_waiting(batch):
             return False
         self._following.setdefault(batch, []).append(message)
@@ -172,10 +163,20 @@ class _Ready:
     def is_waiting(self, batch: Batch) -> bool:
         return self._waiting.get(batch, 0) > 0
 
-    def after(self, batch: Batch) -> Sequence[RowMessage]:
+    def after(self, batch: Batch) -> Sequence[tuple[RowMessage, Tensor]]:
         """One message of `batch` is here: what can be sent if it was the last one."""
         self._waiting[batch] -= 1
         return self._following.pop(batch, []) if not self._waiting[batch] else []
+
+
+def _lengths(messages: Sequence[RowMessage]) -> list[int]:
+    return [len(one.rows_m) for one in messages]
+
+
+def _own_messages(communicator: Communicator, by_peer: Mapping[int, Tensor], *, stage: int) -> list[StagedMessage]:
+    """Messages of this rank's own rows, to or from each peer."""
+    tag = _tag(communicator, 1, communicator.rank)
+    return [StagedMessage(peer=peer, stage=stage, tag=tag, rows=rows) for peer, rows in by_peer.items() if len(rows)]
 
 
 def _message(communicator: Communicator, one: RowMessage, rows: Tensor, stage: int) -> StagedMessage:

@@ -46,12 +46,15 @@ def test_relays_are_those_of_the_cache(whole: Path) -> None:
         assert list(relays.batch_P) == [0, 0, 0, 1, 1, 1]
 
 
+LATER = [0]
+"""A row of part 1's halo that arrives in stage 2."""
 DAMAGES: dict[str, tuple[str, Edit, str]] = {
     "no such rank": ("via", lambda values: values.__setitem__(0, 6), "names a rank"),
     "itself": ("via", lambda values: values.__setitem__(0, 1), "names a rank"),
     "no such stage": ("stage", lambda values: values.__setitem__(0, 9), "is not within 1 .. 2"),
     "stage of another way": ("stage", lambda values: values.__setitem__(slice(None), 1), "is 1 for other rows"),
     "no such row": ("forward", lambda values: values.__setitem__(0, 10**6), "points outside"),
+    "row of a later stage": ("forward", lambda values: values.__setitem__(0, LATER[0]), "does not arrive before it"),
     "other counts": ("forward_counts", lambda values: values.__setitem__((0, 0), 10**6), "does not count"),
     "to itself": ("forward_counts", lambda values: values.__setitem__((0, slice(None)), 0), "does not count"),
     "no truth value": ("direct", lambda values: values.view(np.uint8).__setitem__(0, 7), "other than 0 and 1"),
@@ -64,6 +67,7 @@ def test_damaged_arrays_are_one_sentence(whole: Path, tmp_path: Path, name: str,
     folder = Path(shutil.copytree(whole, tmp_path / "cache"))
     path = f"parts/1/relay/{name}"
     values = np.array(PartitionCache(whole).array(path))
+    LATER[0] = int(np.argmax(PartitionCache(whole).array("parts/1/relay/stage") == 2))
     edit(values)
     shape = json.loads((folder / path / "zarr.json").read_text())["shape"]
     (folder / path / "c").joinpath(*["0"] * len(shape)).write_bytes(values.tobytes())
