@@ -78,7 +78,7 @@ def test_half_precision_stays_near_fp32(fitted: dict[str, Run], name: str, toler
 def test_bytes_are_those_of_two_exchanges_of_all_columns_but_the_own(
     fitted: dict[str, Run], caches: dict[tuple[str, int], Path]
 ) -> None:
-    """Bytes that are booked once for two exchanges, or under another layer, hide what tensor parallelism costs."""
+    """Bytes that are counted once for two exchanges, or under another layer, hide what tensor parallelism costs."""
     graph, assignment = graphs()[NAME][0], np.fromfile(caches[NAME, WORLD] / "assignment/c/0", np.int32)
     is_cross = assignment[graph.src] != assignment[graph.dst]
     shared, summed = (

@@ -51,6 +51,25 @@ def test_the_page_s_model_trains_alike_on_any_number_of_ranks(shown: Path, cache
     assert one.result["parameters"] == 6 * 8 * 2 + 8 * 3
 
 
+def test_sums_of_an_own_model_go_by_columns_and_maxima_by_rows(caches: dict[Any, Path], tmp_path: Path) -> None:
+    """A maximum that is taken over the columns of a rank, or a sum that is left to boundary without a word."""
+    file = tmp_path / "mine.py"
+    file.write_text(HEAD + TWICE.replace("rows.maximum()", "graph.rows(rows.own()).maximum()"))
+    tasks = [
+        partial(train_once, cache=str(caches[NAME, 3]), model=f"{file}:Mine", epochs=5, exchange=exchange)
+        for exchange in ("boundary", "tensor", "auto")
+    ]
+    boundary, tensor, auto = among_ranks(3, tasks)
+    assert tensor.losses == pytest.approx(boundary.losses, rel=1e-4)
+    assert auto.losses == boundary.losses
+    sent = [
+        {row["layer"]: row["bytes_sent"] for row in run.result["exchanges"] if row["direction"] == "backward"}
+        for run in (boundary, tensor)
+    ]
+    assert sent[0][2] != sent[1][2]
+    assert sent[0][3] == sent[1][3]
+
+
 def trained(caches: dict[Any, Path], model: str) -> Run:
     [run] = among_ranks(1, [partial(train_once, cache=str(caches[NAME, 1]), model=model, epochs=2)])
     return run
