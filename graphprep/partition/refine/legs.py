@@ -24,7 +24,7 @@ from graphprep.topology.groups import group_levels
 from graphprep.topology.rank_groups import RankGroup
 from graphprep.traffic import LinkModel
 from graphprep.traffic.counts_streamed import WORD_BITS, mark_rows
-from graphprep.traffic.links import SECONDS_A_RELAYED_MESSAGE
+from graphprep.traffic.links import SECONDS_A_RELAYED_MESSAGE, SECONDS_A_STAGE
 
 
 def links_of(model: LinkModel, row_bytes: int, groups: RankGroup | None = None) -> Links:
@@ -105,8 +105,9 @@ def relayed_seconds(matrix: Csr, part_N: NDArray[np.int32], links: Links) -> flo
         messages_L = links.pairs * (rows_PL > 0).ravel()
         load_D = crossed.T @ rows_PL.ravel() * links.second_D + crossed.T @ messages_L * links.latency_D
         seconds += float(load_D.max(initial=0.0))
-    group_sizes = np.bincount(links.first_PG[:, 0])
-    return seconds + SECONDS_A_RELAYED_MESSAGE * int(np.count_nonzero(group_sizes) - 1) * int(group_sizes.max() - 1)
+    sizes = np.bincount(links.first_PG[:, 0])
+    messages = (np.count_nonzero(sizes) - 1) * (sizes.max() - 1)
+    return seconds + depths * SECONDS_A_STAGE + float(messages) * SECONDS_A_RELAYED_MESSAGE
 
 
 @njit(cache=True, nogil=True)
