@@ -57,11 +57,12 @@ TOPOLOGIES = {
         "network: {gbytes_per_s: 12.5, latency_us: 10}}\n"
         for gpus in (3, 2, 1)
     ),
-    "ring-6": "name: ring-6\nranks: ["
-    + ", ".join(f"{{name: gpu{rank}, machine: m{rank}}}" for rank in range(6))
-    + "]\nlinks:\n"
+    "ring-6": "name: ring-6\nranks:\n"
+    + "".join(f"  - {{name: gpu{rank}, machine: m{rank}}}\n" for rank in range(6))
+    + "switches: [nic0, nic1, nic2, nic3, nic4, nic5]\nlinks:\n"
     + "".join(
-        f"  - {{ends: [gpu{rank}, gpu{(rank + 1) % 6}], type: network, gbytes_per_s: 12.5, latency_us: 10}}\n"
+        f"  - {{ends: [gpu{rank}, nic{rank}], type: pcie, gbytes_per_s: 16, latency_us: 3}}\n"
+        f"  - {{ends: [nic{rank}, nic{(rank + 1) % 6}], type: network, gbytes_per_s: 12.5, latency_us: 10}}\n"
         for rank in range(6)
     ),
     "two-racks": "name: two-racks\nranks:\n"

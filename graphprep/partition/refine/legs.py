@@ -106,8 +106,8 @@ def relayed_seconds(matrix: Csr, part_N: NDArray[np.int32], links: Links) -> flo
         load_D = crossed.T @ rows_PL.ravel() * links.second_D + crossed.T @ messages_L * links.latency_D
         seconds += float(load_D.max(initial=0.0))
     sizes = np.bincount(links.first_PG[:, 0])
-    messages = (np.count_nonzero(sizes) - 1) * (sizes.max() - 1)
-    return seconds + depths * SECONDS_A_STAGE + float(messages) * SECONDS_A_RELAYED_MESSAGE
+    messages = int(np.count_nonzero(sizes) - 1) * int(sizes.max() - 1)
+    return seconds + int(depths) * SECONDS_A_STAGE + messages * SECONDS_A_RELAYED_MESSAGE
 
 
 @njit(cache=True, nogil=True)
