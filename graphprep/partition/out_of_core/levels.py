@@ -243,7 +243,7 @@ class Multilevel:
                 self.passes.shared(level.weight_XC),
                 most_PC,
                 self.links,
-                steps=OBJECTIVES[self.minimise].steps,
+                objective=OBJECTIVES[self.minimise],
                 seed=self.seed,
                 advance=task.advance,
             )

@@ -13,7 +13,7 @@ Letters: X nodes of a level, P parts, W words of 64 bits for a bit a part, C lim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from graphprep.partition.out_of_core import move_kernels as kernels
 from graphprep.partition.out_of_core.move_kernels import Moves
 from graphprep.partition.out_of_core.passes import Passes, Range, Ranges, edges_of, longest
 from graphprep.partition.refine import link_loads
+from graphprep.partition.refine.refine import Objective
 from graphprep.partition.refine.refine_kernels import Limits, Links
 
 ROUNDS = 16
@@ -120,7 +121,7 @@ def improve(
     most_PC: NDArray[np.float64],
     links: Links,
     *,
-    steps: Sequence[int],
+    objective: Objective,
     seed: int,
     rounds: int = ROUNDS,
     advance: Callable[[int], None] = lambda _: None,
@@ -133,20 +134,20 @@ def improve(
         weight_XC: the weights of each node.
         most_PC: the limits of each part.
         links: of the ranks; their loads are overwritten.
-        steps: binary logarithms of the norm's power, one after another; see `refine_kernels`.
+        objective: its powers of the norm, one after another, and the worth of a row.
         seed: of the halves.
-        rounds: at most so many, for each of the steps.
+        rounds: at most so many, for each of the powers.
         advance: called with 1 each round.
     """
     num_parts = len(most_PC)
     limits = link_loads.limits_of(part_X, weight_XC, most_PC)
     units_PP = view.count(part_X, num_parts)
-    for step in steps:
+    for step in objective.steps:
         share, moved, gain_shares = 1.0, [len(part_X)], [1.0]
         for number in range(rounds):
             link_loads.set_loads(links, units_PP)
             before = link_loads.slowest(links)
-            link_loads.scale(links, before, step)
+            link_loads.scale(links, before, step, objective.row_weight)
             rank = link_loads.rank(links, limits)
             found = view.propose(part_X, links, limits, seed + number)
             tried_X, held_PC = part_X.copy(), limits.held_PC.copy()
