@@ -151,6 +151,8 @@ def _about_links(cache: PartitionCache, quality: Mapping[str, Any], step: Step) 
     slowest, advice = _slowest(quality), []
     latency = {row["name"]: row["seconds"] - row["bytes"] / (1e9 * row["gbytes_per_s"]) for row in quality["links"]}
     halved = max((row["seconds"] + latency[row["name"]]) / 2 for row in quality["links"])
+    if slowest["seconds"]:  # with relays an exchange is longer than its slowest link: the stages follow each other
+        halved *= quality["bottleneck_seconds"] / slowest["seconds"]
     others = max((row["seconds"] for row in quality["links"] if row["type"] != slowest["type"]), default=0.0)
 
     def saved(link_seconds: float) -> float:
