@@ -113,7 +113,9 @@ def test_ratios_and_the_verdict_are_of_the_same_figures(store: GraphStore, tmp_p
 
 def test_advice_on_links_is_what_the_model_says(store: GraphStore, tmp_path: Path) -> None:
     """Guards against advice that the figures contradict: half the bytes where latency is what takes the time."""
-    cache = made(store, tmp_path / "cache", method="random", effort="none", topology="2x2-10gbe", row_bytes=65536)
+    cache = made(
+        store, tmp_path / "cache", method="random", effort="none", topology="2x2-10gbe", row_bytes=65536, relay="off"
+    )
     by_bytes = " ".join(beside_metis(cache, quality_of(cache))["advice"])
     [share] = re.findall(r"--wire fp16 sends half of fp32's bytes: a step (\d+) % shorter", by_bytes)
     assert 40 <= int(share) <= 50
