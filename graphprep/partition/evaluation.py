@@ -15,7 +15,7 @@ from graphprep.partition.constraints import loads_of
 from graphprep.partition.methods.base import NodeLoad
 from graphprep.partition.refine.hypergraph import Hypergraph, edge_nets, row_nets
 from graphprep.partition.refine.legs import links_of, relayed_seconds
-from graphprep.partition.refine.refine import ROW_WEIGHT
+from graphprep.partition.refine.refine import LEAST_LINK_SHARE, ROW_WEIGHT
 from graphprep.partition.refine.refine_kernels import Links
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.result import Candidate, PartitionResult
@@ -75,7 +75,7 @@ class PartitionTask:
 
     def without_useless_relays(self, evaluated: Iterable[Evaluated]) -> PartitionTask:
         """The same without groups, if relays would make none of these partitions faster."""
-        faster = (one.bottleneck_seconds < one.result.quality.bottleneck_seconds for one in evaluated)
+        faster = (one.link_seconds < one.result.quality.bottleneck_seconds for one in evaluated)
         return self if any(faster) else replace(self, groups=None)
 
     def without_edge_counts(self) -> PartitionTask:
@@ -107,11 +107,10 @@ class PartitionTask:
         """A candidate with the quality of its assignment."""
         assert candidate.assignment is not None
         result = evaluate_assignment(candidate.assignment, self.graph, self.topology, self.request, self.model)
-        seconds = result.quality.bottleneck_seconds
-        if self.groups is not None:
-            relayed = relayed_seconds(self.graph.matrix, candidate.assignment, self.links())
-            return Evaluated(candidate, result, bottleneck_seconds=relayed)
-        return Evaluated(candidate, result, bottleneck_seconds=seconds)
+        if self.groups is None:
+            return Evaluated.without_relays(candidate, result)
+        relayed = relayed_seconds(self.graph.matrix, candidate.assignment, self.links())
+        return Evaluated(candidate, result, link_seconds=relayed, step_seconds=result.quality.step_with(relayed))
 
     def links(self) -> Links:
         """The links for refinement, with relays if the task has groups."""
@@ -128,17 +127,33 @@ class Evaluated:
 
     candidate: Candidate
     result: PartitionResult
-    bottleneck_seconds: float
-    """about those with relays, where the task has groups"""
+    link_seconds: float
+    """the bottleneck; about that with relays, where the task has groups"""
+    step_seconds: float
+    """likewise"""
+
+    @classmethod
+    def without_relays(cls, candidate: Candidate, result: PartitionResult) -> Evaluated:
+        """With every row sent by its owner."""
+        quality = result.quality
+        return cls(candidate, result, link_seconds=quality.bottleneck_seconds, step_seconds=quality.step_seconds)
+
+    @property
+    def row_weight(self) -> float:
+        """What one per cent of all halo rows is worth in per cents of the bottleneck, from here on.
+
+        A row is worth as much of the step; the less of a step the links take, the less is gained by faster ones.
+        """
+        return ROW_WEIGHT / max(self.link_seconds / self.step_seconds, LEAST_LINK_SHARE) if self.step_seconds else 0.0
 
     def rank(self, minimise: str) -> tuple[float, float, float]:
         """Sort key, lower is better: the excess over the limits in whole per cents, then the objective.
 
-        The objective is the bottleneck times the halo rows to the power of ROW_WEIGHT.
+        The objective is the predicted step times the halo rows to the power of ROW_WEIGHT.
         """
         quality = self.result.quality
         excess = sum(limit.value / limit.limit - 1 for limit in quality.limits if not limit.met)
-        weighed = self.bottleneck_seconds * max(quality.halo_rows, 1) ** ROW_WEIGHT
+        weighed = self.step_seconds * max(quality.halo_rows, 1) ** ROW_WEIGHT
         seconds = (weighed, quality.sum_seconds)
         if minimise == "total":
             seconds = (quality.sum_seconds, quality.bottleneck_seconds)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -122,11 +122,14 @@ class Recombination:
         advance: Callable[[int], None],
     ) -> NDArray[np.int32]:
         request = self.task.request
+        objective = OBJECTIVES[request.minimise]
+        if objective.row_weight:
+            objective = replace(objective, row_weight=start.row_weight)
         refinement = Refinement(
             self.task.links(),
             self.most_PC,
             effort=effort,
-            objective=OBJECTIVES[request.minimise],
+            objective=objective,
             seed=request.seed + SEED_STEP * generation,
             advance=advance,
         )

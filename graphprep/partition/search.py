@@ -26,7 +26,7 @@ from graphprep.core.fallback import Fallback
 from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
 from graphprep.partition.candidates import CANDIDATES, PreparedGraph
-from graphprep.partition.evaluation import PartitionTask
+from graphprep.partition.evaluation import Evaluated, PartitionTask
 from graphprep.partition.external_assignment import ASSIGNMENT
 from graphprep.partition.recombination import Recombination
 from graphprep.partition.refine.legs import links_of
@@ -104,7 +104,7 @@ def partition(
         evaluated = [task.evaluate(start) for start in candidates if start.assignment is not None]
         relayed, task = task, task.without_useless_relays(evaluated)
         if task is not relayed:
-            evaluated = [replace(one, bottleneck_seconds=one.result.quality.bottleneck_seconds) for one in evaluated]
+            evaluated = [Evaluated.without_relays(one.candidate, one.result) for one in evaluated]
         evaluated = task.best_first(evaluated)
         if request.effort != "none":
             refined = Recombination.of(task).run(evaluated)

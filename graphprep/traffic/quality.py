@@ -111,6 +111,11 @@ class Quality:
     relay: RelayFigures | None = None
     """None where every row is sent by its owner."""
 
+    def step_with(self, link_seconds: float) -> float:
+        """The seconds of the step if the exchange took `link_seconds`."""
+        ranks = [asdict(rank) for rank in self.ranks]
+        return step_of({"ranks": ranks, "bottleneck_seconds": link_seconds}).seconds
+
     def to_json(self) -> dict[str, Any]:
         """Plain values by the names that the cache format fixes."""
         return asdict(self)
@@ -217,12 +222,11 @@ def assess_relays(quality: Quality, traffic: Traffic, topology: Topology, *, row
     """
     model = LinkModel.of(topology)
     loads = link_seconds(traffic, model, row_bytes)
-    ranks = [asdict(rank) for rank in quality.ranks]
     return replace(
         quality,
         bottleneck_seconds=loads.bottleneck_seconds,
         sum_seconds=loads.sum_seconds,
-        step_seconds=step_of({"ranks": ranks, "bottleneck_seconds": loads.bottleneck_seconds}).seconds,
+        step_seconds=quality.step_with(loads.bottleneck_seconds),
         links=_link_rows(topology, loads),
         link_types=loads.types,
         relay=_relay_figures(topology, traffic, loads, link_seconds(traffic.without_relays(), model, row_bytes)),

@@ -76,8 +76,12 @@ class Objective:
 
 
 ROW_WEIGHT = 0.5
-"""One per cent fewer halo rows is worth half a per cent of the bottleneck. A row takes memory and time at both ends,
-whichever link it crosses; a norm that only considers the slowest link would carry any number of them on the others."""
+"""One per cent fewer halo rows is worth half a per cent of the step, and so of the bottleneck where links take it all.
+A row takes memory and time at both ends, whichever link it crosses; a norm that only considers the slowest link would
+carry any number of them on the others."""
+
+LEAST_LINK_SHARE = 0.125
+"""The share of a step below which links do not count for less."""
 
 OBJECTIVES = {
     "slowest": Objective(steps=(3, 4), row_weight=ROW_WEIGHT, heat=0.5),
