@@ -149,6 +149,19 @@ def relay_use(options: Options) -> RelayUse:
     return RelayUse(forward=True, backward=backward, remarks=remarks)
 
 
+def rows_by_stage(part: Part, world: int) -> list[list[int]]:
+    """How many rows this part sends to each rank in each stage of a forward exchange; none without relays."""
+    if part.relays is None:
+        return []
+    rows_SP = [[0] * world for _ in range(part.relays.num_stages)]
+    lengths = [len(rows) for rows in part.send_rows.values()]
+    for peer, is_direct in zip(part.send_rows, torch.split(part.relays.is_direct_R, lengths), strict=True):
+        rows_SP[0][peer] = int(is_direct.sum())
+    for (stage, target), rows in part.relays.forwards.items():
+        rows_SP[stage - 1][target] = len(rows)
+    return rows_SP
+
+
 def message_sums(part: Part) -> dict[str, dict[str, list[int]]]:
     """What this part sends to and expects from each peer with relays, as JSON for `check_messages`.
 

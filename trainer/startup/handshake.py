@@ -30,7 +30,7 @@ from trainer.dist.device_placement import check_devices, check_hosts, places
 from trainer.dist.link_model import LinkModel
 from trainer.exchange.exchange import boundary_counts, check_boundaries, row_counts
 from trainer.exchange.layer_exchanges import LayerExchange
-from trainer.exchange.relay_routes import check_messages, message_sums, relay_use
+from trainer.exchange.relay_routes import check_messages, message_sums, relay_use, rows_by_stage
 from trainer.layers.sums import allows_sparse_features
 from trainer.sparse.feature_rows import count_entries
 from trainer.sparse.sparsity import are_sparse
@@ -91,6 +91,7 @@ def facts_of(
         "labels": [counts.labelled_C, counts.positive_C],
         "boundaries": boundary_counts(part),
         "messages": message_sums(part),
+        "stage_rows": rows_by_stage(part, communicator.world) if options.exchange in ("tensor", "auto") else [],
         "missing_parts": missing_parts(cache) if options.exchange in ("tensor", "auto") else [],
     }
 
@@ -208,15 +209,9 @@ def _distinct(row_lists: Sequence[Tensor]) -> int:
 def _rows_sent(options: Options, facts: Sequence[Facts]) -> list[list[list[int]]]:
     """Rows that rank p (row) sends to rank q (column) in each stage of a boundary exchange."""
     ranks = range(len(facts))
-    if not (relay_use(options).forward and any(fact["messages"]["sends"] for fact in facts)):
-        return [[[fact["boundaries"]["sends"].get(str(peer), 0) for peer in ranks] for fact in facts]]
-    stages: list[list[list[int]]] = []
-    for rank, fact in enumerate(facts):
-        for message, (num_rows, _) in fact["messages"]["sends"].items():
-            stage, *_, peer = map(int, message.split())
-            stages += [[[0] * len(facts) for _ in ranks] for _ in range(stage - len(stages))]
-            stages[stage - 1][rank][peer] += num_rows
-    return stages
+    if relay_use(options).forward and all(fact["stage_rows"] for fact in facts):
+        return [list(of_stage) for of_stage in zip(*(fact["stage_rows"] for fact in facts), strict=True)]
+    return [[[fact["boundaries"]["sends"].get(str(peer), 0) for peer in ranks] for fact in facts]]
 
 
 def _link_model(cache: Cache) -> LinkModel:

@@ -28,7 +28,7 @@ from trainer.data.cache import open_cache
 from trainer.data.part import load_part
 from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
-from trainer.exchange.relay_routes import check_messages, message_sums, relay_use
+from trainer.exchange.relay_routes import check_messages, message_sums, relay_use, rows_by_stage
 
 TWO_OF_TWO = machines("  - {count: 2, gpus: 2, pcie: {gbytes_per_s: 10}, network: {gbytes_per_s: 0.1}}\n")
 TOPOLOGIES = {4: TWO_OF_TWO, 8: THREE_STAGES}
@@ -191,6 +191,16 @@ def test_bytes_are_counted_where_they_are_sent(found: dict[Any, Any], folders: d
                 sent_PP[row["source"], row["destination"]] = row["bytes_sent"]
         expected = layer["exchanges"] * layer["width"] * 4 * rows_PP
         assert np.array_equal(sent_PP, expected if direction == "forward" else expected.T)
+
+
+@WORLDS
+def test_rows_of_stages_are_those_of_the_cost_model(folders: dict[int, Path], world: int) -> None:
+    """Guards against a choice between exchanges that is made by other rows than are sent."""
+    from graphprep.cache.read import PartitionCache
+
+    cache = open_cache(str(folders[world]))
+    rows_PSP = [rows_by_stage(load_part(cache, rank, split=0), world) for rank in range(world)]
+    assert np.array_equal(np.swapaxes(rows_PSP, 0, 1), np.array(PartitionCache(folders[world]).array("relay_rows")))
 
 
 def test_stale_rows_are_left_out_by_relays_too(found: dict[Any, Any]) -> None:

@@ -43,6 +43,7 @@ def facts(cache: Cache, /, **of_rank_1: Any) -> list[dict[str, Any]]:
             "missing_parts": [],
             "boundaries": boundary_counts(load_part(cache, rank, split=0)),
             "messages": message_sums(load_part(cache, rank, split=0)),
+            "stage_rows": [],
         }
         for rank in range(2)
     ]
