@@ -59,6 +59,9 @@ def metis_reference(cache: PartitionCache) -> dict[str, Any]:
     own_seconds = cache.attributes["quality"]["bottleneck_seconds"]
     return {
         **tried[result.method],
+        "bottleneck_seconds": quality.bottleneck_seconds,
+        "sum_seconds": quality.sum_seconds,
+        "step_seconds": quality.step_seconds,
         "is_mapped": False,
         "ratio": own_seconds / quality.bottleneck_seconds if quality.bottleneck_seconds else None,
     }

@@ -65,7 +65,7 @@ def test_the_trainer_predicts_the_links_seconds_of_this_model(
         halo_sums=sums_P.tolist(),
         edges=edges,
         cross_edges=edges,
-        rows_PP=rows_PP.tolist(),
+        rows_SPP=[rows_PP.tolist()],
     )
     options = Options(cache="c", exchange="auto", hidden=width, layers=2, wire=wire, eval_every=5)
     widths = exchanged_widths(options, outputs=100, is_typed=False)

@@ -108,6 +108,8 @@ class Effort:
     annealing_rounds: int
     combines: bool = False
     """whether refined partitions are combined"""
+    heat: float = 1.0
+    """factor of the objective's first temperature: hotter annealing finds more, and takes more rounds to cool"""
 
     def num_refined(self, num_pins: int) -> int:
         """How many initial partitions are refined."""
@@ -139,6 +141,7 @@ EFFORTS = {
         annealed_pins=400_000,
         annealing_rounds=60,
         combines=True,
+        heat=2.0,
     ),
 }
 
@@ -211,7 +214,7 @@ class Refinement:
             generation: number of runs that `part_N` has been through; later ones start at a lower temperature.
         """
         self.most_visits = int(max(self.effort.visits * 2 * len(nets.pins), self.effort.least_visits))
-        heat = self.objective.heat * COOLER**generation
+        heat = self.effort.heat * self.objective.heat * COOLER**generation
         order_N = self._locality_order(nets, part_N)
         part_X, weight_XC = part_N[order_N], weight_NC[order_N]
         finest = renumbered(nets, order_N)
