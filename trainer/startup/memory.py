@@ -136,8 +136,9 @@ def estimate_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     # Matrix and transpose, of the training graph too.
     graphs = 2 if options.inductive else 1
     total["cross adjacency"] = graphs * 2 * (cross.edges * (index_bytes + _FP32) + ends * index_bytes)
-    # Rows of all columns, and of all ranks of some: as they are, sent and received.
-    total["exchange"] += 3 * ((sizes.shared_rows + sizes.halo_sums) * width + ends * share) * _FP32
+    # Rows of all columns, and of all ranks of some: as they are, sent and received. No other layer exchanges meanwhile.
+    by_columns = 3 * ((sizes.shared_rows + sizes.halo_sums) * width + ends * share) * _FP32
+    total["exchange"] = max(total["exchange"], by_columns)
     # While they are made: the edges as the cache has them, selected and weighed, and what sorts them.
     making = cross.edges * (2 * (8 + index_bytes) + 2 * (index_bytes + _FP32))
     total["sorting"] = max(
