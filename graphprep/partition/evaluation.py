@@ -73,10 +73,12 @@ class PartitionTask:
             memory_limit=memory_limit,
         )
 
-    def without_useless_relays(self, evaluated: Iterable[Evaluated]) -> PartitionTask:
-        """The same without groups, if relays would make none of these partitions faster."""
-        faster = (one.link_seconds < one.result.quality.bottleneck_seconds for one in evaluated)
-        return self if any(faster) else replace(self, groups=None)
+    def with_useful_relays(self, evaluated: list[Evaluated]) -> tuple[PartitionTask, list[Evaluated]]:
+        """The task and its partitions as they are, or without relays where those would make none of them faster."""
+        if any(one.link_seconds < one.result.quality.bottleneck_seconds for one in evaluated):
+            return self, evaluated
+        direct = [Evaluated.without_relays(one.candidate, one.result) for one in evaluated]
+        return replace(self, groups=None), direct
 
     def without_edge_counts(self) -> PartitionTask:
         """The same without the multiplicity of each edge, which only the initial partitions need."""

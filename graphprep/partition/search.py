@@ -26,7 +26,7 @@ from graphprep.core.fallback import Fallback
 from graphprep.core.types import Csr
 from graphprep.errors import PartitionError
 from graphprep.partition.candidates import CANDIDATES, PreparedGraph
-from graphprep.partition.evaluation import Evaluated, PartitionTask
+from graphprep.partition.evaluation import PartitionTask
 from graphprep.partition.external_assignment import ASSIGNMENT
 from graphprep.partition.recombination import Recombination
 from graphprep.partition.refine.legs import links_of
@@ -101,11 +101,9 @@ def partition(
         candidates, fallback = _initial_partitions(task, scratch) if external is None else ([external], None)
         task = task.without_edge_counts()
         memory.give_back()
-        evaluated = [task.evaluate(start) for start in candidates if start.assignment is not None]
-        relayed, task = task, task.without_useless_relays(evaluated)
-        if task is not relayed:
-            evaluated = [Evaluated.without_relays(one.candidate, one.result) for one in evaluated]
-        evaluated = task.best_first(evaluated)
+        starts = [task.evaluate(start) for start in candidates if start.assignment is not None]
+        task, starts = task.with_useful_relays(starts)
+        evaluated = task.best_first(starts)
         if request.effort != "none":
             refined = Recombination.of(task).run(evaluated)
             evaluated += refined

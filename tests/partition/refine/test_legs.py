@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from graphprep.partition.refine import link_loads
 from graphprep.partition.refine import refine_kernels as kernels
 from graphprep.partition.refine.hypergraph import row_nets
-from graphprep.partition.refine.legs import links_of
+from graphprep.partition.refine.legs import links_of, relayed_seconds
 from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement
 from graphprep.topology import Topology
 from graphprep.topology.rank_groups import RankGroup, ranks_in
 from graphprep.traffic import LinkModel
+from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, random_edges
 
 TREES: dict[str, RankGroup] = {
@@ -91,3 +92,39 @@ def test_moves_keep_the_counts_and_prices_foresee_them(
         kernels.count_rows(state.pins, state.links)
         assert np.array_equal(rows_PL, state.links.rows_PL)
         assert load_D == pytest.approx(state.links.load_D, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("name", sorted(TREES))
+def test_seconds_of_a_partition_are_those_of_the_legs_that_refinement_counts(name: str) -> None:
+    """Guards against a choice for relays by other rows than the moves are judged by."""
+    state = relayed(TREES[name], seed=3, num_nodes=60, num_edges=500)
+    matrix = csr_of(random_edges(np.random.default_rng(3), 60, 500, weighted=False, hub=True), 60)
+    links = links_of(LinkModel.of(Topology.flat(len(state.links.rows_PL))), 1024, TREES[name])
+    seconds = relayed_seconds(matrix, state.part_X, links)
+    assert np.array_equal(links.rows_PL, state.links.rows_PL)
+    assert seconds > float(state.links.load_D.max())  # one stage after the other, and each has to start
+
+
+@pytest.mark.slow
+def test_kernels_stay_within_bounds_with_relays(bounds_checked: BoundsChecked) -> None:
+    """Guards against out-of-range reads and writes, where graphs have no edge and parts need two words of bits."""
+    bounds_checked(
+        "import numpy as np\n"
+        "from tests.graphs import csr_of, random_edges\n"
+        "from graphprep.partition.refine.hypergraph import row_nets\n"
+        "from graphprep.partition.refine.legs import links_of, relayed_seconds\n"
+        "from graphprep.partition.refine.refine import EFFORTS, OBJECTIVES, Refinement\n"
+        "from graphprep.topology import Topology\n"
+        "from graphprep.traffic import LinkModel\n"
+        "rng = np.random.default_rng(0)\n"
+        "wide = [[[8 * m + 2 * s, 8 * m + 2 * s + 1] for s in range(4)] for m in range(9)]\n"
+        "for tree, parts in (([[0, 1], 2], 3), ([[[0, 1], [2, 3]], [4, 5]], 6), (wide, 72)):\n"
+        "    for nodes, edges in ((parts, 0), (90, 900), (700, 3000)):\n"
+        "        matrix = csr_of(random_edges(rng, nodes, edges, weighted=False, hub=True), nodes)\n"
+        "        part_N = (np.arange(nodes) % parts).astype(np.int32)\n"
+        "        links = links_of(LinkModel.of(Topology.flat(parts)), 1024, tree)\n"
+        "        relayed_seconds(matrix, part_N, links)\n"
+        "        run = Refinement(links, np.full((parts, 1), 2.0 + 1.1 * nodes / parts), effort=EFFORTS['fast'],\n"
+        "                         objective=OBJECTIVES['slowest'], seed=0)\n"
+        "        run.run(row_nets(matrix), part_N, np.ones((nodes, 1)))\n"
+    )
