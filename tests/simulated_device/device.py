@@ -10,8 +10,7 @@ is computed; torch sees a tensor of another device. As on a GPU
     `is_cuda` is true, so that code takes its ways for GPUs
 
 and `tests.simulated_device.waits` counts what makes the host wait. A tensor has the memory of another one where it is a
-view of it, changes in place are seen through all views, and autograd checks versions as anywhere. Operations that
-change the shape of a tensor in place are errors here.
+view of it, changes in place are seen through all views, and autograd checks versions as anywhere.
 """
 
 from __future__ import annotations
@@ -274,7 +273,7 @@ def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         result = func(*tree_map(held, args), **tree_map(held, kwargs))
     for tensor in by_held.values():
         if isinstance(tensor, SimulatedTensor) and tensor.shape != tensor.held.shape:
-            raise RuntimeError(f"{func} changes the shape of a tensor of {NAME}:0 in place, which is not simulated")
+            tensor.data = SimulatedTensor(tensor.held)
     return tree_map(outer, result)
 
 
