@@ -10,7 +10,8 @@ the product takes 130, on 50,000 x 128), so that no weight of 1/degree is rounde
 growing.
 
 Two kernels compute A x on a CPU. MKL's is up to three times faster below 64 columns, torch's row-sum reduction up to
-twice as fast above (measured at 14 and 20 edges a row). On a GPU cuSPARSE does both.
+twice as fast above (measured at 14 and 20 edges a row). On a GPU Triton's kernel does, where Triton is installed and
+rows are not narrow, and cuSPARSE elsewhere.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from trainer.data.csr import Csr, hstack
+from trainer.kernels.dispatch import serves
+
+if TYPE_CHECKING:
+    from trainer.kernels.spmm import CsrMatrix
 
 _WIDE = 64
+_TRITON_WIDE = 16
 
 
 class Matrix:
@@ -47,10 +53,18 @@ class Matrix:
                     size=(csr.num_rows, csr.num_columns),
                     check_invariants=False,
                 )
+        self._triton: CsrMatrix | None = None
+        # Those that a step makes on the GPU are left to torch: to cut up their long rows, the host would wait for them.
+        if self._csr is not None and serves(device) and csr.indptr.device.type == "cpu":
+            from trainer.kernels.spmm import CsrMatrix
+
+            self._triton = CsrMatrix.of(csr, self._csr)
 
     def __matmul__(self, rows: Tensor) -> Tensor:
         """The product with `rows` [columns, F]: float32 [rows, F]. It records no gradient."""
         with torch.no_grad():
+            if self._triton is not None and rows.shape[1] >= _TRITON_WIDE:
+                return self._triton.product(rows)
             rows = rows.float()
             if self._csr is None or not rows.shape[1]:
                 return rows.new_zeros(self.num_rows, rows.shape[1])
@@ -73,7 +87,9 @@ class Matrix:
 
     def add_product(self, rows: Tensor, sums: Tensor) -> None:
         """Add the product with `rows` to `sums` in place; nothing is done where there is no edge."""
-        if self._csr is not None:
+        if self._triton is not None and rows.shape[1] >= _TRITON_WIDE:
+            self._triton.add_product(rows, sums)
+        elif self._csr is not None:
             sums += self @ rows
 
 
