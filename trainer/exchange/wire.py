@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from trainer.base.precision import TYPES
+from trainer.kernels.dispatch import serves
 
 _STEPS = 127
 _SCALE_BYTES = 2
@@ -72,6 +73,10 @@ class HalfPrecision:
         return width * self._sent.itemsize
 
     def encode(self, rows: Tensor) -> Tensor:
+        if serves(rows.device):
+            from trainer.kernels.pack import pack_half
+
+            return pack_half(rows, self._sent, clamps=self._clamps)
         return _bytes((rows.clamp(-self._greatest, self._greatest) if self._clamps else rows).to(self._sent))
 
     def decode(self, message: Tensor) -> Tensor:
@@ -90,15 +95,23 @@ class Int8:
         return width + _SCALE_BYTES
 
     def encode(self, rows: Tensor) -> Tensor:
+        chances = torch.empty(rows.shape, device=rows.device).uniform_(generator=self._generator)
+        if serves(rows.device):
+            from trainer.kernels.pack import pack_int8
+
+            return pack_int8(rows, chances)
         rows = rows.float()
         scale_R1 = _bf16_at_least(rows.abs().amax(1, keepdim=True) / _STEPS)
         steps = rows / torch.where(scale_R1 > 0, scale_R1, 1.0)
-        chances = torch.empty_like(steps).uniform_(generator=self._generator)
         # A draw of almost 1 may round a whole number up; 127 stays what it is.
         whole = (steps + chances).floor_().clamp_(-_STEPS, _STEPS).to(torch.int8)
         return torch.cat([whole.view(torch.uint8), scale_R1.bfloat16().view(torch.uint8)], dim=1)
 
     def decode(self, message: Tensor) -> Tensor:
+        if serves(message.device):
+            from trainer.kernels.pack import unpack_int8
+
+            return unpack_int8(message, self._stored)
         scale_R1 = message[:, -_SCALE_BYTES:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16).float()
         whole = message[:, :-_SCALE_BYTES].view(torch.int8).float()
         return whole.mul_(scale_R1).to(self._stored)

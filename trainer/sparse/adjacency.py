@@ -5,20 +5,25 @@ sparse products whatever the number of peers; columns are halo rows, peer after 
 the transposes. They are built once, by a stable sort of the columns: sorting takes longer than a product, but products
 come by the hundred.
 
-Weights and sums are fp32 whatever the type of the rows; `trainer.sparse.row_sums` has the kernels.
+Weights and sums are fp32 whatever the type of the rows; `trainer.sparse.row_sums` has torch's kernels, and
+`trainer.kernels.spmm` that for GPUs with Triton.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from trainer.data.csr import Csr, hstack
-from trainer.sparse.row_sums import csr_tensor, weighted_row_sums
+from trainer.kernels.dispatch import serves
+from trainer.sparse.row_sums import WIDE, csr_tensor, weighted_row_sums
+
+if TYPE_CHECKING:
+    from trainer.kernels.spmm import CsrMatrix
 
 
 class Matrix:
@@ -28,9 +33,18 @@ class Matrix:
         self.num_rows, self.num_columns = csr.num_rows, csr.num_columns
         self._indptr, self._indices = csr.indptr.to(device), csr.indices.to(device)
         self._weights = (torch.ones(csr.num_edges) if csr.weights is None else csr.weights).to(device)
+        self._triton: CsrMatrix | None = None
+        # Those that a step makes on the GPU are left to torch: to cut up their long rows, the host would wait for them.
+        if csr.num_edges and serves(device) and csr.indptr.device.type == "cpu":
+            from trainer.kernels.spmm import CsrMatrix
+
+            weights = None if csr.weights is None else self._weights
+            self._triton = CsrMatrix.of(csr.indptr, self._indptr, self._indices, weights)
 
     def __matmul__(self, rows: Tensor) -> Tensor:
         """The product with `rows` [columns, F]: float32 [rows, F]. It records no gradient."""
+        if self._triton is not None and rows.shape[1] >= WIDE:
+            return self._triton.product(rows.detach())
         return weighted_row_sums(self._indptr, self._indices, self._weights, rows)
 
     def products_at_entries(self, left: Tensor, right: Tensor) -> Tensor:
@@ -48,7 +62,9 @@ class Matrix:
 
     def add_product(self, rows: Tensor, sums: Tensor) -> None:
         """Add the product with `rows` to `sums` in place; nothing is done where there is no edge."""
-        if len(self._indices):
+        if self._triton is not None and rows.shape[1] >= WIDE:
+            self._triton.add_product(rows, sums)
+        elif len(self._indices):
             sums += self @ rows
 
 
