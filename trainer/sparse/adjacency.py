@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import torch
@@ -47,9 +48,19 @@ class Matrix:
             return products.values()
 
     def add_product(self, rows: Tensor, sums: Tensor) -> None:
-        """Add the product with `rows` to `sums` in place; nothing is done where there is no edge."""
-        if len(self._indices):
+        """Add the product with `rows` to `sums` in place; nothing is done for rows without edges, if they are many."""
+        filled = self._rows_with_edges
+        if filled is None:
             sums += self @ rows
+        elif len(filled):
+            indptr = torch.cat([self._indptr[filled], self._indptr[-1:]])
+            sums.index_add_(0, filled, weighted_row_sums(indptr, self._indices, self._weights, rows))
+
+    @cached_property
+    def _rows_with_edges(self) -> Tensor | None:
+        """Their numbers where they are at most half of all, as those with edges from a halo may be; else None."""
+        filled = self._indptr.diff().nonzero().squeeze(1)
+        return filled if 2 * len(filled) <= self.num_rows else None
 
 
 M = TypeVar("M", Matrix, Csr)
