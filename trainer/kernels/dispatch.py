@@ -13,6 +13,9 @@ from functools import cache
 
 import torch
 
+WIDE = 16
+"""Columns from which on Triton's product is used."""
+
 
 def serves(device: torch.device) -> bool:
     """Whether tensors of `device` are computed with by Triton's kernels."""

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from trainer.data.csr import Csr, hstack
-from trainer.kernels.dispatch import serves
-from trainer.sparse.row_sums import WIDE, csr_tensor, weighted_row_sums
+from trainer.kernels.dispatch import WIDE, serves
+from trainer.sparse.row_sums import csr_tensor, weighted_row_sums
 
 if TYPE_CHECKING:
     from trainer.kernels.spmm import CsrMatrix
@@ -61,11 +62,22 @@ class Matrix:
             return products.values()
 
     def add_product(self, rows: Tensor, sums: Tensor) -> None:
-        """Add the product with `rows` to `sums` in place; nothing is done where there is no edge."""
+        """Add the product with `rows` to `sums` in place; nothing is done for rows without edges, if they are many."""
         if self._triton is not None and rows.shape[1] >= WIDE:
             self._triton.add_product(rows, sums)
-        elif len(self._indices):
+            return
+        filled = self._rows_with_edges
+        if filled is None:
             sums += self @ rows
+        elif len(filled):
+            indptr = torch.cat([self._indptr[filled], self._indptr[-1:]])
+            sums.index_add_(0, filled, weighted_row_sums(indptr, self._indices, self._weights, rows))
+
+    @cached_property
+    def _rows_with_edges(self) -> Tensor | None:
+        """Their numbers where they are at most half of all, as those with edges from a halo may be; else None."""
+        filled = self._indptr.diff().nonzero().squeeze(1)
+        return filled if 2 * len(filled) <= self.num_rows else None
 
 
 M = TypeVar("M", Matrix, Csr)
