@@ -100,12 +100,7 @@ class Int8:
             from trainer.kernels.pack import pack_int8
 
             return pack_int8(rows, chances)
-        rows = rows.float()
-        scale_R1 = _bf16_at_least(rows.abs().amax(1, keepdim=True) / _STEPS)
-        steps = rows / torch.where(scale_R1 > 0, scale_R1, 1.0)
-        # A draw of almost 1 may round a whole number up; 127 stays what it is.
-        whole = (steps + chances).floor_().clamp_(-_STEPS, _STEPS).to(torch.int8)
-        return torch.cat([whole.view(torch.uint8), scale_R1.bfloat16().view(torch.uint8)], dim=1)
+        return int8_message(rows, chances)
 
     def decode(self, message: Tensor) -> Tensor:
         if serves(message.device):
@@ -115,6 +110,16 @@ class Int8:
         scale_R1 = message[:, -_SCALE_BYTES:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16).float()
         whole = message[:, :-_SCALE_BYTES].view(torch.int8).float()
         return whole.mul_(scale_R1).to(self._stored)
+
+
+def int8_message(rows: Tensor, chances: Tensor) -> Tensor:
+    """The message of `rows`; each entry is rounded up if its fraction of a step and its chance, 0 .. 1, are 1."""
+    rows = rows.float()
+    scale_R1 = _bf16_at_least(rows.abs().amax(1, keepdim=True) / _STEPS)
+    steps = rows / torch.where(scale_R1 > 0, scale_R1, 1.0)
+    # A chance of almost 1 may round a whole number up; 127 stays what it is.
+    whole = (steps + chances).floor_().clamp_(-_STEPS, _STEPS).to(torch.int8)
+    return torch.cat([whole.view(torch.uint8), scale_R1.bfloat16().view(torch.uint8)], dim=1)
 
 
 def wire(name: str, stored: torch.dtype, device: torch.device, *, seed: int, clamps: bool = True) -> Wire:
