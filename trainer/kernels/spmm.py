@@ -14,7 +14,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trainer.data.csr import Csr
 from trainer.kernels.numbers import bits, widened
 from trainer.kernels.row_pieces import ANY, LONGEST, RowPieces, Segments
 
@@ -102,13 +101,14 @@ class CsrMatrix:
     """float32 [E], or [E, heads] for as many heads side by side in a row; None where every edge weighs 1."""
 
     @classmethod
-    def of(cls, csr: Csr, stored: Tensor) -> CsrMatrix:
-        """The matrix `csr`, which is on the CPU, on the memory of torch's matrix `stored`, which is the same."""
-        return cls(
-            pieces=RowPieces.of(csr.indptr, stored.crow_indices()),
-            indices_E=stored.col_indices(),
-            weights=None if csr.weights is None else stored.values(),
-        )
+    def of(cls, indptr: Tensor, on_device: Tensor, indices_E: Tensor, weights: Tensor | None) -> CsrMatrix:
+        """A matrix with these entries.
+
+        Args:
+            indptr: [n + 1] on the CPU: where each row's edges begin.
+            on_device: the same where the kernels run, as are the others.
+        """
+        return cls(pieces=RowPieces.of(indptr, on_device), indices_E=indices_E, weights=weights)
 
     def product(self, rows_CG: Tensor) -> Tensor:
         """Sums of `rows_CG`, float32, float16 or bfloat16, over each row's edges: float32 [n, G]."""
