@@ -18,7 +18,9 @@ pytestmark = pytest.mark.slow
 SETTINGS: list[tuple[dict[str, Any], float]] = [
     ({"model": "gcn", "dropout": 0.5}, 1e-5),
     ({"model": "sage", "wire": "int8", "error_feedback": True}, 1e-5),
+    ({"model": "sage", "wire": "int8", "aggregator": "max"}, 1e-5),
     ({"model": "gcn", "wire": "fp16", "exchange": "tensor"}, 1e-5),
+    ({"model": "gcn", "wire": "bf16"}, 1e-5),
     ({"model": "gcn", "precision": "bf16", "staleness": "variation:0.1"}, 1e-2),
     ({"model": "gat", "heads": 2}, 1e-5),
 ]
