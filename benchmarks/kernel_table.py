@@ -192,11 +192,10 @@ def compiled(case: Case, architecture: int, folder: Path) -> dict[str, Any]:
     binary.write_bytes(kernel.asm["cubin"])
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 
-    def dumped(option: str) -> str:
-        return subprocess.run([tool, option, binary], check=True, capture_output=True, text=True).stdout
-
-    usage = dict(re.findall(r"\b(REG|STACK|SHARED|LOCAL):(\d+)", dumped("-res-usage")))
-    operations = re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", dumped("-sass"), re.MULTILINE)
+    words = [str(tool), "-res-usage", "-sass", str(binary)]
+    code = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    usage = dict(re.findall(r"\b(REG|STACK|SHARED|LOCAL):(\d+)", code))
+    operations = re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", code, re.MULTILINE)
     loads = Counter(_width(operation) for operation in operations if operation.startswith("LDG"))
     wide = sum(width * count for width, count in loads.items() if width >= NARROWEST_LOAD)
     return {

@@ -116,7 +116,7 @@ class HaloExchange:
         due = self._due_ranks(state, context, compared or (lambda: rows))
         if route.relays is not None and self.direction == "backward":
             return self._return(route, rows, layer, state, begins=begins)
-        message = self._encode(route.pack(rows), layer, state) if due[self.communicator.rank] else None
+        message = self._message(route, rows, layer, state) if due[self.communicator.rank] else None
         received = state.received
         if received is None:
             received = rows.new_empty(sum(route.recv_counts), rows.shape[1])
@@ -196,6 +196,13 @@ class HaloExchange:
         if this_is_due:
             state.compared = now.clone()
         return self.communicator.all_gather_flag(this_is_due)
+
+    def _message(self, route: RowRoute, rows: Tensor, layer: int, state: _LayerState) -> Tensor:
+        """The message of those of `rows` that leave, selected as they are encoded where nothing else looks at them."""
+        is_looked_at = self.error_feedback or (self.saturation is not None and self.wire.limit < math.inf)
+        if route.picks_R is None or is_looked_at:
+            return self._encode(route.pack(rows), layer, state)
+        return self.wire.encode(rows, route.picks_R)
 
     def _encode(self, packed: Tensor, layer: int, state: _LayerState) -> Tensor:
         """The message of packed rows, after error feedback."""

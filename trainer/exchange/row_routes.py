@@ -37,6 +37,8 @@ class RowRoute:
 
     pack: Callable[[Tensor], Tensor]
     """From all rows to the send buffer: the rows that leave, each once."""
+    picks_R: Tensor | None = None
+    """The rows that leave, where `pack` selects them and does nothing else."""
     send_counts: Sequence[int]
     """Rows for each peer: consecutive ones of the send buffer, unless `to_all`."""
     to_all: bool = False
@@ -144,6 +146,7 @@ def _routes_of(
     return RowRoutes(
         forward=RowRoute(
             pack=lambda rows_nF: rows_nF.index_select(0, rows_R),
+            picks_R=rows_R,
             send_counts=sent,
             recv_counts=received,
             unpack=lambda halo_HF: halo_HF,

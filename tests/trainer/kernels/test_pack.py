@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.trainer.kernels.interpreted import pack
-from trainer.exchange.wire import Int8, Wire, wire
+from trainer.exchange.wire import Int8, wire
 
 CPU = torch.device("cpu")
 TYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -25,9 +25,10 @@ def rows_of(shape: tuple[int, int], stored: torch.dtype = torch.float32) -> Tens
     return rows.to(stored)
 
 
-def by_torch(form: Wire, rows: Tensor) -> Tensor:
-    """As without Triton."""
-    return form.encode(rows)
+@pytest.fixture(autouse=True)
+def wires_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this, `trainer.exchange.wire` would use the kernels too."""
+    monkeypatch.delenv("TRITON_INTERPRET")
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -38,7 +39,7 @@ def test_half_precision(shape: tuple[int, int], sent: str, clamps: bool) -> None
     rows = rows_of(shape)
     form = wire(sent, torch.float32, CPU, seed=0, clamps=clamps)
     found = pack.pack_half(rows, {"fp16": torch.float16, "bf16": torch.bfloat16}[sent], clamps=clamps)
-    assert torch.equal(found, by_torch(form, rows))
+    assert torch.equal(found, form.encode(rows))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -51,7 +52,7 @@ def test_int8(shape: tuple[int, int], stored: torch.dtype) -> None:
     form = wire("int8", stored, CPU, seed=9)
     chances = torch.empty(shape).uniform_(generator=torch.Generator().manual_seed(9))
     message = pack.pack_int8(rows, chances)
-    assert torch.equal(message, by_torch(form, rows))
+    assert torch.equal(message, form.encode(rows))
     back = pack.unpack_int8(message, stored)
     assert back.dtype == stored
     assert torch.equal(bits_of(back), bits_of(form.decode(message)))
