@@ -23,6 +23,7 @@ from torch import Tensor
 
 from trainer.base.hash_rng import ATTENTION_DROPOUT, DROPOUT, bernoulli, key_of, pair_ids, randint
 from trainer.base.pass_context import PassContext
+from trainer.base.to_device import to_device
 
 _SHORTEST_TABLE, _LONGEST_TABLE = 1 << 17, 1 << 20
 _GATHERED_ON_CPU, _GATHERED_ELSEWHERE = 1 << 20, 1 << 23
@@ -152,7 +153,7 @@ class Dropout:
         generator = torch.Generator().manual_seed(key)
         table = torch.rand(length + width, generator=generator).ge_(share).mul_(1 / (1 - share))
         return Mask(
-            table.to(self.ids_n.device), randint(self.ids_n, key, length), randint(self.halo_ids_H, key, length)
+            to_device(table, self.ids_n.device), randint(self.ids_n, key, length), randint(self.halo_ids_H, key, length)
         )
 
     def of_edges(self, share: float, layer: int, context: PassContext) -> EdgeMask | None:
