@@ -21,7 +21,8 @@ from torch import Tensor
 
 from trainer.data.csr import Csr, hstack
 from trainer.kernels.dispatch import WIDE, serves
-from trainer.sparse.row_sums import csr_tensor, weighted_row_sums
+from trainer.sparse.edges import EdgeBlocks
+from trainer.sparse.row_sums import weighted_row_sums
 
 if TYPE_CHECKING:
     from trainer.kernels.spmm import CsrMatrix
@@ -48,19 +49,6 @@ class Matrix:
             return self._triton.product(rows.detach())
         return weighted_row_sums(self._indptr, self._indices, self._weights, rows)
 
-    def products_at_entries(self, left: Tensor, right: Tensor) -> Tensor:
-        """The inner product of row i of `left` [rows, F] and row j of `right` [columns, F] at each entry (i, j).
-
-        Returns:
-            float32 [E], in the order of the entries; their weights do not count.
-        """
-        if not len(self._indices):
-            return left.new_zeros(0, dtype=torch.float32)
-        with torch.no_grad():
-            entries = csr_tensor(self._indptr, self._indices, self._weights, self.num_columns)
-            products: Tensor = torch.sparse.sampled_addmm(entries, left.float(), right.float().T, beta=0.0)
-            return products.values()
-
     def add_product(self, rows: Tensor, sums: Tensor) -> None:
         """Add the product with `rows` to `sums` in place; nothing is done for rows without edges, if they are many."""
         if self._triton is not None and rows.shape[1] >= WIDE:
@@ -80,8 +68,8 @@ class Matrix:
         return filled if 2 * len(filled) <= self.num_rows else None
 
 
-M = TypeVar("M", Matrix, Csr)
-"""What a model walks through: weighted matrices for sums, patterns for maxima and attention."""
+M = TypeVar("M", Matrix, EdgeBlocks)
+"""What a model walks through: weighted matrices for sums, blocks of edges for maxima and attention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from trainer.base.hash_rng import ATTENTION_DROPOUT, DROPOUT, bernoulli, key_of, pair_ids, randint
+from trainer.base.hash_rng import ATTENTION_DROPOUT, DROPOUT, bernoulli_of_pairs, ends_of_pairs, key_of, randint
 from trainer.base.pass_context import PassContext
 from trainer.base.to_device import to_device
 
@@ -55,7 +56,7 @@ class Mask:
         return _windows(rows_nF, self.table, self.starts_n)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EdgeMask:
     """Which edges one layer drops in one pass, head by head: a hash of the numbers of both ends, not kept.
 
@@ -71,19 +72,28 @@ class EdgeMask:
     """Of the entries that are zeroed."""
 
     def factors(self, destinations_B: Tensor, sources_B: Tensor, num_heads: int, columns: slice | None) -> Tensor:
-        """0 where an edge is dropped, else 1 / (1 - share): float32 [B, heads].
+        """0 where an edge is dropped, else 1 / (1 - share): float32 [heads, B].
 
         Args:
-            destinations_B: int64, this part's rows.
-            sources_B: int64, also this part's rows, or rows of a slice of the halo.
+            destinations_B: this part's rows.
+            sources_B: also this part's rows, or rows of a slice of the halo.
             num_heads: each has draws of its own.
             columns: which slice of the halo, None for this part.
         """
-        ids = self.ids_n if columns is None else self.halo_ids_H[columns]
-        pairs_B = pair_ids(self.ids_n[destinations_B], ids[sources_B])
-        heads = torch.arange(num_heads, device=pairs_B.device)
-        kept_Bh = bernoulli(pair_ids(heads, pairs_B.unsqueeze(1)), self.key, 1 - self.share)
-        return kept_Bh.float().mul_(1 / (1 - self.share))
+        first_n, second_n = self._ends_n
+        second = second_n if columns is None else self._ends_H[1][columns]
+        first_B, second_B = first_n.index_select(0, destinations_B), second.index_select(0, sources_B)
+        heads_h = torch.arange(num_heads, device=first_B.device)
+        kept_hB = bernoulli_of_pairs(heads_h, first_B, second_B, self.key, 1 - self.share)
+        return kept_hB * (1 / (1 - self.share))
+
+    @cached_property
+    def _ends_n(self) -> tuple[Tensor, Tensor]:
+        return ends_of_pairs(self.ids_n)
+
+    @cached_property
+    def _ends_H(self) -> tuple[Tensor, Tensor]:
+        return ends_of_pairs(self.halo_ids_H)
 
 
 def dropped(rows: Tensor, table: Tensor, starts: Tensor) -> Tensor:
