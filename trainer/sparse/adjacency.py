@@ -22,7 +22,7 @@ from torch import Tensor
 from trainer.data.csr import Csr, hstack
 from trainer.kernels.dispatch import WIDE, serves
 from trainer.sparse.edges import EdgeBlocks
-from trainer.sparse.row_sums import weighted_row_sums
+from trainer.sparse.row_sums import csr_tensor, weighted_row_sums
 
 if TYPE_CHECKING:
     from trainer.kernels.spmm import CsrMatrix
@@ -35,6 +35,9 @@ class Matrix:
         self.num_rows, self.num_columns = csr.num_rows, csr.num_columns
         self._indptr, self._indices = csr.indptr.to(device), csr.indices.to(device)
         self._weights = (torch.ones(csr.num_edges) if csr.weights is None else csr.weights).to(device)
+        self._csr: Tensor | None = None
+        if csr.num_edges and device.type != "cpu":  # once, since each such tensor made in a step is a launch or two
+            self._csr = csr_tensor(self._indptr, self._indices, self._weights, csr.num_columns)
         self._triton: CsrMatrix | None = None
         # Those that a step makes on the GPU are left to torch: to cut up their long rows, the host would wait for them.
         if csr.num_edges and serves(device) and csr.indptr.device.type == "cpu":
@@ -47,6 +50,9 @@ class Matrix:
         """The product with `rows` [columns, F]: float32 [rows, F]. It records no gradient."""
         if self._triton is not None and rows.shape[1] >= WIDE:
             return self._triton.product(rows.detach())
+        if self._csr is not None and rows.shape[1]:
+            with torch.no_grad():
+                return torch.mm(self._csr, rows.float())
         return weighted_row_sums(self._indptr, self._indices, self._weights, rows)
 
     def add_product(self, rows: Tensor, sums: Tensor) -> None:
@@ -54,7 +60,7 @@ class Matrix:
         if self._triton is not None and rows.shape[1] >= WIDE:
             self._triton.add_product(rows, sums)
             return
-        filled = self._rows_with_edges
+        filled = self._rows_with_edges if self._csr is None else None
         if filled is None:
             sums += self @ rows
         elif len(filled):

@@ -208,6 +208,7 @@ def test_a_processor_with_generated_code_needs_no_trial(
     processor: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(row_sums, "_trial", None)
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)  # __main__ of another test sets it
     with caplog.at_level(logging.INFO, logger="trainer"):
         assert wide_kernel.__wrapped__(processor) is bag_sums
     assert not caplog.records
@@ -220,6 +221,7 @@ def test_elsewhere_the_faster_kernel_is_chosen_and_said(
     """Guards against a choice that nobody can see in the log, and against the slower one."""
     seconds = {bag_sums: 0.003, csr_reduction: 0.004}
     monkeypatch.setattr(row_sums, "_trial", lambda kernel: 0.001 if kernel is faster else seconds[kernel])
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)  # __main__ of another test sets it
     with caplog.at_level(logging.INFO, logger="trainer"):
         assert wide_kernel.__wrapped__("DEFAULT") is faster
     [record] = caplog.records
