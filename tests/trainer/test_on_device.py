@@ -39,6 +39,9 @@ VALIDATED = {("to host", "trainer/training/metrics.py", "measure"): 1}
 """The sums that the metric is made of; early stopping and the best weights follow from the metric."""
 AREA = {("to host", "trainer/training/metrics.py", "_roc_auc"): 1}
 SATURATED = {("item", "trainer/exchange/saturation.py", "Saturation.count"): 1}
+TOTALS = {("to host", "trainer/dist/communicator.py", "Communicator.all_reduce_numbers"): 1}
+"""By NCCL: the bytes that all ranks have sent."""
+WHO_SENDS = ("to host", "trainer/dist/communicator.py", "Communicator.all_gather_flag")
 CHANGE = ("to host", "trainer/exchange/halo_exchange.py", "relative_change")
 STALE = {"warmup": 1, "settle": 0}
 
@@ -101,6 +104,24 @@ RELAYED: dict[str, Case] = {
     "relays, sampled": ("relays", {"boundary_sampling": 0.5}),
     "relays, adaptive": ("relays", {"staleness": "adaptive:2", **STALE}),
 }
+BY_NCCL = {
+    3: (
+        "boundary",
+        "broadcast",
+        "sequential",
+        "tensor",
+        "rgcn",
+        "batch norm",
+        "inductive",
+        "few words",
+        "sampled, sequential",
+        "variation",
+        "wire fp16",
+        "wire int8",
+    ),
+    4: tuple(RELAYED),
+}
+"""Those that are also run as if by NCCL, by number of ranks."""
 ROUNDED = ("bf16", "fp16", "int8")
 """What is rounded on the way is rounded elsewhere after another order of additions."""
 WORLDS = {1: ONE, 3: SEVERAL, 4: RELAYED}
@@ -158,7 +179,8 @@ def found(
             of_run = {"epochs": EPOCHS, "eval_every": VALIDATES_EVERY, "dropout": 0.3, **changes}
             if of_run.get("model") == "own":
                 of_run["model"] = own_model
-            tasks[world, name] = partial(compare, cache=str(folders[world, graph]), **of_run)
+            nccl = name in BY_NCCL.get(world, ())
+            tasks[world, name] = partial(compare, cache=str(folders[world, graph]), nccl=nccl, **of_run)
         if world < 4:
             saved = tmp_path_factory.mktemp("saved")
             cache = str(folders[world, "typed"])
@@ -213,6 +235,30 @@ def test_a_steady_epoch_waits_once_and_once_more_where_it_validates(
     plain, with_metric = (comparison.hidden(epoch) for epoch in (PLAIN_EPOCH, VALIDATED_EPOCH))
     if "words" in graph:
         # Sparse features have the values of the epoch's dropout.
+        plain, with_metric = without_sparse(plain), without_sparse(with_metric)
+    assert plain == every_epoch
+    assert with_metric == validated
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("world", "name"), [(world, name) for world, names in BY_NCCL.items() for name in names])
+def test_nccl_gets_what_is_on_the_device_and_makes_nobody_wait(
+    found: dict[Any, Comparison], world: int, name: str
+) -> None:
+    """A tensor of the CPU that is given to NCCL ends the run; a copy to the host before each send halves its speed."""
+    graph, changes = WORLDS[world][name]
+    comparison = found[world, name]
+    assert comparison.by_nccl is not None
+    assert comparison.by_nccl.losses == pytest.approx(comparison.on_device.losses, rel=1e-6)
+    assert comparison.by_nccl.result["row_bytes_sent"] == comparison.on_device.result["row_bytes_sent"]
+    every_epoch = Counter(EVERY_EPOCH)
+    if name == "variation":
+        every_epoch += Counter({CHANGE: 2, WHO_SENDS: 2})
+    validated = every_epoch + Counter(VALIDATED) + Counter(TOTALS)
+    if changes.get("wire") == "fp16":
+        validated += Counter(SATURATED)
+    plain, with_metric = (comparison.all_by_nccl(epoch) for epoch in (PLAIN_EPOCH, VALIDATED_EPOCH))
+    if graph == "words":
         plain, with_metric = without_sparse(plain), without_sparse(with_metric)
     assert plain == every_epoch
     assert with_metric == validated
@@ -275,12 +321,13 @@ def test_values_beyond_the_range_of_fp16_are_counted(found: dict[Any, Any], worl
 
 
 def save_rows(communicator: Communicator, *, cache: str, folder: str) -> list[str]:
-    """Files of scores and embeddings, from the CPU and from the device."""
-    files = [f"{folder}/{where}-{what}.npy" for where in ("cpu", "device") for what in ("scores", "rows")]
+    """Files of scores and embeddings, from the CPU, from the device, and as if by NCCL."""
+    files = [f"{folder}/{where}-{what}.npy" for where in ("cpu", "device", "nccl") for what in ("scores", "rows")]
     train = partial(train_once, communicator, cache=cache, model="rgcn", epochs=3)
     train(save_predictions=files[0], save_embeddings=files[1])
-    with on_simulated_device(communicator):
-        train(save_predictions=files[2], save_embeddings=files[3])
+    for nccl, (scores, rows) in ((False, files[2:4]), (True, files[4:])):
+        with on_simulated_device(communicator, nccl=nccl):
+            train(save_predictions=scores, save_embeddings=rows)
     return files
 
 
@@ -288,9 +335,10 @@ def save_rows(communicator: Communicator, *, cache: str, folder: str) -> list[st
 @pytest.mark.parametrize("world", [1, 3])
 def test_rows_are_saved_from_the_device(found: dict[Any, Any], world: int) -> None:
     """A file is written from the host's memory, and its rows are gathered by gloo."""
-    of_cpu, of_device = np.split(np.array(found[world, "rows"]), 2)
-    for expected, saved in zip(of_cpu, of_device, strict=True):
-        np.testing.assert_allclose(np.load(saved), np.load(expected), rtol=1e-4, atol=1e-5)
+    *of_cpu, scores, rows, scores_by_nccl, rows_by_nccl = (np.load(file) for file in found[world, "rows"])
+    for saved in ((scores, rows), (scores_by_nccl, rows_by_nccl)):
+        for one, expected in zip(saved, of_cpu, strict=True):
+            np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_one_quick_run(tmp_path: Path) -> None:
