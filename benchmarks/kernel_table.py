@@ -7,8 +7,8 @@ Each kernel is compiled as it is launched (`triton.compile` for a target), and i
 of Triton's wheel. Returns 1 if a kernel spills to local memory, takes more than 64 registers a thread, or does not load
 rows by at least 64 bits at a time where rows are aligned, and 2 if Triton is not installed.
 
-Rows of int8 messages are not aligned (a row of F values takes F + 2 bytes), so these are loaded byte by byte, as are
-the scores of an odd number of heads. Sources, weights and begins of rows are one number an edge or row, of 32 bits.
+Rows of int8 messages are not aligned (a row of F values takes F + 2 bytes), nor are rows of an odd number of values or
+of scores. Sources, weights and begins of rows are one number an edge or row, of 32 or 64 bits.
 """
 
 from __future__ import annotations
@@ -49,17 +49,25 @@ def spmm_cases() -> Iterator[Case]:
     from trainer.kernels import spmm
     from trainer.kernels.row_pieces import LONGEST
 
+    launches: tuple[tuple[int, int, str, dict[str, object]], ...] = (
+        (128, 1, "", {}),
+        (256, 1, "", {}),
+        (41, 1, "", {}),
+        (64, 4, ", 4 heads", {}),
+        (64, 1, ", no weights", {"weights_ptr": None}),
+        (128, 1, ", int64, added", {"indices_ptr": "*i64", "begin_ptr": "*i64", "end_ptr": "*i64", "ADDS": True}),
+    )
     for name, pointer in FLOATS.items():
-        for width, heads, weights in ((128, 1, "*fp32"), (256, 1, "*fp32"), (64, 1, None), (64, 4, "*fp32")):
+        for width, heads, words, changes in launches:
             edges, columns = spmm.tile(width)
             yield Case(
-                name=f"spmm {name}, {width} wide" + f", {heads} heads" * (heads > 1) + ", no weights" * (not weights),
+                name=f"spmm {name}, {width} wide{words}",
                 kernel=spmm.spmm_kernel,
                 arguments={
                     "sums_ptr": "*fp32",
                     "rows_ptr": pointer,
                     "indices_ptr": "*i32",
-                    "weights_ptr": weights,
+                    "weights_ptr": "*fp32",
                     "begin_ptr": "*i32",
                     "end_ptr": "*i32",
                     "target_ptr": None,
@@ -70,9 +78,10 @@ def spmm_cases() -> Iterator[Case]:
                     "ADDS": False,
                     "BLOCK_E": edges,
                     "BLOCK_F": columns,
+                    **changes,
                 },
                 num_warps=1,
-                row_bits=edges * columns * _bits(name) // 32,
+                row_bits=0 if width % 8 else edges * columns * _bits(name) // 32,
             )
 
 
