@@ -35,8 +35,8 @@ from trainer.sparse.dropout import EdgeMask
 from trainer.sparse.edge_values import HeadEdges, at_edges, by_head, greatest, inner_products, totals
 from trainer.sparse.edges import EdgeBlocks
 
-_SCORES = 1 << 18
-"""Scores in one block of edges, where a block need not be larger: 1 MB, and a few times that for what makes them."""
+_SCORES = 1 << 19
+"""Scores in one block of edges, where a block need not be larger: 2 MB, and a few times that for what makes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,8 @@ class _Attend(torch.autograd.Function):
             backward.of_sources(Piece(edge_mask=attention.edge_mask), edges.local.backward, values_nG, own_sums())
         returning.add_to(own_sums)
         own_nG = own_sums()
-        return own_nG.to(values_nG.dtype), scores.terms_grad.to(terms.dtype), scores.vector_grad, halo_grad_HG, None
+        terms_grad, vector_grad = scores.gradients()
+        return own_nG.to(values_nG.dtype), terms_grad.to(terms.dtype), vector_grad, halo_grad_HG, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

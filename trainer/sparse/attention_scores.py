@@ -11,7 +11,6 @@ freed for some edges at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
 import torch
@@ -19,21 +18,16 @@ from torch import Tensor
 
 from trainer.sparse.edge_values import add_at_nodes, at_edges, by_head, products_by_head, totals, weighted_by_head
 from trainer.sparse.edges import RowBlock
+from trainer.sparse.row_sums import weighted_row_sums
 
 SLOPE = 0.2
 """of LeakyReLU below 0, as in both papers"""
-_VALUES = 1 << 18
-"""Entries of edges x heads x features that are made at a time: 1 MB."""
+_VALUES = 1 << 19
+"""Entries of edges x heads x features that are made at a time: 2 MB."""
 
 
 class Scores(Protocol):
     """The scores of one layer in one pass, and their gradients, which are added up here piece after piece."""
-
-    @property
-    def terms_grad(self) -> Tensor:
-        """Of the terms, in their shape, float32."""
-
-    vector_grad: Tensor
 
     def of_sources(self, values_CG: Tensor) -> Tensor:
         """What is needed of the sources of a piece, from their rows, float32."""
@@ -54,17 +48,16 @@ class Scores(Protocol):
             grad_CG: to which their gradient is added.
         """
 
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        """Of the terms, in their shape, and of the vector, float32, when all edges are done."""
+
 
 class GatScores:
     """LeakyReLU(t_i + a . z_j)."""
 
     def __init__(self, terms_nh: Tensor, vector_hF: Tensor) -> None:
         self._terms_hn, self._vector_hF = terms_nh.float().T.contiguous(), vector_hF
-        self._terms_grad_hn, self.vector_grad = torch.zeros_like(self._terms_hn), torch.zeros_like(vector_hF)
-
-    @property
-    def terms_grad(self) -> Tensor:
-        return self._terms_grad_hn.T
+        self._terms_grad_hn, self._vector_grad_hF = torch.zeros_like(self._terms_hn), torch.zeros_like(vector_hF)
 
     def of_sources(self, values_CG: Tensor) -> Tensor:
         return products_by_head(values_CG, self._vector_hF)
@@ -80,30 +73,41 @@ class GatScores:
         sum_grad_hB = torch.ops.aten.leaky_relu_backward(score_grad_hB, score_hB, SLOPE, True)
         add_at_nodes(self._terms_grad_hn, block.column_B, sum_grad_hB)
         total_hr, num_heads = totals(sum_grad_hB, block), len(self._vector_hF)
-        self.vector_grad += weighted_by_head(total_hr, values_CG[block.rows])
+        self._vector_grad_hF += weighted_by_head(total_hr, values_CG[block.rows])
         by_head(grad_CG[block.rows], num_heads).addcmul_(total_hr.T.unsqueeze(2), self._vector_hF)
+
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        return self._terms_grad_hn.T, self._vector_grad_hF
 
 
 class Gatv2Scores:
-    """a . LeakyReLU(t_i + z_j)."""
+    """a . LeakyReLU(t_i + z_j).
+
+    With d_ij the gradient of a score and l_ij the slopes (1 or 0.2) at the features of t_i + z_j, the gradients are
+
+        of t_i   a * sum over j of d_ij l_ij        of z_j   a * sum over i of d_ij l_ij
+        of a     sum over i and j of d_ij l_ij * (t_i + z_j)
+
+    and the last is made of the same sums: that of t_i times the first one's, and that of z_j times the second one's.
+    """
 
     def __init__(self, terms_nhF: Tensor, vector_hF: Tensor) -> None:
         self._terms_nG, self._vector_hF = terms_nhF.flatten(1), vector_hF
-        self._terms_grad_nG = torch.zeros_like(self._terms_nG, dtype=torch.float32)
-        self.vector_grad = torch.zeros_like(vector_hF)
-
-    @property
-    def terms_grad(self) -> Tensor:
-        return by_head(self._terms_grad_nG, len(self._vector_hF))
+        self._slopes_nG = torch.zeros_like(self._terms_nG, dtype=torch.float32)
+        """sum over j of d_ij l_ij"""
+        self._vector_grad_G = torch.zeros_like(vector_hF).flatten()
 
     def of_sources(self, values_CG: Tensor) -> Tensor:
         return values_CG
 
     def of_edges(self, of_sources: Tensor, destination_B: Tensor, source_B: Tensor) -> Tensor:
         score_hB = torch.empty(len(self._vector_hF), len(source_B), device=source_B.device)
-        for chunk, sums_bG in self._sums(of_sources, destination_B, source_B):
-            leaky_bhF = by_head(torch.nn.functional.leaky_relu_(sums_bG, SLOPE), len(self._vector_hF))
-            score_hB[:, chunk] = torch.einsum("bhf,hf->hb", leaky_bhF, self._vector_hF)
+        vector_hG = torch.block_diag(*self._vector_hF.unsqueeze(1))
+        for begin in range(0, len(source_B), self._max_edges):
+            chunk = slice(begin, begin + self._max_edges)
+            sums_bG = self._sums(of_sources, destination_B[chunk], source_B[chunk])
+            # A product with zeros in three of four heads is still several times as fast as an einsum over the heads.
+            score_hB[:, chunk] = vector_hG @ torch.nn.functional.leaky_relu_(sums_bG, SLOPE).T
         return score_hB
 
     def add_gradients(
@@ -114,22 +118,31 @@ class Gatv2Scores:
         values_CG: Tensor,
         grad_CG: Tensor,
     ) -> None:
-        destination_B, source_B, num_heads = block.column_B, block.row_B, len(self._vector_hF)
-        for chunk, sums_bG in self._sums(values_CG, destination_B, source_B):
-            grad_bh, sums_bhF = score_grad_hB[:, chunk].T.contiguous(), by_head(sums_bG, num_heads)
-            leaky_bhF = torch.nn.functional.leaky_relu(sums_bhF, SLOPE)
-            self.vector_grad += torch.einsum("bh,bhf->hf", grad_bh, leaky_bhF)
-            grad_bhF = torch.where(sums_bhF > 0, 1.0, SLOPE).mul_(self._vector_hF).mul_(grad_bh.unsqueeze(2))
-            self._terms_grad_nG.index_add_(0, destination_B[chunk], grad_bhF.flatten(1))
-            grad_CG.index_add_(0, source_B[chunk], grad_bhF.flatten(1))
+        num_heads, values_rG = len(self._vector_hF), values_CG[block.rows]
+        slopes_rG = torch.zeros_like(values_rG)
+        for chunk, rows in block.chunks(self._max_edges):
+            destination_b = block.column_B[chunk]
+            sums_bhF = by_head(self._sums(values_CG, destination_b, block.row_B[chunk]), num_heads)
+            grad_bh1 = score_grad_hB[:, chunk].T.contiguous().unsqueeze(2)
+            slopes_bG = torch.ops.aten.leaky_relu_backward(grad_bh1, sums_bhF, SLOPE, False).flatten(1)
+            self._slopes_nG.index_add_(0, destination_b, slopes_bG)
+            numbers_b = torch.arange(len(slopes_bG), dtype=block.indptr.dtype, device=block.indptr.device)
+            slopes_rG[rows] += weighted_row_sums(block.indptr_of(chunk, rows), numbers_b, None, slopes_bG)
+        self._vector_grad_G += (slopes_rG * values_rG).sum(0)
+        grad_CG[block.rows].addcmul_(slopes_rG, self._vector_hF.flatten())
 
-    def _sums(self, values_CG: Tensor, destination_B: Tensor, source_B: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """t_i + z_j, float32 [b, heads F], of some edges at a time."""
-        max_edges = max(_VALUES // self._vector_hF.numel(), 1)
-        for begin in range(0, len(source_B), max_edges):
-            chunk = slice(begin, begin + max_edges)
-            sums_bG = self._terms_nG.index_select(0, destination_B[chunk]).float()
-            yield chunk, sums_bG.add_(values_CG.index_select(0, source_B[chunk]))
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        vector_grad_G = self._vector_grad_G + (self._slopes_nG * self._terms_nG).sum(0)
+        return by_head(self._slopes_nG, len(self._vector_hF)) * self._vector_hF, vector_grad_G.view_as(self._vector_hF)
+
+    @property
+    def _max_edges(self) -> int:
+        return max(_VALUES // self._vector_hF.numel(), 1)
+
+    def _sums(self, values_CG: Tensor, destination_b: Tensor, source_b: Tensor) -> Tensor:
+        """t_i + z_j, float32 [b, heads F]."""
+        sums_bG = self._terms_nG.index_select(0, destination_b).float()
+        return sums_bG.add_(values_CG.index_select(0, source_b))
 
 
 def destination_terms(own_nG: Tensor, vector_hF: Tensor) -> Tensor:

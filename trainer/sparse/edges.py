@@ -10,7 +10,7 @@ host to find out where blocks begin.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +30,8 @@ class RowBlock:
     """[B], the type of `indptr`: the row of each edge, counted in the whole matrix"""
     column_B: Tensor
     """[B], the type of `indptr`: the column of each edge"""
+    host_indptr: Tensor
+    """`indptr` in the host's memory"""
 
     @property
     def num_rows(self) -> int:
@@ -38,6 +40,20 @@ class RowBlock:
     @property
     def num_edges(self) -> int:
         return len(self.column_B)
+
+    def chunks(self, max_edges: int) -> Iterator[tuple[slice, slice]]:
+        """Some edges at a time, never more than `max_edges`, and the rows that they belong to, counted from the block's
+        first; a row may be in several chunks."""
+        begins = torch.arange(0, self.num_edges, max_edges, dtype=self.host_indptr.dtype)
+        ends = (begins + max_edges).clamp_(max=self.num_edges)
+        first_rows = torch.searchsorted(self.host_indptr, begins, right=True) - 1
+        last_rows = torch.searchsorted(self.host_indptr, ends)
+        for begin, end, first, last in torch.stack([begins, ends, first_rows, last_rows]).T.tolist():
+            yield slice(begin, end), slice(first, last)
+
+    def indptr_of(self, edges: slice, rows: slice) -> Tensor:
+        """Where the rows of a chunk begin and end among its edges: [rows + 1], the type of `indptr`."""
+        return self.indptr[rows.start : rows.stop + 1].clamp(edges.start, edges.stop).sub_(edges.start)
 
 
 class EdgeBlocks:
@@ -76,6 +92,7 @@ class EdgeBlocks:
                         indptr=csr.indptr[begin : end + 1] - first,
                         row_B=self._row_E[first:final],
                         column_B=csr.indices[first:final],
+                        host_indptr=ends[begin : end + 1] - first,
                     )
                 )
             begin, first = end, final
