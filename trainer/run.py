@@ -44,6 +44,7 @@ from trainer.reporting.outputs import prepare_outputs, write_result
 from trainer.reporting.report import Report
 from trainer.reporting.tensorboard import Curves
 from trainer.reporting.trace import prepare_traces, write_trace
+from trainer.reporting.weights_file import write_weights
 from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
 from trainer.startup.handshake import Agreement, agree, facts_of
@@ -171,6 +172,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             cache.num_nodes,
         )
     _save_rows(options, cache, communicator, whole, part, outcome.scores_nC)
+    if options.save_weights is not None:
+        weights = fit.best_weights()
+        if communicator.is_main:
+            write_weights(options.save_weights, weights)
     layers, pairs = traffic_log.tables(communicator.all_reduce, communicator.device, cache.slowest_links)
     seconds_by_rank = [facts["seconds"] for facts in communicator.all_gather_object({"seconds": clock.seconds})]
     if options.trace is not None:

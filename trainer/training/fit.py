@@ -59,6 +59,8 @@ from trainer.training.termination import StopRequest
 log = logging.getLogger("trainer")
 
 State = dict[str, Any]
+WRAPPER = "model."
+"""begins the names of a model's weights in the network that it is a part of"""
 _WEIGHTS = "the weights after the step are not finite"
 
 
@@ -213,6 +215,14 @@ class Fit:
     def num_parameters(self) -> int:
         """Of the model, with the learnt rows of all ranks."""
         return len(self._optimiser.weights_W) + self._owned.num_values
+
+    def best_weights(self) -> dict[str, Tensor]:
+        """The weights that were kept, by their names in the model, with the learnt rows of all nodes in the dataset's
+        order; complete on rank 0, and every rank has to call it."""
+        best = self._best.weights
+        rows = {name: of["best"] for name, of in self._owned.state(best).items()}
+        weights = self._shared(best) | rows
+        return {name.removeprefix(WRAPPER): value for name, value in weights.items()}
 
     def state_dict(self) -> State:
         """All that later epochs depend on, as tensors, numbers, words and dictionaries.

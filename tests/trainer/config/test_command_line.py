@@ -30,8 +30,8 @@ def test_every_option_arrives() -> None:
         " --trace t --seed 5 --split 1 --device cpu --timeout 2.5 --verify --json -q --debug --task classes"
         " --metric f1-macro --class-weights 1,2 --inductive --optimiser sgd --momentum 0.5 --schedule step:3"
         " --lr-warmup 2 --clip-norm 1.5 --checkpoint d --checkpoint-every 4 --checkpoint-minutes 2 --resume"
-        " --restarts 3 --output o --save-predictions p.npy --save-embeddings e.pt --tensorboard b --anyway"
-        " --dense-features --weights-wire bf16"
+        " --restarts 3 --output o --save-predictions p.npy --save-embeddings e.pt --save-weights w.safetensors"
+        " --tensorboard b --anyway --dense-features --weights-wire bf16"
     )
     options = parse(line.split())
     assert options == Options(
@@ -85,6 +85,7 @@ def test_every_option_arrives() -> None:
         output="o",
         save_predictions="p.npy",
         save_embeddings="e.pt",
+        save_weights="w.safetensors",
         tensorboard="b",
         anyway=True,
         dense_features=True,

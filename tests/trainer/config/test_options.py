@@ -65,7 +65,7 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
     elif option.convert:
         text, wrong = f'"{option.default}"', '"no:such:word"'
     elif option.kind is str:
-        text = '"f.npy"'
+        text = '"f.pt"'
     together = {"resume": 'checkpoint = "c"', "restarts": 'checkpoint = "c"', "validate_from": "dropout = 0.0"}
     model = f'model = "{option.models[0]}"' if option.models else ""
     file.write_text("\n".join([f"{name.replace('_', '-')} = {text}", together.get(name, ""), model]))
