@@ -27,9 +27,10 @@ from trainer.base.pass_context import PassContext
 from trainer.base.to_device import to_device
 
 _SHORTEST_TABLE, _LONGEST_TABLE = 1 << 17, 1 << 20
-_GATHERED_ON_CPU, _GATHERED_ELSEWHERE = 1 << 20, 1 << 23
-"""Bytes of masks that are gathered at a time: on a CPU they stay in a core's own cache, on other devices each piece is
-a call."""
+_GATHERED_ON_CPU, _GATHERED_BY_THREAD, _GATHERED_ELSEWHERE = 1 << 21, 1 << 19, 1 << 23
+"""Bytes of masks that are gathered at a time. On a CPU they stay in the cores' own caches: the first number, or the
+second for each of more than four threads. (The sums of a weight's gradient depend on it, so it is the same for fewer.)
+On other devices each piece is a call, and the third counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,9 @@ def _windows(rows: Tensor, table: Tensor, starts: Tensor) -> Iterator[tuple[slic
     a caller may change them."""
     width = rows.shape[1]
     every_window = table.to(rows.dtype).as_strided((len(table) - width + 1, width), (1, 1))
-    gathered = _GATHERED_ON_CPU if rows.device.type == "cpu" else _GATHERED_ELSEWHERE
+    gathered = _GATHERED_ELSEWHERE
+    if rows.device.type == "cpu":
+        gathered = max(_GATHERED_ON_CPU, _GATHERED_BY_THREAD * torch.get_num_threads())
     num_rows = max(gathered // max(width * rows.itemsize, 1), 1)
     for begin in range(0, len(rows), num_rows):
         chunk = slice(begin, begin + num_rows)
