@@ -23,7 +23,7 @@ READ = """
 import json, sys, time
 from pathlib import Path
 import numpy as np
-from graphprep.api import open_cache
+from graphprep import open_cache
 from graphprep.core.types import HOMOGENEOUS_EDGE
 folder = Path(sys.argv[1])
 def clock(work):

@@ -1,17 +1,81 @@
 """Graphs too big for one GPU, prepared for the machine they will be trained on.
 
-`open_store`, `open_cache` and `to_float32` are imported when they are first asked for, so that `import graphprep` takes
-no time.
+    import graphprep as gp
+
+    store = gp.fetch("digits")
+    cache = gp.partition(store, topology="2x2")
+    run = gp.train(cache, model="sage")
+
+Everything is imported when it is first asked for, so that `import graphprep` takes no time.
 """
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphprep.version import __version__
 
-__all__ = ["__version__", "open_cache", "open_store", "to_float32"]
+__all__ = [
+    "GraphStore",
+    "PartitionCache",
+    "Topology",
+    "TrainingRun",
+    "__version__",
+    "compare",
+    "export",
+    "fetch",
+    "from_arrays",
+    "from_dgl",
+    "from_networkx",
+    "from_pyg",
+    "from_scipy",
+    "import_graph",
+    "open_cache",
+    "open_run",
+    "open_store",
+    "partition",
+    "plan",
+    "quiet",
+    "to_float32",
+    "train",
+]
 
 if TYPE_CHECKING:
-    from graphprep.api import open_cache, open_store, to_float32
+    from graphprep.api import (
+        GraphStore,
+        PartitionCache,
+        Topology,
+        TrainingRun,
+        compare,
+        export,
+        fetch,
+        from_arrays,
+        from_dgl,
+        from_networkx,
+        from_pyg,
+        from_scipy,
+        import_graph,
+        open_cache,
+        open_run,
+        open_store,
+        partition,
+        plan,
+        quiet,
+        to_float32,
+        train,
+    )
+
+
+class _Package(ModuleType):
+    """`graphprep.partition` and `graphprep.plan` are functions, though there are folders of these names.
+
+    As it imports such a folder, Python makes it an attribute of this module; that is not done here, so that
+    `__getattr__` gives the function. What lies in the folder are the function's attributes.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
 
 
 def __getattr__(name: str) -> Any:
@@ -19,8 +83,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'graphprep' has no attribute {name!r}")
     from graphprep import api
 
-    return getattr(api, name)
+    found = getattr(api, name)
+    folder = sys.modules.get(f"{__name__}.{name}")
+    if folder is not None and found.__dict__ is not folder.__dict__:
+        folder.__dict__.update(found.__dict__)
+        found.__dict__ = folder.__dict__
+    return found
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Package

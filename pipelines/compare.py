@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from graphprep.api import open_cache
-from graphprep.cache.read import PartitionCache
+from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.errors import UsageError
 from graphprep.report.summary.cache_summary import bottleneck_of, quality_of, what_if
 from graphprep.report.summary.verdict import beside_metis, compared_verdict
 from graphprep.system.retry_replaced import read_again_if_replaced
-from graphprep.topology import resolve
+from graphprep.topology import Topology, resolve
 from pipelines.look import likely_folder
 
 
-def compare(caches: Sequence[str], *, topology: str | None = None, row_bytes: int | None = None) -> dict[str, Any]:
+def compare(
+    caches: Sequence[str], *, topology: str | Topology | None = None, row_bytes: int | None = None
+) -> dict[str, Any]:
     """The figures in which partitions differ, as plain JSON values.
 
     Args:

@@ -190,7 +190,7 @@ class ImportStep(StoreStep):
         with InputDigests(self.request.files()) as digests:
             self._announce()
             raw = read_files(self.request, memory_limit=self.memory_limit, executor=self.executor)
-            _say_read_as(raw.notes)
+            say_read_as(raw.notes)
             inputs = digests.result()
         source = {"reader": "user_files", "options": self.request.to_json(), "files": inputs}
         return self.write(raw, source, key=key_of_store(self._determinants(inputs)))
@@ -238,11 +238,11 @@ def import_files(
     home.checked_name(name, "--name")
     outcome = ImportStep(name=name, request=request, **options).outcome(replace=replace)
     if outcome.reused:
-        _say_read_as(outcome.store.attributes.get("notes", {}))
+        say_read_as(outcome.store.attributes.get("notes", {}))
     return outcome
 
 
-def _say_read_as(notes: Mapping[str, Any]) -> None:
+def say_read_as(notes: Mapping[str, Any]) -> None:
     """Say how each file was read."""
     for line in notes.get("read_as", ()):
         progress.say(f"  {line}")

@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from graphprep.cache.blocks import NodeLayout
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED
@@ -31,7 +33,7 @@ from graphprep.partition.search import require_enough_nodes
 from graphprep.plan.model_widths import ModelWidths
 from graphprep.plan.rates import Rates
 from graphprep.plan.rates_file import read_with_digest
-from graphprep.store.store import GraphStore
+from graphprep.store.store import GraphStore, open_store
 from graphprep.system import home, memory, progress
 from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder, sweep
 from graphprep.system.executor import Executor
@@ -366,13 +368,13 @@ class PartitionOutcome:
 
 
 def plan_partition(
-    name_or_store: str,
+    name_or_store: str | GraphStore,
     *,
     parts: int | None,
-    topology: str | None,
+    topology: str | Topology | None,
     request: PartitionRequest,
     out: Path | None,
-    assignment: Path | None = None,
+    assignment: Path | NDArray[Any] | None = None,
     memory_limit: int | None = None,
     features: FeatureOptions | None = None,
     widths: ModelWidths | None = None,
@@ -381,16 +383,17 @@ def plan_partition(
     """Decide what a run will do.
 
     Args:
-        name_or_store: a fetched dataset's name, a store's path or URL.
+        name_or_store: a fetched dataset's name, a store's path or URL, or the store.
         parts: K for a flat topology of K equal ranks; exactly one of `parts` and `topology` is given.
-        topology: a preset's name or a file.
+        topology: a preset's name, a file, or the topology.
         request: the partitioner's options.
         out: the cache folder itself; by default HOME/caches/NAME/LABEL.
         memory_limit: bytes that the run may hold; None for what is free.
         features: what is done to the nodes' features; None for nothing.
         widths: of the model that will be trained; None where the request's `row_bytes` holds.
         rates: a file of `graphprep doctor --rates`; None for the rates of the topology's devices.
-        assignment: a file with one part number a node, made elsewhere; see `graphprep.partition.external_assignment`.
+        assignment: a file with one part number a node, made elsewhere, or the numbers [N]; see
+            `graphprep.partition.external_assignment`.
 
     Raises:
         UsageError: both or neither of `parts` and `topology`, `parts` below 1, an assignment and a method, features
@@ -402,7 +405,7 @@ def plan_partition(
     if assignment is not None and request.method != "auto":
         raise UsageError(f"give either --assignment or --method {request.method}; an assignment is the only start")
     chosen = chosen_topology(parts, topology)
-    store = GraphStore(home.find_store(name_or_store))
+    store = open_store(name_or_store)
     features = features or FeatureOptions()
     check_source(store, features)
     if parts is not None:
@@ -461,7 +464,7 @@ def check_source(store: GraphStore, features: FeatureOptions) -> None:
             )
 
 
-def chosen_topology(parts: int | None, topology: str | None) -> Topology:
+def chosen_topology(parts: int | None, topology: str | Topology | None) -> Topology:
     """The topology that a person means.
 
     Raises:

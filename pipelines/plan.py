@@ -85,7 +85,7 @@ def plan_training(
     training: TrainingPlan,
     *,
     parts: int | None = None,
-    topology: str | None = None,
+    topology: str | Topology | None = None,
     gpu: str | None = None,
     rates_from: Path | None = None,
 ) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def plan_training(
     return plan | {"advice": advice, "unknown": _unknown(plan, chosen, graph)}
 
 
-def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> PartitionedGraph:
+def _of_cache(location: Path | str, parts: int | None, topology: str | Topology | None) -> PartitionedGraph:
     cache = PartitionCache(location)
     attributes = cache.attributes
     if parts is not None:
@@ -217,7 +217,7 @@ def _of_cache(location: Path | str, parts: int | None, topology: str | None) -> 
     )
 
 
-def _of_store(location: Path | str, parts: int | None, topology: str | None) -> PartitionedGraph:
+def _of_store(location: Path | str, parts: int | None, topology: str | Topology | None) -> PartitionedGraph:
     store = GraphStore(location)
     chosen = chosen_topology(parts, topology)
     if len(store.num_nodes) > 1 or len(store.num_edges) > 1:

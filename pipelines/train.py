@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
+from graphprep.errors import CacheError, GraphprepError, TrainingError, UsageError
+from graphprep.interop.training_run import CHECKPOINTS, CONFIG, HISTORY, PREDICTIONS, RESULT, TrainingRun
+from graphprep.system.atomic import PARTIAL_PREFIX, locked, publish_folder
 from graphprep.system.child_process import child_settings, python_command
 from graphprep.system.home import require_cache
+from graphprep.system.output_path import checked_target
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """That ask for the end; one that this process ignores, as SIGHUP under nohup, the trainer ignores too."""
+
+SECONDS_TO_END = 40.0
+"""for the ranks to end; the trainer's own supervisor kills them before that"""
 
 
 def start_trainer(cache: str, options: Sequence[str]) -> int:
@@ -28,6 +43,135 @@ def start_trainer(cache: str, options: Sequence[str]) -> int:
         CacheError: there is no such cache.
     """
     return _run(python_command("-m", "trainer.launch", str(require_cache(cache)), *options))
+
+
+def train_to_folder(
+    cache: Path, output: Path, options: Mapping[str, Any], *, replace: bool = False, quiet: bool = False
+) -> TrainingRun:
+    """Train, and keep options, history, result, predictions and weights in a folder, whole or not at all.
+
+    Args:
+        cache: the folder of the cache.
+        output: the folder to make.
+        options: the trainer's, by name; None is left out.
+        replace: whether a run that is there may be replaced.
+        quiet: whether the trainer prints warnings only.
+
+    Raises:
+        UsageError: something else lies at `output`, or an option is wrong.
+        CacheError, TrainingError: the trainer's own sentence. No rank runs any more then, also after an interruption.
+    """
+    if options.get("resume") and options.get("checkpoint") is None:
+        raise UsageError("--resume needs --checkpoint, the folder with the checkpoints of the run to continue")
+    target = checked_target(output, called="--output")
+    with locked(target, f"the run {target}"):
+        if target.exists() and any(target.iterdir()):
+            if not (target / RESULT).exists() or not (target / CONFIG).exists():
+                raise UsageError(f"--output {target} holds files that are no run; give another folder")
+            if not replace:
+                raise UsageError(f"--output {target} holds a run; give --replace to replace it, or another folder")
+        work = target.with_name(PARTIAL_PREFIX + target.name)
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        places = {"output": work, "save_predictions": work / PREDICTIONS, "json": True, "quiet": quiet}
+        own = {"checkpoint": work / CHECKPOINTS, "checkpoint_minutes": 0} if options.get("checkpoint") is None else {}
+        try:
+            *epochs, _ = _documents(cache, _words({**own, **options, **places}))
+            (work / HISTORY).write_text("".join(f"{json.dumps(epoch)}\n" for epoch in epochs))
+            for file in (*work.rglob(CONFIG), *work.rglob(".lock")):
+                if file.name == CONFIG:  # which starts the same run again
+                    before, after = (json.dumps(str(folder), ensure_ascii=False)[1:-1] for folder in (work, target))
+                    file.write_text(file.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
+                else:
+                    file.unlink()
+            publish_folder(work, target)
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+    return TrainingRun(target)
+
+
+def _words(options: Mapping[str, Any]) -> list[str]:
+    """Options as the trainer's command line has them."""
+    words = []
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            words.append(f"--{flag}={value}")
+    return words
+
+
+def _documents(cache: Path, options: Sequence[str]) -> list[dict[str, Any]]:
+    """Run the trainer; the lines that it prints for people go to this process's standard error.
+
+    Returns:
+        what it prints with --json: a document for each validated epoch, then the result.
+
+    Raises:
+        UsageError, CacheError, TrainingError: the trainer's own sentence.
+    """
+    last = deque[str](maxlen=1)
+    child = subprocess.Popen(
+        python_command("-m", "trainer.launch", str(cache), *options),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+        **child_settings(),
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        listener = threading.Thread(target=_forward, args=(child.stderr, last), daemon=True)
+        listener.start()
+        documents = list(_parsed(child.stdout))
+        status = child.wait()
+        listener.join()
+    except BaseException:
+        _end(child)
+        raise
+    if status:
+        raise _error_of(status, last.pop() if last else "")
+    return documents
+
+
+def _forward(lines: Iterable[str], last: deque[str]) -> None:
+    for line in lines:
+        last.append(line.rstrip())
+        if sys.stderr is not None:
+            print(last[-1], file=sys.stderr, flush=True)
+
+
+def _parsed(lines: Iterable[str]) -> Iterable[dict[str, Any]]:
+    """JSON lines; what a user's own model prints is printed."""
+    for line in lines:
+        if line.startswith('{"'):
+            yield json.loads(line)
+        else:
+            print(line, end="", flush=True)
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """End all ranks at once, as Ctrl-C in a terminal would."""
+    try:
+        child.send_signal(signal.SIGINT)
+        child.wait(SECONDS_TO_END)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        child.kill()  # the ranks end with it
+        child.wait()
+
+
+def _error_of(status: int, line: str) -> GraphprepError:
+    """The error that the trainer's last line tells of."""
+    sentence = re.sub(r"^(trainer|rank \d+|[\w.]+Error): ", "", line)
+    kind: type[GraphprepError] = {UsageError.exit_status: UsageError, CacheError.exit_status: CacheError}.get(
+        status, TrainingError
+    )
+    return kind(sentence or f"the trainer ended with the exit status {status}")
 
 
 def trainer_help() -> int:

@@ -38,7 +38,7 @@ from graphprep.core import csr
 from graphprep.core.original_ids import OriginalIds
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph, chosen_edge_type
 from graphprep.errors import CacheError
-from graphprep.system import progress
+from graphprep.system import home, progress
 from graphprep.system.regular_file import regular_file
 from graphprep.system.threads import cores, side_by_side
 
@@ -386,6 +386,24 @@ class PartitionCache:
         edges = sum(matrix.num_edges for matrix in graph.edges.values())
         networkx_graph.require_small(sum(graph.num_nodes.values()), edges, most)
         return networkx_graph.to_networkx(graph)
+
+
+def open_cache(location: str | Path | PartitionCache) -> PartitionCache:
+    """A partition cache: NAME/LABEL, or a path. Arrays are mapped when they are asked for.
+
+    Args:
+        location: a cache that is open already is given back.
+
+    Raises:
+        CacheError: there is none, it is damaged, unfinished or of an unknown format, or lies at a URL.
+    """
+    if isinstance(location, PartitionCache):
+        return location
+    if home.is_url(str(location)):
+        raise CacheError(
+            f"{location} is a URL, and a cache is mapped into memory; copy its folder to a local disk and open that"
+        )
+    return PartitionCache(home.require_cache(str(location)))
 
 
 def map_array(folder: Path, path: str) -> NDArray[Any]:

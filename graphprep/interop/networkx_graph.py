@@ -1,19 +1,40 @@
-"""A small graph as NetworkX has it: for looking at, drawing, and comparing with its algorithms.
+"""A small graph as NetworkX has it, for looking at, drawing, and comparing with its algorithms; and back.
 
 Edges keep their direction. Parallel edges and several edge types make a MultiDiGraph, anything else a DiGraph. Nodes
 are called by their global ids, or by (type, id) where there are several types. NetworkX takes about a kilobyte an edge,
 so a graph above a limit is refused.
+
+On the way back attributes of nodes are taken by the names that they get here (x, y, train_mask ...), or as features and
+a label by the names that a person gives; of edges `weight` and `time`. Undirected edges go in both directions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphprep.core.bfloat16 import to_float32
-from graphprep.core.types import Csr, LoadedGraph
-from graphprep.errors import UsageError
+from graphprep.core.choices import LabelTask
+from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, LoadedGraph
+from graphprep.datasets.importing.documents.graph_document import (
+    TIMES,
+    WEIGHTS,
+    GraphDocument,
+    attribute_names,
+    classes_line,
+    edges_of,
+    feature_columns,
+    label_numbers,
+    of_networkx,
+    ordered_ids,
+)
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
+from graphprep.errors import DatasetError, UsageError
+from graphprep.interop.in_memory import ArrayGraph, EdgeColumns, NodeArrays
 from graphprep.system.packages import required
 
 if TYPE_CHECKING:
@@ -21,6 +42,9 @@ if TYPE_CHECKING:
 
 LIMIT = 100_000
 """nodes and edges together"""
+ORIGIN = "the NetworkX graph"
+BY_NAME = ("train_mask", "val_mask", "test_mask", "time")
+"""attributes of nodes that are taken where all nodes have them, beside x and y"""
 
 
 def require_small(num_nodes: int, num_edges: int, limit: int) -> None:
@@ -56,6 +80,74 @@ def to_networkx(graph: LoadedGraph) -> nx.DiGraph | nx.MultiDiGraph:
             attributes = {word: _value(array[e]) for word, array in further.items()}
             result.add_edge(sources[u], destinations[v], **kind, **attributes)
     return result
+
+
+def from_networkx(
+    graph: nx.Graph, *, features: Sequence[str] | None, label: str | None, task: LabelTask = "auto"
+) -> ArrayGraph:
+    """A graph of any of NetworkX's classes.
+
+    Args:
+        graph: nodes are all whole numbers or all words. Numbers 0 .. N-1 are rows; others are kept as ids, rows being
+            in the graph's order.
+        features: attributes of nodes, numbers or as many numbers for each node, beside each other; None for `x` if
+            there is one.
+        label: an attribute of nodes; words are classes in ascending order, and a node without it has none. None for `y`
+            if there is one.
+        task: what labels are for.
+
+    Raises:
+        DatasetError: there is no such attribute, it is neither numbers nor words, or nodes are called otherwise.
+    """
+    document = of_networkx(graph)
+    if not document.ids:
+        raise DatasetError(f"{ORIGIN} has no nodes; add some")
+    of_nodes, of_edges = attribute_names(document.nodes), attribute_names(document.edges)
+    features = (["x"] if "x" in of_nodes else []) if features is None else list(features)
+    label = ("y" if "y" in of_nodes else None) if label is None else label
+    try:
+        ids, order = ordered_ids(document.ids, "auto")
+        arrays, classes = _node_arrays(document, features, label, task)
+        options = EdgeOptions(weights=bool({*WEIGHTS} & {*of_edges}), times=bool({*TIMES} & {*of_edges}))
+        edges = edges_of(Path(ORIGIN), document, options, (*features, label or "", *arrays), order)
+    except DatasetError as problem:
+        raise DatasetError(f"{ORIGIN} cannot be used: {problem}") from problem
+    said = [f"{ORIGIN}: {edges.how}"]
+    said += [classes_line(label, classes)] if label is not None and classes else []
+    said += [f"{ORIGIN}: left out: {', '.join(edges.ignored)}"] if edges.ignored else []
+    arrays = arrays if order is None else {name: array[order] for name, array in arrays.items()}
+    return ArrayGraph(
+        origin=ORIGIN,
+        nodes={HOMOGENEOUS_NODE: NodeArrays(num_nodes=len(document.ids), arrays=arrays, ids=ids)},
+        edges={
+            HOMOGENEOUS_EDGE: EdgeColumns(
+                src=edges.src,
+                dst=edges.dst,
+                weight=edges.weight,
+                arrays={} if edges.time is None else {"time": edges.time},
+            )
+        },
+        notes={"classes": classes} if classes else {},
+        said=said,
+    )
+
+
+def _node_arrays(
+    document: GraphDocument, features: Sequence[str], label: str | None, task: LabelTask
+) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Arrays in the document's order, and the words of the classes."""
+    arrays: dict[str, NDArray[Any]] = {}
+    classes: list[str] = []
+    if features:
+        arrays["x"] = np.concatenate([feature_columns(document, name) for name in features], axis=1)
+    if label is not None and all(np.ndim(data.get(label, 0)) for data in document.nodes):
+        arrays["y"] = np.array([data[label] for data in document.nodes])
+    elif label is not None:
+        arrays["y"], classes = label_numbers(document, label, task)
+    for name in BY_NAME:
+        if all(name in data for data in document.nodes):
+            arrays[name] = np.array([data[name] for data in document.nodes])
+    return arrays, classes
 
 
 def _names(graph: LoadedGraph, node_type: str) -> list[Any]:

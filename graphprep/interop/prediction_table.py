@@ -16,6 +16,16 @@ from graphprep.system.output_path import checked_file
 ENDINGS = (".csv", ".parquet")
 
 
+def columns_of(predictions: NDArray[Any], ids: OriginalIds | None, task: str) -> dict[str, NDArray[Any]]:
+    """The columns of the table, in the dataset's node order; arguments and names as for `write_table`."""
+    columns: dict[str, NDArray[Any]] = {"id": np.arange(len(predictions)) if ids is None else ids.array()}
+    if predictions.ndim == 1:
+        return columns | {"prediction": predictions}
+    if task == "classes":
+        columns["prediction"] = predictions.argmax(axis=1)
+    return columns | {f"score_{number}": predictions[:, number] for number in range(predictions.shape[1])}
+
+
 def write_table(target: Path, predictions: NDArray[Any], ids: OriginalIds | None, task: str) -> None:
     """Write one row a node, in the dataset's node order; the file appears whole or not at all.
 
@@ -34,13 +44,7 @@ def write_table(target: Path, predictions: NDArray[Any], ids: OriginalIds | None
     from pyarrow import csv
 
     require_target(target)
-    columns: dict[str, Any] = {"id": np.arange(len(predictions)) if ids is None else ids.array()}
-    if predictions.ndim == 1:
-        columns["prediction"] = predictions
-    else:
-        if task == "classes":
-            columns["prediction"] = predictions.argmax(axis=1)
-        columns |= {f"score_{number}": predictions[:, number] for number in range(predictions.shape[1])}
+    columns = columns_of(predictions, ids, task)
     table = pa.table({name: pa.array(column) for name, column in columns.items()})
     with published_file(target) as file:
         if target.suffix == ".csv":

@@ -34,21 +34,34 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExternalAssignment:
-    """An assignment read from a file, checked against the graph and the topology."""
+    """An assignment that was made elsewhere, checked against the graph and the topology."""
 
-    path: Path
+    path: Path | None
+    """None for an array"""
     sha256: str
-    """of the file, 64 hex digits"""
+    """of the file or the array, 64 hex digits"""
     assignment_N: NDArray[np.int32]
 
 
-def read_assignment(path: Path, *, num_nodes: int, num_parts: int) -> ExternalAssignment:
+def read_assignment(path: Path | Array, *, num_nodes: int, num_parts: int) -> ExternalAssignment:
     """Read an assignment and check it against the numbers of nodes and parts.
+
+    Args:
+        path: of the file, or the assignment itself, whole numbers [N].
+        num_nodes, num_parts: N, and how many parts there are.
 
     Raises:
         UsageError: the file name has an unknown extension.
         PartitionError: there is no such file, it is damaged, or it is no assignment of so many nodes to so many parts.
     """
+    if not isinstance(path, Path):
+        if path.ndim != 1 or path.dtype.kind not in "iu":
+            raise PartitionError(
+                f"--assignment has shape {path.shape} and dtype {path.dtype}; give one part number a node"
+            )
+        _check(path, "(an array)", num_nodes, num_parts)
+        parts_N = np.ascontiguousarray(path, np.int32)
+        return ExternalAssignment(path=None, sha256=hashlib.sha256(parts_N.data).hexdigest(), assignment_N=parts_N)
     reader = _reader(path)
     try:
         parts = reader(path)
@@ -115,7 +128,7 @@ def _from_lines(path: Path) -> Array:
     return np.concatenate(pieces)
 
 
-def _check(parts_N: Array, path: Path, num_nodes: int, num_parts: int) -> None:
+def _check(parts_N: Array, path: Path | str, num_nodes: int, num_parts: int) -> None:
     """Each rule has its own error, with the expected and the actual value."""
     if len(parts_N) != num_nodes:
         raise PartitionError(

@@ -38,7 +38,7 @@ from graphprep.store.location import can_list, files_below, read_file, translate
 from graphprep.store.metadata import CHECKSUMS, groups_of, root_is_unchanged
 from graphprep.store.regular_store import RegularFiles
 from graphprep.system import memory, progress
-from graphprep.system.home import is_url
+from graphprep.system.home import find_store, is_url
 from graphprep.system.output_path import ZARR_JSON
 from graphprep.system.threads import cores, side_by_side
 
@@ -503,6 +503,18 @@ class GraphStore:
         if isinstance(rows, slice) and rows == slice(None):
             self._require_digest(path, hashlib.sha256(np.ascontiguousarray(read).data).hexdigest())
         return read
+
+
+def open_store(location: str | Path | GraphStore) -> GraphStore:
+    """A graph store: a dataset's name, a path, or an fsspec URL. Nothing is read before it is asked for.
+
+    Args:
+        location: a store that is open already is given back.
+
+    Raises:
+        DatasetError: there is none, it is damaged, unfinished or of an unknown format.
+    """
+    return location if isinstance(location, GraphStore) else GraphStore(find_store(str(location)))
 
 
 def _chunk_files(array: zarr.Array[Any]) -> set[str]:

@@ -25,6 +25,22 @@ def configure(*, quiet: bool) -> None:
     _quiet = quiet
 
 
+@contextmanager
+def silenced() -> Iterator[None]:
+    """No progress until the block ends; warnings are printed all the same."""
+    before = _quiet
+    configure(quiet=True)
+    try:
+        yield
+    finally:
+        configure(quiet=before)
+
+
+def is_quiet() -> bool:
+    """Whether progress is silenced."""
+    return _quiet
+
+
 def say(message: str) -> None:
     """Print one line for people."""
     if not _quiet and sys.stderr is not None:

@@ -63,7 +63,7 @@ def split(**options: Any) -> None:
 def _regroup(
     way: Literal["merge", "split"], name_or_cache: str, replace: bool, json_output: bool, **options: Any
 ) -> None:
-    from graphprep.api import open_cache
+    from graphprep.cache.read import open_cache
     from pipelines.partition import run_partition
     from pipelines.regroup import plan_regroup
 

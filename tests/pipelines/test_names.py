@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
-from graphprep.api import open_cache, open_store
+from graphprep import open_cache, open_store
 from graphprep.errors import CacheError, DatasetError
 from graphprep.system import home
 from graphprep.topology import Topology, resolve

@@ -16,6 +16,7 @@ view of it, changes in place are seen through all views, and autograd checks ver
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -49,8 +50,8 @@ _TAKES_HOST_NUMBERS = {"fill", "fill_", "masked_fill", "masked_fill_", "where"}
 """Beside the operations that torch tags as element by element."""
 _IN_LOW_PRECISION = ("matmul", "mm", "addmm", "bmm", "linear")
 """What autocast computes in half precision; on a GPU there are more."""
-_pinned: dict[int, torch.UntypedStorage] = {}
-"""Pinned memory by address. It is never freed, so that no other memory has its address later."""
+_pinned: dict[int, object] = {}
+"""By the address of pinned memory what tells it from the memory that has this address later."""
 _libraries: list[torch.library.Library] = []
 
 
@@ -297,9 +298,11 @@ def _random_numbers(func: OpOverload, generator: torch.Generator | None) -> Iter
         return
     of_host = torch.default_generator.get_state()
     torch.default_generator.set_state(_backend.generator.get_state())
-    yield
-    _backend.generator.set_state(torch.default_generator.get_state())
-    torch.default_generator.set_state(of_host)
+    try:
+        yield
+        _backend.generator.set_state(torch.default_generator.get_state())
+    finally:
+        torch.default_generator.set_state(of_host)
 
 
 def _check_devices(func: OpOverload, given: Mapping[str, Any]) -> None:
@@ -334,10 +337,10 @@ def _record(func: OpOverload, given: Mapping[str, Any]) -> None:
     name = _name_of(func._schema)
     if name == "copy_":
         to_host, from_host = (not isinstance(given[one], SimulatedTensor) for one in ("self", "src"))
-        if to_host or from_host:
-            on_host = given["self" if to_host else "src"]
-            if not (given.get("non_blocking") and _is_pinned(on_host)):
-                record("to host" if to_host else "from host")
+        on_host = given["self" if to_host else "src"]
+        waits = on_host.numel() and not (given.get("non_blocking") and _is_pinned(on_host))
+        if waits and (to_host or from_host):
+            record("to host" if to_host else "from host")
     elif name == "_to_copy":
         if given.get("device") is not None and given["device"].type == "cpu":
             record("to host")
@@ -365,8 +368,15 @@ def _record(func: OpOverload, given: Mapping[str, Any]) -> None:
 
 
 def _pin(tensor: Tensor) -> Tensor:
-    storage = tensor.untyped_storage()
-    _pinned[storage.data_ptr()] = storage
+    storage, memory = tensor.untyped_storage(), object()
+    address = storage.data_ptr()
+    _pinned[address] = memory
+
+    def freed() -> None:
+        if _pinned.get(address) is memory:
+            del _pinned[address]
+
+    weakref.finalize(storage, freed)
     return tensor
 
 

@@ -322,6 +322,19 @@ def test_waits_are_counted() -> None:
 
 
 @on_device
+def test_memory_is_pinned_as_long_as_it_is_there() -> None:
+    """Memory that is freed may be given out again, and is not pinned then."""
+    pinned = torch.ones(1000).pin_memory()
+    view, address = pinned[10:], pinned.data_ptr()
+    del pinned
+    assert view.is_pinned()
+    assert not torch.ones(3).is_pinned()
+    del view
+    again = [torch.ones(1000) for _ in range(50)]
+    assert address not in {one.data_ptr() for one in again if one.is_pinned()}
+
+
+@on_device
 def test_what_does_not_wait_is_not_counted() -> None:
     """Counts of what a GPU does not wait for make people change code that is right."""
     for case, call in NOT_COUNTED.items():

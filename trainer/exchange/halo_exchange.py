@@ -241,7 +241,7 @@ class HaloExchange:
             if not all(due):
                 left_out = route.relays.of_due([not is_due for is_due in due])
                 self._record_messages(left_out.passed_on, layer, received.shape[1], None, direction)
-            relayed = start_forward(self.communicator, plan, outgoing, received, wire)
+            relayed = start_forward(self.communicator, plan.on(received.device), outgoing, received, wire)
             return PendingRows(partial(self._receive, relayed, received, layer, direction), route)
         by_peer = dict(zip(peers, route.split_received(received), strict=True))
         fresh = {peer: rows for peer, rows in by_peer.items() if due[peer]}
@@ -272,7 +272,7 @@ class HaloExchange:
         received = partial_HF.new_empty(sum(route.recv_counts), width)
         relayed = start_backward(
             self.communicator,
-            route.relays,
+            route.relays.on(partial_HF.device),
             route.pack(partial_HF),
             received,
             route.recv_counts,
@@ -332,7 +332,8 @@ def relative_change(now: Tensor, then: Tensor | None) -> float:
     """|now - then| / |then|; 0 where both are 0, infinite where only `then` is or there is none."""
     if then is None:
         return float("inf")
-    change, size = float(torch.linalg.vector_norm(now - then)), float(torch.linalg.vector_norm(then))
+    lengths = torch.stack([torch.linalg.vector_norm(now - then), torch.linalg.vector_norm(then)])
+    change, size = (float(length) for length in lengths.tolist())
     if size == 0:
         return 0.0 if change == 0 else float("inf")
     return change / size

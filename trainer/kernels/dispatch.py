@@ -16,6 +16,8 @@ import torch
 
 log = logging.getLogger("trainer")
 
+WIDE = 16
+"""Columns from which on Triton's product is used."""
 _OLDEST = (3, 4)
 """The oldest release of Triton that the kernels have been compiled by."""
 

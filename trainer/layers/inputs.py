@@ -226,8 +226,9 @@ class Hidden:
     _is_exchanged: bool = False
 
     def own(self, weight_FG: Tensor | None = None) -> Tensor:
-        rows_nF = self.rows_nF if self.mask is None else self.mask.own(self.rows_nF)
-        return _product(rows_nF, weight_FG, self.aggregation.clock)
+        if weight_FG is not None:
+            return dense(self.rows_nF, weight_FG, self.aggregation.clock, self.mask)
+        return self.rows_nF if self.mask is None else self.mask.own(self.rows_nF)
 
     def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
         if weight_FG is not None and _narrows(weight_FG):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from trainer.layers.inputs import LayerInput, Projected
 from trainer.models.plan import Plan
-from trainer.sparse.attention_scores import by_head
+from trainer.sparse.attention_scores import destination_terms
+from trainer.sparse.edge_values import by_head
 
 
 class GatLayer(nn.Module):
@@ -46,8 +46,7 @@ class GatLayer(nn.Module):
 
     def terms_of(self, rows: LayerInput, projected: Projected) -> Tensor:  # noqa: ARG002
         """What nodes add to scores as destinations: [n, heads]."""
-        own_nhF = by_head(projected.own_nG, self.num_heads)
-        return torch.einsum("nhf,hf->nh", own_nhF.float(), self.destination_hF)
+        return destination_terms(projected.own_nG, self.destination_hF)
 
 
 class Gatv2Layer(GatLayer):

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from trainer.data.csr import Csr, hstack
-from trainer.kernels.dispatch import serves
-from trainer.sparse.row_sums import WIDE, csr_tensor, weighted_row_sums
+from trainer.kernels.dispatch import WIDE, serves
+from trainer.sparse.edges import EdgeBlocks
+from trainer.sparse.row_sums import csr_tensor, weighted_row_sums
 
 if TYPE_CHECKING:
     from trainer.kernels.spmm import CsrMatrix
@@ -33,6 +35,9 @@ class Matrix:
         self.num_rows, self.num_columns = csr.num_rows, csr.num_columns
         self._indptr, self._indices = csr.indptr.to(device), csr.indices.to(device)
         self._weights = (torch.ones(csr.num_edges) if csr.weights is None else csr.weights).to(device)
+        self._csr: Tensor | None = None
+        if csr.num_edges and device.type != "cpu":  # once, since each such tensor made in a step is a launch or two
+            self._csr = csr_tensor(self._indptr, self._indices, self._weights, csr.num_columns)
         self._triton: CsrMatrix | None = None
         # Those that a step makes on the GPU are left to torch: to cut up their long rows, the host would wait for them.
         if csr.num_edges and serves(device) and csr.indptr.device.type == "cpu":
@@ -45,31 +50,32 @@ class Matrix:
         """The product with `rows` [columns, F]: float32 [rows, F]. It records no gradient."""
         if self._triton is not None and rows.shape[1] >= WIDE:
             return self._triton.product(rows.detach())
+        if self._csr is not None and rows.shape[1]:
+            with torch.no_grad():
+                return torch.mm(self._csr, rows.float())
         return weighted_row_sums(self._indptr, self._indices, self._weights, rows)
 
-    def products_at_entries(self, left: Tensor, right: Tensor) -> Tensor:
-        """The inner product of row i of `left` [rows, F] and row j of `right` [columns, F] at each entry (i, j).
-
-        Returns:
-            float32 [E], in the order of the entries; their weights do not count.
-        """
-        if not len(self._indices):
-            return left.new_zeros(0, dtype=torch.float32)
-        with torch.no_grad():
-            entries = csr_tensor(self._indptr, self._indices, self._weights, self.num_columns)
-            products: Tensor = torch.sparse.sampled_addmm(entries, left.float(), right.float().T, beta=0.0)
-            return products.values()
-
     def add_product(self, rows: Tensor, sums: Tensor) -> None:
-        """Add the product with `rows` to `sums` in place; nothing is done where there is no edge."""
+        """Add the product with `rows` to `sums` in place; nothing is done for rows without edges, if they are many."""
         if self._triton is not None and rows.shape[1] >= WIDE:
             self._triton.add_product(rows, sums)
-        elif len(self._indices):
+            return
+        filled = self._rows_with_edges if self._csr is None else None
+        if filled is None:
             sums += self @ rows
+        elif len(filled):
+            indptr = torch.cat([self._indptr[filled], self._indptr[-1:]])
+            sums.index_add_(0, filled, weighted_row_sums(indptr, self._indices, self._weights, rows))
+
+    @cached_property
+    def _rows_with_edges(self) -> Tensor | None:
+        """Their numbers where they are at most half of all, as those with edges from a halo may be; else None."""
+        filled = self._indptr.diff().nonzero().squeeze(1)
+        return filled if 2 * len(filled) <= self.num_rows else None
 
 
-M = TypeVar("M", Matrix, Csr)
-"""What a model walks through: weighted matrices for sums, patterns for maxima and attention."""
+M = TypeVar("M", Matrix, EdgeBlocks)
+"""What a model walks through: weighted matrices for sums, blocks of edges for maxima and attention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

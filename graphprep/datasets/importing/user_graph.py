@@ -281,7 +281,7 @@ def _numbered(data: NodeData, original: Original | None) -> str:
     if original is None:
         return "kept"
     if data.original is not None:
-        return "kept as original_id, rows in the document's order"
+        return "kept as original_id, rows in the given order"
     how = "ascending order" if data.ids is None else f"the order of {Path(data.ids.table).name}"
     return f"numbered anew in {how}"
 

@@ -36,16 +36,21 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted([*own, *(f"{cluster}-{network}" for cluster in CLUSTERS for network in NETWORKS)]))
 
 
-def resolve(name_or_path: str | Path) -> Topology:
+def resolve(name_or_path: str | Path | Topology) -> Topology:
     """The preset of that name, else the file.
 
-    A path object, or a text with a folder in it (`./2x4`), is always a file.
+    A path object, or a text with a folder in it (`./2x4`), is always a file. A text of several lines is what such a
+    file holds, and a topology is given back.
 
     Raises:
         TopologyError: there is neither, or the file is wrong.
     """
+    if isinstance(name_or_path, Topology):
+        return name_or_path
     names = preset_names()
     name = str(name_or_path)
+    if "\n" in name and not isinstance(name_or_path, Path):
+        return Topology.from_text(name)
     if name in names and not isinstance(name_or_path, Path):
         if os.path.isfile(name):
             say(f"{name} is taken for the topology preset; give ./{name} for the file in the current folder")

@@ -49,6 +49,7 @@ def test_a_gpu_where_triton_does_not_work_has_torch_s(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A machine without a C compiler, which would end the run; here it is the GPU that is not there."""
+    monkeypatch.setattr(dispatch.log, "propagate", True)  # __main__ of another test sets it
     monkeypatch.setattr(dispatch, "_is_installed", lambda: True)
     monkeypatch.setattr(dispatch, "_works", dispatch._works.__wrapped__)
     assert not dispatch.serves(torch.device("cuda", 0))

@@ -15,12 +15,14 @@ from trainer.sparse.row_sums import (
     bag_sums,
     csr_product,
     csr_reduction,
+    even_pieces,
+    is_uneven,
     weighted_row_sums,
     wide_kernel,
 )
 
 KERNELS = {"embedding_bag": bag_sums, "CSR mm": csr_product, "CSR reduce": csr_reduction}
-WIDTHS = (1, WIDE - 1, WIDE, 33, 128)
+WIDTHS = (1, WIDE - 1, WIDE, 16, 33, 128)
 Edges = tuple[Tensor, Tensor, Tensor]
 
 
@@ -91,6 +93,47 @@ def test_bits_do_not_depend_on_threads(name: str, width: int) -> None:
     finally:
         torch.set_num_threads(before)
     assert torch.equal(sums[0], sums[1])
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("index_type", [torch.int32, torch.int64])
+def test_pieces_give_the_same_bits(index_type: torch.dtype, monkeypatch: pytest.MonkeyPatch, *, weighted: bool) -> None:
+    """Guards against rows that are left out between pieces, and edges that are counted from another piece's first."""
+    indptr, indices, weights = edges(index_type=index_type)
+    counts = indptr.diff().sort(descending=True)[0]
+    indptr[1:] = counts.cumsum(0)
+    rows, given = draw(200, 24), weights if weighted else None
+    at_once = bag_sums(indptr, indices, given, rows)
+    monkeypatch.setattr(row_sums, "_LEAST_VALUES", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    pieces: list[Tensor] = []
+    monkeypatch.setattr(row_sums, "_bags", lambda *four: pieces.append(row_sums_of_piece(*four)) or pieces[-1])
+    assert torch.equal(bag_sums(indptr, indices, given, rows), at_once)
+    assert len(pieces) > 1
+
+
+row_sums_of_piece = row_sums._bags
+
+
+def test_pieces_are_of_equal_work() -> None:
+    """Guards against pieces of as many rows, of which one has all the edges, and against rows without any edge."""
+    indptr = torch.tensor([0, *([100] * 5), *([0] * 500)]).cumsum(0)
+    pieces = even_pieces(indptr, 8)
+    assert [begin for begin, _ in pieces[1:]] == [end for _, end in pieces[:-1]]
+    assert (pieces[0][0], pieces[-1][1]) == (0, 505)
+    assert all(end > begin for begin, end in pieces)
+    work = [int(indptr[end] - indptr[begin]) + 2 * (end - begin) for begin, end in pieces]
+    assert max(work) <= (500 + 2 * 505) / 8 + 102
+
+
+def test_threads_of_unequal_shares_are_noticed() -> None:
+    """Guards against pieces where rows are alike, which only cost time."""
+    assert not is_uneven(torch.arange(0, 101, 5), 2)
+    assert not is_uneven(torch.tensor([0, 9, 9, 9]), 1)
+    assert not is_uneven(torch.tensor([0]), 4)
+    assert is_uneven(torch.tensor([0, 9, 18, 19, 20]), 2)
+    assert is_uneven(torch.tensor([0, 1, 2, 3, 40]), 4)
+    assert not is_uneven(torch.arange(0, 101, 5), 3)
 
 
 @pytest.mark.parametrize("data_type", [torch.float16, torch.bfloat16, torch.float64])
@@ -165,6 +208,7 @@ def test_a_processor_with_generated_code_needs_no_trial(
     processor: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(row_sums, "_trial", None)
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)  # __main__ of another test sets it
     with caplog.at_level(logging.INFO, logger="trainer"):
         assert wide_kernel.__wrapped__(processor) is bag_sums
     assert not caplog.records
@@ -177,6 +221,7 @@ def test_elsewhere_the_faster_kernel_is_chosen_and_said(
     """Guards against a choice that nobody can see in the log, and against the slower one."""
     seconds = {bag_sums: 0.003, csr_reduction: 0.004}
     monkeypatch.setattr(row_sums, "_trial", lambda kernel: 0.001 if kernel is faster else seconds[kernel])
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)  # __main__ of another test sets it
     with caplog.at_level(logging.INFO, logger="trainer"):
         assert wide_kernel.__wrapped__("DEFAULT") is faster
     [record] = caplog.records

@@ -101,15 +101,15 @@ def read_document(path: Path, format: Format, request: ImportRequest, *, memory_
         document = _parsed(format, text, room // NODE_BYTES)
         if not document.ids:
             raise DatasetError("it has no nodes")
-        original, order = _ordered(document.ids, request.ids)
+        original, order = ordered_ids(document.ids, request.ids)
         arrays, classes = _node_arrays(document, wanted, order)
-        edges = _edges(path, document, options, (*wanted.label, *wanted.feature), order)
+        edges = edges_of(path, document, options, (*wanted.label, *wanted.feature), order)
     arrays = checked_arrays(str(path), arrays, len(document.ids), wanted.task)
     nodes = NodeData(
         arrays=arrays,
         origin=dict.fromkeys(arrays, str(path)),
         original=original,
-        read_as=[_classes_line(wanted.label[0], classes)] if classes else [],
+        read_as=[classes_line(wanted.label[0], classes)] if classes else [],
     )
     return build(
         request,
@@ -164,13 +164,13 @@ def _node_arrays(
     arrays: dict[str, Array] = {}
     classes: list[str] = []
     if wanted.feature:
-        arrays["x"] = np.concatenate([_features(document, name) for name in wanted.feature], axis=1)
+        arrays["x"] = np.concatenate([feature_columns(document, name) for name in wanted.feature], axis=1)
     if wanted.label:
-        arrays["y"], classes = _labels(document, wanted.label[0], wanted.task)
+        arrays["y"], classes = label_numbers(document, wanted.label[0], wanted.task)
     return arrays if order is None else {name: array[order] for name, array in arrays.items()}, classes
 
 
-def _edges(
+def edges_of(
     path: Path,
     document: GraphDocument,
     options: EdgeOptions,
@@ -195,8 +195,8 @@ def _edges(
         else "directed"
     )
     read = f", read of them: {', '.join(map(repr, used))}" if used else ""
-    node_names = (name for name in _names(document.nodes) if name not in used_of_nodes)
-    edge_names = (name for name in _names(document.edges) if name not in used)
+    node_names = (name for name in attribute_names(document.nodes) if name not in used_of_nodes)
+    edge_names = (name for name in attribute_names(document.edges) if name not in used)
     return EdgeArrays(
         path=path,
         src=np.concatenate([src, dst[both]]),
@@ -210,7 +210,9 @@ def _edges(
     )
 
 
-def _ordered(ids: Sequence[int] | Sequence[str], id_kind: IdKind) -> tuple[Original | None, NDArray[np.int64] | None]:
+def ordered_ids(
+    ids: Sequence[int] | Sequence[str], id_kind: IdKind
+) -> tuple[Original | None, NDArray[np.int64] | None]:
     """The ids by row unless they are the rows, and which node each row is unless that is the document's order."""
     kinds = {type(node) for node in ids}
     if kinds not in ({int}, {str}):
@@ -244,12 +246,12 @@ def _whole_numbers(ids: Sequence[int] | Sequence[str]) -> NDArray[np.int64] | No
     return np.asarray(numbers) if numbers.cast(pa.large_string()).equals(written) else None
 
 
-def _names(data: Sequence[Attributes]) -> list[str]:
+def attribute_names(data: Sequence[Attributes]) -> list[str]:
     """The names of all attributes that hold data, in the order of their first occurrence."""
     return [name for name in dict.fromkeys(itertools.chain.from_iterable(data)) if name not in NOT_DATA]
 
 
-def _features(document: GraphDocument, name: str) -> Array:
+def feature_columns(document: GraphDocument, name: str) -> Array:
     """One attribute as columns, float32 [N, columns]."""
     values = _values(document, name)
     try:
@@ -267,7 +269,7 @@ def _values(document: GraphDocument, name: str) -> list[Any]:
     """One attribute of every node."""
     missing = next((number for number, data in enumerate(document.nodes) if data.get(name) is None), None)
     if missing is not None:
-        if name not in (known := _names(document.nodes)):
+        if name not in (known := attribute_names(document.nodes)):
             raise DatasetError(
                 f"its nodes have no attribute {name!r}; they have {', '.join(map(repr, known)) or 'none'}"
             )
@@ -277,12 +279,12 @@ def _values(document: GraphDocument, name: str) -> list[Any]:
     return [data[name] for data in document.nodes]
 
 
-def _labels(document: GraphDocument, name: str, task: LabelTask) -> tuple[Array, list[str]]:
+def label_numbers(document: GraphDocument, name: str, task: LabelTask) -> tuple[Array, list[str]]:
     """Labels, and the words of the classes if they are words."""
     values = [data.get(name) for data in document.nodes]
     there = [value for value in values if value is not None]
     if not there:
-        known = ", ".join(map(repr, _names(document.nodes))) or "none"
+        known = ", ".join(map(repr, attribute_names(document.nodes))) or "none"
         raise DatasetError(f"its nodes have no attribute {name!r}; they have {known}")
     kinds = {type(value) for value in there}
     if kinds <= {int, bool} and task != "regression":
@@ -302,7 +304,7 @@ def _labels(document: GraphDocument, name: str, task: LabelTask) -> tuple[Array,
 
 def _edge_numbers(document: GraphDocument, names: Sequence[str], used: list[str], *, missing: float | None) -> Array:
     """The first of these attributes that edges have, [E]; `missing` for an edge that has none, None to refuse that."""
-    known = _names(document.edges)
+    known = attribute_names(document.edges)
     name = next((name for name in names if name in known), None)
     if name is None:
         if not document.edges:
@@ -321,7 +323,7 @@ def _edge_numbers(document: GraphDocument, names: Sequence[str], used: list[str]
     return array
 
 
-def _classes_line(label: str, classes: Sequence[str]) -> str:
+def classes_line(label: str, classes: Sequence[str]) -> str:
     """Which number each word became, for people."""
     shown = ", ".join(f"{number} is {word!r}" for number, word in enumerate(classes[:MOST_CLASSES_NAMED]))
     more = ", ..." if len(classes) > MOST_CLASSES_NAMED else ""

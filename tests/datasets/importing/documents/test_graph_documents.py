@@ -54,7 +54,7 @@ def ends(raw: RawGraph) -> list[Any]:
 
 def summary(raw: RawGraph, capsys: pytest.CaptureFixture[str]) -> str:
     """All that an import says on standard error, its summary included."""
-    ingest._say_read_as(raw.notes)
+    ingest.say_read_as(raw.notes)
     return capsys.readouterr().err
 
 
@@ -76,7 +76,7 @@ def test_what_networkx_writes(tmp_path: Path, format: str, directed: bool, capsy
     assert nodes.y.tolist() == [1, 0, 1]
     assert raw.notes["classes"] == ["blue", "red"]
     said = summary(raw, capsys)
-    assert said.count("3, ids of words kept as original_id, rows in the document's order, x, y, labels without") == 1
+    assert said.count("3, ids of words kept as original_id, rows in the given order, x, y, labels without") == 1
     assert said.count(f"4 edges, {'directed' if directed else 'undirected, so each is kept in both directions'}") == 1
     assert said.count("0 is 'blue', 1 is 'red'") == 1
     assert said.count("random split was drawn, 20 nodes of each class to train") == 1

@@ -1,0 +1,47 @@
+"""The front door for Python: what `import graphprep as gp` offers, the same functions that the command line calls.
+
+Every function takes what a notebook has: a store, cache or topology that is open, its name, or its path. Errors are
+those of `graphprep.errors`, one sentence each.
+"""
+
+from __future__ import annotations
+
+from graphprep.api.caches import compare, export, partition, plan, train
+from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
+from graphprep.cache.read import PartitionCache, open_cache
+from graphprep.core.bfloat16 import to_float32
+from graphprep.interop.training_run import TrainingRun
+from graphprep.store.store import GraphStore, open_store
+from graphprep.system.progress import configure
+from graphprep.topology import Topology
+
+__all__ = [
+    "GraphStore",
+    "PartitionCache",
+    "Topology",
+    "TrainingRun",
+    "compare",
+    "export",
+    "fetch",
+    "from_arrays",
+    "from_dgl",
+    "from_networkx",
+    "from_pyg",
+    "from_scipy",
+    "import_graph",
+    "open_cache",
+    "open_run",
+    "open_store",
+    "partition",
+    "plan",
+    "quiet",
+    "to_float32",
+    "train",
+]
+
+open_run = TrainingRun
+
+
+def quiet(silent: bool = True) -> None:
+    """Print no progress from now on, or print it again; warnings are printed all the same."""
+    configure(quiet=silent)

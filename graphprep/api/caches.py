@@ -1,0 +1,235 @@
+"""Stores become caches, and caches are compared, planned for, exported and trained on."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+from graphprep.api.call import library_call, location_of, work
+from graphprep.api.options import CallOptions, PartitionOptions, Place, PlanOptions, TrainOptions
+from graphprep.cache.features import FeatureOptions
+from graphprep.cache.read import PartitionCache, open_cache
+from graphprep.errors import UsageError
+from graphprep.interop.in_memory import as_array
+from graphprep.interop.training_run import TrainingRun
+from graphprep.partition.request import PartitionRequest
+from graphprep.plan.model_widths import ModelWidths, take_widths
+from graphprep.store.store import GraphStore, open_store
+from graphprep.system import progress
+from graphprep.system.home import is_url
+from graphprep.system.options import take_options
+from graphprep.system.session_folder import is_of_session, new_folder
+from graphprep.topology import Topology, resolve
+
+Store = GraphStore | str | Path
+Cache = PartitionCache | str | Path
+Machine = Topology | str | Path
+
+
+@library_call(PartitionOptions, PartitionRequest, ModelWidths, FeatureOptions)
+def partition(
+    graph: Store,
+    *,
+    topology: Machine | None = None,
+    parts: int | None = None,
+    assignment: Any = None,
+    rates: Place | None = None,
+    out: Place | None = None,
+    replace: bool = False,
+    **options: Unpack[PartitionOptions],
+) -> PartitionCache:
+    """Partition a graph for the links of a machine, and write the partition cache, or find that it is there.
+
+    Args:
+        graph: a store, a dataset's name, a path or a URL.
+        topology: the machine: a topology, a preset's name, a file, or the text of one; exactly one of this and `parts`
+            is given.
+        parts: K for K equal ranks on one switch.
+        assignment: parts that were made elsewhere: whole numbers [N], or a file of them.
+        rates: a file of `graphprep doctor --rates FILE`, for the predicted step.
+        out: the cache's folder; by default HOME/caches/NAME/LABEL, and beside the store if that goes when Python ends.
+        replace: make the cache even if it is there, also where other options made it.
+
+    Raises:
+        UsageError, TopologyError: an option or the topology is wrong.
+        DatasetError: there is no such store.
+        CacheError: a cache of other options lies there.
+        PartitionError: the graph cannot be partitioned so.
+    """
+    from pipelines.partition import chosen_topology, plan_partition, run_partition
+
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given.setdefault("effort", "default" if assignment is None else "none")
+    widths = take_widths(given)
+    request, features = take_options(PartitionRequest, given), take_options(FeatureOptions, given)
+    store = open_store(location_of(graph))
+    machine = None if topology is None else resolve(topology)
+    if out is None and not is_url(store.location) and is_of_session(Path(store.location)):
+        out = Path(store.location).with_name(f"{store.name}-{chosen_topology(parts, machine).name}")
+    if assignment is not None:
+        is_file = isinstance(assignment, str | Path)
+        assignment = Path(assignment) if is_file else as_array(assignment, "assignment")
+    with work(given) as (limit, executor):
+        decided = plan_partition(
+            store,
+            parts=parts,
+            topology=machine,
+            request=request,
+            out=None if out is None else Path(out),
+            assignment=assignment,
+            memory_limit=limit,
+            features=features,
+            widths=widths,
+            rates=None if rates is None else Path(rates),
+        )
+        return run_partition(decided, replace_other=replace, executor=executor).cache
+
+
+@library_call(CallOptions)
+def compare(
+    *caches: Cache, topology: Machine | None = None, row_bytes: int | None = None, **_: Unpack[CallOptions]
+) -> dict[str, Any]:
+    """Set several partitions of one dataset beside each other.
+
+    Args:
+        caches: at least two.
+        topology: judge all on this machine, and not each on its own.
+        row_bytes: judge all with rows of so many bytes.
+
+    Returns:
+        What `graphprep compare --json` prints: `dataset`, `verdict` (sentences), and `caches`, a row each, of which
+        `pandas.DataFrame(...)` makes a table.
+
+    Raises:
+        CacheError: one is not there or not whole.
+        UsageError: there are fewer than two, or they are of different graphs.
+    """
+    from pipelines.compare import compare as set_beside
+
+    machine = None if topology is None else resolve(topology)
+    return set_beside([location_of(cache) for cache in caches], topology=machine, row_bytes=row_bytes)
+
+
+@library_call(PlanOptions)
+def plan(
+    graph: Store | PartitionCache,
+    *,
+    parts: int | None = None,
+    topology: Machine | None = None,
+    gpu: str | None = None,
+    rates: Place | None = None,
+    **options: Unpack[PlanOptions],
+) -> dict[str, Any]:
+    """Predict what an epoch of training takes.
+
+    Args:
+        graph: a cache, or a store with one of `parts` and `topology`.
+        parts: for a store: K equal ranks on one switch.
+        topology: for a store: the machine; for a cache: another one of as many ranks.
+        gpu: what the ranks are, for its published rates: A100-40GB, H100-SXM, L4 ...
+        rates: a file of `graphprep doctor --rates FILE`.
+
+    Returns:
+        What `graphprep plan --json` prints: `epoch_seconds`, `compute_seconds`, `communication_seconds`, `ranks`,
+        `ways` (other exchanges), `advice` and `unknown` (sentences).
+
+    Raises:
+        UsageError: the graph has several types, no features or classes, or the topology does not fit.
+        TrainingError: rates cannot be measured here.
+    """
+    from graphprep.plan.training import TrainingPlan
+    from pipelines.plan import plan_training
+
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given.setdefault("input_dropout", given.get("dropout", TrainingPlan().dropout))
+    return plan_training(
+        location_of(graph),
+        TrainingPlan(**given),
+        parts=parts,
+        topology=None if topology is None else resolve(topology),
+        gpu=gpu,
+        rates_from=None if rates is None else Path(rates),
+    )
+
+
+@library_call(CallOptions)
+def export(
+    cache: Cache,
+    out: Place,
+    *,
+    format: Literal["dgl", "pyg", "npz"],
+    replace: bool = False,
+    **_: Unpack[CallOptions],
+) -> Path:
+    """Write a cache in the files of another tool, or find that they are there.
+
+    Args:
+        cache: what to export.
+        out: the folder to make.
+        format: dgl, pyg or npz; docs/export.md says what each holds.
+        replace: export even if it is there, or replace another export.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UsageError: the format is unknown, or something else lies there.
+        CacheError: there is no such cache, or it has changed.
+    """
+    from pipelines.export import export_cache
+
+    return export_cache(location_of(cache), Path(out), format_name=format, replace=replace).folder
+
+
+@library_call(TrainOptions)
+def train(
+    cache: Cache,
+    *,
+    model: str | type = "gcn",
+    output: Place | None = None,
+    replace: bool = False,
+    **options: Unpack[TrainOptions],
+) -> TrainingRun:
+    """Train on a cache, one process a part on this machine, as `graphprep train` does.
+
+    Args:
+        cache: what to train on.
+        model: gcn, sage, gat, gatv2, gin, rgcn, FILE.py:Class, or a class of your own that lies in a file.
+        output: the folder of the run; without one it goes when Python ends.
+        replace: whether a run that lies there may be replaced; that is done when the new one is whole.
+
+    Returns:
+        The run: history, metrics, predictions in the dataset's order, weights.
+
+    Raises:
+        UsageError, CacheError, TrainingError: the trainer's own sentence. All ranks have ended then, and also after an
+            interruption, and no folder is left behind.
+    """
+    from pipelines.train import train_to_folder
+
+    folder = open_cache(cache).folder.absolute()
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    weights = given.get("class_weights")
+    if weights is not None and not isinstance(weights, str):
+        given["class_weights"] = ",".join(map(str, weights))
+    if isinstance(model, type):
+        model = _file_and_class(model)
+    if output is None:
+        output = new_folder() / "run"
+        progress.say(f"no output was given: {output} goes when Python ends; output= keeps it")
+    return train_to_folder(folder, Path(output), {"model": model, **given}, replace=replace, quiet=progress.is_quiet())
+
+
+def _file_and_class(model: type) -> str:
+    """FILE.py:Class of a class, for the ranks to import."""
+    try:
+        file = inspect.getfile(model)
+    except (TypeError, OSError):
+        file = ""
+    if not file.endswith(".py") or "." in model.__qualname__:
+        raise UsageError(
+            f"the model {model.__qualname__} lies in no file of its own that the ranks could import; write it to a .py "
+            "file, at its top, and give that class or FILE.py:Class"
+        )
+    return f"{Path(file).absolute()}:{model.__name__}"

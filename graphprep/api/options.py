@@ -1,0 +1,200 @@
+"""The keywords of the API's functions, for type checkers and editors.
+
+Names, choices and defaults are those of the dataclasses that the command line is made from, and of the trainer's
+options; tests compare them. What each does is in the dataclasses, and in the functions' own help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from graphprep.core.choices import Balance, Duplicates, LabelTask, SelfLoops
+from graphprep.datasets.importing.options import Format, IdKind
+
+Place = str | Path
+Column = str | int
+Wire = Literal["fp32", "bf16", "fp16", "int8"]
+
+
+class CallOptions(TypedDict, total=False):
+    """What every function takes."""
+
+    progress: bool
+
+
+class WorkOptions(CallOptions, total=False):
+    """What the functions take that do long work."""
+
+    memory: int | str | None
+    dask: str | None
+
+
+class StoreTarget(WorkOptions, total=False):
+    """Where a store goes."""
+
+    out: Place | None
+    replace: bool
+    anyway: bool
+
+
+class FetchOptions(StoreTarget, total=False):
+    """The keywords of `fetch`."""
+
+    mirror: str | None
+
+
+class GraphOptions(StoreTarget, total=False):
+    """The keywords of `from_pyg` and the like."""
+
+    name: str | None
+    undirected: bool
+    duplicates: Duplicates
+    self_loops: SelfLoops
+    task: LabelTask
+    splits: int
+    seed: int
+
+
+class FileOptions(StoreTarget, total=False):
+    """The keywords of `import_graph`."""
+
+    schema: Place | None
+    format: Format
+    ids: IdKind
+    undirected: bool
+    duplicates: Duplicates
+    self_loops: SelfLoops
+    weights: bool
+    edge_times: bool
+    header: bool | None
+    delimiter: str | None
+    source: Column | None
+    target: Column | None
+    weight: Column | None
+    time: Column | None
+    num_nodes: int | None
+    features: Place | None
+    labels: Place | None
+    task: LabelTask
+    node_times: Place | None
+    id_column: Column | None
+    label: Column | Sequence[Column]
+    feature: Column | Sequence[Column]
+    split_column: Column | None
+    node_header: bool | None
+    node_delimiter: str | None
+    train: Place | None
+    val: Place | None
+    test: Place | None
+    splits: int
+    seed: int
+
+
+class PartitionOptions(WorkOptions, total=False):
+    """The keywords of `partition`."""
+
+    method: Literal[
+        "auto",
+        "metis",
+        "metis-recursive",
+        "metis-volume",
+        "metis-balanced",
+        "metis-hierarchical",
+        "mtkahypar",
+        "mtkahypar-rows",
+        "mtkahypar-steiner",
+        "kaminpar",
+        "multilevel",
+        "ldg",
+        "random",
+    ]
+    effort: Literal["none", "fast", "default", "best"]
+    seed: int
+    imbalance: float
+    row_bytes: int
+    balance: Balance
+    minimise: Literal["slowest", "total"]
+    relay: Literal["auto", "off"]
+    limits: str | Sequence[str]
+    hidden: int
+    layers: int
+    wire: Wire
+    features: Literal["stored", "float32", "float16", "bfloat16", "none"]
+    scale_features: Literal["none", "rows", "columns"]
+    aggregate_features: Literal["none", "gcn", "mean"]
+
+
+class PlanOptions(CallOptions, total=False):
+    """The keywords of `plan`."""
+
+    model: Literal["gcn", "sage"]
+    layers: int
+    hidden: int
+    dropout: float
+    input_dropout: float
+    eval_every: int
+    wire: Wire
+    exchange: Literal["boundary", "tensor", "auto"]
+
+
+class TrainOptions(CallOptions, total=False):
+    """The keywords of `train`: the trainer's options, which docs/training-reference.md describes."""
+
+    config: Place | None
+    layers: int
+    hidden: int
+    aggregator: Literal["mean", "max"]
+    heads: int
+    output_heads: int | None
+    bases: int
+    residual: bool
+    jumping: Literal["none", "cat", "max"]
+    norm: Literal["none", "batch", "layer"]
+    dropout: float
+    input_dropout: float | None
+    attention_dropout: float | None
+    target: str | None
+    task: Literal["auto", "classes", "multilabel", "regression"]
+    metric: Literal["auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae"]
+    class_weights: str | Sequence[float]
+    inductive: bool
+    optimiser: Literal["adam", "adamw", "sgd"]
+    momentum: float
+    lr: float
+    schedule: str
+    lr_warmup: int
+    clip_norm: float
+    weight_decay: float
+    epochs: int
+    patience: int
+    eval_every: int
+    validate_from: Literal["exact", "training"]
+    seed: int
+    split: int
+    exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]
+    boundary_sampling: float
+    relay: Literal["auto", "off"]
+    staleness: str
+    staleness_grad: str
+    warmup: int
+    settle: int
+    precision: Literal["fp32", "bf16", "fp16"]
+    dense_features: bool
+    wire: Wire
+    weights_wire: Literal["fp32", "bf16"]
+    error_feedback: bool
+    device: Literal["auto", "cpu", "cuda"]
+    timeout: float
+    anyway: bool
+    verify: bool
+    checkpoint: Place | None
+    checkpoint_every: int
+    checkpoint_minutes: float
+    resume: bool
+    restarts: int
+    save_embeddings: Place | None
+    tensorboard: Place | None
+    trace: Place | None
+    debug: bool

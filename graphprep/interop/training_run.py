@@ -1,0 +1,193 @@
+"""A finished training run, read from its folder: options, history, metrics, predictions and weights.
+
+    FOLDER/config.toml         all options, from which the trainer starts the same run again
+    FOLDER/result.json         the result, as in the last line of the trainer's --json
+    FOLDER/history.jsonl       a line for each validated epoch
+    FOLDER/predictions.npy     float32 [N, C]: scores of all nodes by the best weights, in the dataset's order
+    FOLDER/checkpoint/         weights and the state of the optimiser, unless another folder was named
+
+The trainer writes these files, and nothing of it is imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.cache.read import PartitionCache, open_cache
+from graphprep.core.original_ids import OriginalIds
+from graphprep.errors import TrainingError
+from graphprep.interop.prediction_table import columns_of, write_table
+from graphprep.system.packages import required
+from graphprep.system.regular_file import regular_file
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch import Tensor
+
+CONFIG, RESULT, HISTORY, PREDICTIONS, CHECKPOINTS = (
+    "config.toml",
+    "result.json",
+    "history.jsonl",
+    "predictions.npy",
+    "checkpoint",
+)
+CHECKPOINT = re.compile(r"epoch-(\d{8,})-([0-9a-f]{16})\.pt")
+WRAPPER = "model."
+"""begins the names of weights in checkpoints: the model is a part of the trainer's network"""
+AGAIN = "train again"
+
+
+class Columns(Mapping[str, NDArray[Any]]):
+    """A table as arrays of equal length, by the name of the column."""
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        self._columns = dict(columns)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        rows = len(next(iter(self._columns.values()), ()))
+        return f"{type(self).__name__}({rows:,} rows: {', '.join(self._columns)})"
+
+    def to_pandas(self) -> DataFrame:
+        """The table for pandas, which has to be installed.
+
+        Raises:
+            UsageError: it is not.
+        """
+        frame: DataFrame = required("pandas", "tables").DataFrame(self._columns)
+        return frame
+
+
+class TrainingRun:
+    """A finished run. Arrays are read when they are asked for."""
+
+    def __init__(self, folder: Path | str) -> None:
+        """Open the run in `folder`.
+
+        Raises:
+            TrainingError: it is no finished run.
+        """
+        self.folder = Path(folder)
+        self.result: dict[str, Any] = json.loads(self._text(RESULT))
+        """all that the trainer says of the run: seconds, bytes by purpose, layer and link ..."""
+        self.options: dict[str, Any] = tomllib.loads(self._text(CONFIG))
+        """the trainer's options"""
+
+    def _text(self, name: str) -> str:
+        try:
+            return regular_file(self.folder / name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise TrainingError(f"{self.folder} is no finished run: {name} is missing; {AGAIN}") from error
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items() if value is not None)
+        result = self.result
+        return (
+            f"TrainingRun({result['model']} on {result['dataset']}, {result['ranks']} ranks, {result['epochs']} "
+            f"epochs: {values}; {self.folder})"
+        )
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """The metric by the best weights: `val_accuracy` and `test_accuracy`, or those of another metric; None where it
+        is not defined."""
+        metric = self.result["metric"]
+        return {name: self.result[name] for name in (f"val_{metric}", f"test_{metric}")}
+
+    @cached_property
+    def history(self) -> Columns:
+        """A row for each validated epoch: epoch, loss, the validation metric (NaN where it is not defined), seconds and
+        bytes since the row before."""
+        rows = [json.loads(line) for line in self._text(HISTORY).splitlines()]
+        names = rows[0] if rows else ()
+        columns = {name: [np.nan if row[name] is None else row[name] for row in rows] for name in names}
+        return Columns({name: np.array(values) for name, values in columns.items()})
+
+    @property
+    def cache(self) -> PartitionCache:
+        """The cache that was trained on.
+
+        Raises:
+            CacheError: it is not there any more.
+        """
+        return open_cache(Path(self.options["cache"]))
+
+    @property
+    def node_type(self) -> str:
+        """The node type whose labels were learnt."""
+        target = self.options.get("target")
+        return str(target) if target is not None else labelled_type(self.cache)
+
+    def predictions(self) -> NDArray[np.float32]:
+        """float32 [N, C]: the scores of all nodes of the type by the best weights, in the dataset's order, mapped."""
+        try:
+            scores: NDArray[np.float32] = np.load(self.folder / PREDICTIONS, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise TrainingError(f"{self.folder / PREDICTIONS} is missing or damaged ({error}); {AGAIN}") from error
+        return scores
+
+    def ids(self) -> NDArray[Any]:
+        """[N]: the id of each row of `predictions` in the dataset's source, numbers or words; row numbers where it has
+        no others."""
+        ids = self._original_ids
+        return np.arange(len(self.predictions())) if ids is None else ids.array()
+
+    @cached_property
+    def _original_ids(self) -> OriginalIds | None:
+        return self.cache.original_ids(self.node_type)
+
+    def prediction_table(self) -> Columns:
+        """`id`, `prediction` (the class, where there are classes) and `score_0` .., a row a node."""
+        return Columns(columns_of(self.predictions(), self._original_ids, self.result["task"]))
+
+    def write_predictions(self, target: Path | str) -> None:
+        """Write that table as .csv or .parquet.
+
+        Raises:
+            UsageError: `target` has another ending, or its folder does not exist.
+        """
+        write_table(Path(target), self.predictions(), self._original_ids, self.result["task"])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The best weights on the CPU, by their names in the model; learnt rows of nodes are in the dataset's order.
+
+        Raises:
+            TrainingError: there is no checkpoint that is whole.
+        """
+        import torch
+
+        folder = Path(self.options.get("checkpoint") or self.folder / CHECKPOINTS)
+        files = [path for path in folder.glob("epoch-*.pt") if CHECKPOINT.fullmatch(path.name)]
+        if not files:
+            raise TrainingError(f"there is no checkpoint in {folder}; {AGAIN}")
+        newest = max(files, key=lambda path: (path.name.split("-")[1], path.stat().st_mtime_ns))
+        content = regular_file(newest).read_bytes()
+        if hashlib.sha256(content).hexdigest()[:16] != newest.stem.rpartition("-")[2]:
+            raise TrainingError(f"the checkpoint {newest} is damaged; {AGAIN}")
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        weights = {**state["best"]["weights"], **{name: rows["best"] for name, rows in state["embeddings"].items()}}
+        return {name.removeprefix(WRAPPER): value for name, value in weights.items()}
+
+
+def labelled_type(cache: PartitionCache) -> str:
+    """The node type that has labels; the first where several have."""
+    return next(kind for kind in cache.node_types if "y" in cache.node_arrays(0, kind))
