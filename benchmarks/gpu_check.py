@@ -44,8 +44,8 @@ RANKS_ERROR = 1e-3
 """Relative, of losses on several ranks or on another device."""
 LIMIT_SECONDS = {
     "backend": 40,
-    "spmm": 60,
-    "kernels": 60,
+    "spmm": 80,
+    "kernels": 50,
     "features": 30,
     "attention": 60,
     "ranks": 100,

@@ -3,9 +3,10 @@
     python -m benchmarks.kernel_table                          a table for sm_80, sm_90 and sm_100
     python -m benchmarks.kernel_table --arch 90 --out table.json
 
-Each kernel is compiled as it is launched (`triton.compile` for a target), and its machine code is read by the cuobjdump
-of Triton's wheel. Returns 1 if a kernel spills to local memory, takes more than 64 registers a thread, or does not load
-rows by at least 64 bits at a time where rows are aligned, and 2 if Triton is not installed.
+The trainer launches its kernels on tensors of the CPU, for a driver that has Triton compile them for an architecture
+and then runs nothing; their machine code is read by the cuobjdump of Triton's wheel. Returns 1 if a kernel spills to
+local memory, takes more than 64 registers a thread, or does not load aligned rows by at least 64 bits at a time, and 2
+if Triton is not installed.
 
 Rows of int8 messages are not aligned (a row of F values takes F + 2 bytes), nor are rows of an odd number of values or
 of scores. Sources, weights and begins of rows are one number an edge or row, of 32 or 64 bits.
@@ -21,202 +22,187 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import torch
+
+from trainer.base.precision import TYPES
+from trainer.kernels.row_pieces import LONGEST, RowPieces
 
 ARCHITECTURES = (80, 90, 100)
 MOST_REGISTERS, NARROWEST_LOAD = 64, 64
-FLOATS = {"fp32": "*fp32", "fp16": "*fp16", "bf16": "*i16"}
-"""The types of rows, as kernels get them."""
+ROWS, DEGREE = 16, 4
+"""of the matrices, which only have to have the right types"""
+PACKED_WIDTH = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One kernel with the types and sizes of one launch."""
+    """Some launches of the trainer."""
 
-    name: str
-    kernel: Any
-    arguments: Mapping[str, object]
-    """Of each parameter its type, as Triton writes it, or its value."""
-    num_warps: int
+    names: tuple[str, ...]
+    """Of each kernel that they compile and no case before did."""
+    launch: Callable[[], object]
     row_bits: int
     """Bits of rows (or scores) that a thread loads at the same time; 0 where these are not aligned."""
 
 
-def spmm_cases() -> Iterator[Case]:
-    from trainer.kernels import spmm
-    from trainer.kernels.row_pieces import LONGEST
-
-    launches: tuple[tuple[int, int, str, dict[str, object]], ...] = (
-        (128, 1, "", {}),
-        (256, 1, "", {}),
-        (41, 1, "", {}),
-        (64, 4, ", 4 heads", {}),
-        (64, 1, ", no weights", {"weights_ptr": None}),
-        (128, 1, ", int64, added", {"indices_ptr": "*i64", "begin_ptr": "*i64", "end_ptr": "*i64", "ADDS": True}),
-    )
-    for name, pointer in FLOATS.items():
-        for width, heads, words, changes in launches:
-            edges, columns = spmm.tile(width)
-            yield Case(
-                name=f"spmm {name}, {width} wide{words}",
-                kernel=spmm.spmm_kernel,
-                arguments={
-                    "sums_ptr": "*fp32",
-                    "rows_ptr": pointer,
-                    "indices_ptr": "*i32",
-                    "weights_ptr": "*fp32",
-                    "begin_ptr": "*i32",
-                    "end_ptr": "*i32",
-                    "target_ptr": None,
-                    "WIDTH": width,
-                    "HEADS": heads,
-                    "LONGEST": LONGEST,
-                    "IS_BF16": name == "bf16",
-                    "ADDS": False,
-                    "BLOCK_E": edges,
-                    "BLOCK_F": columns,
-                    **changes,
-                },
-                num_warps=1,
-                row_bits=0 if width % 8 else edges * columns * _bits(name) // 32,
-            )
-
-
-def pack_cases() -> Iterator[Case]:
-    from trainer.kernels import pack
-
-    width = 128
-    rows, columns = pack.tile(width)
-    common = {"WIDTH": width, "BLOCK_R": rows, "BLOCK_F": columns}
-    threads = 32 * pack.WARPS
-    for sent in ("fp16", "bf16"):
-        yield Case(
-            name=f"pack fp32 as {sent}",
-            kernel=pack.half_kernel,
-            arguments={
-                "message_ptr": FLOATS[sent],
-                "rows_ptr": "*fp32",
-                "picks_ptr": "*i32",
-                "num_rows": "i32",
-                "GREATEST": 65504.0,
-                "TO_BF16": sent == "bf16",
-                **common,
-            },
-            num_warps=pack.WARPS,
-            row_bits=rows * columns * 32 // threads,
-        )
-    for stored, pointer in FLOATS.items():
-        yield Case(
-            name=f"pack {stored} as int8",
-            kernel=pack.int8_kernel,
-            arguments={
-                "message_ptr": "*i8",
-                "rows_ptr": pointer,
-                "picks_ptr": "*i32",
-                "chances_ptr": "*fp32",
-                "num_rows": "i32",
-                "IS_BF16": stored == "bf16",
-                **common,
-            },
-            num_warps=pack.WARPS,
-            row_bits=rows * columns * _bits(stored) // threads,
-        )
-        yield Case(
-            name=f"unpack int8 to {stored}",
-            kernel=pack.unpack_int8_kernel,
-            arguments={
-                "rows_ptr": pointer,
-                "message_ptr": "*i8",
-                "num_rows": "i32",
-                "TO_BF16": stored == "bf16",
-                **common,
-            },
-            num_warps=pack.WARPS,
-            row_bits=0,
-        )
-
-
-def softmax_cases() -> Iterator[Case]:
-    from trainer.kernels import segment_softmax
-    from trainer.kernels.row_pieces import LONGEST
-
-    for heads in (1, 4, 8):
-        edges, heads_at_once = segment_softmax.tile(heads)
-        segments = {"begin_ptr": "*i32", "end_ptr": "*i32", "target_ptr": None}
-        sizes = {"HEADS": heads, "LONGEST": LONGEST, "BLOCK_E": edges, "BLOCK_H": heads_at_once}
-        scores = {"scores_ptr": "*fp32"}
-        for name, kernel, results in (
-            ("log-sums", segment_softmax.log_sum_kernel, {"log_sums_ptr": "*fp32"}),
-            (
-                "exponentials",
-                segment_softmax.exponentials_kernel,
-                {"probabilities_ptr": "*fp32", "log_sums_ptr": "*fp32"},
-            ),
-        ):
-            yield Case(
-                name=f"softmax, {name}, {heads} head(s)",
-                kernel=kernel,
-                arguments={**results, **scores, **segments, **sizes},
-                num_warps=1,
-                row_bits=edges * heads * 32 // 32 if heads > 1 else 0,
-            )
-
-
-def _bits(name: str) -> int:
-    return 32 if name == "fp32" else 16
-
-
 def cases() -> Iterator[Case]:
-    """Every kernel, in the types and sizes that are in the table."""
-    yield from spmm_cases()
+    """Launches of every kernel, in the types and sizes that are in the table."""
+    for name, stored in TYPES.items():
+        for width in (128, 256, 41):
+            yield spmm_case((f"spmm {name}, {width} wide",), stored, width)
+        yield spmm_case((f"spmm {name}, 4 heads, 64 wide",), stored, 4 * 64, heads=4)
+        yield spmm_case((f"spmm {name}, 64 wide, no weights",), stored, 64, heads=0)
+        yield spmm_case((f"spmm {name}, 128 wide, int64",), stored, 128, index=torch.int64)
+        yield spmm_case((f"spmm {name}, 128 wide, added",), stored, 128, adds=True)
+        names = (f"spmm {name}, 128 wide, pieces of long rows", "spmm fp32, 128 wide, sums of pieces")
+        yield spmm_case(names if name == "fp32" else names[:1], stored, 128, degree=LONGEST + 1)
     yield from pack_cases()
     yield from softmax_cases()
 
 
-def compiled(case: Case, architecture: int, folder: Path) -> dict[str, Any]:
-    """What one kernel is on one architecture."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+def pieces_of(degree: int, index: torch.dtype = torch.int32) -> RowPieces:
+    """Rows of as many edges each."""
+    indptr = torch.arange(ROWS + 1, dtype=index) * degree
+    return RowPieces.of(indptr, indptr)
 
-    is_type = {name: isinstance(value, str) for name, value in case.arguments.items()}
-    # In the order of the kernel's parameters.
-    names = case.kernel.arg_names
-    source = ASTSource(
-        case.kernel,
-        signature={name: case.arguments[name] if is_type[name] else "constexpr" for name in names},
-        constexprs={name: case.arguments[name] for name in names if not is_type[name]},
-        # torch's allocations are; the launcher finds it out of each pointer.
-        attrs={
-            (place,): [["tt.divisibility", 16]]
-            for place, name in enumerate(names)
-            if is_type[name] and name not in ("end_ptr", "num_rows")
-        },
+
+def spmm_case(
+    names: tuple[str, ...],
+    stored: torch.dtype,
+    width: int,
+    *,
+    heads: int = 1,
+    degree: int = DEGREE,
+    index: torch.dtype = torch.int32,
+    adds: bool = False,
+) -> Case:
+    """A product; with 0 heads one without weights."""
+    from trainer.kernels import spmm
+
+    num_edges = ROWS * degree
+    matrix = spmm.CsrMatrix(
+        pieces=pieces_of(degree, index),
+        indices_E=torch.zeros(num_edges, dtype=index),
+        weights=torch.ones(num_edges, heads) if heads else None,
     )
-    kernel = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options={"num_warps": case.num_warps})
-    binary = folder / "kernel.cubin"
-    binary.write_bytes(kernel.asm["cubin"])
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    rows = torch.zeros(ROWS, width, dtype=stored)
+    edges, columns = spmm.tile(width // max(heads, 1))
+    return Case(
+        names=names,
+        launch=partial(matrix.add_product, rows, torch.zeros(ROWS, width)) if adds else partial(matrix.product, rows),
+        row_bits=0 if width % 8 else edges * columns * 8 * stored.itemsize // 32,
+    )
 
-    words = [str(tool), "-res-usage", "-sass", str(binary)]
+
+def pack_cases() -> Iterator[Case]:
+    """Messages of selected rows, and rows of messages."""
+    from trainer.kernels import pack
+
+    rows, columns = pack.tile(PACKED_WIDTH)
+    values = rows * columns // (32 * pack.WARPS)
+    picks = torch.zeros(ROWS, dtype=torch.int32)
+    chances = torch.zeros(ROWS, PACKED_WIDTH)
+    message = torch.zeros(ROWS, PACKED_WIDTH + 2, dtype=torch.uint8)
+    for sent in ("fp16", "bf16"):
+        launch = partial(pack.pack_half, chances, TYPES[sent], clamps=True, picks_R=picks)
+        yield Case(names=(f"pack fp32 as {sent}",), launch=launch, row_bits=32 * values)
+    for name, stored in TYPES.items():
+        launch = partial(pack.pack_int8, chances.to(stored), chances, picks)
+        yield Case(names=(f"pack {name} as int8",), launch=launch, row_bits=8 * stored.itemsize * values)
+        launch = partial(pack.unpack_int8, message, stored)
+        yield Case(names=(f"unpack int8 to {name}",), launch=launch, row_bits=0)
+
+
+def softmax_cases() -> Iterator[Case]:
+    """Softmaxes over in-edges."""
+    from trainer.kernels import segment_softmax
+
+    for heads in (1, 4, 8):
+        edges, _ = segment_softmax.tile(heads)
+        yield Case(
+            names=tuple(f"softmax, {heads} head(s), {what}" for what in ("log-sums", "exponentials")),
+            launch=partial(segment_softmax.segment_softmax, torch.zeros(ROWS * DEGREE, heads), pieces_of(DEGREE)),
+            row_bits=edges * heads if heads > 1 else 0,
+        )
+
+
+@dataclass(slots=True)
+class CompilingDriver:
+    """A driver of Triton that runs nothing: what is compiled for a GPU that is not here."""
+
+    architecture: int
+    """90 for sm_90."""
+    binaries: list[tuple[bytes, int]] = field(default_factory=list)
+    """Of each kernel that was compiled, with the bytes of shared memory that it takes."""
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", self.architecture, 32)
+
+    def get_current_device(self) -> int:
+        """Triton keeps what it compiled by device."""
+        return self.architecture
+
+    def get_current_stream(self, device: int) -> int:  # noqa: ARG002
+        return 0
+
+    def launcher_cls(self, source: object, metadata: object) -> Callable[..., None]:  # noqa: ARG002
+        return lambda *arguments: None  # noqa: ARG005
+
+    @property
+    def utils(self) -> Any:
+        return SimpleNamespace(
+            load_binary=self._load,
+            get_device_properties=lambda device: {"max_shared_mem": 48 << 10},  # noqa: ARG005
+        )
+
+    def _load(self, name: str, binary: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:  # noqa: ARG002
+        self.binaries.append((binary, shared))
+        return 0, 0, 0, 0, 1024
+
+
+def compiled(case: Case, architecture: int, folder: Path) -> list[dict[str, Any]]:
+    """What the kernels of one case are on one architecture."""
+    from triton.runtime import driver
+
+    compiling = CompilingDriver(architecture)
+    driver.set_active(compiling)
+    case.launch()
+    return [
+        {"kernel": name, "architecture": f"sm_{architecture}", **_read(binary, case.row_bits, folder)}
+        | {"shared_bytes": shared}
+        for name, (binary, shared) in zip(case.names, compiling.binaries, strict=True)
+    ]
+
+
+def _read(binary: bytes, row_bits: int, folder: Path) -> dict[str, Any]:
+    """Registers, spills and loads of machine code, and whether `row_bits` are loaded by wide loads."""
+    import triton
+
+    file = folder / "kernel.cubin"
+    file.write_bytes(binary)
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    words = [str(tool), "-res-usage", "-sass", str(file)]
     code = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     usage = dict(re.findall(r"\b(REG|STACK|SHARED|LOCAL):(\d+)", code))
     operations = re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", code, re.MULTILINE)
     loads = Counter(_width(operation) for operation in operations if operation.startswith("LDG"))
     wide = sum(width * count for width, count in loads.items() if width >= NARROWEST_LOAD)
     return {
-        "kernel": case.name,
-        "architecture": f"sm_{architecture}",
         "registers": int(usage["REG"]),
         "spills": sum(operation.startswith(("LDL", "STL")) for operation in operations),
         "local_bytes": int(usage["LOCAL"]) + int(usage["STACK"]),
-        "shared_bytes": kernel.metadata.shared,
         "loads": {str(width): loads[width] for width in sorted(loads, reverse=True)},
-        "is_aligned": bool(case.row_bits),
-        "rows_are_wide": wide >= case.row_bits,
+        "is_aligned": bool(row_bits),
+        "rows_are_wide": wide >= row_bits,
     }
 
 
@@ -237,25 +223,21 @@ def main() -> int:
     """Returns 1 if a kernel is not within the limits, 2 without Triton."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", type=int, nargs="+", default=ARCHITECTURES, help="compute capabilities, 90 for sm_90")
-    parser.add_argument("--only", default="", help="kernels whose names begin so")
     parser.add_argument("--out", type=Path, help="write the table here as JSON")
     arguments = parser.parse_args()
     if importlib.util.find_spec("triton") is None:
         print("kernel_table: triton is not installed here; pip install triton", file=sys.stderr)
         return 2
     rows = []
-    print(f"{'kernel':36} {'':7} registers  spills  shared  loads by bits")
+    print(f"{'kernel':40} {'':7} registers  spills  shared  loads by bits")
     with tempfile.TemporaryDirectory() as folder:
         for case in cases():
-            if not case.name.startswith(arguments.only):
-                continue
-            for architecture in arguments.arch:
-                row = compiled(case, architecture, Path(folder))
+            for row in [row for architecture in arguments.arch for row in compiled(case, architecture, Path(folder))]:
                 rows.append(row)
                 loads = ", ".join(f"{count} x {width}" for width, count in row["loads"].items())
                 verdict = "" if is_good(row) else "  OUTSIDE ITS LIMITS"
                 print(
-                    f"{row['kernel']:36} {row['architecture']:7} {row['registers']:9}  {row['spills']:6}  "
+                    f"{row['kernel']:40} {row['architecture']:7} {row['registers']:9}  {row['spills']:6}  "
                     f"{row['shared_bytes']:6}  {loads}{verdict}",
                     flush=True,
                 )

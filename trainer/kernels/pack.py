@@ -15,7 +15,6 @@ from torch import Tensor
 
 from trainer.kernels.numbers import bf16_bits, bits, widened
 
-STEPS = 127
 SCALE_BYTES = 2
 _COLUMNS = 256
 _VALUES = 1024

@@ -59,7 +59,11 @@ def spmm_kernel(
     is_column = column < WIDTH
     column += head * WIDTH
     begin, end = tl.load(begin_ptr + segment), tl.load(end_ptr + segment)
-    if end - begin <= LONGEST:
+    is_summed = end - begin <= LONGEST
+    if ADDS:
+        # Where nothing is added, the sums need not be read: few rows have edges from a small halo.
+        is_summed = is_summed & (begin < end)
+    if is_summed:
         sum_F = tl.zeros([BLOCK_F], tl.float32)
         for first in range(begin, end, BLOCK_E):
             edge = first + tl.arange(0, BLOCK_E)
