@@ -260,8 +260,10 @@ def _load(options: Options, cache: Cache, number: int) -> Part:
     if options.verify:
         size = cache.manifest.verify(f"parts/{number}/")
         log.debug("%d bytes of part %d have the checksums of the manifest", size, number)
-    load = load_typed_part if cache.is_typed_for(options.model) else load_part
-    part = load(cache, number, split=options.split)
+    if cache.is_typed_for(options.model):
+        part = load_typed_part(cache, number, split=options.split)
+    else:
+        part = load_part(cache, number, split=options.split, edge_features=options.edge_features)
     log.debug("part %d: %d rows, %d local edges", part.number, part.num_rows, part.local.num_edges)
     return part
 
@@ -347,5 +349,6 @@ def _view(
         num_nodes=num_nodes,
         communicator=communicator,
         types=types_of(options, cache, part),
+        num_edge_features=part.num_edge_features,
     ).to(communicator.device)
     return ModelView(network=network, features=features, labels=labels)

@@ -113,6 +113,12 @@ class Options:
         default_words="as --dropout",
         models=ATTENTION_MODELS,
     )
+    edge_features: str | None = _model(
+        None,
+        "what scores depend on beside both ends of an edge: weights, or an array that the cache's edges have",
+        "NAME",
+        models=ATTENTION_MODELS,
+    )
 
     target: str | None = _task(
         None,

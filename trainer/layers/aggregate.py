@@ -34,7 +34,7 @@ from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.sparse.adjacency import InEdges, Matrix
 from trainer.sparse.dropout import Mask
 from trainer.sparse.edges import EdgeBlocks
-from trainer.sparse.normalise import missing_loops, weighted
+from trainer.sparse.normalise import loop_features, missing_loops, weighted
 
 
 class Aggregation:
@@ -75,6 +75,11 @@ class Aggregation:
             local, remote = weighted(sums, part, halo_column)
             self.adjacency = InEdges.of(local, remote, exchange.sources, partial(Matrix, device=device))
 
+    @property
+    def num_edge_features(self) -> int:
+        """D, 0 where edges have none that the run reads."""
+        return self._part.num_edge_features
+
     def patterns(self, *, with_loops: bool) -> InEdges[EdgeBlocks]:
         """The edges without weights, made when first used.
 
@@ -83,9 +88,15 @@ class Aggregation:
         """
         if with_loops not in self._patterns:
             local = self._part.local.pattern()
+            remote = {peer: block.pattern() for peer, block in self._part.remote.items()}
+            if with_loops:
+                loops, needs_loop_n = missing_loops(local)
+                if local.features is not None:
+                    loops = replace(loops, features=loop_features(needs_loop_n, [local, *remote.values()]))
+                local = add(local, loops)
             self._patterns[with_loops] = InEdges.of(
-                add(local, missing_loops(local)[0]) if with_loops else local,
-                {peer: block.pattern() for peer, block in self._part.remote.items()},
+                local,
+                remote,
                 self.exchange.sources,
                 lambda csr: EdgeBlocks(csr.pattern(self._device)),
             )

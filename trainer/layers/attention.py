@@ -26,6 +26,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.pass_context import PassContext
 from trainer.exchange.exchange import Round
 from trainer.exchange.halo_exchange import ComparedRows, PendingRows
@@ -74,7 +75,14 @@ class Attention:
     is_recomputed: bool = False
     """Whether the layer is computed again for the backward pass."""
 
-    def __call__(self, values_nG: Tensor, terms: Tensor, vector_hF: Tensor, halo_HG: Tensor | None) -> Tensor:
+    def __call__(
+        self,
+        values_nG: Tensor,
+        terms: Tensor,
+        vector_hF: Tensor,
+        halo_HG: Tensor | None,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
         """The weighted sums, [n, heads F].
 
         Args:
@@ -83,8 +91,16 @@ class Attention:
                 `trainer.sparse.attention_scores`.
             vector_hF: the attention vector of each head, float32.
             halo_HG: z of the halo's rows where they are here; None to fetch them.
+            edge_weight: of the edges' features, float32; None where they do not count.
         """
-        return cast(Tensor, _Attend.apply(values_nG, terms, vector_hF, halo_HG, self))  # type: ignore[no-untyped-call]
+        if edge_weight is not None and not self.aggregation.num_edge_features:
+            with found_by_every_rank():
+                raise TrainingError(
+                    "the model gives a weight for features of edges and the run reads none; name them by "
+                    "--edge-features"
+                )
+        arguments = (values_nG, terms, vector_hF, halo_HG, edge_weight, self)
+        return cast(Tensor, _Attend.apply(*arguments))  # type: ignore[no-untyped-call]
 
     def rounds(
         self, values_nG: Tensor, halo_HG: Tensor | None, *, again: bool = False
@@ -125,7 +141,7 @@ class _Softmax:
         of_sources = scores.of_sources(values_CG)
         for block in edges.blocks(_edges_at_a_time(edges, num_heads)):
             rows, place_B = block.rows, block.row_B - block.rows.start
-            score_hB = scores.of_edges(of_sources, block.row_B, block.column_B)
+            score_hB = scores.of_edges(of_sources, block.row_B, block.column_B, block.features_BD)
             score_hB = piece.weighted(score_hB, block.column_B)
             greatest_hr = torch.maximum(greatest(score_hB, block), self.greatest_hn[:, rows])
             rescale_hr = (self.greatest_hn[:, rows] - greatest_hr).exp_()
@@ -144,7 +160,13 @@ class _Softmax:
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, values_nG: Tensor, terms: Tensor, vector_hF: Tensor, halo_HG: Tensor | None, attention: Attention
+        ctx: Any,
+        values_nG: Tensor,
+        terms: Tensor,
+        vector_hF: Tensor,
+        halo_HG: Tensor | None,
+        edge_weight: Tensor | None,
+        attention: Attention,
     ) -> Tensor:
         edges, clock = attention.aggregation.patterns(with_loops=True), attention.aggregation.clock
         num_rows, num_heads = len(values_nG), len(vector_hF)
@@ -153,7 +175,7 @@ class _Attend(torch.autograd.Function):
             total_hn=vector_hF.new_zeros(num_heads, num_rows),
             sums_nG=vector_hF.new_zeros(values_nG.shape),
         )
-        scores = scores_of(terms, vector_hF)
+        scores = scores_of(terms, vector_hF, edge_weight)
         ctx.attention, ctx.has_halo = attention, halo_HG is not None
         for number, piece, wait in attention.rounds(values_nG, halo_HG):
             if not number:
@@ -169,17 +191,17 @@ class _Attend(torch.autograd.Function):
         by_head(out_nG, num_heads).div_(softmax.total_hn.T.unsqueeze(2))
         out_nG = out_nG.to(values_nG.dtype)
         log_total_hn = softmax.total_hn.log_().add_(softmax.greatest_hn)
-        ctx.save_for_backward(values_nG, terms, vector_hF, halo_HG, log_total_hn, out_nG)
+        ctx.save_for_backward(values_nG, terms, vector_hF, halo_HG, edge_weight, log_total_hn, out_nG)
         return out_nG
 
     @staticmethod
     def backward(ctx: Any, grad_nG: Tensor) -> tuple[Tensor | None, ...]:
-        values_nG, terms, vector_hF, halo_HG, log_total_hn, out_nG = ctx.saved_tensors
+        values_nG, terms, vector_hF, halo_HG, edge_weight, log_total_hn, out_nG = ctx.saved_tensors
         attention: Attention = ctx.attention
         edges, clock = attention.aggregation.patterns(with_loops=True), attention.aggregation.clock
         num_heads = len(vector_hF)
         grad_nG = grad_nG.float().contiguous()
-        scores = scores_of(terms, vector_hF)
+        scores = scores_of(terms, vector_hF, edge_weight)
         mean_hn = inner_products(grad_nG, out_nG, num_heads)
         # The result is not needed any more, which is as large as the rows.
         del out_nG
@@ -212,8 +234,9 @@ class _Attend(torch.autograd.Function):
             backward.of_sources(Piece(edge_mask=attention.edge_mask), edges.local.backward, values_nG, own_sums())
         returning.add_to(own_sums)
         own_nG = own_sums()
-        terms_grad, vector_grad = scores.gradients()
-        return own_nG.to(values_nG.dtype), terms_grad.to(terms.dtype), vector_grad, halo_grad_HG, None
+        terms_grad, vector_grad, edge_grad = scores.gradients()
+        own_grad = own_nG.to(values_nG.dtype), terms_grad.to(terms.dtype)
+        return *own_grad, vector_grad, halo_grad_HG, edge_grad, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +257,7 @@ class _Backward:
         of_sources = self.scores.of_sources(values_CG)
         for block in edges.blocks(_edges_at_a_time(edges, num_heads)):
             source_B, destination_B = block.row_B, block.column_B
-            score_hB = self.scores.of_edges(of_sources, destination_B, source_B)
+            score_hB = self.scores.of_edges(of_sources, destination_B, source_B, block.features_BD)
             share_hB = piece.weighted(score_hB, source_B) - at_edges(self.log_total_hn, destination_B)
             share_hB = share_hB.exp_()
             factor_hB = piece.dropout_factors(destination_B, source_B, num_heads)

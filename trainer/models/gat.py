@@ -1,8 +1,9 @@
 """GAT (Velickovic et al. 2018) and GATv2 (Brody, Alon and Yahav 2022): means over in-neighbours, weighted by attention.
 
 Heads are concatenated in the layers between, and averaged in the last one, as in the papers. Every node attends
-to itself too, once if the dataset gives it no self-loop. Weights of edges do not count. Dropout also zeroes attention
-coefficients. GATv2 has separate weights for sources and destinations.
+to itself too, once if the dataset gives it no self-loop. Dropout also zeroes attention coefficients. GATv2 has separate
+weights for sources and destinations. Features of edges (`--edge-features`) add a term to the scores; a self-loop that
+the dataset does not give has the mean of those of the node's in-edges.
 """
 
 from __future__ import annotations
@@ -30,16 +31,21 @@ class GatLayer(nn.Module):
         self.weight_FG = plan.weight(width_in, self.num_heads * width_out)
         self.source_hF = plan.vector(self.num_heads, width_out)
         self.add_destination(plan, width_in, width_out)
+        self.add_edge_weight(plan, width_out)
         self.bias_G = plan.bias(self.width_out, is_last=is_last)
 
     def add_destination(self, plan: Plan, width_in: int, width_out: int) -> None:  # noqa: ARG002
         """Draw the parameters of the destinations' terms."""
         self.destination_hF = plan.vector(self.num_heads, width_out)
 
+    def add_edge_weight(self, plan: Plan, width_out: int) -> None:  # noqa: ARG002
+        """Draw the parameters of the edges' terms, where edges have features."""
+        self.edge_DX = plan.weight(plan.num_edge_features, self.num_heads) if plan.num_edge_features else None
+
     def forward(self, rows: LayerInput) -> Tensor:
         projected = rows.project(self.weight_FG)
         terms = self.terms_of(rows, projected)
-        means_nG = projected.attend(terms, self.source_hF, dropout=self.share).float()
+        means_nG = projected.attend(terms, self.source_hF, dropout=self.share, edge_weight=self.edge_DX).float()
         if self.is_last and self.num_heads > 1:
             means_nG = by_head(means_nG, self.num_heads).mean(1)
         return means_nG if self.bias_G is None else means_nG + self.bias_G
@@ -54,6 +60,10 @@ class Gatv2Layer(GatLayer):
 
     def add_destination(self, plan: Plan, width_in: int, width_out: int) -> None:
         self.destination_FG = plan.weight(width_in, self.num_heads * width_out)
+
+    def add_edge_weight(self, plan: Plan, width_out: int) -> None:
+        width = self.num_heads * width_out
+        self.edge_DX = plan.weight(plan.num_edge_features, width) if plan.num_edge_features else None
 
     def terms_of(self, rows: LayerInput, projected: Projected) -> Tensor:  # noqa: ARG002
         return by_head(rows.own(self.destination_FG), self.num_heads)

@@ -32,6 +32,8 @@ class RowBlock:
     """[B], the type of `indptr`: the column of each edge"""
     host_indptr: Tensor
     """`indptr` in the host's memory"""
+    features_BD: Tensor | None
+    """float32, of each edge; None where edges have none"""
 
     @property
     def num_rows(self) -> int:
@@ -86,13 +88,15 @@ class EdgeBlocks:
             end = min(max(end, begin + 1), last)
             final = int(ends[end])
             if final > first:
+                host_indptr = ends[begin : end + 1] - first
                 blocks.append(
                     RowBlock(
                         rows=slice(begin, end),
-                        indptr=csr.indptr[begin : end + 1] - first,
+                        indptr=host_indptr.to(csr.indptr.device),
                         row_B=self._row_E[first:final],
                         column_B=csr.indices[first:final],
-                        host_indptr=ends[begin : end + 1] - first,
+                        host_indptr=host_indptr,
+                        features_BD=None if csr.features is None else csr.features[first:final],
                     )
                 )
             begin, first = end, final

@@ -99,6 +99,8 @@ class Sizes:
     """In-edges from peers"""
     entries: int | None = None
     """Features of own rows that are not 0, where the features are held by them"""
+    edge_features: int = 0
+    """D, of those that the model reads"""
     typed: TypedSizes | None = None
     cross: CrossSizes | None = None
 
@@ -163,7 +165,7 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
 
     edges = sizes.edges + (n if options.model == "gcn" or options.attends else 0)
     # A sum has a weight an edge; attention the row of each edge, and where rows begin within their blocks.
-    of_edge = sizes.index_bytes + (sizes.index_bytes if options.attends else _FP32)
+    of_edge = sizes.index_bytes + (sizes.index_bytes if options.attends else _FP32) + sizes.edge_features * _FP32
     of_row = sizes.index_bytes * (2 if options.attends else 1)
     matrices = 2 * (edges * of_edge + (n + sizes.halo) * of_row)
     features = (n + (0 if is_sequential else halo)) * widths[0] * b

@@ -92,14 +92,17 @@ def test_every_option_arrives() -> None:
         weights_wire="bf16",
     )
     assert parse(["c", "--dropout", "0", "--validate-from", "training"]).validate_from == "training"
-    line = "c --model gatv2 --heads 3 --output-heads 2 --attention-dropout 0.2 --boundary-sampling 0.5"
+    line = (
+        "c --model gatv2 --heads 3 --output-heads 2 --attention-dropout 0.2 --boundary-sampling 0.5 --edge-features t"
+    )
     attention = parse(line.split())
     assert (attention.heads, attention.last_heads) == (3, 2)
     assert (attention.attention_dropout, attention.boundary_sampling) == (0.2, 0.5)
+    assert attention.edge_features == "t"
     assert parse(["c", "--model", "rgcn", "--bases", "3", "--target", "paper"]) == Options(
         cache="c", model="rgcn", bases=3, target="paper"
     )
-    apart = {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target"}
+    apart = {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
     assert set(same) == {"cache", "config", "validate_from"} | apart, "an option is not tried"

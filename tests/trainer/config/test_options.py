@@ -113,7 +113,7 @@ def test_every_option_says_whether_a_resumed_run_may_change_it() -> None:
     fixed = {name for name, option in OPTIONS.items() if option.group.decides_result and not option.may_change}
     model = {"model", "layers", "hidden", "aggregator", "heads", "output_heads", "bases", "residual", "jumping", "norm"}
     drops = {"dropout", "input_dropout", "attention_dropout"}
-    data = {"task", "metric", "class_weights", "inductive", "seed", "split", "optimiser"}
+    data = {"edge_features", "task", "metric", "class_weights", "inductive", "seed", "split", "optimiser"}
     assert fixed == model | drops | data
 
 
