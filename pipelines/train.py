@@ -46,7 +46,13 @@ def start_trainer(cache: str, options: Sequence[str]) -> int:
 
 
 def train_to_folder(
-    cache: Path, output: Path, options: Mapping[str, Any], *, replace: bool = False, quiet: bool = False
+    cache: Path,
+    output: Path,
+    options: Mapping[str, Any],
+    *,
+    replace: bool = False,
+    quiet: bool = False,
+    resumed: Path | None = None,
 ) -> TrainingRun:
     """Train, and keep options, history, result, predictions and weights in a folder, whole or not at all.
 
@@ -56,6 +62,7 @@ def train_to_folder(
         options: the trainer's, by name; None is left out.
         replace: whether a run that is there may be replaced.
         quiet: whether the trainer prints warnings only.
+        resumed: a checkpoint, of which the new folder gets a copy, to go on from; the options have no other.
 
     Raises:
         UsageError: something else lies at `output`, or an option is wrong.
@@ -74,8 +81,14 @@ def train_to_folder(
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         places = {"output": work, "save_predictions": work / PREDICTIONS, "json": True, "quiet": quiet}
-        own = {"checkpoint": work / CHECKPOINTS, "checkpoint_minutes": 0} if options.get("checkpoint") is None else {}
+        own: dict[str, Any] = {}
+        if options.get("checkpoint") is None:
+            own = {"checkpoint": work / CHECKPOINTS, "checkpoint_minutes": 0}
         try:
+            if resumed is not None:
+                own["resume"] = True
+                (work / CHECKPOINTS).mkdir()
+                shutil.copyfile(resumed, work / CHECKPOINTS / resumed.name)
             *epochs, _ = _documents(cache, _words({**own, **options, **places}))
             (work / HISTORY).write_text("".join(f"{json.dumps(epoch)}\n" for epoch in epochs))
             for file in (*work.rglob(CONFIG), *work.rglob(".lock")):
@@ -113,7 +126,7 @@ def _documents(cache: Path, options: Sequence[str]) -> list[dict[str, Any]]:
         UsageError, CacheError, TrainingError: the trainer's own sentence.
     """
     last = deque[str](maxlen=1)
-    child = subprocess.Popen(
+    with subprocess.Popen(
         python_command("-m", "trainer.launch", str(cache), *options),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -122,18 +135,18 @@ def _documents(cache: Path, options: Sequence[str]) -> list[dict[str, Any]]:
         errors="replace",
         start_new_session=True,
         **child_settings(),
-    )
-    try:
+    ) as child:
         assert child.stdout is not None
         assert child.stderr is not None
-        listener = threading.Thread(target=_forward, args=(child.stderr, last), daemon=True)
-        listener.start()
-        documents = list(_parsed(child.stdout))
-        status = child.wait()
-        listener.join()
-    except BaseException:
-        _end(child)
-        raise
+        try:
+            listener = threading.Thread(target=_forward, args=(child.stderr, last), daemon=True)
+            listener.start()
+            documents = list(_parsed(child.stdout))
+            status = child.wait()
+            listener.join()
+        except BaseException:
+            _end(child)
+            raise
     if status:
         raise _error_of(status, last.pop() if last else "")
     return documents
