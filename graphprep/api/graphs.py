@@ -190,7 +190,7 @@ def from_arrays(
     edge_time: Any = None,
     edge_arrays: Mapping[str, Any] | None = None,
     nodes: Mapping[str, Mapping[str, Any]] | None = None,
-    edges: Mapping[tuple[str, str, str], Mapping[str, Any]] | None = None,
+    edges: Mapping[tuple[str, str, str], Any] | None = None,
     **options: Unpack[GraphOptions],
 ) -> GraphStore:
     """A store of arrays of NumPy, PyTorch or pandas, or of lists.
@@ -209,7 +209,7 @@ def from_arrays(
         edge_time: [E].
         edge_arrays: other arrays of one row an edge, by name.
         nodes: in place of the arguments above, for several types: by type all of these of nodes, by name.
-        edges: by (source, relation, destination) all of these of edges.
+        edges: by (source, relation, destination) all of these of edges, or `edge_index` alone.
 
     Returns, Raises: as for `from_pyg`.
     """
@@ -223,8 +223,18 @@ def from_arrays(
         return _store(arrays_of({HOMOGENEOUS_NODE: of_nodes}, {HOMOGENEOUS_EDGE: of_edges}), {**options})
     if both := [name for name, value in (of_nodes | of_edges).items() if value is not None]:
         raise UsageError(f"{both[0]} cannot be given beside nodes and edges; put it among those of its type")
-    of_types = {EdgeType(*kind): of_type for kind, of_type in (edges or {}).items()}
+    of_types = {
+        _edge_type(kind): of_type if isinstance(of_type, Mapping) else {"edge_index": of_type}
+        for kind, of_type in (edges or {}).items()
+    }
     return _store(arrays_of(nodes or {}, of_types), {**options})
+
+
+def _edge_type(kind: Sequence[str] | str) -> EdgeType:
+    words = kind.split("__") if isinstance(kind, str) else kind
+    if len(words) != 3:
+        raise UsageError(f"edges have the type {kind!r}; give (source, relation, destination)")
+    return EdgeType(*words)
 
 
 def _store(graph: ArrayGraph, options: dict[str, Any]) -> GraphStore:

@@ -319,6 +319,10 @@ def test_arrays_of_several_types() -> None:
     )
     assert store.num_nodes == {"author": 2, "paper": 3}
     assert store.to_scipy("author__writes__paper").toarray().tolist() == [[3, 0], [0, 0], [0, 2]]
+    brief = gp.from_arrays(nodes={"a": {"num_nodes": 2}}, edges={("a", "to", "a"): np.array([[0], [1]])})
+    assert brief.to_scipy().toarray().tolist() == [[0, 0], [1, 0]]
+    with pytest.raises(UsageError, match=r"edges have the type \('a', 'b'\); give \(source, relation, destination\)"):
+        gp.from_arrays(nodes={"a": {"num_nodes": 2}}, edges={("a", "b"): ([0], [1])})  # type: ignore[dict-item]
     with pytest.raises(UsageError, match="x cannot be given beside nodes and edges"):
         gp.from_arrays(x=[[1]], nodes={}, edges={})
 
