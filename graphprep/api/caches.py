@@ -194,6 +194,8 @@ def train(
 ) -> TrainingRun:
     """Train on a cache, one process a part on this machine, as `graphprep train` does.
 
+    An option that is not given, or None, has the trainer's own default.
+
     Args:
         cache: what to train on.
         model: gcn, sage, gat, gatv2, gin, rgcn, FILE.py:Class, or a class of your own that lies in a file.

@@ -161,7 +161,9 @@ def from_scipy(
             Each entry is an edge; values are the weights unless all are 1.
         x: [N, F], any number.
         y: [N] (classes, -1 for none) or [N, C].
-        train_mask, val_mask, test_mask: [N] or [N, S], or the rows of the nodes.
+        train_mask: [N] or [N, S], or the rows of the nodes.
+        val_mask: likewise.
+        test_mask: likewise.
         node_arrays: other arrays of one row a node, by name.
         ids: [N], the nodes' own ids by row, whole numbers or words.
 
@@ -201,7 +203,9 @@ def from_arrays(
         num_nodes: N.
         x: [N, F], any number.
         y: [N] (classes, -1 for none) or [N, C].
-        train_mask, val_mask, test_mask: [N] or [N, S], or the rows of the nodes.
+        train_mask: [N] or [N, S], or the rows of the nodes.
+        val_mask: likewise.
+        test_mask: likewise.
         time: [N].
         node_arrays: other arrays of one row a node, by name.
         ids: [N], the nodes' own ids by row, whole numbers or words.
