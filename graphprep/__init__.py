@@ -6,7 +6,7 @@
     cache = gp.partition(store, topology="2x2")
     run = gp.train(cache, model="sage")
 
-Everything is imported when it is first asked for, so that `import graphprep` takes no time.
+Everything is imported when it is first used, so that `import graphprep` takes no time.
 """
 
 import sys
@@ -30,6 +30,7 @@ __all__ = [
     "from_pyg",
     "from_scipy",
     "import_graph",
+    "infer",
     "open_cache",
     "open_run",
     "open_store",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         from_pyg,
         from_scipy,
         import_graph,
+        infer,
         open_cache,
         open_run,
         open_store,
@@ -83,12 +85,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'graphprep' has no attribute {name!r}")
     from graphprep import api
 
-    found = getattr(api, name)
+    member = getattr(api, name)
     folder = sys.modules.get(f"{__name__}.{name}")
-    if folder is not None and found.__dict__ is not folder.__dict__:
-        folder.__dict__.update(found.__dict__)
-        found.__dict__ = folder.__dict__
-    return found
+    if folder is not None and member.__dict__ is not folder.__dict__:
+        folder.__dict__.update(member.__dict__)
+        member.__dict__ = folder.__dict__
+    return member
 
 
 def __dir__() -> list[str]:

@@ -38,7 +38,7 @@ class MemoryStep(StoreStep):
 
     def run(self, earlier: GraphStore | None) -> GraphStore:  # noqa: ARG002
         raw = self.graph.to_raw(self.options, memory_limit=self.memory_limit)
-        for line in self.graph.said:
+        for line in self.graph.remarks:
             progress.say(f"  {line}")
         say_read_as(raw.notes)
         return self.write(raw, {"reader": "memory", "options": self._options})

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,6 +25,10 @@ from graphprep.system.output_path import checked_target
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """That ask for the end; one that this process ignores, as SIGHUP under nohup, the trainer ignores too."""
 
+LOCK = ".lock"
+"""that the trainer leaves in folders which it writes to"""
+PLACES = ("checkpoint", "save_embeddings", "tensorboard", "trace")
+"""the options that name files and folders which the trainer writes"""
 SECONDS_TO_END = 40.0
 """for the ranks to end; the trainer's own supervisor kills them before that"""
 
@@ -46,7 +50,13 @@ def start_trainer(cache: str, options: Sequence[str]) -> int:
 
 
 def train_to_folder(
-    cache: Path, output: Path, options: Mapping[str, Any], *, replace: bool = False, quiet: bool = False
+    cache: Path,
+    output: Path,
+    options: Mapping[str, Any],
+    *,
+    replace: bool = False,
+    quiet: bool = False,
+    resumed: Path | None = None,
 ) -> TrainingRun:
     """Train, and keep options, history, result, predictions and weights in a folder, whole or not at all.
 
@@ -56,6 +66,7 @@ def train_to_folder(
         options: the trainer's, by name; None is left out.
         replace: whether a run that is there may be replaced.
         quiet: whether the trainer prints warnings only.
+        resumed: a checkpoint, of which the new folder gets a copy, to go on from; the options have no other.
 
     Raises:
         UsageError: something else lies at `output`, or an option is wrong.
@@ -65,20 +76,21 @@ def train_to_folder(
         raise UsageError("--resume needs --checkpoint, the folder with the checkpoints of the run to continue")
     target = checked_target(output, called="--output")
     with locked(target, f"the run {target}"):
-        if target.exists() and any(target.iterdir()):
-            if not (target / RESULT).exists() or not (target / CONFIG).exists():
-                raise UsageError(f"--output {target} holds files that are no run; give another folder")
-            if not replace:
-                raise UsageError(f"--output {target} holds a run; give --replace to replace it, or another folder")
+        _require_replaceable(target, replace=replace)
         work = target.with_name(PARTIAL_PREFIX + target.name)
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        places = {"output": work, "save_predictions": work / PREDICTIONS, "json": True, "quiet": quiet}
-        own = {"checkpoint": work / CHECKPOINTS, "checkpoint_minutes": 0} if options.get("checkpoint") is None else {}
         try:
-            *epochs, _ = _documents(cache, _words({**own, **options, **places}))
+            settings = {"output": work, "save_predictions": work / PREDICTIONS, "json": True, "quiet": quiet}
+            if options.get("checkpoint") is None:
+                settings |= {"checkpoint": work / CHECKPOINTS, "checkpoint_minutes": 0}
+            if resumed is not None:
+                settings["resume"] = True
+                (work / CHECKPOINTS).mkdir()
+                shutil.copyfile(resumed, work / CHECKPOINTS / resumed.name)
+            epochs = _epochs(cache, _words({**options, **_moved(options, target, work), **settings}))
             (work / HISTORY).write_text("".join(f"{json.dumps(epoch)}\n" for epoch in epochs))
-            for file in (*work.rglob(CONFIG), *work.rglob(".lock")):
+            for file in (*work.rglob(CONFIG), *work.rglob(LOCK)):
                 if file.name == CONFIG:  # which starts the same run again
                     before, after = (json.dumps(str(folder), ensure_ascii=False)[1:-1] for folder in (work, target))
                     file.write_text(file.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
@@ -89,6 +101,36 @@ def train_to_folder(
             shutil.rmtree(work, ignore_errors=True)
             raise
     return TrainingRun(target)
+
+
+def _require_replaceable(target: Path, *, replace: bool) -> None:
+    """Refuse a folder in which other things lie than a run that may be replaced.
+
+    Raises:
+        UsageError: there are some.
+    """
+    names = {path.name for path in target.iterdir()} if target.exists() else set()
+    if other := sorted(names - {CONFIG, RESULT, HISTORY, PREDICTIONS, CHECKPOINTS, LOCK}):
+        raise UsageError(f"--output {target} holds {other[0]}, which is no part of a run; give another folder")
+    if names and not replace:
+        raise UsageError(f"--output {target} holds a run; give --replace to replace it, or another folder")
+
+
+def _moved(options: Mapping[str, Any], target: Path, work: Path) -> dict[str, Path]:
+    """The options that name a place inside the folder of the run, as places in the folder where it is made.
+
+    Raises:
+        UsageError: the run is to be continued from checkpoints inside the folder, which is made anew.
+    """
+    named = {name: Path(options[name]).absolute() for name in PLACES if options.get(name) is not None}
+    inside = {name: path.relative_to(target) for name, path in named.items() if path.is_relative_to(target)}
+    if "checkpoint" in inside and options.get("resume"):
+        raise UsageError(
+            f"--checkpoint {options['checkpoint']} lies inside --output, which is made anew; give another --output"
+        )
+    for path in inside.values():
+        (work / path).parent.mkdir(parents=True, exist_ok=True)
+    return {name: work / path for name, path in inside.items()}
 
 
 def _words(options: Mapping[str, Any]) -> list[str]:
@@ -103,17 +145,17 @@ def _words(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _documents(cache: Path, options: Sequence[str]) -> list[dict[str, Any]]:
+def _epochs(cache: Path, options: Sequence[str]) -> list[dict[str, Any]]:
     """Run the trainer; the lines that it prints for people go to this process's standard error.
 
     Returns:
-        what it prints with --json: a document for each validated epoch, then the result.
+        what it prints with --json of each validated epoch, of one that was run again the last.
 
     Raises:
         UsageError, CacheError, TrainingError: the trainer's own sentence.
     """
     last = deque[str](maxlen=1)
-    child = subprocess.Popen(
+    with subprocess.Popen(
         python_command("-m", "trainer.launch", str(cache), *options),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -122,21 +164,21 @@ def _documents(cache: Path, options: Sequence[str]) -> list[dict[str, Any]]:
         errors="replace",
         start_new_session=True,
         **child_settings(),
-    )
-    try:
+    ) as child:
         assert child.stdout is not None
         assert child.stderr is not None
-        listener = threading.Thread(target=_forward, args=(child.stderr, last), daemon=True)
-        listener.start()
-        documents = list(_parsed(child.stdout))
-        status = child.wait()
-        listener.join()
-    except BaseException:
-        _end(child)
-        raise
+        try:
+            listener = threading.Thread(target=_forward, args=(child.stderr, last), daemon=True)
+            listener.start()
+            epochs = {epoch["epoch"]: epoch for epoch in _parsed(child.stdout)}
+            status = child.wait()
+            listener.join()
+        except BaseException:
+            _end(child)
+            raise
     if status:
         raise _error_of(status, last.pop() if last else "")
-    return documents
+    return list(epochs.values())
 
 
 def _forward(lines: Iterable[str], last: deque[str]) -> None:
@@ -146,13 +188,16 @@ def _forward(lines: Iterable[str], last: deque[str]) -> None:
             print(last[-1], file=sys.stderr, flush=True)
 
 
-def _parsed(lines: Iterable[str]) -> Iterable[dict[str, Any]]:
-    """JSON lines; what a user's own model prints is printed."""
+def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The epochs among JSON lines. What a user's own model prints is printed; the result is in a file too."""
     for line in lines:
-        if line.startswith('{"'):
-            yield json.loads(line)
-        else:
+        try:
+            document = json.loads(line)
+        except ValueError:
             print(line, end="", flush=True)
+            continue
+        if isinstance(document, dict) and document.keys() >= {"epoch", "loss", "bytes_sent"}:
+            yield document
 
 
 def _end(child: subprocess.Popen[str]) -> None:

@@ -6,7 +6,7 @@ those of `graphprep.errors`, one sentence each.
 
 from __future__ import annotations
 
-from graphprep.api.caches import compare, export, partition, plan, train
+from graphprep.api.caches import compare, export, infer, partition, plan, train
 from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
 from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.core.bfloat16 import to_float32
@@ -29,6 +29,7 @@ __all__ = [
     "from_pyg",
     "from_scipy",
     "import_graph",
+    "infer",
     "open_cache",
     "open_run",
     "open_store",

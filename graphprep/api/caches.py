@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from graphprep.api.call import library_call, location_of, work
-from graphprep.api.options import CallOptions, PartitionOptions, Place, PlanOptions, TrainOptions
+from graphprep.api.options import CallOptions, InferOptions, PartitionOptions, Place, PlanOptions, TrainOptions
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.errors import UsageError
@@ -48,7 +48,8 @@ def partition(
         parts: K for K equal ranks on one switch.
         assignment: parts that were made elsewhere: whole numbers [N], or a file of them.
         rates: a file of `graphprep doctor --rates FILE`, for the predicted step.
-        out: the cache's folder; by default HOME/caches/NAME/LABEL, and beside the store if that goes when Python ends.
+        out: the cache's folder; by default HOME/caches/NAME/LABEL, and beside the store if that has no name and is
+            removed when Python ends.
         replace: make the cache even if it is there, also where other options made it.
 
     Raises:
@@ -59,10 +60,10 @@ def partition(
     """
     from pipelines.partition import chosen_topology, plan_partition, run_partition
 
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    given.setdefault("effort", "default" if assignment is None else "none")
-    widths = take_widths(given)
-    request, features = take_options(PartitionRequest, given), take_options(FeatureOptions, given)
+    values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    values.setdefault("effort", "default" if assignment is None else "none")
+    widths = take_widths(values)
+    request, features = take_options(PartitionRequest, values), take_options(FeatureOptions, values)
     store = open_store(location_of(graph))
     machine = None if topology is None else resolve(topology)
     if out is None and not is_url(store.location) and is_of_session(Path(store.location)):
@@ -70,8 +71,8 @@ def partition(
     if assignment is not None:
         is_file = isinstance(assignment, str | Path)
         assignment = Path(assignment) if is_file else as_array(assignment, "assignment")
-    with work(given) as (limit, executor):
-        decided = plan_partition(
+    with work(values) as (limit, executor):
+        step = plan_partition(
             store,
             parts=parts,
             topology=machine,
@@ -83,7 +84,7 @@ def partition(
             widths=widths,
             rates=None if rates is None else Path(rates),
         )
-        return run_partition(decided, replace_other=replace, executor=executor).cache
+        return run_partition(step, replace_other=replace, executor=executor).cache
 
 
 @library_call(CallOptions)
@@ -141,11 +142,11 @@ def plan(
     from graphprep.plan.training import TrainingPlan
     from pipelines.plan import plan_training
 
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    given.setdefault("input_dropout", given.get("dropout", TrainingPlan().dropout))
+    values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    values.setdefault("input_dropout", values.get("dropout", TrainingPlan().dropout))
     return plan_training(
         location_of(graph),
-        TrainingPlan(**given),
+        TrainingPlan(**values),
         parts=parts,
         topology=None if topology is None else resolve(topology),
         gpu=gpu,
@@ -193,10 +194,12 @@ def train(
 ) -> TrainingRun:
     """Train on a cache, one process a part on this machine, as `graphprep train` does.
 
+    An option that is not given, or None, has the trainer's own default.
+
     Args:
         cache: what to train on.
         model: gcn, sage, gat, gatv2, gin, rgcn, FILE.py:Class, or a class of your own that lies in a file.
-        output: the folder of the run; without one it goes when Python ends.
+        output: the folder of the run; without one it is removed when Python ends.
         replace: whether a run that lies there may be replaced; that is done when the new one is whole.
 
     Returns:
@@ -209,16 +212,55 @@ def train(
     from pipelines.train import train_to_folder
 
     folder = open_cache(cache).folder.absolute()
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    weights = given.get("class_weights")
+    values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    weights = values.get("class_weights")
     if weights is not None and not isinstance(weights, str):
-        given["class_weights"] = ",".join(map(str, weights))
+        values["class_weights"] = ",".join(map(str, weights))
     if isinstance(model, type):
         model = _file_and_class(model)
-    if output is None:
-        output = new_folder() / "run"
-        progress.say(f"no output was given: {output} goes when Python ends; output= keeps it")
-    return train_to_folder(folder, Path(output), {"model": model, **given}, replace=replace, quiet=progress.is_quiet())
+    return train_to_folder(
+        folder, _folder(output), {"model": model, **values}, replace=replace, quiet=progress.is_quiet()
+    )
+
+
+@library_call(InferOptions)
+def infer(
+    cache: Cache,
+    run: TrainingRun | Place,
+    *,
+    output: Place | None = None,
+    replace: bool = False,
+    **options: Unpack[InferOptions],
+) -> TrainingRun:
+    """Compute the scores of all nodes by the best weights of a run, as `graphprep infer` does.
+
+    Args:
+        cache: of the same graph, of any number of parts.
+        run: what was trained.
+        output: the folder for the scores; without one it is removed when Python ends.
+        replace: whether a run that lies there may be replaced.
+
+    Returns:
+        A run that has `predictions`, `ids`, `metrics` and `result`, and no epochs.
+
+    Raises:
+        TrainingError: the run has no checkpoint, or learnt another graph; and as for `train`.
+    """
+    from pipelines.infer import infer as infer_to_folder
+
+    folder = open_cache(cache).folder.absolute()
+    trained = run.folder if isinstance(run, TrainingRun) else Path(run)
+    values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    return infer_to_folder(folder, trained, _folder(output), values, replace=replace, quiet=progress.is_quiet())
+
+
+def _folder(output: Place | None) -> Path:
+    """The folder of a run; a line says so where it is removed when this process ends."""
+    if output is not None:
+        return Path(output)
+    folder = new_folder() / "run"
+    progress.say(f"no output was given: {folder} is removed when Python ends; output= keeps it")
+    return folder
 
 
 def _file_and_class(model: type) -> str:

@@ -28,7 +28,7 @@ COMMON_HELP = {
     "out": "The place of the result itself; by default in GRAPHPREP_HOME.",
     "replace": "Make the result even if it is there, also where other input or options made it.",
     "anyway": "Only warn about counts and values that look wrong.",
-    "name": "What to call the dataset; None for a store that goes when Python ends.",
+    "name": "What to call the dataset; None for a store that is removed when Python ends.",
     "mirror": "A URL or folder that holds https://HOST/PATH as MIRROR/HOST/PATH.",
 }
 FLAG = re.compile(r"(?<!\w)--([a-z][a-z0-9-]*)")

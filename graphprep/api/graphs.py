@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 UNNAMED = "graph"
-"""what a graph is called that nobody has given a name"""
+"""the name of a graph without one"""
 
 
 @library_call(FetchOptions)
@@ -42,9 +42,9 @@ def fetch(name: str, **options: Unpack[FetchOptions]) -> GraphStore:
     """
     from pipelines.ingest import fetch_dataset
 
-    given: dict[str, Any] = {**options}
-    with work(given) as (limit, executor):
-        return fetch_dataset(name, memory_limit=limit, executor=executor, **given).store
+    values: dict[str, Any] = {**options}
+    with work(values) as (limit, executor):
+        return fetch_dataset(name, memory_limit=limit, executor=executor, **values).store
 
 
 @library_call(FileOptions, ImportOptions)
@@ -62,15 +62,15 @@ def import_graph(*edges: str | Path, name: str, **options: Unpack[FileOptions]) 
     from graphprep.datasets.importing.import_request import request_of
     from pipelines.ingest import import_files
 
-    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    asked = {
-        option.name: _value(given[option.name], option) for option in options_in(ImportOptions) if option.name in given
+    values: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    import_options = {
+        option.name: _value(values.pop(option.name), option)
+        for option in options_in(ImportOptions)
+        if option.name in values
     }
-    for key in asked:
-        del given[key]
-    request = request_of(ImportOptions(edges=tuple(map(Path, edges)), **asked))
-    with work(given) as (limit, executor):
-        return import_files(request, name=name, memory_limit=limit, executor=executor, **given).store
+    request = request_of(ImportOptions(edges=tuple(map(Path, edges)), **import_options))
+    with work(values) as (limit, executor):
+        return import_files(request, name=name, memory_limit=limit, executor=executor, **values).store
 
 
 def _value(value: Any, option: Any) -> Any:
@@ -93,7 +93,7 @@ def from_pyg(data: Data | HeteroData, **options: Unpack[GraphOptions]) -> GraphS
             of one row a node or an edge by its name. What is left out is said. Without masks splits are drawn.
 
     Returns:
-        The store `name` in GRAPHPREP_HOME or at `out`; without both one that goes when Python ends.
+        The store `name` in GRAPHPREP_HOME or at `out`; without both one that is removed when Python ends.
 
     Raises:
         UsageError, DatasetError: it is no single graph, or a tensor is not what its name says.
@@ -161,7 +161,9 @@ def from_scipy(
             Each entry is an edge; values are the weights unless all are 1.
         x: [N, F], any number.
         y: [N] (classes, -1 for none) or [N, C].
-        train_mask, val_mask, test_mask: [N] or [N, S], or the rows of the nodes.
+        train_mask: [N] or [N, S], or the rows of the nodes.
+        val_mask: likewise.
+        test_mask: likewise.
         node_arrays: other arrays of one row a node, by name.
         ids: [N], the nodes' own ids by row, whole numbers or words.
 
@@ -190,7 +192,7 @@ def from_arrays(
     edge_time: Any = None,
     edge_arrays: Mapping[str, Any] | None = None,
     nodes: Mapping[str, Mapping[str, Any]] | None = None,
-    edges: Mapping[tuple[str, str, str], Mapping[str, Any]] | None = None,
+    edges: Mapping[tuple[str, str, str], Any] | None = None,
     **options: Unpack[GraphOptions],
 ) -> GraphStore:
     """A store of arrays of NumPy, PyTorch or pandas, or of lists.
@@ -201,7 +203,9 @@ def from_arrays(
         num_nodes: N.
         x: [N, F], any number.
         y: [N] (classes, -1 for none) or [N, C].
-        train_mask, val_mask, test_mask: [N] or [N, S], or the rows of the nodes.
+        train_mask: [N] or [N, S], or the rows of the nodes.
+        val_mask: likewise.
+        test_mask: likewise.
         time: [N].
         node_arrays: other arrays of one row a node, by name.
         ids: [N], the nodes' own ids by row, whole numbers or words.
@@ -209,7 +213,7 @@ def from_arrays(
         edge_time: [E].
         edge_arrays: other arrays of one row an edge, by name.
         nodes: in place of the arguments above, for several types: by type all of these of nodes, by name.
-        edges: by (source, relation, destination) all of these of edges.
+        edges: by (source, relation, destination) all of these of edges, or `edge_index` alone.
 
     Returns, Raises: as for `from_pyg`.
     """
@@ -223,8 +227,18 @@ def from_arrays(
         return _store(arrays_of({HOMOGENEOUS_NODE: of_nodes}, {HOMOGENEOUS_EDGE: of_edges}), {**options})
     if both := [name for name, value in (of_nodes | of_edges).items() if value is not None]:
         raise UsageError(f"{both[0]} cannot be given beside nodes and edges; put it among those of its type")
-    of_types = {EdgeType(*kind): of_type for kind, of_type in (edges or {}).items()}
+    of_types = {
+        _edge_type(kind): of_type if isinstance(of_type, Mapping) else {"edge_index": of_type}
+        for kind, of_type in (edges or {}).items()
+    }
     return _store(arrays_of(nodes or {}, of_types), {**options})
+
+
+def _edge_type(kind: Sequence[str] | str) -> EdgeType:
+    words = kind.split("__") if isinstance(kind, str) else kind
+    if len(words) != 3:
+        raise UsageError(f"edges have the type {kind!r}; give (source, relation, destination)")
+    return EdgeType(*words)
 
 
 def _store(graph: ArrayGraph, options: dict[str, Any]) -> GraphStore:
@@ -236,7 +250,8 @@ def _store(graph: ArrayGraph, options: dict[str, Any]) -> GraphStore:
         options.pop(option.name, None)
     if name is None and out is None:
         out = new_folder() / f"{UNNAMED}.zarr"
-        graph = replaced(graph, said=(*graph.said, f"no name was given: {out} goes when Python ends; name= keeps it"))
+        remark = f"no name was given: {out} is removed when Python ends; name= keeps it"
+        graph = replaced(graph, remarks=(*graph.remarks, remark))
     with work(options) as (limit, executor):
         name = name or Path(str(out)).name.removesuffix(".zarr")
         return import_arrays(graph, request, name=name, out=out, memory_limit=limit, executor=executor, **options).store

@@ -199,3 +199,15 @@ class TrainOptions(CallOptions, total=False):
     tensorboard: Place | None
     trace: Place | None
     debug: bool
+
+
+class InferOptions(CallOptions, total=False):
+    """The keywords of `infer`: those of the trainer's options that change no score."""
+
+    exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]
+    device: Literal["auto", "cpu", "cuda"]
+    timeout: float
+    anyway: bool
+    verify: bool
+    save_embeddings: Place | None
+    debug: bool

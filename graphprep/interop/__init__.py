@@ -1,1 +1,1 @@
-"""A graph in memory as objects of other libraries: SciPy, PyTorch Geometric, NetworkX."""
+"""Graphs as objects of other libraries, and back: arrays, SciPy, PyTorch Geometric, DGL, NetworkX; training runs."""

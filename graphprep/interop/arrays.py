@@ -31,7 +31,7 @@ def from_arrays(nodes: Mapping[str, Mapping[str, Any]], edges: Mapping[EdgeType,
         UsageError: edges without `edge_index`, or of a shape that is none.
     """
     is_plain = list(edges) == [HOMOGENEOUS_EDGE]
-    ends = {kind: _ends(kind, given, is_plain=is_plain) for kind, given in edges.items()}
+    ends = {kind: _ends(kind, fields, is_plain=is_plain) for kind, fields in edges.items()}
     ids: dict[str, Original] = {}
     for name in (*nodes, *(name for kind in ends for name in kind[::2])):
         own = nodes.get(name, {}).get("ids")
@@ -45,15 +45,15 @@ def from_arrays(nodes: Mapping[str, Mapping[str, Any]], edges: Mapping[EdgeType,
     return ArrayGraph(
         origin=ORIGIN,
         nodes={name: _node_arrays(name, nodes.get(name, {}), ids.get(name)) for name in {**nodes, **ids}},
-        edges={kind: _columns(kind, ends[kind], given, ids) for kind, given in zip(ends, edges.values(), strict=True)},
+        edges={kind: _columns(kind, ends[kind], fields, ids) for kind, fields in edges.items()},
     )
 
 
-def _ends(kind: EdgeType, given: Mapping[str, Any], *, is_plain: bool) -> tuple[Array, Array]:
+def _ends(kind: EdgeType, fields: Mapping[str, Any], *, is_plain: bool) -> tuple[Array, Array]:
     what = "edge_index" if is_plain else f"edge_index of {kind.key}"
-    if given.get("edge_index") is None:
+    if fields.get("edge_index") is None:
         raise UsageError(f"there is no {what}; give sources and destinations, [2, E]")
-    index = given["edge_index"]
+    index = fields["edge_index"]
     if isinstance(index, tuple | list) and len(index) == 2:
         src, dst = (as_array(side, what) for side in index)
     else:
@@ -65,20 +65,20 @@ def _ends(kind: EdgeType, given: Mapping[str, Any], *, is_plain: bool) -> tuple[
     return src, dst
 
 
-def _node_arrays(name: str, given: Mapping[str, Any], ids: Original | None) -> NodeArrays:
+def _node_arrays(name: str, fields: Mapping[str, Any], ids: Original | None) -> NodeArrays:
     arrays = {
         key: as_array(value, f"{key} of {name}")
-        for key, value in given.items()
+        for key, value in fields.items()
         if key not in ("num_nodes", "ids") and value is not None
     }
-    num_nodes = given.get("num_nodes")
+    num_nodes = fields.get("num_nodes")
     if num_nodes is None and ids is not None:
         num_nodes = len(ids)
     return NodeArrays(num_nodes=None if num_nodes is None else int(num_nodes), arrays=arrays, ids=ids)
 
 
 def _columns(
-    kind: EdgeType, ends: tuple[Array, Array], given: Mapping[str, Any], ids: Mapping[str, Original]
+    kind: EdgeType, ends: tuple[Array, Array], fields: Mapping[str, Any], ids: Mapping[str, Original]
 ) -> EdgeColumns:
     src, dst = (
         rows_of_ids(side, ids[name], "edge_index") if name in ids else side
@@ -86,7 +86,7 @@ def _columns(
     )
     arrays = {
         EDGE_NAMES.get(key, key): as_array(value, key)
-        for key, value in given.items()
+        for key, value in fields.items()
         if key != "edge_index" and value is not None
     }
     return EdgeColumns(src=src, dst=dst, weight=arrays.pop("weight", None), arrays=arrays)

@@ -34,24 +34,24 @@ def from_dgl(graph: Any) -> ArrayGraph:
     if not all(hasattr(graph, name) for name in ("canonical_etypes", "ntypes", "edges", "nodes")):
         raise UsageError(f"{type(graph).__name__} is no DGLGraph; give one graph")
     plain = list(graph.ntypes) == [PLAIN] and len(graph.canonical_etypes) == 1
-    said: list[str] = []
+    remarks: list[str] = []
     nodes: dict[str, NodeArrays] = {}
     for name in graph.ntypes:
         arrays = {}
         for key, value in graph.nodes[name].data.items():
             known = OF_NODES.get(key, key)
             if key.startswith(INTERNAL):
-                said.append(f"{ORIGIN}: left out: {key} of nodes")
+                remarks.append(f"{ORIGIN}: left out: {key} of nodes")
                 continue
             if known != key:
-                said.append(f"{ORIGIN}: {key} of nodes is taken for {known}")
+                remarks.append(f"{ORIGIN}: {key} of nodes is taken for {known}")
             arrays[known] = as_array(value, f"{key} of {name}")
         nodes[HOMOGENEOUS_NODE if plain else name] = NodeArrays(num_nodes=graph.num_nodes(name), arrays=arrays)
     edges: dict[EdgeType, EdgeColumns] = {}
     for kind in graph.canonical_etypes:
         src, dst = graph.edges(etype=kind, order="eid")
         of_edges = graph.edges[kind].data
-        said += [f"{ORIGIN}: left out: {key} of edges" for key in of_edges if key.startswith(INTERNAL)]
+        remarks += [f"{ORIGIN}: left out: {key} of edges" for key in of_edges if key.startswith(INTERNAL)]
         arrays = {
             key: as_array(value, f"{key} of edges") for key, value in of_edges.items() if not key.startswith(INTERNAL)
         }
@@ -62,4 +62,4 @@ def from_dgl(graph: Any) -> ArrayGraph:
         edges[HOMOGENEOUS_EDGE if plain else EdgeType(*kind)] = EdgeColumns(
             src=as_array(src, "edges"), dst=as_array(dst, "edges"), weight=weight, arrays=arrays
         )
-    return ArrayGraph(origin=ORIGIN, nodes=nodes, edges=edges, said=said)
+    return ArrayGraph(origin=ORIGIN, nodes=nodes, edges=edges, remarks=remarks)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from graphprep.core.splits import SplitRule
 from graphprep.core.types import EdgeType, RawGraph, Treatment
+from graphprep.core.validate import MASKS
 from graphprep.datasets.importing.edges.edge_arrays import EdgeArrays
 from graphprep.datasets.importing.edges.saved_pyg import TYPE_NAME
 from graphprep.datasets.importing.import_request import ImportRequest
@@ -30,6 +31,7 @@ from graphprep.datasets.importing.table_files import word_array
 from graphprep.datasets.importing.typed_edges import TypedEdges
 from graphprep.datasets.importing.user_graph import build, checked_arrays
 from graphprep.errors import DatasetError
+from graphprep.system import progress
 
 Array = NDArray[Any]
 DIGEST_BYTES = 1 << 24
@@ -70,7 +72,7 @@ class ArrayGraph:
     edges: Mapping[EdgeType, EdgeColumns]
     notes: Mapping[str, object] = field(default_factory=dict)
     """facts for the store's attributes"""
-    said: Sequence[str] = ()
+    remarks: Sequence[str] = ()
     """sentences about what was taken as what"""
 
     def to_raw(self, options: ImportOptions, *, memory_limit: int | None = None) -> RawGraph:
@@ -138,6 +140,10 @@ class ArrayGraph:
     def _node_data(self, name: str, options: ImportOptions) -> NodeData:
         nodes, origin = self.nodes.get(name, NodeArrays()), f"{self.origin} ({name})"
         arrays = checked_arrays(origin, nodes.arrays, nodes.num_nodes, options.task)
+        masks = [mask for mask in MASKS if mask in arrays]
+        if masks and (absent := [mask for mask in MASKS if mask not in arrays]):  # which the trainer needs
+            progress.say(f"{origin} has {' and '.join(masks)} and no {' or '.join(absent)}: no node is in the latter")
+            arrays |= {mask: np.zeros_like(arrays[masks[0]]) for mask in absent}
         return NodeData(
             arrays=arrays,
             counts={} if nodes.num_nodes is None else {origin: nodes.num_nodes},

@@ -112,9 +112,9 @@ def from_networkx(
         edges = edges_of(Path(ORIGIN), document, options, (*features, label or "", *arrays), order)
     except DatasetError as problem:
         raise DatasetError(f"{ORIGIN} cannot be used: {problem}") from problem
-    said = [f"{ORIGIN}: {edges.how}"]
-    said += [classes_line(label, classes)] if label is not None and classes else []
-    said += [f"{ORIGIN}: left out: {', '.join(edges.ignored)}"] if edges.ignored else []
+    remarks = [f"{ORIGIN}: {edges.how}"]
+    remarks += [classes_line(label, classes)] if label is not None and classes else []
+    remarks += [f"{ORIGIN}: left out: {', '.join(edges.ignored)}"] if edges.ignored else []
     arrays = arrays if order is None else {name: array[order] for name, array in arrays.items()}
     return ArrayGraph(
         origin=ORIGIN,
@@ -128,7 +128,7 @@ def from_networkx(
             )
         },
         notes={"classes": classes} if classes else {},
-        said=said,
+        remarks=remarks,
     )
 
 

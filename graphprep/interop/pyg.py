@@ -4,7 +4,7 @@ Arrays keep their names and dtypes; a mask of one split loses its second dimensi
 Weights are `edge_weight`, the times of edges `edge_time`, which of nodes are `time`. `edge_index` comes sorted by
 destination. Arrays are copied, since PyTorch cannot hold memory that must not be written.
 
-On the way back every tensor of one row a node or an edge is kept by its name, and what else there is is said.
+On the way back every tensor of one row a node or an edge is kept by its name; a line names what is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphprep.cache.read import OF_THE_CACHE
 from graphprep.core.bfloat16 import NAME, is_bfloat16
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeType, LoadedGraph
 from graphprep.errors import DatasetError, UsageError
-from graphprep.interop.in_memory import ArrayGraph, EdgeColumns, NodeArrays, as_array
+from graphprep.interop.in_memory import ArrayGraph, EdgeColumns, NodeArrays, as_array, own_ids
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -115,21 +115,23 @@ def from_pyg(data: Data | HeteroData) -> ArrayGraph:
         nodes[HOMOGENEOUS_NODE] = _node_arrays("nodes", node_store, data.num_nodes, ignored)
         edges[HOMOGENEOUS_EDGE] = _edge_columns("edges", edge_store, ignored)
         ignored += sorted(known.keys() - edge_store.keys() - node_store.keys())
-    said = [f"{ORIGIN}: left out: {', '.join(ignored)}"] if ignored else []
+    remarks = [f"{ORIGIN}: left out: {', '.join(ignored)}"] if ignored else []
     attributes = [name for columns in edges.values() for name in columns.arrays if name != "time"]
     if attributes:
-        said.append(
+        remarks.append(
             f"{ORIGIN}: {', '.join(dict.fromkeys(attributes))} of edges is kept, but the trainer's own models do not "
             "read it"
         )
-    return ArrayGraph(
-        origin=ORIGIN, nodes=nodes, edges=edges, notes={"ignored": {"data": ignored}} if ignored else {}, said=said
-    )
+    notes = {"ignored": {"data": ignored}} if ignored else {}
+    return ArrayGraph(origin=ORIGIN, nodes=nodes, edges=edges, notes=notes, remarks=remarks)
 
 
 def _node_arrays(name: str, store: Attributes, num_nodes: int | None, ignored: list[str]) -> NodeArrays:
     arrays = _arrays(name, store, num_nodes, ignored, without=("num_nodes",))
-    return NodeArrays(num_nodes=num_nodes, ids=arrays.pop("original_id", None), arrays=arrays)
+    ids = arrays.pop("original_id", None)
+    return NodeArrays(
+        num_nodes=num_nodes, ids=None if ids is None else own_ids(ids, f"original_id of {name}"), arrays=arrays
+    )
 
 
 def _edge_columns(name: str, store: Attributes, ignored: list[str]) -> EdgeColumns:

@@ -40,8 +40,8 @@ def from_scipy(matrix: Any, nodes: Mapping[str, Any]) -> ArrayGraph:
         raise UsageError(f"{type(matrix).__name__}{shape} is no sparse matrix [N, N]; give one of scipy.sparse")
     edges = matrix.tocoo()
     is_weighted = edges.data.dtype.kind != "b" and not bool((edges.data == 1).all())
-    given = {"edge_index": (edges.col, edges.row), "edge_weight": edges.data if is_weighted else None}
+    edge_fields = {"edge_index": (edges.col, edges.row), "edge_weight": edges.data if is_weighted else None}
     of_nodes = {"num_nodes": matrix.shape[0], **nodes}
     ids = of_nodes.pop("ids", None)
-    graph = from_arrays({HOMOGENEOUS_NODE: of_nodes}, {HOMOGENEOUS_EDGE: given})
+    graph = from_arrays({HOMOGENEOUS_NODE: of_nodes}, {HOMOGENEOUS_EDGE: edge_fields})
     return graph if ids is None else graph.with_ids(HOMOGENEOUS_NODE, as_array(ids, "ids"))

@@ -175,17 +175,30 @@ class TrainingRun:
         """
         import torch
 
-        folder = Path(self.options.get("checkpoint") or self.folder / CHECKPOINTS)
-        files = [path for path in folder.glob("epoch-*.pt") if CHECKPOINT.fullmatch(path.name)]
-        if not files:
-            raise TrainingError(f"there is no checkpoint in {folder}; {AGAIN}")
-        newest = max(files, key=lambda path: (path.name.split("-")[1], path.stat().st_mtime_ns))
+        newest = self.newest_checkpoint()
         content = regular_file(newest).read_bytes()
         if hashlib.sha256(content).hexdigest()[:16] != newest.stem.rpartition("-")[2]:
             raise TrainingError(f"the checkpoint {newest} is damaged; {AGAIN}")
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         weights = {**state["best"]["weights"], **{name: rows["best"] for name, rows in state["embeddings"].items()}}
         return {name.removeprefix(WRAPPER): value for name, value in weights.items()}
+
+    def newest_checkpoint(self) -> Path:
+        """The file of the last checkpoint.
+
+        Raises:
+            TrainingError: there is none.
+        """
+        folder = Path(self.options.get("checkpoint") or self.folder / CHECKPOINTS)
+        files = [path for path in folder.glob("epoch-*.pt") if CHECKPOINT.fullmatch(path.name)]
+        if not files:
+            raise TrainingError(f"there is no checkpoint in {folder}; train with --checkpoint, or by graphprep.train")
+        return max(files, key=lambda path: (epoch_of(path), path.stat().st_mtime_ns))
+
+
+def epoch_of(checkpoint: Path) -> int:
+    """The epoch after which a checkpoint was written."""
+    return int(checkpoint.name.split("-")[1])
 
 
 def labelled_type(cache: PartitionCache) -> str:

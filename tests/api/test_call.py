@@ -23,6 +23,7 @@ from graphprep.plan.training import TrainingPlan
 from graphprep.system import progress
 from graphprep.system.options import options_in
 from pipelines.from_memory import OPTIONS
+from pipelines.infer import LEARNT_BY
 from pipelines.store_step import StoreOptions
 from tests.graphs import labelled_graph
 from tests.stores import make_store
@@ -103,6 +104,19 @@ def test_keywords_of_training_are_the_options_of_the_trainer() -> None:
     assert doc is not None
     for model in MODELS:
         assert model in doc
+
+
+def test_keywords_of_inference_change_no_score() -> None:
+    """Guards against an option of the trainer that is neither the run's own nor the pass's, and so is lost."""
+    kinds, of_train = get_type_hints(keywords.InferOptions), get_type_hints(keywords.TrainOptions)
+    assert kinds == {name: of_train[name] for name in kinds}
+    assert not kinds.keys() & {*LEARNT_BY}
+    lost = [
+        name
+        for name, option in TRAINER_OPTIONS.items()
+        if option.group.decides_result and not option.may_change and name not in LEARNT_BY
+    ]
+    assert not lost
 
 
 def test_every_field_of_the_partition_step_is_taken() -> None:

@@ -60,6 +60,20 @@ def test_pyg_and_back(store: GraphStore) -> None:
     assert again.attributes["source"]["reader"] == "memory"
 
 
+def test_ids_of_a_data_are_kept(store: GraphStore) -> None:
+    """Guards against a graph whose nodes lose their names on the way through PyTorch Geometric."""
+    data = store.to_pyg()
+    data.original_id = torch.arange(40) * 7 + 3
+    source = gp.from_pyg(data, name="again")
+    ids = source.original_ids("node")
+    assert ids is not None
+    assert ids.row_of(10) == 1
+    assert_same(source, gp.from_pyg(source.to_pyg(), name="once-more"))
+    data.original_id[3] = 10
+    with pytest.raises(DatasetError, match="original_id of nodes has 10 twice"):
+        gp.from_pyg(data)
+
+
 def test_hetero_data_and_back() -> None:
     """Guards against relations between wrong types, and a type without arrays that is dropped."""
     rng = np.random.default_rng(4)
@@ -99,6 +113,11 @@ def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "left out: comment, tables" in said
     assert "edge_attr of edges is kept" in said
     assert "no name was given" in said
+    assert "has train_mask and no val_mask or test_mask: no node is in the latter" in said
+    table = store.node_table("node")
+    assert table.train_mask is not None
+    assert table.test_mask is not None
+    assert (int(table.train_mask.sum()), int(table.test_mask.sum())) == (4, 0)
     assert "pos" in store.node_arrays("node")
     assert store.edge_arrays(HOMOGENEOUS_EDGE) == ("edge_attr",)
     assert store.attributes["notes"]["ignored"] == {"data": ["comment", "tables"]}
@@ -300,6 +319,10 @@ def test_arrays_of_several_types() -> None:
     )
     assert store.num_nodes == {"author": 2, "paper": 3}
     assert store.to_scipy("author__writes__paper").toarray().tolist() == [[3, 0], [0, 0], [0, 2]]
+    brief = gp.from_arrays(nodes={"a": {"num_nodes": 2}}, edges={("a", "to", "a"): np.array([[0], [1]])})
+    assert brief.to_scipy().toarray().tolist() == [[0, 0], [1, 0]]
+    with pytest.raises(UsageError, match=r"edges have the type \('a', 'b'\); give \(source, relation, destination\)"):
+        gp.from_arrays(nodes={"a": {"num_nodes": 2}}, edges={("a", "b"): ([0], [1])})  # type: ignore[dict-item]
     with pytest.raises(UsageError, match="x cannot be given beside nodes and edges"):
         gp.from_arrays(x=[[1]], nodes={}, edges={})
 

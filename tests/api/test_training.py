@@ -95,9 +95,35 @@ def test_a_run_that_is_kept(caches: dict[int, PartitionCache], tmp_path: Path) -
     assert gp.train(caches[1], epochs=1, output=folder, replace=True, seed=6).options["seed"] == 6
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(UsageError, match="holds files that are no run"):
+    with pytest.raises(UsageError, match=r"holds letter\.txt, which is no part of a run"):
         gp.train(caches[1], epochs=1, output=tmp_path / "mine", replace=True)
+    (folder / "letter.txt").write_text("dear")
+    with pytest.raises(UsageError, match=r"holds letter\.txt, which is no part of a run"):
+        gp.train(caches[1], epochs=1, output=folder, replace=True)
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["first"]
+
+
+def test_places_inside_the_run(caches: dict[int, PartitionCache], tmp_path: Path) -> None:
+    """Guards against checkpoints and embeddings that are lost as the run gets its name, and runs that go on."""
+    folder = tmp_path / "run"
+    run = gp.train(
+        caches[1],
+        epochs=2,
+        output=folder,
+        checkpoint=folder / "weights",
+        save_embeddings=folder / "rows" / "all.npy",
+        progress=False,
+    )
+    assert run.options["checkpoint"] == str(folder / "weights")
+    assert np.load(folder / "rows" / "all.npy").shape == (60, 64)
+    assert run.state_dict()["layers.0.weight_FG"].shape == (3, 64)
+    with pytest.raises(UsageError, match="lies inside output, which is made anew"):
+        gp.train(caches[1], output=tmp_path / "new", checkpoint=tmp_path / "new" / "weights", resume=True)
+    more = gp.train(
+        caches[2], epochs=5, output=tmp_path / "more", checkpoint=folder / "weights", resume=True, progress=False
+    )
+    assert more.result["resumed_after"] == 2
+    assert more.history["epoch"].tolist() == [3, 4, 5]
 
 
 def test_damaged_runs(caches: dict[int, PartitionCache], tmp_path: Path) -> None:
