@@ -52,7 +52,7 @@ def two_ranks(monkeypatch: pytest.MonkeyPatch, *, through_host: bool) -> Iterato
         events.append(f"post {values.device.type}")
         return Work(events)
 
-    def copy(self: Tensor, source: Tensor) -> Tensor:
+    def copy(self: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
         if self.device != source.device:
             events.append(f"copy {source.device.type} to {self.device.type}")
         return self

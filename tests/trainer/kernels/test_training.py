@@ -22,7 +22,6 @@ SETTINGS: list[tuple[dict[str, Any], float]] = [
     ({"model": "gcn", "wire": "fp16", "exchange": "tensor"}, 1e-5),
     ({"model": "gcn", "wire": "bf16"}, 1e-5),
     ({"model": "gcn", "precision": "bf16", "staleness": "variation:0.1"}, 1e-2),
-    ({"model": "gat", "heads": 2}, 1e-5),
 ]
 """Options, and how far losses may be apart, relatively."""
 
@@ -30,16 +29,17 @@ SETTINGS: list[tuple[dict[str, Any], float]] = [
 @pytest.mark.parametrize("world", [1, 2])
 def test_losses_are_those_of_torch_s_kernels(world: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is right alone, and called with the transpose, or with sums that are added twice."""
-    graph = random_graph(loops_and_duplicates=True, weighted=True, seed=3)
+    graph = random_graph(num_features=24, loops_and_duplicates=True, weighted=True, seed=3)
     cache = make_cache(tmp_path / "cache", graph, uneven(60, world), world)
-    tasks = [partial(train_once, cache=str(cache), epochs=3, hidden=16, **options) for options, _ in SETTINGS]
+    # Narrower sums than 16 columns are torch's.
+    tasks = [partial(train_once, cache=str(cache), epochs=3, hidden=20, layers=3, **options) for options, _ in SETTINGS]
     monkeypatch.delenv("TRITON_INTERPRET")
     plain = among_ranks(world, tasks)
-    launches = []
-    launch = spmm._launch
+    launches, launch = [], spmm._launch
     monkeypatch.setattr(spmm, "_launch", lambda *arguments, **named: launches.append(1) or launch(*arguments, **named))
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     by_kernels = among_ranks(world, tasks)
     for (options, tolerance), one, other in zip(SETTINGS, plain, by_kernels, strict=True):
         assert other.losses == pytest.approx(one.losses, rel=tolerance), options
-    assert bool(launches) == (world == 1), "ranks are processes of their own"
+    if world == 1:  # several are processes of their own
+        assert len(launches) >= 2 * 3 * len(SETTINGS), "a sum and its gradient in each epoch"
