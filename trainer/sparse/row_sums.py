@@ -40,12 +40,13 @@ WIDE = 4
 _GENERATED = ("AVX2", "AVX512")
 """The processors that FBGEMM generates code for, as torch names them."""
 _PIECES = 64
+"""That an uneven matrix is summed in, at most."""
 _LEAST_VALUES = 1 << 23
 """Values (edges x columns) that are worth summing in pieces: some 5 ms of one core."""
 _UNEVEN = 1.25
-"""From how many times its share of the edges on a thread has too many."""
+"""A thread with more than so many times its share of the edges has too many."""
 _COST_OF_ROW = 2
-"""Edges that take as long as what is done once a row."""
+"""In edges that take as long as what is done once a row."""
 _PROBE_ROWS, _PROBE_DEGREE, _PROBE_WIDTH = 2048, 16, 64
 
 Kernel = Callable[[Tensor, Tensor, Tensor | None, Tensor], Tensor]
