@@ -362,6 +362,7 @@ def test_the_same_arrays_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> N
     assert replaced.num_edges == {HOMOGENEOUS_EDGE: 4}
 
 
+@pytest.mark.slow
 def test_a_graph_without_a_name_goes_with_python(tmp_path: Path) -> None:
     """Guards against stores that pile up, and a cache in GRAPHPREP_HOME that the next unnamed graph runs into."""
     script = (
@@ -395,7 +396,7 @@ def test_places_and_splits(tmp_path: Path) -> None:
         gp.from_arrays(([0], [1]), splits=0)
 
 
-def test_files_and_the_registry(tmp_path: Path, test_data: Path) -> None:
+def test_files_and_the_registry(tmp_path: Path) -> None:
     """Guards against an import or a fetch that differs from the command's."""
     (tmp_path / "edges.csv").write_text("source,target,weight\n0,1,0.5\n1,2,1.5\n")
     np.save(tmp_path / "x.npy", np.ones((3, 2), np.float32))
