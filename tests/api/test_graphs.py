@@ -239,6 +239,24 @@ def test_networkx_and_back() -> None:
     assert_same(source, again)
 
 
+def test_networkx_nodes_in_any_order() -> None:
+    """Guards against features, labels and edges of rows in the order in which nodes were added, and NumPy's labels."""
+    graph = nx.DiGraph()
+    for node in (2, 0, 1):
+        graph.add_node(node, x=[float(node)], y=np.int64(node % 2), train_mask=np.bool_(node == 2))
+    graph.add_edge(2, 0, weight=np.float32(0.5))
+    store = gp.from_networkx(graph)
+    table = store.node_table("node")
+    assert table.x is not None
+    assert table.y is not None
+    assert table.train_mask is not None
+    assert table.x.tolist() == [[0.0], [1.0], [2.0]]
+    assert table.y.tolist() == [0, 1, 0]
+    assert table.train_mask.tolist() == [[False], [False], [True]]
+    assert table.original_id is None
+    assert store.to_scipy().toarray().tolist() == [[0, 0, 0.5], [0, 0, 0], [0, 0, 0]]
+
+
 def test_networkx_attributes_and_names(capsys: pytest.CaptureFixture[str]) -> None:
     """Guards against words as labels or ids that are refused, or are numbered in another order than is said."""
     graph = nx.karate_club_graph()
