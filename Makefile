@@ -15,6 +15,7 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/trainer/kernels
 
 # The tests that are not marked slow, in about three minutes on two cores.
 fast: $(VENV)/.ready-test

@@ -1,16 +1,20 @@
-"""What a GPU does with the trainer: one command, under 4 minutes on one GPU, a table and (with --out) JSON.
+"""What a GPU does with the trainer: one command, under 8 minutes on one GPU, a table and (with --out) JSON.
 
     python -m benchmarks.gpu_check                       the GPU
     python -m benchmarks.gpu_check --device cpu          a rehearsal of the same code on the CPU, small
 
-    backend     NCCL (on a CPU gloo) with one rank: a sum over all, and rank 0's values to all
-    spmm        sums over edges of fp32, fp16 and bf16 rows against float64, with a node of 70,000 in-edges
+    backend     NCCL (on a CPU gloo) with one rank: a sum over all, rank 0's values to all, and rows to itself, alone
+                and while a product is computed
+    spmm        sums over edges of fp32, fp16 and bf16 rows by Triton's kernel and by torch's against float64, with a
+                node of 70,000 in-edges; bytes a second in random and in local order, beside those of a copy
+    kernels     Triton's messages byte for byte against torch's on the CPU, its softmax against float64, and bytes a
+                second (on a CPU by Triton's interpreter, slowly and few)
     features    features by their entries, dropped and not: products and gradients against the dense matrix, and seconds
     attention   GAT and GATv2, scores and gradients in each precision, against dense matrices in float64 on the CPU
     ranks       2 and 3 ranks that share the device and talk by gloo, through the host's memory: losses of GCN,
                 GraphSAGE, GAT and R-GCN against one rank's on the device, and one rank's on the CPU
-    epochs      seconds an epoch and peak memory of GCN, 128 to 256 features, in fp32 and bf16, against PyG on the same
-                device where torch_geometric is installed
+    epochs      seconds an epoch and peak memory of GCN, 128 to 256 features, in fp32 (by Triton's kernels and by
+                torch's), bf16 and fp16, against PyG on the same device where torch_geometric is installed
 
 Each of them is a process of its own with a time limit, so one that fails leaves the others. Returns 1 if a figure is
 outside its limit or a check did not end, 2 if there is no GPU. Seconds and memory have no limits: they are to be read.
@@ -21,7 +25,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import statistics
+import os
 import subprocess
 import sys
 import tempfile
@@ -33,16 +37,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import graphprep
+from benchmarks.gpu_figures import PRECISIONS, SIZES, Row, error, median_seconds, row
+from benchmarks.gpu_products import check_kernels, check_spmm, overlap
 
-Row = dict[str, Any]
-PRECISIONS = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2}
-"""The greatest error against float64, over the greatest value."""
 RANKS_ERROR = 1e-3
 """Relative, of losses on several ranks or on another device."""
-LIMIT_SECONDS = {"backend": 40, "spmm": 40, "features": 30, "attention": 60, "ranks": 100, "epochs": 100}
-SIZES: dict[str, dict[str, int]] = {
-    "cuda": {"hub": 70_000, "width": 128, "words": 8_000, "nodes": 100_000, "edges": 1_000_000, "epochs": 20},
-    "cpu": {"hub": 7_000, "width": 16, "words": 400, "nodes": 2_000, "edges": 8_000, "epochs": 3},
+LIMIT_SECONDS = {
+    "backend": 40,
+    "spmm": 80,
+    "kernels": 50,
+    "features": 30,
+    "attention": 60,
+    "ranks": 100,
+    "epochs": 120,
 }
 COMMON: dict[str, Any] = {"dropout": 0.0, "patience": 0, "epochs": 8, "hidden": 16}
 MODELS: dict[str, dict[str, Any]] = {
@@ -51,11 +58,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "gat, sequential": {"model": "gat", "heads": 2, "hidden": 8, "exchange": "sequential"},
     "rgcn": {"model": "rgcn"},
 }
-
-
-def row(case: str, value: float, unit: str, limit: float | None = None) -> Row:
-    """One line of the table; with a limit it is right or wrong."""
-    return {"case": case, "value": value, "unit": unit, "limit": limit, "ok": None if limit is None else value <= limit}
 
 
 def check_backend(device: str, folder: Path) -> list[Row]:
@@ -70,53 +72,16 @@ def check_backend(device: str, folder: Path) -> list[Row]:
     expected = values.clone()
     dist.all_reduce(values)
     dist.broadcast(values, src=0)
-    wrong = float((values != expected).sum())
-    seconds = [_timed(lambda: dist.all_reduce(values), place) for _ in range(5)]
-    dist.destroy_process_group()
-    return [
+    received = torch.empty_like(values)
+    dist.all_to_all_single(received, values)
+    wrong = float((values != expected).sum() + (received != expected).sum())
+    reduced = median_seconds(lambda: dist.all_reduce(values), place)
+    rows = [
         row(f"{backend}, 1 rank: values that changed", wrong, "values", 0.0),
-        row(f"{backend}, 1 rank: all-reduce of 4 MB", 1e3 * statistics.median(seconds), "ms"),
+        row(f"{backend}, 1 rank: all-reduce of 4 MB", 1e3 * reduced, "ms"),
+        *overlap(device, place),
     ]
-
-
-def check_spmm(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
-    """Products of the trainer's matrices, one of whose rows has a great many entries."""
-    import torch
-
-    from trainer.base.precision import TYPES
-    from trainer.data.csr import Csr
-    from trainer.sparse.adjacency import Matrix, TwoWay
-
-    sizes, place, random = SIZES[device], torch.device(device), torch.Generator().manual_seed(0)
-    counts = torch.randint(0, 30, (sizes["hub"],), generator=random)
-    counts[7] = sizes["hub"]
-    indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
-    num_edges = int(indptr[-1])
-    indices = torch.randint(0, sizes["hub"], (num_edges,), generator=random).int()
-    row_E = torch.arange(len(counts)).repeat_interleave(counts)
-    mean_E = (1 / counts.clamp(min=1))[row_E].float()
-    csr = Csr(indptr=indptr, indices=indices, weights=mean_E, num_columns=len(counts))
-    both = TwoWay.of(csr, lambda csr: Matrix(csr, place))
-    rows = []
-    for width in (sizes["width"], 7):
-        exact = torch.randn(len(counts), width, generator=random)
-        for name in PRECISIONS:
-            stored = exact.to(TYPES[name])
-            wide = stored.double()
-            for way, matrix, to, source in (
-                ("A", both.forward, row_E, indices),
-                ("A^T", both.backward, indices.long(), row_E),
-            ):
-                expected = torch.zeros_like(wide).index_add_(0, to, mean_E.double().unsqueeze(1) * wide[source.long()])
-                mine = (matrix @ stored.to(place)).double().cpu()
-                # What is summed is exact in fp32, so all precisions have the limit of fp32.
-                rows.append(row(f"{way} x, {name}, {width} wide", _error(mine, expected), "of the greatest", 1e-4))
-    ones = torch.ones(len(counts), 4, dtype=torch.float16, device=place)
-    hub = float((both.forward @ ones)[7].float().cpu()[0])
-    rows.append(row(f"a mean of {sizes['hub']:,} fp16 ones, less 1", abs(hub - 1), "", 1e-3))
-    x = torch.randn(len(counts), sizes["width"], device=place)
-    seconds = [_timed(lambda: both.forward @ x, place) for _ in range(7)]
-    rows.append(row(f"A x, fp32, {num_edges:,} edges", 1e3 * statistics.median(seconds), "ms"))
+    dist.destroy_process_group()
     return rows
 
 
@@ -157,10 +122,10 @@ def check_features(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
             mine, expected = (stepped(form, drops=drops) for form in forms.values())
             for what, one, other in zip(("products", "gradients"), mine, expected, strict=True):
                 case = f"{what} of features{words}, {precision}"
-                rows.append(row(case, _error(one, other), "of the greatest", limit))
+                rows.append(row(case, error(one, other), "of the greatest", limit))
             for name, form in forms.items():
-                seconds = [_timed(partial(stepped, form, drops=drops), place) for _ in range(5)]
-                rows.append(row(f"features {name}{words}, {precision}", 1e3 * statistics.median(seconds), "ms"))
+                seconds = median_seconds(partial(stepped, form, drops=drops), place)
+                rows.append(row(f"features {name}{words}, {precision}", 1e3 * seconds, "ms"))
     return rows
 
 
@@ -176,7 +141,7 @@ def check_attention(device: str, folder: Path) -> list[Row]:  # noqa: ARG001
             leaves = {name: value.double().requires_grad_() for name, value in weights.items()}
             expected = _dense_attended(model, leaves, part)
             (expected * _direction(expected)).sum().backward()
-            scores = _error(mine, expected.detach())
+            scores = error(mine, expected.detach())
             rows.append(row(f"{model}, {precision}: scores", scores, "of the greatest", limit))
             exact = {name: leaf.grad for name, leaf in leaves.items()}
             far = torch.cat([(gradients[name] - value).flatten() for name, value in exact.items()]).norm()
@@ -329,8 +294,10 @@ def check_epochs(device: str, folder: Path) -> list[Row]:
     store = folder / "home" / "stores" / "check-large.zarr"
     commands = {
         f"trainer, {precision}": [sys.executable, "-c", _TRAINER, str(cache), device, str(sizes["epochs"]), precision]
-        for precision in ("fp32", "bf16")
+        for precision in ("fp32", "bf16", "fp16")
     }
+    if device == "cuda":
+        commands["trainer, fp32, torch's kernels"] = [*commands["trainer, fp32"], "torch"]
     rows = []
     if importlib.util.find_spec("torch_geometric") is not None:
         commands["PyG, fp32"] = [sys.executable, "-c", _PYG, str(store), device, str(sizes["epochs"])]
@@ -357,6 +324,9 @@ _TRAINER = (
     _PEAK
     + """
 import io, sys, time
+from trainer.kernels import dispatch
+if sys.argv[5:] == ["torch"]:
+    dispatch._is_installed = lambda: False
 from trainer.base.traffic_log import Clock
 from trainer.data.cache import open_cache
 from trainer.config.options import Options
@@ -423,28 +393,10 @@ def _cache(folder: Path, name: str, graph: list[str], parts: int) -> Path:
     return Path(json.loads(graphprep("partition", name, "--parts", str(parts), "-q", "--json", home=home))["cache"])
 
 
-def _error(mine: Any, expected: Any) -> float:
-    """The greatest difference, over the greatest value."""
-    return float((mine - expected).abs().max() / expected.abs().max().clamp(min=1e-12))
-
-
-def _timed(work: Callable[[], object], place: Any) -> float:
-    import torch
-
-    def wait() -> None:
-        if place.type == "cuda":
-            torch.cuda.synchronize(place)
-
-    wait()
-    started = time.perf_counter()
-    work()
-    wait()
-    return time.perf_counter() - started
-
-
 CHECKS: dict[str, Callable[[str, Path], list[Row]]] = {
     "backend": check_backend,
     "spmm": check_spmm,
+    "kernels": check_kernels,
     "features": check_features,
     "attention": check_attention,
     "ranks": check_ranks,
@@ -456,8 +408,12 @@ def run_check(name: str, device: str, folder: Path) -> list[Row]:
     """The rows of one check, made in a process of its own."""
     words = [sys.executable, "-m", "benchmarks.gpu_check", "--device", device, "--only", name, "--folder", str(folder)]
     scale = 1 if device == "cuda" else 5
+    interpreted = {"TRITON_INTERPRET": "1"} if (name, device) == ("kernels", "cpu") else {}
+    environment = {**os.environ, **interpreted}
     try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=scale * LIMIT_SECONDS[name])
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, text=True, timeout=scale * LIMIT_SECONDS[name], env=environment
+        )
     except subprocess.TimeoutExpired:
         return [{**row(f"{name} took too long", float("nan"), "", 0.0), "ok": False}]
     if done.returncode:

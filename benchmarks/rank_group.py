@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,14 @@ Options = dict[str, Any]
 
 
 def train_all(
-    cache: Path, world: int, runs: list[Options], *, threads: int = 1, device: str = "cpu", through_host: bool = False
+    cache: Path,
+    world: int,
+    runs: list[Options],
+    *,
+    threads: int = 1,
+    device: str = "cpu",
+    through_host: bool = False,
+    prepare: Callable[[], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Train on `cache` among `world` processes, once for each set of options.
 
@@ -28,6 +36,7 @@ def train_all(
         threads: of each rank.
         device: of all of them.
         through_host: whether they talk through the host's memory, as ranks have to that share a GPU.
+        prepare: a function of a module, called first in each process.
 
     Returns:
         the result of each run, with its epochs under `lines`.
@@ -41,19 +50,28 @@ def train_all(
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.json")
         spawn: Any = torch.multiprocessing.spawn  # type: ignore[attr-defined] # it declares no types
-        spawn(_rank, args=(world, threads, (device, through_host), str(cache), runs, results), nprocs=world)
+        spawn(_rank, args=(world, threads, (device, through_host), prepare, str(cache), runs, results), nprocs=world)
         found: list[dict[str, Any]] = json.loads(results.read_text())
     return found
 
 
 def _rank(
-    rank: int, world: int, threads: int, place: tuple[str, bool], folder: str, runs: list[Options], results: Path
+    rank: int,
+    world: int,
+    threads: int,
+    place: tuple[str, bool],
+    prepare: Callable[[], None] | None,
+    folder: str,
+    runs: list[Options],
+    results: Path,
 ) -> None:
     import torch
 
     from trainer.dist.rank_info import RankInfo
 
     torch.set_num_threads(threads)
+    if prepare is not None:
+        prepare()
     rank_info = RankInfo(rank=rank, world=world, local_rank=rank, local_world=world)
     device, through_host = place
     every = [{"cache": folder, **changes} for changes in runs]

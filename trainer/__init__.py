@@ -5,6 +5,7 @@ A run goes through the rooms in this order. A room imports only from those below
     __main__     one rank: options, cache and checks, before torch is imported; then run
     launch       starts all ranks on this machine
     run          one run: everything below joined
+    distributed_graph   the part of a rank for a training loop of one's own, with PyTorch Geometric's layers
     config/      options, each described once; the command line, TOML files and tables made of them; which exclude each
                  other; the formulas of staleness policies and learning rates                         (without torch)
     data/        the cache's manifest and root attributes (without torch); one part as tensors that map its files;

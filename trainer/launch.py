@@ -14,9 +14,11 @@ from collections.abc import Mapping, Sequence
 
 from trainer.base.child_process import end_with_parent, forget_current_folder
 from trainer.base.errors import TrainerError
+from trainer.base.freed_memory import HUGE_PAGES
 from trainer.base.printable import printable
 from trainer.base.torch_import import prepare_torch_import
 from trainer.config.command_line import parse
+from trainer.config.options import Options
 from trainer.data.cache import Cache, open_cache
 from trainer.dist.rank_processes import RankProcesses
 from trainer.startup.preflight import check_task
@@ -35,23 +37,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(printable(f"trainer: {error}"), file=sys.stderr)
         return error.exit_status
-    return _launch(cache, arguments, debug=options.debug, restarts=options.restarts)
+    return _launch(cache, arguments, options)
 
 
-def _launch(cache: Cache, arguments: Sequence[str], *, debug: bool, restarts: int) -> int:
-    _prepare_environment(cache.num_parts, debug=debug)
+def _launch(cache: Cache, arguments: Sequence[str], options: Options) -> int:
+    _prepare_environment(cache.num_parts, debug=options.debug, saves_memory=options.exchange == "sequential")
     prepare_torch_import()
-    processes = RankProcesses(["-m", "trainer", *arguments], cache.num_parts, restarts=restarts)
+    processes = RankProcesses(["-m", "trainer", *arguments], cache.num_parts, restarts=options.restarts)
     failed = processes.run()
     if processes.stop_signal is not None:
         return 128 + processes.stop_signal
     return _status_of(failed) if failed else 0
 
 
-def _prepare_environment(num_ranks: int, *, debug: bool) -> None:
+def _prepare_environment(num_ranks: int, *, debug: bool, saves_memory: bool) -> None:
     """Set, for the ranks to inherit, what the user has not set."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // num_ranks)))
+    if not saves_memory:
+        os.environ.setdefault(*HUGE_PAGES)
     if not debug:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 

@@ -44,6 +44,7 @@ from trainer.reporting.outputs import prepare_outputs, write_result
 from trainer.reporting.report import Report
 from trainer.reporting.tensorboard import Curves
 from trainer.reporting.trace import prepare_traces, write_trace
+from trainer.reporting.weights_file import write_weights
 from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
 from trainer.startup.handshake import Agreement, agree, facts_of
@@ -171,6 +172,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             cache.num_nodes,
         )
     _save_rows(options, cache, communicator, whole, part, outcome.scores_nC)
+    if options.save_weights is not None:
+        weights = fit.best_weights()
+        if communicator.is_main:
+            write_weights(options.save_weights, weights)
     layers, pairs = traffic_log.tables(communicator.all_reduce, communicator.device, cache.slowest_links)
     seconds_by_rank = [facts["seconds"] for facts in communicator.all_gather_object({"seconds": clock.seconds})]
     if options.trace is not None:
@@ -255,8 +260,10 @@ def _load(options: Options, cache: Cache, number: int) -> Part:
     if options.verify:
         size = cache.manifest.verify(f"parts/{number}/")
         log.debug("%d bytes of part %d have the checksums of the manifest", size, number)
-    load = load_typed_part if cache.is_typed_for(options.model) else load_part
-    part = load(cache, number, split=options.split)
+    if cache.is_typed_for(options.model):
+        part = load_typed_part(cache, number, split=options.split)
+    else:
+        part = load_part(cache, number, split=options.split, edge_features=options.edge_features)
     log.debug("part %d: %d rows, %d local edges", part.number, part.num_rows, part.local.num_edges)
     return part
 
@@ -342,5 +349,6 @@ def _view(
         num_nodes=num_nodes,
         communicator=communicator,
         types=types_of(options, cache, part),
+        num_edge_features=part.num_edge_features,
     ).to(communicator.device)
     return ModelView(network=network, features=features, labels=labels)

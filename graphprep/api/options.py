@@ -195,6 +195,7 @@ class TrainOptions(CallOptions, total=False):
     resume: bool
     restarts: int
     save_embeddings: Place | None
+    save_weights: Place | None
     tensorboard: Place | None
     trace: Place | None
     debug: bool

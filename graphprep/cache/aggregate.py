@@ -7,9 +7,9 @@
             (Hamilton et al., Inductive representation learning on large graphs, 2017)
 
 A' X has a row a node, independent of the parts. It is computed part by part from the files of the finished parts: the
-rows of X are mapped, in the part or with the owners of its halo, and gathered some edges at a time, so that memory
-holds a piece of them, a piece of the sums, and 9 bytes a node for factors and loops. Sums are in float64, so that their
-order does not matter.
+rows of X are mapped, in the part or with the owners of its halo, and added from there one edge after another; those of
+half precision are gathered and widened some edges at a time. So memory holds a piece of the edges, a piece of the sums,
+and 9 bytes a node for factors and loops. Sums are in float64, so that their order does not matter.
 
 Letters: n nodes of a part, E edges of a block, F features, P parts.
 """
@@ -129,8 +129,9 @@ class _Block(NamedTuple):
     factor_n: NDArray[np.float64] | None
     """of the owner, None for 1"""
 
-    def pieces(self, start: int, stop: int, edges_at_a_time: int) -> Iterator[tuple[int, Any, Any]]:
-        """First edge, weights and rows of X of the edges of rows start .. stop-1: float64 [k], float32 [k, F]."""
+    def pieces(self, start: int, stop: int, edges_at_a_time: int) -> Iterator[tuple[int, Any, Any, Any]]:
+        """First edge, weights [k] in float64, and sources of the edges of rows start .. stop-1: the sources' rows [k]
+        in float32 values [., F]."""
         end = int(self.indptr[stop])
         for first in range(int(self.indptr[start]), end, edges_at_a_time):
             edges = slice(first, min(end, first + edges_at_a_time))
@@ -138,7 +139,10 @@ class _Block(NamedTuple):
             weight_k = self.weight_E[edges].astype(np.float64)
             if self.factor_n is not None:
                 weight_k *= self.factor_n[row_k]
-            yield first, weight_k, _float32(self.x_nF[row_k])
+            if self.x_nF.dtype == np.float32:
+                yield first, weight_k, row_k, self.x_nF
+            else:
+                yield first, weight_k, np.arange(len(row_k), dtype=row_k.dtype), _float32(self.x_nF[row_k])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -164,8 +168,8 @@ class _Neighbours:
             stop = min(num_rows, start + rows_at_a_time)
             sums_nF = np.zeros((stop - start, width))
             for block in blocks:
-                for first, weight_k, rows_kF in block.pieces(start, stop, max(1, rows_at_a_time // 2)):
-                    _add(block.indptr, start, first, weight_k, rows_kF, sums_nF)
+                for first, weight_k, row_k, values in block.pieces(start, stop, max(1, rows_at_a_time // 2)):
+                    _add(block.indptr, start, first, weight_k, row_k, values, sums_nF)
             as_row_n = factors.as_row_n[start:stop, None]
             if factors.needs_loop_n is not None:
                 loops = np.flatnonzero(factors.needs_loop_n[start:stop])
@@ -203,11 +207,13 @@ def _lacks_loop(indptr, indices):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _add(indptr, first_row, first_edge, weight_k, rows_kF, sums_nF):  # type: ignore[no-untyped-def]
-    """Add the weighted rows of edges first_edge, first_edge + 1, ... to the sums, which begin at `first_row`."""
+def _add(indptr, first_row, first_edge, weight_k, row_k, values, sums_nF):  # type: ignore[no-untyped-def]
+    """Add to the sums, which begin at `first_row`, the weighted rows of `values` [., F] that edges first_edge,
+    first_edge + 1, ... come from."""
     row = first_row
     for k in range(len(weight_k)):
         while indptr[row + 1] <= first_edge + k:
             row += 1
-        for f in range(rows_kF.shape[1]):
-            sums_nF[row - first_row, f] += weight_k[k] * rows_kF[k, f]
+        weight, sums_F, values_F = weight_k[k], sums_nF[row - first_row], values[row_k[k]]
+        for f in range(len(values_F)):
+            sums_F[f] += weight * values_F[f]

@@ -22,8 +22,13 @@ from graphprep.system.threads import cores
 KINDS = ("edges", "products", "gradients", "masked", "passed")
 SECONDS = 600.0
 MOST_SAMPLED_EDGES = 2_000_000
-KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
-"""The trainer has the C library keep freed memory, so that the kernel does not clear large tensors each time."""
+HEAP = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+"""The trainer has the C library keep freed memory, so that the kernel does not clear large tensors each time, and ask
+for huge pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +107,7 @@ def measured_rates(sample: Csr, work: Work, *, processes: int) -> Rates:
             passed=sorted(work.passed),
         )
         command = python_command("-m", "graphprep.plan.rates_process", str(path))
-        settings = child_settings({**KEEP_FREED_MEMORY, "OMP_NUM_THREADS": threads})
+        settings = child_settings({**HEAP, "OMP_NUM_THREADS": threads})
         running = [
             stack.enter_context(
                 subprocess.Popen(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +28,29 @@ def test_figures_are_within_their_limits(check: str, tmp_path: Path) -> None:
     assert all(math.isfinite(row["value"]) for row in rows)
 
 
+TINY = """
+import json
+from pathlib import Path
+from benchmarks import gpu_check
+gpu_check.SIZES["cpu"] |= {"hub": 40, "rows": 20}
+print(json.dumps(gpu_check.CHECKS["spmm"]("cpu", Path())))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed here")
+def test_products_by_triton_are_within_their_limits() -> None:
+    """A comparison of Triton's kernel with itself, or with nothing; by its interpreter, so the graphs are tiny."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", TINY], env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    rows = json.loads(done.stdout.splitlines()[-1])
+    judged = [row for row in rows if row["limit"] is not None]
+    assert not [row for row in judged if not row["ok"]]
+    for kernels in ("torch", "Triton"):
+        assert sum(f"{kernels}'s kernel" in row["case"] for row in judged) >= 19
+        assert sum(f"{kernels}'s kernel, of a copy" in row["case"] for row in rows) == 12
+
+
 def test_a_wrong_figure_is_seen() -> None:
     """Limits that nothing exceeds, or a NaN that passes."""
     assert gpu_check.row("x", 2.0, "", 1.0)["ok"] is False
@@ -35,7 +62,7 @@ def test_a_wrong_figure_is_seen() -> None:
 def test_a_check_is_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend that hangs or aborts would take the other figures with it."""
     rows = gpu_check.run_check("backend", "cpu", tmp_path)
-    assert [row["ok"] for row in rows] == [True, None]
+    assert [row["ok"] for row in rows] == [True, None, None, None, None, None]
     monkeypatch.setitem(gpu_check.LIMIT_SECONDS, "backend", 0.01)
     [late] = gpu_check.run_check("backend", "cpu", tmp_path)
     assert late["ok"] is False
@@ -57,10 +84,10 @@ def test_no_gpu_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys:
 @pytest.mark.slow
 @pytest.mark.soak
 def test_the_whole_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks that share a device, and epochs beside PyG's; without the checks that are made above."""
+    """Ranks that share a device, epochs beside PyG's, Triton's kernels; without the checks that are made above."""
     for check in IN_THIS_PROCESS:
         monkeypatch.delitem(gpu_check.CHECKS, check)
     out = tmp_path / "check.json"
     monkeypatch.setattr("sys.argv", ["gpu_check", "--device", "cpu", "--out", str(out)])
     assert gpu_check.main() == 0
-    assert set(json.loads(out.read_text())["checks"]) == {"backend", "ranks", "epochs"}
+    assert set(json.loads(out.read_text())["checks"]) == {"backend", "kernels", "ranks", "epochs"}

@@ -259,6 +259,6 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "        sums = np.zeros((stop - start, 3))\n"
         "        for first in range(int(matrix.indptr[start]), int(matrix.indptr[stop]), 4):\n"
         "            k = min(4, int(matrix.indptr[stop]) - first)\n"
-        "            _add(matrix.indptr, start, first, np.ones(k), np.ones((k, 3), np.float32), sums)\n"
+        "            _add(matrix.indptr, start, first, np.ones(k), np.arange(k), np.ones((k, 3), np.float32), sums)\n"
         "        assert (sums == np.diff(matrix.indptr)[start:stop, None]).all()\n"
     )

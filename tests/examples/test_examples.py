@@ -16,6 +16,7 @@ SAYS = {
     "compare_partitions.py": r"graphprep +\S+ us +\d+ edges",
     "import_edges.py": r"person-07 is row 7 and knows person-",
     "own_model.py": r"rows over network +sent",
+    "pyg_layers_on_ranks.py": r"one device, the same weights: 9\d",
     "pyg_to_predictions.py": r"test accuracy 0\.[5-9]\d; mistaken members: \[\d",
     "two_machines.py": r"network +\S+ +\d+ rows +\S+ us",
 }

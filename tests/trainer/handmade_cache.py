@@ -30,6 +30,7 @@ class HandmadeGraph:
     val: Array
     test: Array
     weight: Array | None = None
+    edge_attr: Array | None = None
     num_classes: int = 0
     task: str = "classes"
     masks: dict[str, Array] = field(init=False)
@@ -250,6 +251,8 @@ def make_cache(
             writer.array(f"{block}/indptr", indptr.astype(index_dtype))
             writer.array(f"{block}/indices", columns[order].astype(index_dtype))
             writer.array(f"{block}/data", weight[edges][order].astype(np.float32), payload=weighted)
+            if graph.edge_attr is not None:
+                writer.array(f"{block}/edge_attr", graph.edge_attr[edges][order])
     writer.array("assignment", assignment.astype(np.int32))
     writer.array("traffic_rows", traffic)
     writer.array("cross_edges", cross)

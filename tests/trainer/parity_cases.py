@@ -87,6 +87,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gatv2, dropout": {"model": "gatv2", "heads": 2, "dropout": 0.4, "input_dropout": 0.2},
     "sage, max, dropout": {"model": "sage", "aggregator": "max", "dropout": 0.3},
     "gat, broadcast": {"model": "gat", "heads": 2, "exchange": "broadcast"},
+    "gat, edge weights": {"model": "gat", "heads": 2, "edge_features": "weights"},
+    "gatv2, edge weights, dropout": {"model": "gatv2", "heads": 2, "dropout": 0.4, "edge_features": "weights"},
 }
 DENSE = (
     "gcn",
@@ -105,6 +107,7 @@ IN_TURN = (
     "gat",
     "gatv2",
     "gatv2, dropout",
+    "gatv2, edge weights, dropout",
     "dropout, narrow",
     "dropout, wide",
     "sage, max, dropout",
@@ -142,6 +145,7 @@ CASES += [("half-precision features", "gcn")]
 OF_ANY_FEATURES = [name for name in SETTINGS if name not in ("gcn", "sage") and not name.endswith("dense features")]
 CASES += [("directed, weighted, uneven", setting) for setting in OF_ANY_FEATURES]
 CASES += [("few words a node", setting) for setting in (*WORDS[2:], "sage, max", "gcn, sequential")]
+CASES += [("self-loops and duplicates, weighted", "gat, edge weights")]
 CASES += [("few words a node", f"{setting}, dense features") for setting in WORDS]
 CASES += [("an empty part", "deep gcn, batch norm"), ("undirected", "gcn on seven ranks")]
 CASES += [(name, "gcn, tensor") for name in ("an empty part", "a part without halo", "self-loops and duplicates")]

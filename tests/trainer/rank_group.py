@@ -95,9 +95,9 @@ def send_back_halo(exchange: Exchange, partial_HF: Tensor, layer: int, step: Pas
     return torch.stack(list(returned)).sum(0)
 
 
-def among_ranks(world: int, tasks: list[Task]) -> list[Any]:
-    """Do `tasks` one after the other among `world` ranks; what rank 0 found."""
-    if world == 1:
+def among_ranks(world: int, tasks: list[Task], *, forks: bool = False) -> list[Any]:
+    """Do `tasks` one after the other among `world` ranks; what rank 0 found. `forks`: one rank has a process too."""
+    if world == 1 and not forks:
         return _do_all(RankInfo(), tasks)
     multiprocessing.set_forkserver_preload([__name__])
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}

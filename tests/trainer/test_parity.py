@@ -98,13 +98,14 @@ def network_on_one_rank(cache_folder: Path, **changes: Any) -> tuple[Network, Fe
     """The network and the features that a run of one rank would begin with."""
     options, cache, cpu = run_options(cache_folder, **changes), open_cache(str(cache_folder)), torch.device("cpu")
     communicator = Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu))
-    part = load_part(cache, 0, split=0)
+    part = load_part(cache, 0, split=0, edge_features=options.edge_features)
     exchange = Exchange(options, part, communicator, empty_traffic_log(communicator))
     model = model_type(options, communicator)
     aggregation = Aggregation(part, exchange, communicator, sums=sums_of(options, model))
     dropout = Dropout(part.ids_n, halo_ids(part), num_nodes=cache.num_nodes, seed=options.seed)
     features = Features(DenseRows(part.x_nF.float()), aggregation, dropout, share=options.first_dropout)
     sizes = {"num_features": cache.num_features, "num_classes": cache.num_classes, "num_nodes": cache.num_nodes}
+    sizes["num_edge_features"] = part.num_edge_features
     return Network(model, options, aggregation, dropout, **sizes, communicator=communicator).eval(), features
 
 

@@ -43,3 +43,29 @@ def bernoulli(numbers: Tensor, key: int, chance: float) -> Tensor:
 def pair_ids(first: Tensor, second: Tensor) -> Tensor:
     """A number for each pair of whole numbers, int64; (a, b) and (b, a) have different ones."""
     return randint(first, 0, _RANGE) * _RANGE + second * _MIX_2
+
+
+def bernoulli_of_pairs(first: Tensor, first_ends: Tensor, second_ends: Tensor, key: int, chance: float) -> Tensor:
+    """`bernoulli` of pair_ids(first[:, None], pair_ids(a, b)), in a third of the time: bool [first, pairs].
+
+    Multiplication distributes over the sum of what the two ends of a pair add, also where it wraps around. So what
+    depends on one end alone is computed once a node, by `ends_of_pairs`, and there remains one mix a number.
+
+    Args:
+        first: whole numbers, a few.
+        first_ends: int64, of the first end a of each pair.
+        second_ends: int64, of its second end b.
+        key: as of `bernoulli`.
+        chance: that a value is true.
+    """
+    offsets = (randint(first, 0, _RANGE) * _RANGE + key) * _MIX_1
+    mix = offsets.unsqueeze(1) + (first_ends + second_ends)
+    mix ^= mix >> 29
+    mix *= _MIX_2
+    mix &= _RANGE - 1 << 32
+    return mix <= (round(chance * _RANGE) << 32) - 1
+
+
+def ends_of_pairs(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """What each of `numbers` adds to a pair in `bernoulli_of_pairs`, as its first end and as its second: int64."""
+    return randint(numbers, 0, _RANGE) * _RANGE * _MIX_2 * _MIX_1, numbers * _MIX_2 * _MIX_2 * _MIX_1

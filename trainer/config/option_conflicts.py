@@ -37,9 +37,11 @@ def check_together(options: Options) -> None:
 
 
 def _check_outputs(options: Options) -> None:
-    for flag, file in options.node_files:
-        if not file.endswith((".npy", ".pt")):
-            raise OptionError(f"{flag} {file} ends in neither .npy nor .pt; name the form that it is to have")
+    for flag, file, endings in options.saved_files:
+        if not file.endswith(endings):
+            raise OptionError(
+                f"{flag} {file} ends in neither {' nor '.join(endings)}; name the form that it is to have"
+            )
     if options.save_embeddings is not None and options.layers < 2:
         raise OptionError("--save-embeddings needs at least --layers 2: with one layer the last one reads the features")
     if options.resume and options.checkpoint is None:

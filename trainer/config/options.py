@@ -113,6 +113,12 @@ class Options:
         default_words="as --dropout",
         models=ATTENTION_MODELS,
     )
+    edge_features: str | None = _model(
+        None,
+        "what scores depend on beside both ends of an edge: weights, or an array that the cache's edges have",
+        "NAME",
+        models=ATTENTION_MODELS,
+    )
 
     target: str | None = _task(
         None,
@@ -246,6 +252,9 @@ class Options:
         None, "file for the scores of all nodes by the best weights, in the dataset's order: .npy or .pt", "FILE"
     )
     save_embeddings: str | None = _output(None, "the same for the input of the last layer", "FILE")
+    save_weights: str | None = _output(
+        None, "file for the best weights, by their names in the model: .safetensors or .pt", "FILE"
+    )
     tensorboard: str | None = _output(None, "folder for TensorBoard's curves", "FOLDER")
     trace: str | None = _output(None, "folder for a trace of each rank, for chrome://tracing", "FOLDER")
     json: bool = _output(False, "JSON lines on standard output, nothing else there")
@@ -273,14 +282,18 @@ class Options:
         return self.dropout if self.attention_dropout is None else self.attention_dropout
 
     @property
-    def node_files(self) -> list[tuple[str, str]]:
-        """The requested files of rows of all nodes, each with its flag."""
-        named = (("--save-predictions", self.save_predictions), ("--save-embeddings", self.save_embeddings))
-        return [(flag, file) for flag, file in named if file is not None]
+    def saved_files(self) -> list[tuple[str, str, tuple[str, str]]]:
+        """The requested files besides the result, each with its flag and the endings that it may have."""
+        named = (
+            ("--save-predictions", self.save_predictions, (".npy", ".pt")),
+            ("--save-embeddings", self.save_embeddings, (".npy", ".pt")),
+            ("--save-weights", self.save_weights, (".safetensors", ".pt")),
+        )
+        return [(flag, file, endings) for flag, file, endings in named if file is not None]
 
     def same_on_all_ranks(self) -> dict[str, Any]:
         """What has to be the same on every rank: the options that decide the result, and what all ranks do together."""
-        together = {"checkpoint", "save_predictions", "save_embeddings"}
+        together = {"checkpoint", "save_predictions", "save_embeddings", "save_weights"}
         are_given = {name: getattr(self, name) is not None for name in together}
         return self.of_the_result() | are_given | {"resume": self.resume, "anyway": self.anyway}
 

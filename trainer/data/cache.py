@@ -19,6 +19,8 @@ FORMATS = (2, 3)
 """Format 2 has no relays."""
 _MASKS = ("train_mask", "val_mask", "test_mask")
 
+EDGE_WEIGHTS = "weights"
+"""The name of the edges' weights among the arrays that edges have."""
 ITEM_SIZES = {
     "bool": 1,
     "int8": 1,
@@ -150,6 +152,14 @@ class Cache:
     def edge_arrays(self, relation: str) -> list[str]:
         """The arrays that the edges of a relation have besides weights: features, times."""
         return self._more_arrays(f"parts/0/edges/{relation}/local", {"indptr", "indices", "data"})
+
+    def edge_array_shape(self, relation: str, name: str) -> tuple[int, ...]:
+        """The shape of what each edge of a relation has in array `name`: () for a number, (D,) for several."""
+        metadata_name = f"parts/0/edges/{relation}/local/{name}/zarr.json"
+        shape = self.manifest.json(metadata_name).get("shape")
+        if not isinstance(shape, list) or not all(isinstance(length, int) for length in shape) or not shape:
+            raise self.manifest.damaged(metadata_name, f"gives the shape {shape!r}")
+        return tuple(shape[1:])
 
     def unread_node_arrays(self, node_type: str) -> list[str]:
         """The arrays of nodes that are for other readers, such as times."""

@@ -25,6 +25,8 @@ class Csr:
     weights: Tensor | None
     """float32 [E]; None where every edge weighs 1"""
     num_columns: int
+    features: Tensor | None = None
+    """float32 [E, D]: what edges have beside weights; None for nothing"""
 
     @property
     def num_rows(self) -> int:
@@ -53,11 +55,14 @@ class Csr:
             indices=self.row_E[order],
             weights=None if self.weights is None else self.weights[order],
             num_columns=self.num_rows,
+            features=None if self.features is None else self.features[order],
         )
 
     def pattern(self, device: torch.device | None = None) -> Csr:
         """The same entries without weights, on `device`."""
-        return replace(self, indptr=self.indptr.to(device), indices=self.indices.to(device), weights=None)
+        features = None if self.features is None else self.features.to(device)
+        indptr, indices = self.indptr.to(device), self.indices.to(device)
+        return replace(self, indptr=indptr, indices=indices, weights=None, features=features)
 
 
 def indptr_of(counts: Tensor, data_type: torch.dtype) -> Tensor:
@@ -73,7 +78,7 @@ def index_type(*sizes: int) -> torch.dtype:
 
 
 def vstack(blocks: Sequence[Csr], num_columns: int) -> Csr:
-    """Matrices of the same columns, one below the other."""
+    """Matrices of the same columns, one below the other, without features of edges."""
     nothing = torch.empty(0, dtype=torch.int64)
     indices = torch.cat([nothing, *(block.indices for block in blocks)])
     counts = torch.cat([nothing, *(block.indptr.diff() for block in blocks)])
@@ -107,6 +112,7 @@ def select(block: Csr, rows_n: Tensor, columns: Tensor) -> Csr:
         indices=new_column[block.indices[edges]].to(block.indices.dtype),
         weights=None if block.weights is None else block.weights[edges],
         num_columns=int(columns.sum()),
+        features=None if block.features is None else block.features[edges],
     )
 
 
@@ -124,11 +130,15 @@ def _overlaid(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_
     indptr = indptr_of(counts_n, small)
     indices = torch.empty(num_edges, dtype=small)
     weights = torch.ones(num_edges) if any(block.weights is not None for block in blocks) else None
+    with_features = [block.features for block in blocks if block.features is not None]
+    features = torch.zeros(num_edges, with_features[0].shape[1]) if with_features else None
     next_n = indptr[:-1].to(torch.int64)
     for block, offset in zip(blocks, offsets, strict=True):
         place_E = torch.arange(block.num_edges) + (next_n - block.indptr[:-1])[block.row_E]
         indices[place_E] = block.indices.to(small) + offset
         if weights is not None and block.weights is not None:
             weights[place_E] = block.weights
+        if features is not None and block.features is not None:
+            features[place_E] = block.features
         next_n += block.indptr.diff()
-    return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
+    return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns, features=features)

@@ -61,6 +61,11 @@ class Part:
     def num_rows(self) -> int:
         return len(self.ids_n)
 
+    @property
+    def num_edge_features(self) -> int:
+        """D, 0 where edges have none that the model reads."""
+        return 0 if self.local.features is None else self.local.features.shape[1]
+
     def halo_rows(self, peer: int) -> int:
         """How many rows `peer` sends to this part."""
         return self.remote[peer].num_columns
@@ -71,8 +76,8 @@ def halo_ids(part: Part) -> Tensor:
     return torch.cat([torch.empty(0, dtype=torch.int64), *part.halo_ids.values()])
 
 
-def load_part(cache: Cache, number: int, *, split: int) -> Part:
-    """Map part `number` of `cache`, with column `split` of its masks.
+def load_part(cache: Cache, number: int, *, split: int, edge_features: str | None = None) -> Part:
+    """Map part `number` of `cache`, with column `split` of its masks, and with `edge_features`, if any, of its edges.
 
     Raises:
         CacheError: a file is missing, too short, of another type, or points outside what it indexes.
@@ -82,7 +87,7 @@ def load_part(cache: Cache, number: int, *, split: int) -> Part:
     num_rows = len(nodes.ids_k)
     widths = {number: num_rows} | {peer: len(ids) for peer, ids in nodes.halo_ids.items()}
     [relation] = cache.relations
-    blocks = arrays.blocks(relation.key, num_rows, widths)
+    blocks = arrays.blocks(relation.key, num_rows, widths, edge_features)
     train_n, val_n, test_n = arrays.masks(num_rows, split)
     return Part(
         number=number,

@@ -15,7 +15,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from trainer.data.cache import ITEM_SIZES, Cache, NodeType, StoredArray
+from trainer.data.cache import EDGE_WEIGHTS, ITEM_SIZES, Cache, NodeType, StoredArray
 from trainer.data.csr import Csr
 
 _TYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_SIZES}
@@ -89,24 +89,28 @@ class PartArrays:
         """The weighted in-degree of each node of the type that is learnt, in the whole graph: float32 [n]."""
         return self.mapped(f"{self.folder}/nodes/{self.cache.node_type}/degree", ("float32",), (num_rows,))
 
-    def blocks(self, relation: str, num_rows: int, num_columns: Mapping[int, int]) -> dict[int, Csr]:
+    def blocks(
+        self, relation: str, num_rows: int, num_columns: Mapping[int, int], edge_features: str | None = None
+    ) -> dict[int, Csr]:
         """The in-edges of one relation from each rank's rows, this one's among them.
 
         Args:
             relation: its key.
             num_rows: destinations of this part.
             num_columns: by rank, the rows that this part has or gets of it.
+            edge_features: the array that becomes the features of the edges; `EDGE_WEIGHTS` for their weights.
         """
         return {
             source: self._block(
                 f"{self.folder}/edges/{relation}/{'local' if source == self.number else f'from_{source}'}",
                 num_rows,
                 width,
+                edge_features,
             )
             for source, width in num_columns.items()
         }
 
-    def _block(self, name: str, num_rows: int, num_columns: int) -> Csr:
+    def _block(self, name: str, num_rows: int, num_columns: int, edge_features: str | None) -> Csr:
         cache, attributes = self.cache, self.cache.attributes(name)
         if (shape := attributes.get("shape")) != [num_rows, num_columns]:
             raise cache.manifest.damaged(
@@ -119,7 +123,14 @@ class PartArrays:
         indptr = self.mapped(f"{name}/indptr", (self._index_type,), (num_rows + 1,))
         if (int(indptr[0]), int(indptr[-1])) != (0, num_edges) or bool((indptr[1:] < indptr[:-1]).any()):
             raise cache.manifest.damaged(f"{name}/indptr", f"does not run from 0 to {num_edges}")
-        return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns)
+        features = None
+        if edge_features == EDGE_WEIGHTS:
+            features = (torch.ones(num_edges) if weights is None else weights).unsqueeze(1)
+        elif edge_features is not None:
+            shape = self.cache.edge_array_shape(self.cache.relations[0].key, edge_features)
+            features = self.mapped(f"{name}/{edge_features}", tuple(_TYPES), (num_edges, *shape)).float()
+            features = features.view(num_edges, -1) if features.dim() == 2 else features.unsqueeze(1)
+        return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns, features=features)
 
     def _ids(self, kind: NodeType, name: str) -> Tensor:
         """Numbers of nodes within their type: int64."""

@@ -29,6 +29,7 @@ from torch import Tensor
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
+from trainer.base.to_device import to_device
 from trainer.base.traffic_log import Clock
 from trainer.base.errors import LostPeerError, TrainerError, found_by_every_rank
 from trainer.dist.network_interfaces import check_interfaces
@@ -61,7 +62,7 @@ class PendingExchange:
             for work in self.works:
                 work.wait()
         for target, received in self.copies:
-            target.copy_(received)
+            target.copy_(received, non_blocking=True)
         self.outgoing, self.copies = [], []
         self.seconds = time.perf_counter() - self.started
 
@@ -269,15 +270,26 @@ class Communicator:
                 self._run(values, dist.all_reduce)
         return values
 
+    def all_reduce_numbers(self, numbers: Sequence[int], purpose: Purpose = "notes and counts") -> list[int]:
+        """Sum whole numbers of the host over all ranks. Only through NCCL the host waits for what a GPU computes."""
+        if self.world == 1:
+            return list(numbers)
+        sums: list[int] = self.all_reduce(self._host_values(numbers, torch.int64), purpose).tolist()
+        return sums
+
     def all_gather_flag(self, flag: bool) -> list[bool]:
         """Gather one bool of each rank on all ranks, in rank order: an all-reduce of one byte a rank."""
-        flags = torch.zeros(self.world, dtype=torch.uint8, device=self.device)
-        flags[self.rank] = flag
+        flags = self._host_values([flag and rank == self.rank for rank in range(self.world)], torch.uint8)
         if self.world > 1:
             self.sent.record_all_reduce("who sends", self.world)
             with self.translate_remote_errors("agree on what to send"), self.clock("agreeing"):
                 self._run(flags, dist.all_reduce)
         return [bool(flag) for flag in flags.tolist()]
+
+    def _host_values(self, numbers: Sequence[int], data_type: torch.dtype) -> Tensor:
+        """Numbers of the host, where a collective takes them: in its own memory, unless NCCL does."""
+        values = torch.tensor(numbers, dtype=data_type)
+        return to_device(values, self.device) if self.uses_nccl else values
 
     def broadcast(self, values: Tensor) -> Tensor:
         """Replace `values` by rank 0's, in place."""
@@ -304,12 +316,12 @@ class Communicator:
 
     def _run(self, values: Tensor, operation: Callable[[Tensor], object]) -> None:
         """Run a collective on `values`, in place."""
-        if not self.through_host:
+        if not self.through_host or values.device.type == "cpu":
             operation(values)
             return
         on_host = _host_memory(values).copy_(values)
         operation(on_host)
-        values.copy_(on_host)
+        values.copy_(on_host, non_blocking=True)
 
     def __enter__(self) -> Self:
         return self

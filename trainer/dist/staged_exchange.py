@@ -108,7 +108,7 @@ class StagedExchange:
                     work, target = self._arriving.pop(number)
                     work.wait()
                     if target is not message.rows:
-                        message.rows.copy_(target)
+                        message.rows.copy_(target, non_blocking=True)
                 self.outgoing += self.received(number)
                 if not uses_nccl:
                     self._send()

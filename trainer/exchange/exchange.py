@@ -10,7 +10,7 @@ halo's rows round after round, and sends partial sums for them back.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -51,6 +51,8 @@ class Round:
     columns: slice
     """Which rows of the halo come in this round; halo rows are counted peer after peer."""
     is_first: bool
+    _sampled: dict[int, tuple[Sample, RowRoutes]] = field(default_factory=dict, init=False)
+    """By layer the newest sample, and the routes of its rows"""
 
     def fetch(
         self,
@@ -96,7 +98,13 @@ class Round:
 
     def _routes_of(self, layer: int, context: PassContext) -> RowRoutes:
         sample = self.sample(layer, context)
-        return self.routes if sample is None else sampled_routes(self.routes, sample.sent_R, sample.halo_H)
+        if sample is None:
+            return self.routes
+        made_of, routes = self._sampled.get(layer, (None, self.routes))
+        if made_of is not sample:
+            routes = sampled_routes(self.routes, sample.sent_R, sample.halo_H, sample.device)
+            self._sampled[layer] = sample, routes
+        return routes
 
 
 class Exchange:
@@ -143,7 +151,6 @@ class Exchange:
                 routes = boundary_routes(part, communicator, to=to, of=of)
             halo_ids = torch.cat([part.ids_n[:0], *(part.halo_ids[peer] for peer in peers if peer in of)])
             sent_ids = part.ids_n[sent_rows(part, communicator, to).long()]
-            device = communicator.device
             begin = sum(part.halo_rows(peer) for peer in peers if peer < min(of, default=0))
             exchange = partial(
                 HaloExchange,
@@ -159,7 +166,7 @@ class Exchange:
                     routes.backward, "backward", policy=policy(options.staleness_grad), wire=backward_wire
                 ),
                 sampling=Sampling(
-                    options.boundary_sampling, sent_ids.to(device), halo_ids.to(device), seed=options.seed
+                    options.boundary_sampling, sent_ids, halo_ids, seed=options.seed, device=communicator.device
                 ),
                 columns=slice(begin, begin + len(halo_ids)),
                 is_first=is_first,

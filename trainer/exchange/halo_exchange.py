@@ -116,7 +116,7 @@ class HaloExchange:
         due = self._due_ranks(state, context, compared or (lambda: rows))
         if route.relays is not None and self.direction == "backward":
             return self._return(route, rows, layer, state, begins=begins)
-        message = self._encode(route.pack(rows), layer, state) if due[self.communicator.rank] else None
+        message = self._message(route, rows, layer, state) if due[self.communicator.rank] else None
         received = state.received
         if received is None:
             received = rows.new_empty(sum(route.recv_counts), rows.shape[1])
@@ -197,6 +197,13 @@ class HaloExchange:
             state.compared = now.clone()
         return self.communicator.all_gather_flag(this_is_due)
 
+    def _message(self, route: RowRoute, rows: Tensor, layer: int, state: _LayerState) -> Tensor:
+        """The message of those of `rows` that leave, selected as they are encoded where nothing else looks at them."""
+        is_looked_at = self.error_feedback or (self.saturation is not None and self.wire.limit < math.inf)
+        if route.picks_R is None or is_looked_at:
+            return self._encode(route.pack(rows), layer, state)
+        return self.wire.encode(rows, route.picks_R)
+
     def _encode(self, packed: Tensor, layer: int, state: _LayerState) -> Tensor:
         """The message of packed rows, after error feedback."""
         corrected = packed
@@ -234,7 +241,7 @@ class HaloExchange:
             if not all(due):
                 left_out = route.relays.of_due([not is_due for is_due in due])
                 self._record_messages(left_out.passed_on, layer, received.shape[1], None, direction)
-            relayed = start_forward(self.communicator, plan, outgoing, received, wire)
+            relayed = start_forward(self.communicator, plan.on(received.device), outgoing, received, wire)
             return PendingRows(partial(self._receive, relayed, received, layer, direction), route)
         by_peer = dict(zip(peers, route.split_received(received), strict=True))
         fresh = {peer: rows for peer, rows in by_peer.items() if due[peer]}
@@ -265,7 +272,7 @@ class HaloExchange:
         received = partial_HF.new_empty(sum(route.recv_counts), width)
         relayed = start_backward(
             self.communicator,
-            route.relays,
+            route.relays.on(partial_HF.device),
             route.pack(partial_HF),
             received,
             route.recv_counts,
@@ -325,7 +332,8 @@ def relative_change(now: Tensor, then: Tensor | None) -> float:
     """|now - then| / |then|; 0 where both are 0, infinite where only `then` is or there is none."""
     if then is None:
         return float("inf")
-    change, size = float(torch.linalg.vector_norm(now - then)), float(torch.linalg.vector_norm(then))
+    lengths = torch.stack([torch.linalg.vector_norm(now - then), torch.linalg.vector_norm(then)])
+    change, size = (float(length) for length in lengths.tolist())
     if size == 0:
         return 0.0 if change == 0 else float("inf")
     return change / size

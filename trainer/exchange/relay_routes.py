@@ -8,6 +8,8 @@ gets to its own, and sends one partial sum a row.
 The owner's list of rows and both ends' lists of halo rows are in one order, that of the owner's rows, so that no
 message needs numbers of rows.
 
+A plan is made by the host and in its memory, since sizes of messages depend on it. `on` copies it to a GPU.
+
 Letters: P ranks, H halo rows, R rows sent, m rows of a message.
 """
 
@@ -15,13 +17,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainer.base.errors import CacheError
+from trainer.base.to_device import to_device
 from trainer.config.options import Options
 from trainer.config.policies import policy
 from trainer.data.part import Part
@@ -66,9 +69,10 @@ class RelayPlan:
     """int64: the rows of `arriving`, message after message"""
     places_of_passed_on: Sequence[Tensor]
     """int64, for each message of `passed_on`: where its rows are among these"""
+    _on_device: dict[torch.device, RelayPlan] = field(default_factory=dict, init=False)
 
     @classmethod
-    def of(cls, relays: PartRelays, device: torch.device) -> RelayPlan:
+    def of(cls, relays: PartRelays) -> RelayPlan:
         """The plan of one part."""
         batch_H = torch.tensor(relays.batch_P)[relays.owner_H]
         arriving, passed_on = [], []
@@ -80,16 +84,33 @@ class RelayPlan:
                 arriving += _by_batch(stage, peer, rows_m, by_batch)
         for (stage, target), rows_m in relays.forwards.items():
             passed_on += _by_batch(stage, target, rows_m, batch_H)
-        arriving, passed_on = (
-            [replace(one, rows_m=one.rows_m.to(device)) for one in messages] for messages in (arriving, passed_on)
-        )
         return cls(
             num_stages=relays.num_stages,
             batch_P=relays.batch_P,
-            owner_H=relays.owner_H.to(device),
-            is_direct_R=relays.is_direct_R.to(device),
-            **_messages(arriving, passed_on, len(relays.owner_H), device),
+            owner_H=relays.owner_H,
+            is_direct_R=relays.is_direct_R,
+            **_messages(arriving, passed_on, len(relays.owner_H)),
         )
+
+    def on(self, device: torch.device) -> RelayPlan:
+        """The same plan with the rows of its messages on `device`, copied once."""
+        if device.type == "cpu":
+            return self
+        if device not in self._on_device:
+            rows = [self.arrival_A, *(one.rows_m for one in self.passed_on), *self.places_of_passed_on]
+            arrival_A, *others = torch.split(to_device(torch.cat(rows), device), [len(one) for one in rows])
+            of_arriving = torch.split(arrival_A, [len(one.rows_m) for one in self.arriving])
+            number = len(self.passed_on)
+            self._on_device[device] = replace(
+                self,
+                arriving=[replace(one, rows_m=rows_m) for one, rows_m in zip(self.arriving, of_arriving, strict=True)],
+                passed_on=[
+                    replace(one, rows_m=rows_m) for one, rows_m in zip(self.passed_on, others[:number], strict=True)
+                ],
+                arrival_A=arrival_A,
+                places_of_passed_on=others[number:],
+            )
+        return self._on_device[device]
 
     def batch_of(self, message: RowMessage) -> int:
         """The group of the owners of a message's rows."""
@@ -99,7 +120,7 @@ class RelayPlan:
         """The rows of the owners that send in this epoch alone."""
         if all(due):
             return self
-        return self._where(torch.tensor(due, device=self.owner_H.device)[self.owner_H])
+        return self._where(torch.tensor(due)[self.owner_H])
 
     def of_kept(self, kept_H: Tensor) -> RelayPlan:
         """Some of the halo's rows alone, counted among themselves."""
@@ -110,7 +131,7 @@ class RelayPlan:
             for messages in (kept.arriving, kept.passed_on)
         )
         owner_M = self.owner_H[kept_H]
-        return replace(kept, owner_H=owner_M, **_messages(arriving, passed_on, len(owner_M), owner_M.device))
+        return replace(kept, owner_H=owner_M, **_messages(arriving, passed_on, len(owner_M)))
 
     def _where(self, mask_H: Tensor) -> RelayPlan:
         def some(messages: Sequence[RowMessage]) -> list[RowMessage]:
@@ -118,7 +139,7 @@ class RelayPlan:
             return [message for message in chosen if len(message.rows_m)]
 
         arriving, passed_on = some(self.arriving), some(self.passed_on)
-        return replace(self, **_messages(arriving, passed_on, len(self.owner_H), self.owner_H.device))
+        return replace(self, **_messages(arriving, passed_on, len(self.owner_H)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +190,7 @@ def message_sums(part: Part) -> dict[str, dict[str, list[int]]]:
     """
     if part.relays is None:
         return {"sends": {}, "expects": {}}
-    plan, ids_H = RelayPlan.of(part.relays, torch.device("cpu")), torch.cat(list(part.halo_ids.values()))
+    plan, ids_H = RelayPlan.of(part.relays), torch.cat(list(part.halo_ids.values()))
     sends, begin = [], 0
     for peer, rows in part.send_rows.items():
         is_direct = part.relays.is_direct_R[begin : begin + len(rows)]
@@ -217,18 +238,16 @@ def _by_batch(stage: int, peer: int, rows_m: Tensor, batch_H: Tensor) -> list[Ro
     ]
 
 
-def _messages(
-    arriving: Sequence[RowMessage], passed_on: Sequence[RowMessage], num_halo: int, device: torch.device
-) -> dict[str, Any]:
+def _messages(arriving: Sequence[RowMessage], passed_on: Sequence[RowMessage], num_halo: int) -> dict[str, Any]:
     """The messages of a plan as its fields.
 
     What arrives is in the order of stages, and in each the shorter first: of messages that share a link the shortest is
     complete first.
     """
     in_order = sorted(arriving, key=lambda one: (one.stage, len(one.rows_m), one.peer, one.batch))
-    arrival_A = torch.cat([torch.empty(0, dtype=torch.int64, device=device), *(one.rows_m for one in in_order)])
-    place_H = torch.empty(num_halo, dtype=torch.int64, device=device)
-    place_H[arrival_A] = torch.arange(len(arrival_A), device=device)
+    arrival_A = torch.cat([torch.empty(0, dtype=torch.int64), *(one.rows_m for one in in_order)])
+    place_H = torch.empty(num_halo, dtype=torch.int64)
+    place_H[arrival_A] = torch.arange(len(arrival_A))
     return {
         "arriving": in_order,
         "passed_on": passed_on,

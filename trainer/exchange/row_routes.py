@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from trainer.base.to_device import to_device
 from trainer.data.csr import Csr
 from trainer.data.part import Part
 from trainer.data.relays import PartRelays
@@ -37,6 +38,8 @@ class RowRoute:
 
     pack: Callable[[Tensor], Tensor]
     """From all rows to the send buffer: the rows that leave, each once."""
+    picks_R: Tensor | None = None
+    """The rows that leave, where `pack` selects them and does nothing else."""
     send_counts: Sequence[int]
     """Rows for each peer: consecutive ones of the send buffer, unless `to_all`."""
     to_all: bool = False
@@ -109,7 +112,7 @@ def relayed_routes(part: Part, communicator: Communicator, relays: PartRelays, *
     sent = [int(is_direct.sum()) for is_direct in _split(relays.is_direct_R, whole.forward.send_counts)]
     rows_R = sent_rows(part, communicator, peers)[relays.is_direct_R]
     own = _routes_of(part, communicator, rows_R, sent, whole.forward.recv_counts, only_one=False)
-    plan = RelayPlan.of(relays, communicator.device)
+    plan = RelayPlan.of(relays)
     return RowRoutes(
         forward=replace(own.forward, relays=plan, without_relays=whole.forward),
         backward=replace(own.backward, relays=plan) if backward else whole.backward,
@@ -144,6 +147,7 @@ def _routes_of(
     return RowRoutes(
         forward=RowRoute(
             pack=lambda rows_nF: rows_nF.index_select(0, rows_R),
+            picks_R=rows_R,
             send_counts=sent,
             recv_counts=received,
             unpack=lambda halo_HF: halo_HF,
@@ -158,19 +162,20 @@ def _routes_of(
     )
 
 
-def sampled_routes(routes: RowRoutes, kept_R: Tensor, kept_H: Tensor) -> RowRoutes:
+def sampled_routes(routes: RowRoutes, kept_R: Tensor, kept_H: Tensor, device: torch.device) -> RowRoutes:
     """Boundary routes on which only some rows travel; the others are received as zeros.
 
     Args:
         routes: of all rows.
-        kept_R: bool, which of the rows that peers need are sent.
-        kept_H: bool, which of the halo's rows are received.
+        kept_R: bool, in the host's memory: which of the rows that peers need are sent.
+        kept_H: bool, likewise: which of the halo's rows are received.
+        device: where rows are.
     """
     plan = None
     if routes.forward.relays is not None:
         kept_R = kept_R[routes.forward.relays.is_direct_R]
         plan = routes.forward.relays.of_kept(kept_H)
-    rows_K, columns_M = kept_R.nonzero().squeeze(1), kept_H.nonzero().squeeze(1)
+    rows_K, columns_M = (to_device(kept.nonzero().squeeze(1), device) for kept in (kept_R, kept_H))
     sent = [int(kept.sum()) for kept in _split(kept_R, routes.forward.send_counts)]
     received = [int(kept.sum()) for kept in _split(kept_H, routes.forward.recv_counts)]
 

@@ -39,7 +39,7 @@ class Saturation:
 
     def count(self) -> int:
         """Of this rank, in all layers."""
-        return int(sum(float(counts[0]) for counts in self._counts.values()))
+        return int(torch.stack(list(self._counts.values()))[:, 0].sum()) if self._counts else 0
 
     def table(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, Any]]:
         """One row a layer and direction with such values on any rank; every rank has to call it."""

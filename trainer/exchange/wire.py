@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from trainer.base.precision import TYPES
+from trainer.kernels.dispatch import serves
 
 _STEPS = 127
 _SCALE_BYTES = 2
@@ -36,8 +37,8 @@ class Wire(Protocol):
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of `width` values."""
 
-    def encode(self, rows: Tensor) -> Tensor:
-        """The message [R, row_bytes] uint8 of `rows` [R, F]."""
+    def encode(self, rows: Tensor, picks_R: Tensor | None = None) -> Tensor:
+        """The message [R, row_bytes] uint8 of `rows` [R, F], or of those rows that `picks_R` names."""
 
     def decode(self, message: Tensor) -> Tensor:
         """The rows [R, F] of a message, in the type that they are stored in."""
@@ -54,8 +55,8 @@ class AsStored:
     def row_bytes(self, width: int) -> int:
         return width * self._stored.itemsize
 
-    def encode(self, rows: Tensor) -> Tensor:
-        return _bytes(rows)
+    def encode(self, rows: Tensor, picks_R: Tensor | None = None) -> Tensor:
+        return _bytes(_picked(rows, picks_R))
 
     def decode(self, message: Tensor) -> Tensor:
         return message.view(self._stored)
@@ -71,7 +72,12 @@ class HalfPrecision:
     def row_bytes(self, width: int) -> int:
         return width * self._sent.itemsize
 
-    def encode(self, rows: Tensor) -> Tensor:
+    def encode(self, rows: Tensor, picks_R: Tensor | None = None) -> Tensor:
+        if serves(rows.device):
+            from trainer.kernels.pack import pack_half
+
+            return pack_half(rows, self._sent, clamps=self._clamps, picks_R=picks_R)
+        rows = _picked(rows, picks_R)
         return _bytes((rows.clamp(-self._greatest, self._greatest) if self._clamps else rows).to(self._sent))
 
     def decode(self, message: Tensor) -> Tensor:
@@ -89,19 +95,33 @@ class Int8:
     def row_bytes(self, width: int) -> int:
         return width + _SCALE_BYTES
 
-    def encode(self, rows: Tensor) -> Tensor:
-        rows = rows.float()
-        scale_R1 = _bf16_at_least(rows.abs().amax(1, keepdim=True) / _STEPS)
-        steps = rows / torch.where(scale_R1 > 0, scale_R1, 1.0)
-        chances = torch.empty_like(steps).uniform_(generator=self._generator)
-        # A draw of almost 1 may round a whole number up; 127 stays what it is.
-        whole = (steps + chances).floor_().clamp_(-_STEPS, _STEPS).to(torch.int8)
-        return torch.cat([whole.view(torch.uint8), scale_R1.bfloat16().view(torch.uint8)], dim=1)
+    def encode(self, rows: Tensor, picks_R: Tensor | None = None) -> Tensor:
+        number = len(rows) if picks_R is None else len(picks_R)
+        chances = torch.empty(number, rows.shape[1], device=rows.device).uniform_(generator=self._generator)
+        if serves(rows.device):
+            from trainer.kernels.pack import pack_int8
+
+            return pack_int8(rows, chances, picks_R)
+        return int8_message(_picked(rows, picks_R), chances)
 
     def decode(self, message: Tensor) -> Tensor:
+        if serves(message.device):
+            from trainer.kernels.pack import unpack_int8
+
+            return unpack_int8(message, self._stored)
         scale_R1 = message[:, -_SCALE_BYTES:].clone(memory_format=torch.contiguous_format).view(torch.bfloat16).float()
         whole = message[:, :-_SCALE_BYTES].view(torch.int8).float()
         return whole.mul_(scale_R1).to(self._stored)
+
+
+def int8_message(rows: Tensor, chances: Tensor) -> Tensor:
+    """The message of `rows`; each entry is rounded up if its fraction of a step and its chance, 0 .. 1, are 1."""
+    rows = rows.float()
+    scale_R1 = _bf16_at_least(rows.abs().amax(1, keepdim=True) / _STEPS)
+    steps = rows / torch.where(scale_R1 > 0, scale_R1, 1.0)
+    # A chance of almost 1 may round a whole number up; 127 stays what it is.
+    whole = (steps + chances).floor_().clamp_(-_STEPS, _STEPS).to(torch.int8)
+    return torch.cat([whole.view(torch.uint8), scale_R1.bfloat16().view(torch.uint8)], dim=1)
 
 
 def wire(name: str, stored: torch.dtype, device: torch.device, *, seed: int, clamps: bool = True) -> Wire:
@@ -118,6 +138,10 @@ def wire(name: str, stored: torch.dtype, device: torch.device, *, seed: int, cla
         return Int8(stored, torch.Generator(device).manual_seed(seed))
     sent = TYPES[name]
     return AsStored(stored) if sent.itemsize >= stored.itemsize else HalfPrecision(sent, stored, clamps=clamps)
+
+
+def _picked(rows: Tensor, picks_R: Tensor | None) -> Tensor:
+    return rows if picks_R is None else rows.index_select(0, picks_R)
 
 
 def _bytes(rows: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.pass_context import PassContext
-from trainer.data.csr import Csr, add
+from trainer.data.csr import add
 from trainer.data.part import Part
 from trainer.data.typed import RelationSums
 from trainer.dist.communicator import Communicator
@@ -33,7 +33,8 @@ from trainer.exchange.halo_exchange import ComparedRows, PendingRows
 from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.sparse.adjacency import InEdges, Matrix
 from trainer.sparse.dropout import Mask
-from trainer.sparse.normalise import missing_loops, weighted
+from trainer.sparse.edges import EdgeBlocks
+from trainer.sparse.normalise import loop_features, missing_loops, weighted
 
 
 class Aggregation:
@@ -65,7 +66,7 @@ class Aggregation:
         """What each sum is of, where relations are distinguished."""
         if part.typed is not None:
             self.relations = [replace(relation, rows_m=relation.rows_m.to(device)) for relation in part.typed.relations]
-        self._patterns: dict[bool, InEdges[Csr]] = {}
+        self._patterns: dict[bool, InEdges[EdgeBlocks]] = {}
         if sums is not None:
 
             def halo_column(column_n: Tensor) -> Tensor:
@@ -74,7 +75,12 @@ class Aggregation:
             local, remote = weighted(sums, part, halo_column)
             self.adjacency = InEdges.of(local, remote, exchange.sources, partial(Matrix, device=device))
 
-    def patterns(self, *, with_loops: bool) -> InEdges[Csr]:
+    @property
+    def num_edge_features(self) -> int:
+        """D, 0 where edges have none that the run reads."""
+        return self._part.num_edge_features
+
+    def patterns(self, *, with_loops: bool) -> InEdges[EdgeBlocks]:
         """The edges without weights, made when first used.
 
         Args:
@@ -82,11 +88,17 @@ class Aggregation:
         """
         if with_loops not in self._patterns:
             local = self._part.local.pattern()
+            remote = {peer: block.pattern() for peer, block in self._part.remote.items()}
+            if with_loops:
+                loops, needs_loop_n = missing_loops(local)
+                if local.features is not None:
+                    loops = replace(loops, features=loop_features(needs_loop_n, [local, *remote.values()]))
+                local = add(local, loops)
             self._patterns[with_loops] = InEdges.of(
-                add(local, missing_loops(local)[0]) if with_loops else local,
-                {peer: block.pattern() for peer, block in self._part.remote.items()},
+                local,
+                remote,
                 self.exchange.sources,
-                lambda csr: csr.pattern(self._device),
+                lambda csr: EdgeBlocks(csr.pattern(self._device)),
             )
         return self._patterns[with_loops]
 

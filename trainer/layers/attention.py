@@ -8,10 +8,10 @@ piece (the local edges, then those of each round): the greatest score so far, th
 weighted sum of rows, all of which are rescaled when a greater score comes (the online softmax of Milakov and Gimelshein
 2018, which Sequential Aggregation and Rematerialization, Mostafa 2022, uses across ranks). All of it is in fp32.
 
-No tensor has edges x heads x features entries: edge by edge there is one number a head, which a sparse product takes
-as its weights, one head at a time, and a block of edges at a time. The backward pass makes them again, in the order of
-the transpose, from one number a node and head: the logarithm of the sum of exponentials. With one round the halo's
-rows are still here; with several they are fetched again.
+No tensor has edges x heads x features entries: edge by edge there is one number a head, for a block of edges at a time
+(`trainer.sparse.edge_values`), which weighs the rows in a sum. The backward pass makes them again, in the order of the
+transpose, from one number a node and head: the logarithm of the sum of exponentials. With one round the halo's rows are
+still here; with several they are fetched again.
 
 Under boundary sampling the kept edges weigh 1/P times in both sums, so the result is a ratio of two unbiased sums,
 which is not unbiased itself.
@@ -26,18 +26,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.pass_context import PassContext
-from trainer.data.csr import Csr
 from trainer.exchange.exchange import Round
 from trainer.exchange.halo_exchange import ComparedRows, PendingRows
 from trainer.layers.aggregate import Aggregation, ReturningGradients, fetch_rounds
-from trainer.sparse.adjacency import Matrix
-from trainer.sparse.attention_scores import Scores, by_head, scores_of
+from trainer.sparse.attention_scores import Scores, scores_of
 from trainer.sparse.dropout import EdgeMask
-from trainer.sparse.edges import RowBlock, row_blocks, segments
+from trainer.sparse.edge_values import HeadEdges, at_edges, by_head, greatest, inner_products, totals
+from trainer.sparse.edges import EdgeBlocks
 
-_SCORES = 1 << 18
-"""Scores in one block of edges, where a block need not be larger: 1 MB, and a few times that for what makes them."""
+_SCORES = 1 << 19
+"""Scores in one block of edges, where a block need not be larger: 2 MB, and a few times that for what makes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +50,12 @@ class Piece:
     log_weights_C: Tensor | None = None
     """Of its sources, under boundary sampling."""
 
-    def score(self, scores: Scores, of_sources: Tensor, destination_B: Tensor, source_B: Tensor) -> Tensor:
-        """The scores of some edges, float32 [B, heads]."""
-        score_Bh = scores.of_edges(of_sources, destination_B, source_B)
-        return score_Bh if self.log_weights_C is None else score_Bh.add_(self.log_weights_C[source_B].unsqueeze(1))
+    def weighted(self, score_hB: Tensor, source_B: Tensor) -> Tensor:
+        """The scores of some edges with the logarithms of their weights, float32 [heads, B]."""
+        return score_hB if self.log_weights_C is None else score_hB + self.log_weights_C[source_B]
 
     def dropout_factors(self, destination_B: Tensor, source_B: Tensor, num_heads: int) -> Tensor | None:
-        """What dropout multiplies the coefficients of some edges by, [B, heads]; None for nothing."""
+        """What dropout multiplies the coefficients of some edges by, [heads, B]; None for nothing."""
         if self.edge_mask is None:
             return None
         return self.edge_mask.factors(destination_B, source_B, num_heads, self.columns)
@@ -76,7 +75,14 @@ class Attention:
     is_recomputed: bool = False
     """Whether the layer is computed again for the backward pass."""
 
-    def __call__(self, values_nG: Tensor, terms: Tensor, vector_hF: Tensor, halo_HG: Tensor | None) -> Tensor:
+    def __call__(
+        self,
+        values_nG: Tensor,
+        terms: Tensor,
+        vector_hF: Tensor,
+        halo_HG: Tensor | None,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
         """The weighted sums, [n, heads F].
 
         Args:
@@ -85,8 +91,16 @@ class Attention:
                 `trainer.sparse.attention_scores`.
             vector_hF: the attention vector of each head, float32.
             halo_HG: z of the halo's rows where they are here; None to fetch them.
+            edge_weight: of the edges' features, float32; None where they do not count.
         """
-        return cast(Tensor, _Attend.apply(values_nG, terms, vector_hF, halo_HG, self))  # type: ignore[no-untyped-call]
+        if edge_weight is not None and not self.aggregation.num_edge_features:
+            with found_by_every_rank():
+                raise TrainingError(
+                    "the model gives a weight for features of edges and the run reads none; name them by "
+                    "--edge-features"
+                )
+        arguments = (values_nG, terms, vector_hF, halo_HG, edge_weight, self)
+        return cast(Tensor, _Attend.apply(*arguments))  # type: ignore[no-untyped-call]
 
     def rounds(
         self, values_nG: Tensor, halo_HG: Tensor | None, *, again: bool = False
@@ -115,45 +129,53 @@ class Attention:
 class _Softmax:
     """A softmax over the edges so far, and the sum of rows that it weighs."""
 
-    greatest_nh: Tensor
-    total_nh: Tensor
+    greatest_hn: Tensor
+    total_hn: Tensor
     sums_nG: Tensor
+    _has_edges: bool = False
 
-    def update(self, piece: Piece, scores: Scores, pattern: Csr, values_CG: Tensor) -> None:
+    def update(self, piece: Piece, scores: Scores, edges: EdgeBlocks, values_CG: Tensor) -> None:
         """Add the edges of one piece."""
-        num_heads = self.total_nh.shape[1]
+        num_heads, values_CG, is_first = len(self.total_hn), values_CG.float().contiguous(), not self._has_edges
+        self._has_edges = True
         of_sources = scores.of_sources(values_CG)
-        for block in row_blocks(pattern, _edges_at_a_time(pattern, num_heads)):
+        for block in edges.blocks(_edges_at_a_time(edges, num_heads)):
             rows, place_B = block.rows, block.row_B - block.rows.start
-            score_Bh = piece.score(scores, of_sources, block.row_B, block.column_B)
-            greatest_rh = segments(score_Bh, block, "max", float("-inf"))
-            greatest_rh = torch.maximum(greatest_rh, self.greatest_nh[rows])
-            rescale_rh = (self.greatest_nh[rows] - greatest_rh).exp_()
-            weight_Bh = score_Bh.sub_(greatest_rh.index_select(0, place_B)).exp_()
-            self.greatest_nh[rows] = greatest_rh
-            self.total_nh[rows] = self.total_nh[rows] * rescale_rh + segments(weight_Bh, block, "sum", 0.0)
-            factor_Bh = piece.dropout_factors(block.row_B, block.column_B, num_heads)
-            if factor_Bh is not None:
-                weight_Bh *= factor_Bh
-            sums_rhF = by_head(self.sums_nG[rows], num_heads)
-            sums_rhF *= rescale_rh.unsqueeze(2)
-            for head, values_CF in enumerate(by_head(values_CG, num_heads).unbind(1)):
-                sums_rhF[:, head] += _matrix(block, weight_Bh[:, head], len(values_CG)) @ values_CF.contiguous()
+            score_hB = scores.of_edges(of_sources, block.row_B, block.column_B, block.features_BD)
+            score_hB = piece.weighted(score_hB, block.column_B)
+            greatest_hr = torch.maximum(greatest(score_hB, block), self.greatest_hn[:, rows])
+            rescale_hr = (self.greatest_hn[:, rows] - greatest_hr).exp_()
+            weight_hB = score_hB.sub_(at_edges(greatest_hr, place_B)).exp_()
+            self.greatest_hn[:, rows] = greatest_hr
+            self.total_hn[:, rows] = self.total_hn[:, rows] * rescale_hr + totals(weight_hB, block)
+            factor_hB = piece.dropout_factors(block.row_B, block.column_B, num_heads)
+            if factor_hB is not None:
+                weight_hB *= factor_hB
+            sums_rhF = HeadEdges(block, num_heads, edges.num_columns).weighted_sums(weight_hB, values_CG)
+            if not is_first:
+                sums_rhF = sums_rhF.addcmul_(by_head(self.sums_nG[rows], num_heads), rescale_hr.T.unsqueeze(2))
+            by_head(self.sums_nG[rows], num_heads).copy_(sums_rhF)
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, values_nG: Tensor, terms: Tensor, vector_hF: Tensor, halo_HG: Tensor | None, attention: Attention
+        ctx: Any,
+        values_nG: Tensor,
+        terms: Tensor,
+        vector_hF: Tensor,
+        halo_HG: Tensor | None,
+        edge_weight: Tensor | None,
+        attention: Attention,
     ) -> Tensor:
         edges, clock = attention.aggregation.patterns(with_loops=True), attention.aggregation.clock
         num_rows, num_heads = len(values_nG), len(vector_hF)
         softmax = _Softmax(
-            greatest_nh=vector_hF.new_full((num_rows, num_heads), float("-inf")),
-            total_nh=vector_hF.new_zeros(num_rows, num_heads),
+            greatest_hn=vector_hF.new_full((num_heads, num_rows), float("-inf")),
+            total_hn=vector_hF.new_zeros(num_heads, num_rows),
             sums_nG=vector_hF.new_zeros(values_nG.shape),
         )
-        scores = scores_of(terms, vector_hF)
+        scores = scores_of(terms, vector_hF, edge_weight)
         ctx.attention, ctx.has_halo = attention, halo_HG is not None
         for number, piece, wait in attention.rounds(values_nG, halo_HG):
             if not number:
@@ -166,25 +188,25 @@ class _Attend(torch.autograd.Function):
                 halo_HG = arrived_HG
             del arrived_HG
         out_nG = softmax.sums_nG
-        by_head(out_nG, num_heads).div_(softmax.total_nh.unsqueeze(2))
+        by_head(out_nG, num_heads).div_(softmax.total_hn.T.unsqueeze(2))
         out_nG = out_nG.to(values_nG.dtype)
-        log_total_nh = softmax.total_nh.log_().add_(softmax.greatest_nh)
-        ctx.save_for_backward(values_nG, terms, vector_hF, halo_HG, log_total_nh, out_nG)
+        log_total_hn = softmax.total_hn.log_().add_(softmax.greatest_hn)
+        ctx.save_for_backward(values_nG, terms, vector_hF, halo_HG, edge_weight, log_total_hn, out_nG)
         return out_nG
 
     @staticmethod
     def backward(ctx: Any, grad_nG: Tensor) -> tuple[Tensor | None, ...]:
-        values_nG, terms, vector_hF, halo_HG, log_total_nh, out_nG = ctx.saved_tensors
+        values_nG, terms, vector_hF, halo_HG, edge_weight, log_total_hn, out_nG = ctx.saved_tensors
         attention: Attention = ctx.attention
         edges, clock = attention.aggregation.patterns(with_loops=True), attention.aggregation.clock
         num_heads = len(vector_hF)
-        grad_nG = grad_nG.float()
-        scores = scores_of(terms, vector_hF)
-        mean_nh = torch.einsum("nhf,nhf->nh", by_head(grad_nG, num_heads), by_head(out_nG.float(), num_heads))
+        grad_nG = grad_nG.float().contiguous()
+        scores = scores_of(terms, vector_hF, edge_weight)
+        mean_hn = inner_products(grad_nG, out_nG, num_heads)
         # The result is not needed any more, which is as large as the rows.
         del out_nG
         ctx.maybe_clear_saved_tensors()
-        backward = _Backward(scores=scores, grad_nG=grad_nG, mean_nh=mean_nh, log_total_nh=log_total_nh)
+        backward = _Backward(scores=scores, grad_nG=grad_nG, mean_hn=mean_hn, log_total_hn=log_total_hn)
         halo_grad_HG: Tensor | None = None
         own_nG: Tensor | None = None
         returning = ReturningGradients(attention.layer, attention.context)
@@ -212,7 +234,9 @@ class _Attend(torch.autograd.Function):
             backward.of_sources(Piece(edge_mask=attention.edge_mask), edges.local.backward, values_nG, own_sums())
         returning.add_to(own_sums)
         own_nG = own_sums()
-        return own_nG.to(values_nG.dtype), scores.terms_grad.to(terms.dtype), scores.vector_grad, halo_grad_HG, None
+        terms_grad, vector_grad, edge_grad = scores.gradients()
+        own_grad = own_nG.to(values_nG.dtype), terms_grad.to(terms.dtype)
+        return *own_grad, vector_grad, halo_grad_HG, edge_grad, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,39 +246,33 @@ class _Backward:
     scores: Scores
     grad_nG: Tensor
     """float32, of the result"""
-    mean_nh: Tensor
+    mean_hn: Tensor
     """The mean of the coefficients' gradients: sum over j of p_ij dp_ij."""
-    log_total_nh: Tensor
+    log_total_hn: Tensor
     """The logarithm of the sum of exponentials."""
 
-    def of_sources(self, piece: Piece, pattern: Csr, values_CG: Tensor, grad_CG: Tensor) -> None:
+    def of_sources(self, piece: Piece, edges: EdgeBlocks, values_CG: Tensor, grad_CG: Tensor) -> None:
         """Add the gradient of the sources' rows to `grad_CG`, float32; the destinations' is added up in `scores`."""
-        num_heads = self.mean_nh.shape[1]
+        num_heads, values_CG = len(self.mean_hn), values_CG.float().contiguous()
         of_sources = self.scores.of_sources(values_CG)
-        grads_nhF, grads_ChF = by_head(self.grad_nG, num_heads), by_head(grad_CG, num_heads)
-        for block in row_blocks(pattern, _edges_at_a_time(pattern, num_heads)):
+        for block in edges.blocks(_edges_at_a_time(edges, num_heads)):
             source_B, destination_B = block.row_B, block.column_B
-            share_Bh = piece.score(self.scores, of_sources, destination_B, source_B)
-            share_Bh = share_Bh.sub_(self.log_total_nh.index_select(0, destination_B)).exp_()
-            factor_Bh = piece.dropout_factors(destination_B, source_B, num_heads)
-            weight_Bh = share_Bh if factor_Bh is None else share_Bh * factor_Bh
-            share_grad_Bh = torch.empty_like(share_Bh)
-            for head, values_cF in enumerate(by_head(values_CG[block.rows], num_heads).unbind(1)):
-                matrix, grad_nF = _matrix(block, weight_Bh[:, head], len(self.grad_nG)), grads_nhF[:, head].contiguous()
-                share_grad_Bh[:, head] = matrix.products_at_entries(values_cF.contiguous(), grad_nF)
-                grads_ChF[block.rows, head] += matrix @ grad_nF
-            if factor_Bh is not None:
-                share_grad_Bh *= factor_Bh
-            score_grad_Bh = share_grad_Bh.sub_(self.mean_nh.index_select(0, destination_B)).mul_(share_Bh)
-            self.scores.add_gradients(score_grad_Bh, block, of_sources, grad_CG)
-        self.scores.end_of_sources(values_CG, grad_CG)
+            score_hB = self.scores.of_edges(of_sources, destination_B, source_B, block.features_BD)
+            share_hB = piece.weighted(score_hB, source_B) - at_edges(self.log_total_hn, destination_B)
+            share_hB = share_hB.exp_()
+            factor_hB = piece.dropout_factors(destination_B, source_B, num_heads)
+            weight_hB = share_hB if factor_hB is None else share_hB * factor_hB
+            of_heads = HeadEdges(block, num_heads, edges.num_columns)
+            share_grad_hB = of_heads.products(values_CG[block.rows], self.grad_nG)
+            by_head(grad_CG[block.rows], num_heads).add_(of_heads.weighted_sums(weight_hB, self.grad_nG))
+            if factor_hB is not None:
+                share_grad_hB *= factor_hB
+            score_grad_hB = share_grad_hB.sub_(at_edges(self.mean_hn, destination_B)).mul_(share_hB)
+            self.scores.add_gradients(score_grad_hB, score_hB, block, values_CG, grad_CG)
 
 
-def _edges_at_a_time(pattern: Csr, num_heads: int) -> int:
-    """At least as many as there are rows on either side, so that what is done once a block costs no more than it."""
-    return max(_SCORES // num_heads, pattern.num_rows, pattern.num_columns)
-
-
-def _matrix(block: RowBlock, weight_B: Tensor, num_columns: int) -> Matrix:
-    csr = Csr(indptr=block.indptr, indices=block.indices, weights=weight_B.contiguous(), num_columns=num_columns)
-    return Matrix(csr, weight_B.device)
+def _edges_at_a_time(edges: EdgeBlocks, num_heads: int) -> int:
+    """On a GPU at least as many as there are rows on either side, so that there are few kernels to start."""
+    if edges.csr.indptr.is_cpu:
+        return max(_SCORES // num_heads, 1)
+    return max(_SCORES // num_heads, edges.num_rows, edges.num_columns)

@@ -61,7 +61,7 @@ class Projected:
     _halo_HG: Tensor | None = None
     """The halo's where they are here."""
 
-    def attend(self, terms: Tensor, vector_hF: Tensor, *, dropout: float) -> Tensor:
+    def attend(self, terms: Tensor, vector_hF: Tensor, *, dropout: float, edge_weight: Tensor | None = None) -> Tensor:
         """The mean of these rows over a node's in-neighbours and itself, weighted by attention: [n, heads F].
 
         Args:
@@ -69,8 +69,10 @@ class Projected:
                 GATv2's (`trainer.sparse.attention_scores`).
             vector_hF: the attention vector of each head.
             dropout: the share of the coefficients that is zeroed in training.
+            edge_weight: what takes an edge's D features (`--edge-features`) to their part in its scores: [D, heads] for
+                GAT's, [D, heads F] for GATv2's; None where they do not count.
         """
-        return self._attention(dropout)(self.own_nG, terms, vector_hF, self._halo_HG)
+        return self._attention(dropout)(self.own_nG, terms, vector_hF, self._halo_HG, edge_weight)
 
 
 class Features:
@@ -226,8 +228,9 @@ class Hidden:
     _is_exchanged: bool = False
 
     def own(self, weight_FG: Tensor | None = None) -> Tensor:
-        rows_nF = self.rows_nF if self.mask is None else self.mask.own(self.rows_nF)
-        return _product(rows_nF, weight_FG, self.aggregation.clock)
+        if weight_FG is not None:
+            return dense(self.rows_nF, weight_FG, self.aggregation.clock, self.mask)
+        return self.rows_nF if self.mask is None else self.mask.own(self.rows_nF)
 
     def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
         if weight_FG is not None and _narrows(weight_FG):

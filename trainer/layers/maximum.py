@@ -14,12 +14,11 @@ from torch import Tensor
 
 from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.pass_context import PassContext
-from trainer.data.csr import Csr
 from trainer.exchange.exchange import Round
 from trainer.exchange.halo_exchange import PendingRows
 from trainer.layers.aggregate import Aggregation, ReturningGradients, fetch_rounds
 from trainer.sparse.dropout import Mask
-from trainer.sparse.edges import row_blocks, segments
+from trainer.sparse.edges import EdgeBlocks, segments
 
 _VALUES = 1 << 20
 """Entries of edges x features that are made at a time: 4 MB in fp32."""
@@ -123,15 +122,15 @@ class _Maximum(torch.autograd.Function):
         return own_nF.to(grad_nF.dtype), None, None, None, None, None
 
 
-def _update(pattern: Csr, rows_CF: Tensor, first: int, max_nF: Tensor, column_nF: Tensor) -> None:
+def _update(edges: EdgeBlocks, rows_CF: Tensor, first: int, max_nF: Tensor, column_nF: Tensor) -> None:
     """Replace what is less than the rows of one piece, whose columns are counted from `first`."""
     width = rows_CF.shape[1]
-    for block in row_blocks(pattern, max(_VALUES // max(width, 1), 1)):
-        place_B, column_B = block.row_B - block.rows.start, block.column_B
+    for block in edges.blocks(max(_VALUES // max(width, 1), 1)):
+        place_B, column_B = block.row_B.long() - block.rows.start, block.column_B.long()
         value_BF = rows_CF.index_select(0, column_B).float()
         block_max_rF = segments(value_BF, block, "max", float("-inf"))
         is_max_BF = value_BF == block_max_rF.index_select(0, place_B)
-        none = pattern.num_columns
+        none = edges.num_columns
         candidate_BF = torch.where(is_max_BF, column_B.unsqueeze(1), none)
         block_column_rF = torch.full(block_max_rF.shape, none, device=block_max_rF.device)
         block_column_rF.scatter_reduce_(0, place_B.unsqueeze(1).expand_as(candidate_BF), candidate_BF, "amin")

@@ -50,6 +50,7 @@ class Network(nn.Module):
         num_nodes: int,
         communicator: Communicator,
         types: Types | None = None,
+        num_edge_features: int = 0,
     ) -> None:
         """Draw the first weights.
 
@@ -63,6 +64,7 @@ class Network(nn.Module):
             num_nodes: N, of all ranks.
             communicator: the ranks of the run.
             types: node types and relations, where the model tells them apart.
+            num_edge_features: of an edge, of those that the model reads.
         """
         super().__init__()
         plan = Plan(
@@ -72,6 +74,7 @@ class Network(nn.Module):
             generator=torch.Generator().manual_seed(options.seed),
             norm=lambda width: norm(options.norm, width, num_nodes=num_nodes, communicator=communicator),
             types=types,
+            num_edge_features=num_edge_features,
         )
         self._is_own, self._num_classes = model is not Stacked, num_classes
         self._communicator, self._is_checked = communicator, False

@@ -39,6 +39,8 @@ class Plan:
     """The normalisation that the options ask for, of that many features."""
     types: Types | None = None
     """Node types and relations, where the model distinguishes them."""
+    num_edge_features: int = 0
+    """D, of those that the model reads (`--edge-features`)."""
 
     @property
     def hidden(self) -> int:

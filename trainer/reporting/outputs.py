@@ -1,4 +1,4 @@
-"""The output files of a run other than checkpoints and traces: its options, its result, and rows of nodes.
+"""The output files of a run other than checkpoints and traces: its options and its result.
 
     OUTPUT/config.toml    every option, before training
     OUTPUT/result.json    the result, as in the last line of `--json`
@@ -36,7 +36,7 @@ def prepare_outputs(options: Options) -> None:
             write_whole(Path(folder, CONFIG), to_toml(options).encode())
         except OSError as error:
             raise TrainingError(f"{flag} {folder} cannot be written to ({error.strerror}); give another") from error
-    for flag, file in options.node_files:
+    for flag, file, _ in options.saved_files:
         parent = Path(file).absolute().parent
         if Path(file).is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
             raise TrainingError(f"{flag} {file} is no file in a folder that can be written to; give another path")

@@ -5,27 +5,27 @@ sparse products whatever the number of peers; columns are halo rows, peer after 
 the transposes. They are built once, by a stable sort of the columns: sorting takes longer than a product, but products
 come by the hundred.
 
-Weights and sums are fp32 whatever the type of the rows: half-precision rows are widened on the way in (2 to 9 ms where
-the product takes 130, on 50,000 x 128), so that no weight of 1/degree is rounded away and no sum overflows or stops
-growing.
-
-Two kernels compute A x on a CPU. MKL's is up to three times faster below 64 columns, torch's row-sum reduction up to
-twice as fast above (measured at 14 and 20 edges a row). On a GPU cuSPARSE does both.
+Weights and sums are fp32 whatever the type of the rows; `trainer.sparse.row_sums` has torch's kernels, and
+`trainer.kernels.spmm` that for GPUs with Triton.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from trainer.data.csr import Csr, hstack
+from trainer.kernels.dispatch import WIDE, serves
+from trainer.sparse.edges import EdgeBlocks
+from trainer.sparse.row_sums import csr_tensor, weighted_row_sums
 
-_WIDE = 64
+if TYPE_CHECKING:
+    from trainer.kernels.spmm import CsrMatrix
 
 
 class Matrix:
@@ -33,52 +33,49 @@ class Matrix:
 
     def __init__(self, csr: Csr, device: torch.device) -> None:
         self.num_rows, self.num_columns = csr.num_rows, csr.num_columns
+        self._indptr, self._indices = csr.indptr.to(device), csr.indices.to(device)
+        self._weights = (torch.ones(csr.num_edges) if csr.weights is None else csr.weights).to(device)
         self._csr: Tensor | None = None
-        if csr.num_edges:
-            weights = torch.ones(csr.num_edges) if csr.weights is None else csr.weights
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-                warnings.filterwarnings("ignore", message="Sparse invariant checks")  # of releases before 2.13
-                # Columns may repeat (the dataset's duplicates) and need not ascend: both kernels just add.
-                self._csr = torch.sparse_csr_tensor(
-                    csr.indptr.to(device),
-                    csr.indices.to(device),
-                    weights.to(device),
-                    size=(csr.num_rows, csr.num_columns),
-                    check_invariants=False,
-                )
+        if csr.num_edges and device.type != "cpu":  # once, since each such tensor made in a step is a launch or two
+            self._csr = csr_tensor(self._indptr, self._indices, self._weights, csr.num_columns)
+        self._triton: CsrMatrix | None = None
+        # Those that a step makes on the GPU are left to torch: to cut up their long rows, the host would wait for them.
+        if csr.num_edges and serves(device) and csr.indptr.device.type == "cpu":
+            from trainer.kernels.spmm import CsrMatrix
+
+            weights = None if csr.weights is None else self._weights
+            self._triton = CsrMatrix.of(csr.indptr, self._indptr, self._indices, weights)
 
     def __matmul__(self, rows: Tensor) -> Tensor:
         """The product with `rows` [columns, F]: float32 [rows, F]. It records no gradient."""
-        with torch.no_grad():
-            rows = rows.float()
-            if self._csr is None or not rows.shape[1]:
-                return rows.new_zeros(self.num_rows, rows.shape[1])
-            if rows.is_cuda or rows.shape[1] < _WIDE:
-                return torch.mm(self._csr, rows)
-            sums: Tensor = torch.sparse.mm(self._csr, rows, reduce="sum")
-            return sums
-
-    def products_at_entries(self, left: Tensor, right: Tensor) -> Tensor:
-        """The inner product of row i of `left` [rows, F] and row j of `right` [columns, F] at each entry (i, j).
-
-        Returns:
-            float32 [E], in the order of the entries; their weights do not count.
-        """
-        if self._csr is None:
-            return left.new_zeros(0, dtype=torch.float32)
-        with torch.no_grad():
-            products: Tensor = torch.sparse.sampled_addmm(self._csr, left.float(), right.float().T, beta=0.0)
-            return products.values()
+        if self._triton is not None and rows.shape[1] >= WIDE:
+            return self._triton.product(rows.detach())
+        if self._csr is not None and rows.shape[1]:
+            with torch.no_grad():
+                return torch.mm(self._csr, rows.float())
+        return weighted_row_sums(self._indptr, self._indices, self._weights, rows)
 
     def add_product(self, rows: Tensor, sums: Tensor) -> None:
-        """Add the product with `rows` to `sums` in place; nothing is done where there is no edge."""
-        if self._csr is not None:
+        """Add the product with `rows` to `sums` in place; nothing is done for rows without edges, if they are many."""
+        if self._triton is not None and rows.shape[1] >= WIDE:
+            self._triton.add_product(rows, sums)
+            return
+        filled = self._rows_with_edges if self._csr is None else None
+        if filled is None:
             sums += self @ rows
+        elif len(filled):
+            indptr = torch.cat([self._indptr[filled], self._indptr[-1:]])
+            sums.index_add_(0, filled, weighted_row_sums(indptr, self._indices, self._weights, rows))
+
+    @cached_property
+    def _rows_with_edges(self) -> Tensor | None:
+        """Their numbers where they are at most half of all, as those with edges from a halo may be; else None."""
+        filled = self._indptr.diff().nonzero().squeeze(1)
+        return filled if 2 * len(filled) <= self.num_rows else None
 
 
-M = TypeVar("M", Matrix, Csr)
-"""What a model walks through: weighted matrices for sums, patterns for maxima and attention."""
+M = TypeVar("M", Matrix, EdgeBlocks)
+"""What a model walks through: weighted matrices for sums, blocks of edges for maxima and attention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

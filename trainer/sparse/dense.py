@@ -27,8 +27,8 @@ def dense(rows_nF: Tensor, weight_FG: Tensor, clock: Clock, mask: Mask | None = 
         rows_nF: this part's.
         weight_FG: float32.
         clock: what measures products.
-        mask: what is dropped of the rows first; they are dropped again in the backward pass, which needs them, and not
-            kept beside the rows themselves.
+        mask: what is dropped of the rows first, some rows at a time, so that the rows after dropout are never in
+            memory all at once; the backward pass drops them again.
     """
     return cast(Tensor, _Dense.apply(rows_nF, weight_FG, clock, mask))  # type: ignore[no-untyped-call]
 
@@ -38,26 +38,36 @@ class _Dense(torch.autograd.Function):
     def forward(ctx: Any, rows_nF: Tensor, weight_FG: Tensor, clock: Clock, mask: Mask | None) -> Tensor:
         ctx.save_for_backward(rows_nF, weight_FG)
         ctx.clock, ctx.mask = clock, mask
-        if mask is not None:
-            rows_nF = mask.own(rows_nF)
+        weight_FG = weight_FG.to(rows_nF.dtype)
         with clock("dense product"):
-            return _product(rows_nF, weight_FG.to(rows_nF.dtype))
+            if mask is None:
+                return _product(rows_nF, weight_FG)
+            out_nG = rows_nF.new_empty(len(rows_nF), weight_FG.shape[1])
+            for chunk, factors_cF in mask.of_own(rows_nF):
+                _product(factors_cF.mul_(rows_nF[chunk]), weight_FG, out=out_nG[chunk])
+            return out_nG
 
     @staticmethod
     def backward(ctx: Any, grad_nG: Tensor) -> tuple[Tensor | None, ...]:
         rows_nF, weight_FG = ctx.saved_tensors
-        grad_nG, mask = grad_nG.to(rows_nF.dtype), ctx.mask
+        grad_nG, transposed_GF = grad_nG.to(rows_nF.dtype), weight_FG.to(rows_nF.dtype).T
+        needs_rows_grad, needs_weight_grad = ctx.needs_input_grad[:2]
         rows_grad = weight_grad = None
-        if ctx.needs_input_grad[1]:
-            dropped_nF = rows_nF if mask is None else mask.own(rows_nF)
-            with ctx.clock("dense product"):
-                weight_grad = _weight_gradient(dropped_nF, grad_nG).to(weight_FG.dtype)
-            del dropped_nF
-        if ctx.needs_input_grad[0]:
-            with ctx.clock("dense product"):
-                rows_grad = _product(grad_nG, weight_FG.to(rows_nF.dtype).T)
-            if mask is not None:
-                rows_grad = mask.own(rows_grad)
+        with ctx.clock("dense product"):
+            if ctx.mask is None:
+                if needs_weight_grad:
+                    weight_grad = _weight_gradient(rows_nF, grad_nG).to(weight_FG.dtype)
+                if needs_rows_grad:
+                    rows_grad = _product(grad_nG, transposed_GF)
+                return rows_grad, weight_grad, None, None
+            weight_grad = torch.zeros_like(weight_FG) if needs_weight_grad else None
+            rows_grad = torch.empty_like(rows_nF) if needs_rows_grad else None
+            for chunk, factors_cF in ctx.mask.of_own(rows_nF):
+                if rows_grad is not None:
+                    _product(grad_nG[chunk], transposed_GF, out=rows_grad[chunk])
+                    rows_grad[chunk] *= factors_cF
+                if weight_grad is not None:
+                    weight_grad += _weight_gradient(factors_cF.mul_(rows_nF[chunk]), grad_nG[chunk])
         return rows_grad, weight_grad, None, None
 
 
@@ -69,7 +79,9 @@ def _weight_gradient(rows_nF: Tensor, grad_nG: Tensor) -> Tensor:
     return _product(rows_nF.T, grad_nG)
 
 
-def _product(left: Tensor, right: Tensor) -> Tensor:
+def _product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
+    """left right, in the type of both; written to `out` if it is given."""
     if left.dtype == torch.float16 and not left.is_cuda:
-        return (left.float() @ right.float()).half()
-    return left @ right
+        product = (left.float() @ right.float()).half()
+        return product if out is None else out.copy_(product)
+    return torch.mm(left, right, out=out)

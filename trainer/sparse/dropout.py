@@ -14,18 +14,23 @@ On 2,708 x 1,433 entries that takes 4 ms where drawing each takes 13.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from trainer.base.hash_rng import ATTENTION_DROPOUT, DROPOUT, bernoulli, key_of, pair_ids, randint
+from trainer.base.hash_rng import ATTENTION_DROPOUT, DROPOUT, bernoulli_of_pairs, ends_of_pairs, key_of, randint
 from trainer.base.pass_context import PassContext
+from trainer.base.to_device import to_device
 
 _SHORTEST_TABLE, _LONGEST_TABLE = 1 << 17, 1 << 20
-_GATHERED = 1 << 21
-"""Entries of masks that are gathered at a time: 8 MB."""
+_GATHERED_ON_CPU, _GATHERED_BY_THREAD, _GATHERED_ELSEWHERE = 1 << 21, 1 << 19, 1 << 23
+"""Bytes of masks that are gathered at a time. On a CPU they stay in the cores' own caches: the first number, or the
+second for each of more than four threads. (The sums of a weight's gradient depend on it, so it is the same for fewer.)
+On other devices each piece is a call, and the third counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,12 @@ class Mask:
         """The halo's rows after dropout, or those rows of it that `columns` names."""
         return dropped(rows_HF, self.table, self.starts_H[columns])
 
+    def of_own(self, rows_nF: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """What this part's rows [n, F] are multiplied by, in their type, some rows at a time."""
+        return _windows(rows_nF, self.table, self.starts_n)
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class EdgeMask:
     """Which edges one layer drops in one pass, head by head: a hash of the numbers of both ends, not kept.
 
@@ -64,19 +73,28 @@ class EdgeMask:
     """Of the entries that are zeroed."""
 
     def factors(self, destinations_B: Tensor, sources_B: Tensor, num_heads: int, columns: slice | None) -> Tensor:
-        """0 where an edge is dropped, else 1 / (1 - share): float32 [B, heads].
+        """0 where an edge is dropped, else 1 / (1 - share): float32 [heads, B].
 
         Args:
-            destinations_B: int64, this part's rows.
-            sources_B: int64, also this part's rows, or rows of a slice of the halo.
+            destinations_B: this part's rows.
+            sources_B: also this part's rows, or rows of a slice of the halo.
             num_heads: each has draws of its own.
             columns: which slice of the halo, None for this part.
         """
-        ids = self.ids_n if columns is None else self.halo_ids_H[columns]
-        pairs_B = pair_ids(self.ids_n[destinations_B], ids[sources_B])
-        heads = torch.arange(num_heads, device=pairs_B.device)
-        kept_Bh = bernoulli(pair_ids(heads, pairs_B.unsqueeze(1)), self.key, 1 - self.share)
-        return kept_Bh.float().mul_(1 / (1 - self.share))
+        first_n, second_n = self._ends_n
+        second = second_n if columns is None else self._ends_H[1][columns]
+        first_B, second_B = first_n.index_select(0, destinations_B), second.index_select(0, sources_B)
+        heads_h = torch.arange(num_heads, device=first_B.device)
+        kept_hB = bernoulli_of_pairs(heads_h, first_B, second_B, self.key, 1 - self.share)
+        return kept_hB * (1 / (1 - self.share))
+
+    @cached_property
+    def _ends_n(self) -> tuple[Tensor, Tensor]:
+        return ends_of_pairs(self.ids_n)
+
+    @cached_property
+    def _ends_H(self) -> tuple[Tensor, Tensor]:
+        return ends_of_pairs(self.halo_ids_H)
 
 
 def dropped(rows: Tensor, table: Tensor, starts: Tensor) -> Tensor:
@@ -98,15 +116,24 @@ class _Dropped(torch.autograd.Function):
 
 
 def _times_windows(rows: Tensor, table: Tensor, starts: Tensor) -> Tensor:
-    """A few rows at a time, so that what is gathered is used while it is still in the processor's cache."""
+    products = torch.empty_like(rows)
+    for chunk, windows in _windows(rows, table, starts):
+        torch.mul(rows[chunk], windows, out=products[chunk])
+    return products
+
+
+def _windows(rows: Tensor, table: Tensor, starts: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The windows of a few rows at a time, so that what is gathered is used while it is still in the processor's cache;
+    a caller may change them."""
     width = rows.shape[1]
     every_window = table.to(rows.dtype).as_strided((len(table) - width + 1, width), (1, 1))
-    products = torch.empty_like(rows)
-    num_rows = max(_GATHERED // width, 1)
+    gathered = _GATHERED_ELSEWHERE
+    if rows.device.type == "cpu":
+        gathered = max(_GATHERED_ON_CPU, _GATHERED_BY_THREAD * torch.get_num_threads())
+    num_rows = max(gathered // max(width * rows.itemsize, 1), 1)
     for begin in range(0, len(rows), num_rows):
         chunk = slice(begin, begin + num_rows)
-        torch.mul(rows[chunk], every_window.index_select(0, starts[chunk]), out=products[chunk])
-    return products
+        yield chunk, every_window.index_select(0, starts[chunk])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +166,7 @@ class Dropout:
         generator = torch.Generator().manual_seed(key)
         table = torch.rand(length + width, generator=generator).ge_(share).mul_(1 / (1 - share))
         return Mask(
-            table.to(self.ids_n.device), randint(self.ids_n, key, length), randint(self.halo_ids_H, key, length)
+            to_device(table, self.ids_n.device), randint(self.ids_n, key, length), randint(self.halo_ids_H, key, length)
         )
 
     def of_edges(self, share: float, layer: int, context: PassContext) -> EdgeMask | None:

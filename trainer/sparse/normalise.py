@@ -10,7 +10,7 @@ Whether a halo node has a loop is known to its owner alone, so its factor 1/sqrt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -75,6 +75,18 @@ def missing_loops(local: Csr) -> tuple[Csr, Tensor]:
     indices = needs_loop_n.nonzero().squeeze(1).to(local.indices.dtype)
     indptr = indptr_of(needs_loop_n, local.indptr.dtype)
     return Csr(indptr=indptr, indices=indices, weights=None, num_columns=local.num_columns), needs_loop_n
+
+
+def loop_features(needs_loop_n: Tensor, blocks: Sequence[Csr]) -> Tensor:
+    """The features of the loops that `missing_loops` adds, in its order: the mean of those of the row's edges, or 0."""
+    edges = [(block.row_E, block.features) for block in blocks if block.features is not None]
+    width = edges[0][1].shape[1]
+    sums_nD = torch.zeros(len(needs_loop_n), width, dtype=torch.float64)
+    counts_n = torch.zeros(len(needs_loop_n), dtype=torch.int64)
+    for row_E, features_ED in edges:
+        sums_nD.index_add_(0, row_E, features_ED.double())
+        counts_n += row_E.bincount(minlength=len(counts_n))
+    return (sums_nD / counts_n.clamp_(min=1).unsqueeze(1))[needs_loop_n].float()
 
 
 def _inverse(values: Tensor, *, signed: bool = False) -> Tensor:

@@ -115,6 +115,7 @@ def sizes_of(
         index_bytes=part.local.indptr.element_size(),
         features=cache.num_features,
         outputs=objective.num_outputs,
+        edge_features=part.num_edge_features,
         typed=_typed_sizes(part, cache, communicator, may_be_sparse=may_be_sparse),
     )
 

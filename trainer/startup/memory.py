@@ -99,6 +99,8 @@ class Sizes:
     """In-edges from peers"""
     entries: int | None = None
     """Features of own rows that are not 0, where the features are held by them"""
+    edge_features: int = 0
+    """D, of those that the model reads"""
     typed: TypedSizes | None = None
     cross: CrossSizes | None = None
 
@@ -161,8 +163,11 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
     inputs = _INPUTS.get(options.model, max(_INPUTS.values())) + options.residual
     weights = inputs * sum(one * other for one, other in pairs) + sum(widths[1:])
 
-    edges = sizes.edges + (n if options.model == "gcn" else 0)
-    matrices = 2 * (edges * (sizes.index_bytes + _FP32) + (n + sizes.halo) * sizes.index_bytes)
+    edges = sizes.edges + (n if options.model == "gcn" or options.attends else 0)
+    # A sum has a weight an edge; attention the row of each edge, and where rows begin within their blocks.
+    of_edge = sizes.index_bytes + (sizes.index_bytes if options.attends else _FP32) + sizes.edge_features * _FP32
+    of_row = sizes.index_bytes * (2 if options.attends else 1)
+    matrices = 2 * (edges * of_edge + (n + sizes.halo) * of_row)
     features = (n + (0 if is_sequential else halo)) * widths[0] * b
     if sizes.entries is not None:
         # By their entries: those of the halo are as many a row. And its products, with their gradients.
@@ -212,7 +217,8 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
         # gradients in fp32 beside them; a sequential exchange makes one layer at a time again.
         kept_rows = (n + halo) * (max(projected) if is_sequential else sum(projected)) * b
         scores = 5 * max(_BLOCK, options.heads * max(n, halo)) * _FP32
-        total["attention"] = kept_rows + (3 * n + 2 * halo) * max(projected) * _FP32 + scores
+        widened = max(n, halo) * max(projected) * _FP32 if b != _FP32 else 0
+        total["attention"] = kept_rows + (3 * n + 2 * halo) * max(projected) * _FP32 + widened + scores
     # While the matrices are made, their edges are sorted: order, keys and both again as scratch. Nothing else is there.
     sorting = edges * 2 * (8 + sizes.index_bytes) - total["activations"] - total["exchange"] - total["features"]
     total["sorting"] = max(0, sorting)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from trainer.base.errors import OptionError, TrainingError
 from trainer.config.options import Options, is_own_model
-from trainer.data.cache import Cache
+from trainer.data.cache import EDGE_WEIGHTS, Cache
 from trainer.data.objective import Objective
 from trainer.dist.rank_info import RankInfo
 from trainer.layers.sums import check_sums
@@ -31,8 +31,8 @@ def check_task(cache: Cache, options: Options) -> None:
     """Refuse a cache that has nothing to learn from, or not the requested split.
 
     Raises:
-        TrainingError: there are no labels, no features or no masks, sums of features that the model cannot use, or
-            several node or edge types for a model of one.
+        TrainingError: there are no labels, no features (of edges, where they are requested) or no masks, sums of
+            features that the model cannot use, or several node or edge types for a model of one.
         CacheError: it has no array of the features that it says it has.
         OptionError: there is no such split, the task, metric or class weights do not suit the labels, or the training
             graph cannot be cut out.
@@ -50,6 +50,7 @@ def check_task(cache: Cache, options: Options) -> None:
         name = f"parts/0/nodes/{cache.node_type}/x/zarr.json"
         raise cache.manifest.damaged(name, f"is not there, though nodes have {cache.num_features} features")
     check_sums(options, cache)
+    _check_edge_features(options, cache)
     if cache.num_splits < 1:
         raise TrainingError(
             f"{cache.folder} has no training, validation and test masks; partition a dataset with a split"
@@ -70,18 +71,20 @@ def ignored_arrays(options: Options, cache: Cache) -> list[str]:
     sentences = []
     attends_or_maximum = options.attends or (options.model, options.aggregator) == ("sage", "max")
     weighted = [relation.key for relation in cache.relations if cache.is_weighted(relation.key)]
-    if weighted and attends_or_maximum:
+    if weighted and attends_or_maximum and options.edge_features != EDGE_WEIGHTS:
         how = "--aggregator max" if options.model == "sage" else f"--model {options.model}"
+        also = f"; --edge-features {EDGE_WEIGHTS} would use them" if options.attends else ""
         sentences.append(
-            f"the edges' weights are ignored by {how}; gcn, sage with --aggregator mean, gin and rgcn use them"
+            f"the edges' weights are ignored by {how}; gcn, sage with --aggregator mean, gin and rgcn use them{also}"
         )
     if weighted and is_own_model(options.model):
         sentences.append(
             f"the edges' weights count in the sums of --model {options.model}, and not in maxima or attention"
         )
-    arrays = sorted({array for relation in cache.relations for array in cache.edge_arrays(relation.key)})
-    if arrays:
-        sentences.append(f"the edges' arrays {', '.join(arrays)} are ignored: no model reads them")
+    of_edges = {array for relation in cache.relations for array in cache.edge_arrays(relation.key)}
+    if unread := sorted(of_edges - {options.edge_features}):
+        why = "--edge-features does not name them" if options.attends else f"--model {options.model} reads none"
+        sentences.append(f"the edges' arrays {', '.join(unread)} are ignored: {why}")
     unlearnt = [kind.name for kind in cache.node_types if kind.name != cache.node_type and cache.has_labels(kind.name)]
     if unlearnt:
         sentences.append(f"the labels of {', '.join(unlearnt)} are ignored: --target {cache.node_type} is learnt")
@@ -91,6 +94,28 @@ def ignored_arrays(options: Options, cache: Cache) -> list[str]:
     if options.boundary_sampling == 0:
         sentences.append("--boundary-sampling 0 sends no row, so edges between parts do not count in training")
     return sentences
+
+
+def _check_edge_features(options: Options, cache: Cache) -> None:
+    name = options.edge_features
+    if name is None:
+        return
+    arrays = sorted({array for relation in cache.relations for array in cache.edge_arrays(relation.key)})
+    weighted = any(cache.is_weighted(relation.key) for relation in cache.relations)
+    there = [*arrays, *([EDGE_WEIGHTS] if weighted else [])]
+    if name not in there:
+        raise TrainingError(
+            f"the edges of {cache.folder} have no {name}; give --edge-features {' or '.join(there)}, or leave it out"
+            if there
+            else f"the edges of {cache.folder} have neither weights nor arrays; leave out --edge-features"
+        )
+    for relation in cache.relations if name in arrays else []:
+        shape = cache.edge_array_shape(relation.key, name)
+        if len(shape) > 1 or 0 in shape:
+            raise TrainingError(
+                f"each edge of {cache.folder} has an array of the shape {list(shape)} as its {name}; --edge-features "
+                "takes one number or a row of numbers"
+            )
 
 
 def _check_types(cache: Cache, options: Options) -> None:

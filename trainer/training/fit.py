@@ -11,6 +11,10 @@ The validation is a pass of its own after the step, without dropout and without 
 metric on the validation nodes are kept, the earliest of equals. `--validate-from training` uses the scores of the
 training pass instead, which are those of the weights before the step.
 
+The host waits for a GPU once in an epoch, for the loss and what ends a run, and once more where it validates, for the
+metric. So whether the weights after a step are finite is read with the next epoch's loss, or before anything of them is
+saved.
+
 Receivers may use kept copies in all training epochs but the first `warmup` and the last `settle` ones. When early
 stopping ends a run, the last `settle` epochs are run after it.
 
@@ -34,6 +38,7 @@ from trainer.base.errors import StoppedError, TrainingError, found_by_every_rank
 from trainer.base.optimiser import clipped, optimiser
 from trainer.base.pass_context import PassContext
 from trainer.base.precision import TYPES, LossScale
+from trainer.base.to_device import to_device
 from trainer.base.traffic_log import Totals, TrafficLog
 from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
@@ -54,6 +59,9 @@ from trainer.training.termination import StopRequest
 log = logging.getLogger("trainer")
 
 State = dict[str, Any]
+WRAPPER = "model."
+"""begins the names of a model's weights in the network that it is a part of"""
+_WEIGHTS = "the weights after the step are not finite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +180,7 @@ class Fit:
         self._factor = schedule(options.schedule, warmup=options.lr_warmup, epochs=options.epochs)
         self._scale = LossScale(num_train=agreement.num_train, is_needed="fp16" in (options.precision, options.wire))
         self._epoch, self._last_epoch = 0, options.epochs
+        self._weights_are_finite = torch.ones((), dtype=torch.bool, device=communicator.device)
         communicator.broadcast(self._optimiser.weights_W)
         self._best = _BestWeights(value=None, epoch=0, weights=self._weights())
 
@@ -206,6 +215,14 @@ class Fit:
     def num_parameters(self) -> int:
         """Of the model, with the learnt rows of all ranks."""
         return len(self._optimiser.weights_W) + self._owned.num_values
+
+    def best_weights(self) -> dict[str, Tensor]:
+        """The weights that were kept, by their names in the model, with the learnt rows of all nodes in the dataset's
+        order; complete on rank 0, and every rank has to call it."""
+        best = self._best.weights
+        rows = {name: of["best"] for name, of in self._owned.state(best).items()}
+        weights = self._shared(best) | rows
+        return {name.removeprefix(WRAPPER): value for name, value in weights.items()}
 
     def state_dict(self) -> State:
         """All that later epochs depend on, as tensors, numbers, words and dictionaries.
@@ -284,7 +301,7 @@ class Fit:
                 if self._is_out_of_patience():
                     self._last_epoch = min(self._last_epoch, self._epoch + options.settle)
             self._save(flags)
-        self._require_finite_rows()
+        self._require_finite()
         if self._checkpoints is not None and self._checkpoints.newest_epoch != self._epoch:
             self._checkpoints.save(self.state_dict())
 
@@ -293,7 +310,7 @@ class Fit:
         if checkpoints is None:
             return
         if flags.stop or flags.checkpoint:
-            self._require_finite_rows()
+            self._require_finite()
         if flags.stop:
             checkpoints.save(self.state_dict(), must=True)
             with found_by_every_rank():
@@ -338,19 +355,23 @@ class Fit:
         loss = self._loss.sum(scores_nC[labels.train], labels.y[labels.train]) / self._loss.divisor
         (loss * self._scale.factor).backward()  # type: ignore[no-untyped-call]
         is_due = self._checkpoints is not None and self._checkpoints.is_due(epoch)
-        more = [loss.detach().reshape(1), loss.new_tensor([float(request.is_requested), float(is_due)])]
+        flags = torch.tensor([float(request.is_requested), float(is_due)])
+        more = [loss.detach().reshape(1), to_device(flags, loss.device)]
         own_gradient_V = self._owned.flatten_gradients()
         if own_gradient_V is not None:
             more.insert(0, own_gradient_V.square().sum().reshape(1))
         sums = self._all_reduce(self._optimiser.flatten_gradients(), torch.cat(more))
         # The last entry is the square of the gradients of all learnt rows; it is finite if they are.
-        gradient_W, (total, stop, checkpoint) = sums[:-3], sums[-3:].tolist()
+        gradient_W, are_finite = sums[:-3], self._weights_are_finite
+        finite = torch.stack([are_finite, gradient_W.isfinite().all()])
+        total, stop, checkpoint, weights_are_finite, gradient_is_finite = torch.cat([sums[-3:], finite]).tolist()
+        if not weights_are_finite:
+            raise self._non_finite(_WEIGHTS, epoch - 1)
         if not math.isfinite(total):
             raise self._non_finite(f"the loss is {total}")
-        if bool(gradient_W.isfinite().all()):
+        if gradient_is_finite:
             self._update(gradient_W / self._scale.factor, own_gradient_V, self._options.lr * self._factor(epoch))
-            if not bool(self._optimiser.weights_W.isfinite().all()):
-                raise self._non_finite("the weights after the step are not finite")
+            self._weights_are_finite = self._optimiser.weights_W.isfinite().all()
         elif self._scale.can_shrink():
             self._scale.shrink()
             self._has_shrunk = True
@@ -358,25 +379,26 @@ class Fit:
             raise self._non_finite("the gradient is not finite")
         return total, val, _ControlFlags(stop=bool(stop), checkpoint=bool(checkpoint))
 
-    def _non_finite(self, what: str) -> TrainingError:
-        """The error that ends a run whose numbers are not finite, the same on every rank."""
+    def _non_finite(self, what: str, epoch: int | None = None) -> TrainingError:
+        """The error that ends a run whose numbers are not finite, the same on every rank; None for this epoch's."""
+        epoch = self._epoch if epoch is None else epoch
         fp16_flags = [flag for flag in ("precision", "wire") if getattr(self._options, flag) == "fp16"]
         advice = "".join(f" or --{flag} bf16" for flag in fp16_flags)
-        if self._epoch == 1:
+        if epoch == 1:
             advice += ", and look for NaN and infinities in the features"
-        error = TrainingError(f"{what} in epoch {self._epoch}; try a smaller --lr than {self._options.lr:g}{advice}")
+        error = TrainingError(f"{what} in epoch {epoch}; try a smaller --lr than {self._options.lr:g}{advice}")
         error.shared = True
         return error
 
-    def _require_finite_rows(self) -> None:
-        """Refuse to continue with learnt rows that are not finite on some rank; every rank has to call it.
+    def _require_finite(self) -> None:
+        """Refuse to continue with weights, or learnt rows of some rank, that are not finite; every rank has to call it.
 
         Raises:
             TrainingError: some are not finite.
         """
-        if self._owned.names and int(
-            self._communicator.all_reduce(torch.tensor([self._owned.num_odd], device=self._communicator.device))
-        ):
+        if not bool(self._weights_are_finite):
+            raise self._non_finite(_WEIGHTS)
+        if self._owned.names and any(self._communicator.all_reduce_numbers([self._owned.num_odd])):
             raise self._non_finite("learnt rows are not finite")
 
     def _all_reduce(self, gradient_W: Tensor, more: Tensor) -> Tensor:
@@ -413,10 +435,8 @@ class Fit:
         """The bytes of all ranks so far, but for this sum of them; every rank has to call it."""
         _, weights, other = self._communicator.sent.by_kind
         saturated = 0 if self._saturation is None else self._saturation.count()
-        amounts = torch.tensor(
-            [*self._traffic_log.amounts(), weights, other, saturated], device=self._communicator.device
-        )
-        sent, skipped, exact, broadcast, weights, other, saturated = self._communicator.all_reduce(amounts).tolist()
+        amounts = [*self._traffic_log.amounts(), weights, other, saturated]
+        sent, skipped, exact, broadcast, weights, other, saturated = self._communicator.all_reduce_numbers(amounts)
         if saturated and self._saturation is not None:
             is_new = not self.saturated
             self.saturated = self._saturation.table(self._communicator.all_reduce)

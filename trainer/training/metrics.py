@@ -6,6 +6,8 @@ each computes it from mid-ranks (Mann and Whitney 1947): with n1 rows that have 
 
     AUC = (sum of the mid-ranks of the n1 rows - n1 (n1 + 1) / 2) / (n1 n0)
 
+The host waits for a GPU once a group of rows, for the sums: nothing before has a size that depends on scores.
+
     accuracy   share of nodes (of several labels: of known labels) that are right
     f1-micro   F1 of the counts of all classes together; with one class a node that is the accuracy
     f1-macro   mean over classes of their F1, an absent label's being 0; with one class a node over the classes that
@@ -23,7 +25,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
@@ -51,14 +53,17 @@ def measure(objective: Objective, groups: Sequence[Group], communicator: Communi
 def _tally(scores_kC: Tensor, y: Tensor, objective: Objective) -> Tensor:
     """What is summed over the ranks: float64, exact for counts; rows right, predicted, true, known by class."""
     if objective.task == "regression":
-        known = ~y.isnan()
-        error_k = (scores_kC[known] - y[known]).double()
-        number = torch.tensor(len(error_k), dtype=torch.float64, device=error_k.device)
-        return torch.stack([error_k.square().sum(), error_k.abs().sum(), number])
+        known_kC = ~y.isnan()
+        error_kC = (scores_kC - y).masked_fill(~known_kC, 0.0).double()
+        return torch.stack([error_kC.square().sum(), error_kC.abs().sum(), known_kC.sum().double()])
     width = objective.num_outputs
     if objective.task == "classes":
-        guess_k = scores_kC.argmax(1)
-        right, guessed, true = (torch.bincount(classes, minlength=width) for classes in (y[guess_k == y], guess_k, y))
+        guess_k, each_k = scores_kC.argmax(1), torch.ones_like(y)
+        # A GPU counts with bincount by two waits of the host.
+        right, guessed, true = (
+            y.new_zeros(width).scatter_add_(0, classes_k, counted_k)
+            for classes_k, counted_k in ((y, (guess_k == y).long()), (guess_k, each_k), (y, each_k))
+        )
         known_C = torch.full_like(true, len(y))
     else:
         known, guess = ~y.isnan(), scores_kC > 0
@@ -90,9 +95,8 @@ def _metric_of(tally: Tensor, objective: Objective) -> float | None:
 
 def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, communicator: Communicator) -> float | None:
     columns = _columns(scores_kC, y, objective)
-    counts_P = torch.zeros(communicator.world, dtype=torch.int64, device=scores_kC.device)
-    counts_P[communicator.rank] = len(scores_kC)
-    counts = communicator.all_reduce(counts_P, "metrics").tolist()
+    own = [len(scores_kC) if rank == communicator.rank else 0 for rank in range(communicator.world)]
+    counts = communicator.all_reduce_numbers(own, "metrics")
     first, total = sum(counts[: communicator.rank]), sum(counts)
     width = 1 if objective.num_outputs <= 2 and objective.task == "classes" else objective.num_outputs
     at_a_time = max(_GATHERED // max(total, 1), 1)
@@ -105,10 +109,9 @@ def _roc_auc(scores_kC: Tensor, y: Tensor, objective: Objective, communicator: C
         everybody[1, first : first + len(scores)] = labels
         all_scores, all_labels = communicator.all_reduce(everybody, "metrics")
         areas += [
-            area_under_curve(score_K[label_K >= 0], label_K[label_K >= 0] == 1)
-            for score_K, label_K in zip(all_scores.T, all_labels.T, strict=True)
+            area_under_curve(score_K, label_K) for score_K, label_K in zip(all_scores.T, all_labels.T, strict=True)
         ]
-    defined = [area for area in areas if area is not None]
+    defined = [area for area in torch.stack(areas).tolist() if not math.isnan(area)]
     return sum(defined) / len(defined) if defined else None
 
 
@@ -126,18 +129,21 @@ def _columns(scores_kC: Tensor, y: Tensor, objective: Objective) -> Callable[[in
     )
 
 
-def area_under_curve(scores_K: Tensor, positive_K: Tensor) -> float | None:
-    """The area under the ROC curve, ties counted half; None unless rows of both kinds are there.
+def area_under_curve(scores_K: Tensor, labels_K: Tensor) -> Tensor:
+    """The area under the ROC curve, ties counted half: float64, NaN unless rows of both kinds are there.
 
     Args:
         scores_K: float [K].
-        positive_K: bool [K].
+        labels_K: 1, 0, or -1 for unknown; or bool.
     """
-    num_positive = int(positive_K.sum())
-    num_negative = len(positive_K) - num_positive
-    if not num_positive or not num_negative:
-        return None
-    _, group_K, sizes = torch.unique(scores_K, return_inverse=True, return_counts=True)
-    middle = sizes.cumsum(0).double() - (sizes.double() - 1) / 2
-    sum_of_ranks = float(middle[group_K[positive_K]].sum())
+    sorted_K, order_K = scores_K.sort()
+    labels_K = labels_K[order_K]
+    known_K, positive_K = labels_K >= 0, labels_K == 1
+    counts = nn.functional.pad(known_K.cumsum(0), (1, 0))
+    below_K, to_here_K = (counts[torch.searchsorted(sorted_K, sorted_K, right=right)] for right in (False, True))
+    middle_K = (below_K + to_here_K + 1).double() / 2
+    num_positive = positive_K.sum().double()
+    num_negative = known_K.sum() - num_positive
+    sum_of_ranks = middle_K.masked_fill(~positive_K, 0.0).sum()
+    # Nothing through nothing is NaN.
     return (sum_of_ranks - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative)

@@ -45,6 +45,13 @@ def links_of(model: LinkModel, row_bytes: int, groups: RankGroup | None = None) 
     enter_PP = with_ranks[np.arange(num_ranks), np.minimum(depth_PP, len(level_GP))]
     np.fill_diagonal(depth_PP, 0)
     np.fill_diagonal(enter_PP, np.arange(num_ranks))
+    sizes = level_GP.max(axis=1, initial=-1) + 1
+    group_PG = (level_GP + (np.cumsum(sizes) - sizes)[:, None]).T.astype(np.int64)
+    num_groups = int(sizes.sum())
+    group_bits_PW = np.zeros((num_ranks, -(-num_groups // kernels.WORD)), np.uint64)
+    for group_P in group_PG.T:
+        bit_P = np.left_shift(np.uint64(1), (group_P % kernels.WORD).astype(np.uint64))
+        group_bits_PW[np.arange(num_ranks), group_P // kernels.WORD] |= bit_P
     pairs = sparse.csr_array(model.crossed.T).astype(np.float64)
     leg_of_pair, pair, weight = [], [], []
     pairs_L = np.zeros(num_ranks * num_columns)
@@ -79,6 +86,11 @@ def links_of(model: LinkModel, row_bytes: int, groups: RankGroup | None = None) 
         depth_PP=depth_PP.astype(np.int64),
         enter_PP=enter_PP.astype(np.int64),
         first_PG=first_PG.astype(np.int64),
+        group_PG=np.ascontiguousarray(group_PG),
+        group_bits_PW=group_bits_PW,
+        enter_PK=np.zeros((num_ranks, num_groups)),
+        last_PP=np.zeros((num_ranks, num_ranks)),
+        first_leg_PP=np.zeros((num_ranks, num_ranks)),
     )
 
 

@@ -179,16 +179,16 @@ class Refinement:
             seed: of all random choices.
             advance: called with numbers of visits.
         """
-        num_parts, groups = len(most_PC), links.first_PG.shape[1]
+        num_parts, num_groups = links.enter_PK.shape
         self.links, self.most_PC, self.effort, self.objective = links, most_PC, effort, objective
         self.advance = advance
         self.rng = np.random.default_rng(seed)
         self.scratch = Scratch(
-            sent_PG=np.zeros((num_parts, groups + 1)),
+            sent_P=np.zeros(num_parts),
+            sent_K=np.zeros(num_groups),
             got_P=np.zeros(num_parts),
-            saved_PG=np.zeros((num_parts, groups + 1)),
-            seen_PG=np.zeros((num_parts, groups + 1), np.int64),
-            visits=np.zeros(1, np.int64),
+            saved_P=np.zeros(num_parts),
+            saved_K=np.zeros(num_groups),
             touched_P=np.zeros(num_parts, np.int64),
             is_touched_P=np.zeros(num_parts, np.bool_),
         )

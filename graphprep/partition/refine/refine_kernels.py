@@ -33,6 +33,8 @@ MOVES_A_PRICE = 32
 BEGIN, USED, HOME, WEIGHT = 0, 1, 2, 3
 """Columns of a net's head: its first slot, slots in use (or DENSE), its root's part, rows that it represents."""
 DENSE = -1
+WORD = 64
+"""bits of a word of groups"""
 COUNT_BITS = 16
 COUNT_MASK = (1 << COUNT_BITS) - 1
 
@@ -88,6 +90,16 @@ class Links(NamedTuple):
     """[P, P]: the column of p's leg towards q"""
     first_PG: NDArray[np.int64]
     """[P, L - P]: first rank of the group of each depth above 0 that has rank p"""
+    group_PG: NDArray[np.int64]
+    """[P, L - P]: number of the same group among those of all depths, the deeper the greater"""
+    group_bits_PW: NDArray[np.uint64]
+    """[P, W]: the same numbers as set bits"""
+    enter_PK: NDArray[np.float64]
+    """[P, K]: what a row of p costs that enters group k, beyond a row passed on inside k; 0 if p is in k"""
+    last_PP: NDArray[np.float64]
+    """[P, P]: what the last leg from p to q costs, if q's deepest group that p is not in has the row already"""
+    first_leg_PP: NDArray[np.float64]
+    """[P, P]: what the first leg from q to p costs, by row p"""
 
 
 class Limits(NamedTuple):
@@ -99,18 +111,17 @@ class Limits(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Work arrays for the gains of one node; G is the depth of the groups that relays pass rows on in."""
+    """Work arrays for the gains of one node."""
 
-    sent_PG: NDArray[np.float64]
-    """[P, G + 1]: rows that the node sends into each group, by its first rank and depth; into each part in the last
-    column"""
+    sent_P: NDArray[np.float64]
+    """rows that the node sends into each part"""
+    sent_K: NDArray[np.float64]
+    """rows that it sends into each group"""
     got_P: NDArray[np.float64]
-    saved_PG: NDArray[np.float64]
-    """[P, G + 1]: what targets inside each group save, since the group, or the part, has the row already"""
-    seen_PG: NDArray[np.int64]
-    """[P, G + 1]: the last visit that met the group"""
-    visits: NDArray[np.int64]
-    """[1]: the number of visits that `seen_PG` counts"""
+    saved_P: NDArray[np.float64]
+    """what a node in each part saves, since the part has the row already"""
+    saved_K: NDArray[np.float64]
+    """the same for groups"""
     touched_P: NDArray[np.int64]
     is_touched_P: NDArray[np.bool_]
 
@@ -301,6 +312,32 @@ def price(links: Links) -> None:
 
 
 @njit(cache=True, nogil=True)
+def price_moves(links: Links) -> None:
+    """Compute prices, and from them what a row costs part by part and group by group.
+
+    A row that gets to a set of parts costs the sum of `last_PP` over the parts and of `enter_PK` over all groups that
+    have one of them: whichever part of a group it enters first, each further one adds a leg inside the group.
+    """
+    price(links)
+    num_parts, depths = links.group_PG.shape
+    price_PL = links.price_PL
+    for p in range(num_parts):
+        for q in range(num_parts):
+            shared = depths if p == q else links.depth_PP[p, q]
+            links.first_leg_PP[q, p] = price_PL[p, links.enter_PP[p, q]]
+            links.last_PP[p, q] = price_PL[p, q]
+            for d in range(depths):
+                first, group = links.first_PG[q, d], links.group_PG[q, d]
+                if d < shared:
+                    links.enter_PK[p, group] = 0.0
+                    continue
+                inside = price_PL[first, num_parts + d]
+                before = price_PL[p, first] if d == shared else price_PL[links.first_PG[q, d - 1], num_parts + d - 1]
+                links.enter_PK[p, group] = before - inside
+                links.last_PP[p, q] = inside
+
+
+@njit(cache=True, nogil=True)
 def fits(limits: Limits, node: Any, source: Any, target: Any) -> Any:
     """Whether a move exceeds no limit, or exceeds one by less than the source part did before.
 
@@ -338,56 +375,17 @@ def eases(limits: Limits, node: Any, source: Any, target: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _save(state: State, home: Any, part: Any, weight: Any) -> None:
-    """Record that `part` has a row of `home`: what a node that needs it saves there, and elsewhere in its groups."""
-    links, scratch = state.links, state.scratch
-    num_parts, groups = len(links.rows_PL), links.first_PG.shape[1]
-    cost = links.price_PL[home, links.enter_PP[home, part]]
-    for depth in range(links.depth_PP[home, part] + 1, groups + 1):
-        first = links.first_PG[part, depth - 1]
-        inside = links.price_PL[first, num_parts + depth - 1]
-        if scratch.seen_PG[first, depth - 1] != scratch.visits[0]:
-            scratch.seen_PG[first, depth - 1] = scratch.visits[0]
-            scratch.saved_PG[first, depth - 1] += weight * (cost - inside)
-        cost = inside
-    scratch.saved_PG[part, groups] += weight * cost
-
-
-@njit(cache=True, nogil=True)
-def _send(state: State, part: Any, weight: Any) -> None:
-    """Record that a row of the node goes to `part`, and so into its groups."""
-    links, scratch = state.links, state.scratch
-    groups = links.first_PG.shape[1]
-    for depth in range(1, groups + 1):
-        first = links.first_PG[part, depth - 1]
-        if scratch.seen_PG[first, depth - 1] != scratch.visits[0]:
-            scratch.seen_PG[first, depth - 1] = scratch.visits[0]
-            scratch.sent_PG[first, depth - 1] += weight
-    scratch.sent_PG[part, groups] += weight
-
-
-@njit(cache=True, nogil=True)
-def _sending_cost(state: State, home: Any, touched: Any) -> Any:
-    """The cost of the rows that `_send` recorded if the node lies in `home`."""
-    links, scratch = state.links, state.scratch
-    num_parts, groups = len(links.rows_PL), links.first_PG.shape[1]
-    sent_PG, seen_PG = scratch.sent_PG, scratch.seen_PG
-    scratch.visits[0] += 1
-    total = 0.0
-    for i in range(touched):
-        part = scratch.touched_P[i]
-        if part == home or sent_PG[part, groups] == 0.0:
-            continue
-        column, depth = links.enter_PP[home, part], links.depth_PP[home, part]
-        cost = links.price_PL[home, column]
-        for d in range(depth, groups):  # its groups of depth d + 1, none of which has `home`
-            first = links.first_PG[part, d]
-            if seen_PG[first, d] != scratch.visits[0]:
-                seen_PG[first, d] = scratch.visits[0]
-                total += sent_PG[first, d] * (cost - links.price_PL[first, num_parts + d])
-            cost = links.price_PL[first, num_parts + d]
-        total += sent_PG[part, groups] * cost
-    return total
+def _groups_of(head: Any, slots: Any, bits_P: Any, leaving: Any) -> Any:
+    """The groups that have a pin of a net, as bits; without the last pin in the part `leaving`."""
+    begin, used = head[BEGIN], head[USED]
+    bits = np.uint64(0)
+    for i in range(len(bits_P) if used == DENSE else used):
+        slot = slots[begin + i]
+        if slot > 0:
+            q, count = (i, slot) if used == DENSE else (slot >> COUNT_BITS, slot & COUNT_MASK)
+            if q != leaving or count > 1:
+                bits |= bits_P[q]
+    return bits
 
 
 @njit(cache=True, nogil=True)
@@ -399,16 +397,17 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
         easing: whether a move must reduce the excess over limits, not just exceed none.
     """
     pins, part_X, links, limits, scratch = state
-    num_parts, groups = len(links.rows_PL), links.first_PG.shape[1]
+    num_parts, depths = links.group_PG.shape
+    num_groups, words = links.enter_PK.shape[1], links.group_bits_PW.shape[1]
     source = part_X[node]
-    sent_PG, got_P, saved_PG = scratch.sent_PG, scratch.got_P, scratch.saved_PG
+    sent_P, got_P, saved_P = scratch.sent_P, scratch.got_P, scratch.saved_P
+    sent_K, saved_K = scratch.sent_K, scratch.saved_K
     touched_P, is_touched_P = scratch.touched_P, scratch.is_touched_P
-    slots = pins.slots
+    slots, last_PP, enter_PK = pins.slots, links.last_PP, links.enter_PK
     touched, base = 0, 0.0
     for net in range(pins.first_X[node], pins.first_X[node + 1]):
         head = pins.head_M4[net]
         begin, used, weight = head[BEGIN], head[USED], head[WEIGHT]
-        scratch.visits[0] += 1
         for i in range(num_parts if used == DENSE else used):
             slot = slots[begin + i]
             if slot > 0:
@@ -417,7 +416,12 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
                     is_touched_P[q] = True
                     touched_P[touched] = q
                     touched += 1
-                _send(state, q, weight)
+                sent_P[q] += weight
+        for word in range(words):
+            bits = _groups_of(head, slots, links.group_bits_PW[:, word], -1)
+            for group in range(WORD * word, min(WORD * (word + 1), num_groups)):
+                sent_K[group] += weight * np.float64(bits & np.uint64(1))
+                bits >>= np.uint64(1)
     for k in range(pins.inc_ptr[node], pins.inc_ptr[node + 1]):
         head = pins.head_M4[pins.inc[k]]
         begin, used, p, weight = head[BEGIN], head[USED], head[HOME], head[WEIGHT]
@@ -426,22 +430,28 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
             touched_P[touched] = p
             touched += 1
         got_P[p] += weight
-        scratch.visits[0] += 1
-        leaves, deepest = False, 0
+        leaves = False
         for i in range(num_parts if used == DENSE else used):
             slot = slots[begin + i]
             if slot > 0:
                 q, count = (i, slot) if used == DENSE else (slot >> COUNT_BITS, slot & COUNT_MASK)
                 if q == source and count == 1:
                     leaves = p != source
-                elif q != p:
-                    _save(state, p, q, weight)
-                    if q != source:
-                        deepest = max(deepest, links.depth_PP[q, source])
-        if leaves and deepest > links.depth_PP[p, source]:
-            base += weight * links.price_PL[links.first_PG[source, deepest - 1], num_parts + deepest - 1]
-        elif leaves:
-            base += weight * links.price_PL[p, links.enter_PP[p, source]]
+                else:
+                    saved_P[q] += weight * last_PP[p, q]
+        leg = links.first_leg_PP[source, p]
+        for word in range(words):
+            bits = _groups_of(head, slots, links.group_bits_PW[:, word], source)
+            if leaves:
+                for depth in range(links.depth_PP[p, source], depths):
+                    group = links.group_PG[source, depth] - WORD * word
+                    if 0 <= group < WORD and bits >> np.uint64(group) & np.uint64(1):
+                        leg = links.price_PL[links.first_PG[source, depth], num_parts + depth]
+            for group in range(WORD * word, min(WORD * (word + 1), num_groups)):
+                saved_K[group] += weight * enter_PK[p, group] * np.float64(bits & np.uint64(1))
+                bits >>= np.uint64(1)
+        if leaves:
+            base += weight * leg
     base += _sending_cost(state, source, touched)
     best, best_gain = -1, -np.inf
     for k in range(num_parts if anywhere else touched):
@@ -450,21 +460,36 @@ def best_move(node: Any, state: State, anywhere: Any, easing: Any) -> Any:
             continue
         if not (eases(limits, node, source, target) if easing else fits(limits, node, source, target)):
             continue
-        gain = base + saved_PG[target, groups] - _sending_cost(state, target, touched)
-        for depth in range(groups):
-            gain += saved_PG[links.first_PG[target, depth], depth]
+        gain = base + saved_P[target] - _sending_cost(state, target, touched)
+        for depth in range(depths):
+            gain += saved_K[links.group_PG[target, depth]]
         for i in range(touched):
             p = touched_P[i]
-            gain -= got_P[p] * links.price_PL[p, links.enter_PP[p, target]]
+            gain -= got_P[p] * links.first_leg_PP[target, p]
         if gain > best_gain:
             best, best_gain = target, gain
     for i in range(touched):
         part = touched_P[i]
         got_P[part] = 0.0
+        sent_P[part] = 0.0
         is_touched_P[part] = False
-    sent_PG[:] = 0.0
-    saved_PG[:] = 0.0
+    saved_P[:] = 0.0
+    sent_K[:] = 0.0
+    saved_K[:] = 0.0
     return best, best_gain
+
+
+@njit(cache=True, nogil=True)
+def _sending_cost(state: State, home: Any, touched: Any) -> Any:
+    """The cost of the rows that a node sends if it lies in `home`."""
+    links, scratch = state.links, state.scratch
+    total = 0.0
+    for i in range(touched):
+        part = scratch.touched_P[i]
+        total += scratch.sent_P[part] * links.last_PP[home, part]
+    for group in range(len(scratch.sent_K)):
+        total += scratch.sent_K[group] * links.enter_PK[home, group]
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -553,7 +578,7 @@ def improve(order: Any, state: State, active_X: Any, temperature: Any, seed: Any
     np.random.seed(seed)  # noqa: NPY002  of the kernel's own generator
     pins, part_X, links = state.pins, state.part_X, state.links
     moves, since = 0, 0
-    price(links)
+    price_moves(links)
     cost = cost_of(links)
     for node in order:
         slack = -temperature * np.log(1.0 - _uniform()) if temperature > 0.0 else 0.0
@@ -572,7 +597,7 @@ def improve(order: Any, state: State, active_X: Any, temperature: Any, seed: Any
         _wake(node, pins, active_X)
         if since == MOVES_A_PRICE:
             since = 0
-            price(links)
+            price_moves(links)
     return moves
 
 
@@ -582,7 +607,7 @@ def move_gains(nodes: Any, state: State, gain: Any, easing: Any) -> None:
 
     `easing`: a node with no move within the limits may make one that reduces the excess over them.
     """
-    price(state.links)
+    price_moves(state.links)
     for i in range(len(nodes)):
         target, gain[i] = best_move(nodes[i], state, True, False)
         if target < 0 and easing:
@@ -595,7 +620,7 @@ def relieve(order: Any, state: State) -> Any:
     part_X, links, limits = state.part_X, state.links, state.limits
     num_limits = limits.most_PC.shape[1]
     moves, since = 0, 0
-    price(links)
+    price_moves(links)
     for node in order:
         source, helps = part_X[node], False
         for c in range(num_limits):
@@ -613,5 +638,5 @@ def relieve(order: Any, state: State) -> Any:
         since += 1
         if since == MOVES_A_PRICE:
             since = 0
-            price(links)
+            price_moves(links)
     return moves

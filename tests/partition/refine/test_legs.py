@@ -79,7 +79,7 @@ def test_moves_keep_the_counts_and_prices_foresee_them(
     for _ in range(10):
         node, anywhere = int(rng.integers(num_nodes)), bool(rng.integers(2))
         link_loads.scale(state.links, max(link_loads.slowest(state.links), 1e-9), 3 if steep else 0, row_weight=0.5)
-        kernels.price(state.links)
+        kernels.price_moves(state.links)
         cost = kernels.cost_of(state.links)
         target, gain = kernels.best_move(node, state, anywhere, False)
         if target < 0:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from trainer import launch
+from trainer.base.freed_memory import HUGE_PAGES
 
 ROUNDS, MEGABYTES = 20, 80
 PAGES = MEGABYTES * 2**20 // 4096
@@ -41,15 +47,39 @@ give_back_freed_memory()
 print(before - held())
 """
 
+IS_MARKED = """
+import torch
+from trainer.base.freed_memory import keep_freed_memory
+
+keep_freed_memory()
+large = torch.ones(80 * 2**18)
+size = marked = 0
+for line in open("/proc/self/smaps"):
+    name, *values = line.split()
+    if name == "Size:":
+        size = int(values[0]) // 1024
+    if name == "VmFlags:" and "hg" in values:
+        marked += size
+print(marked)
+"""
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has no mallopt"),
 ]
 
 
-def printed(program: str, *words: str) -> int:
-    command = [sys.executable, "-c", program, *words]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout)
+def printed(program: str, *words: str, **environment: str) -> int:
+    command, variables = [sys.executable, "-c", program, *words], os.environ | environment
+    return int(subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=variables).stdout)
+
+
+def asks_for_huge_pages() -> bool:
+    """Whether this C library can ask the kernel for huge pages, and has to."""
+    enabled = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    name, version = platform.libc_ver()
+    is_new = name == "glibc" and tuple(map(int, version.split(".")[:2])) >= (2, 35)
+    return is_new and enabled.exists() and "[madvise]" in enabled.read_text()
 
 
 def pages_cleared(choice: str = "", megabytes: int = MEGABYTES) -> int:
@@ -73,3 +103,23 @@ def test_a_large_block_goes_back_at_once() -> None:
 def test_what_is_free_between_others_goes_back_when_asked() -> None:
     """A tensor that lies above keeps the heap from shrinking by itself."""
     assert printed(HOLDS) > 70
+
+
+@pytest.mark.skipif(not asks_for_huge_pages(), reason="no glibc from 2.35 on, or a kernel that is not to be asked")
+def test_the_heap_is_marked_for_huge_pages() -> None:
+    """A tunable of another name is ignored without a word."""
+    name, value = HUGE_PAGES
+    assert printed(IS_MARKED) < 70
+    assert printed(IS_MARKED, **{name: value}) >= 70
+
+
+@pytest.mark.parametrize("saves_memory", [True, False])
+def test_ranks_ask_for_huge_pages_unless_memory_matters_more(
+    monkeypatch: pytest.MonkeyPatch, *, saves_memory: bool
+) -> None:
+    """What the user has set stays; a sequential exchange gives memory back, which the kernel would fill up again."""
+    name, value = HUGE_PAGES
+    for own in (None, "glibc.malloc.check=0"):
+        monkeypatch.setattr(os, "environ", {} if own is None else {name: own})
+        launch._prepare_environment(2, debug=False, saves_memory=saves_memory)
+        assert os.environ.get(name) == (own or (None if saves_memory else value))

@@ -30,8 +30,8 @@ def test_every_option_arrives() -> None:
         " --trace t --seed 5 --split 1 --device cpu --timeout 2.5 --verify --json -q --debug --task classes"
         " --metric f1-macro --class-weights 1,2 --inductive --optimiser sgd --momentum 0.5 --schedule step:3"
         " --lr-warmup 2 --clip-norm 1.5 --checkpoint d --checkpoint-every 4 --checkpoint-minutes 2 --resume"
-        " --restarts 3 --output o --save-predictions p.npy --save-embeddings e.pt --tensorboard b --anyway"
-        " --dense-features --weights-wire bf16"
+        " --restarts 3 --output o --save-predictions p.npy --save-embeddings e.pt --save-weights w.safetensors"
+        " --tensorboard b --anyway --dense-features --weights-wire bf16"
     )
     options = parse(line.split())
     assert options == Options(
@@ -85,20 +85,24 @@ def test_every_option_arrives() -> None:
         output="o",
         save_predictions="p.npy",
         save_embeddings="e.pt",
+        save_weights="w.safetensors",
         tensorboard="b",
         anyway=True,
         dense_features=True,
         weights_wire="bf16",
     )
     assert parse(["c", "--dropout", "0", "--validate-from", "training"]).validate_from == "training"
-    line = "c --model gatv2 --heads 3 --output-heads 2 --attention-dropout 0.2 --boundary-sampling 0.5"
+    line = (
+        "c --model gatv2 --heads 3 --output-heads 2 --attention-dropout 0.2 --boundary-sampling 0.5 --edge-features t"
+    )
     attention = parse(line.split())
     assert (attention.heads, attention.last_heads) == (3, 2)
     assert (attention.attention_dropout, attention.boundary_sampling) == (0.2, 0.5)
+    assert attention.edge_features == "t"
     assert parse(["c", "--model", "rgcn", "--bases", "3", "--target", "paper"]) == Options(
         cache="c", model="rgcn", bases=3, target="paper"
     )
-    apart = {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target"}
+    apart = {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
     assert set(same) == {"cache", "config", "validate_from"} | apart, "an option is not tried"

@@ -88,6 +88,25 @@ def test_weights_that_are_no_numbers_after_the_last_step_end_the_run(
     assert caught.value.shared
 
 
+@pytest.mark.parametrize("every", [0, 2])
+def test_weights_that_are_no_numbers_are_never_saved(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    """They are looked at with the next epoch's loss: the sentence would name that epoch, and a checkpoint have them."""
+
+    def step(self: Adam, gradient_W: torch.Tensor, lr: float) -> None:
+        if self.steps == 2:
+            self.weights_W[0] = torch.nan
+
+    monkeypatch.setattr(Adam, "_step", step)
+    with pytest.raises(TrainingError, match="weights after the step are not finite in epoch 2"):
+        among_ranks(
+            1,
+            [partial(train_once, cache=str(cache), epochs=6, checkpoint=str(tmp_path / "c"), checkpoint_every=every)],
+        )
+    assert not list((tmp_path / "c").glob("*.pt"))
+
+
 @pytest.mark.slow
 def test_a_gradient_that_is_no_number_ends_the_run(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finite loss may have a gradient that is not; the weights it would make are saved as if they were some."""

@@ -65,7 +65,7 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
     elif option.convert:
         text, wrong = f'"{option.default}"', '"no:such:word"'
     elif option.kind is str:
-        text = '"f.npy"'
+        text = '"f.pt"'
     together = {"resume": 'checkpoint = "c"', "restarts": 'checkpoint = "c"', "validate_from": "dropout = 0.0"}
     model = f'model = "{option.models[0]}"' if option.models else ""
     file.write_text("\n".join([f"{name.replace('_', '-')} = {text}", together.get(name, ""), model]))
@@ -113,7 +113,7 @@ def test_every_option_says_whether_a_resumed_run_may_change_it() -> None:
     fixed = {name for name, option in OPTIONS.items() if option.group.decides_result and not option.may_change}
     model = {"model", "layers", "hidden", "aggregator", "heads", "output_heads", "bases", "residual", "jumping", "norm"}
     drops = {"dropout", "input_dropout", "attention_dropout"}
-    data = {"task", "metric", "class_weights", "inductive", "seed", "split", "optimiser"}
+    data = {"edge_features", "task", "metric", "class_weights", "inductive", "seed", "split", "optimiser"}
     assert fixed == model | drops | data
 
 

@@ -40,6 +40,15 @@ def test_rows_come_back(name: str, stored: torch.dtype, shape: tuple[int, int]) 
         assert float(error.max()) <= LARGEST_ERROR[name] + rounding_twice
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_selected_on_the_way(name: str) -> None:
+    """Rows of other nodes, or a stream of random numbers that is as long as all rows."""
+    rows, picks = torch.randn(20, 7, generator=torch.Generator().manual_seed(1)), torch.tensor([3, 3, 0, 19])
+    one, other = form(name), form(name)
+    for _ in range(2):
+        assert torch.equal(one.encode(rows, picks), other.encode(rows[picks]))
+
+
 def test_bytes_of_a_row() -> None:
     """A scale in fp32, or a wire that widens what is stored, gives away a third of the saving on narrow rows."""
     assert [form(name).row_bytes(7) for name in NAMES] == [28, 14, 14, 9]

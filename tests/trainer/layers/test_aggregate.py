@@ -95,7 +95,7 @@ def test_sum_and_gradient_are_those_of_the_whole_matrix(
     torch.testing.assert_close(gradient, matrix.T @ directions, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("width", [1, 63, 64, 65])
+@pytest.mark.parametrize("width", [1, 3, 4, 65])
 @pytest.mark.parametrize("index_type", [torch.int32, torch.int64])
 def test_product_and_transpose_on_both_kernels(width: int, index_type: torch.dtype) -> None:
     """Narrow and wide rows take different kernels; repeated and unsorted columns, and empty rows, are right in both."""
@@ -121,6 +121,26 @@ def test_a_matrix_without_edges_gives_zeros(shape: tuple[int, int]) -> None:
     both = TwoWay.of(csr, MATRIX)
     assert torch.equal(both.forward @ torch.ones(num_columns, 2), torch.zeros(num_rows, 2))
     assert torch.equal(both.backward @ torch.ones(num_rows, 2), torch.zeros(num_columns, 2))
+
+
+@pytest.mark.parametrize("width", [1, 40])
+@pytest.mark.parametrize("counts", [[0, 0, 3, 0, 1, 0], [2, 1, 0, 1, 3, 1], [0] * 6, []])
+def test_a_product_is_added_to_the_rows_that_have_edges(counts: list[int], width: int) -> None:
+    """Few rows of a part have edges from its halo; sums that land in the next row, or not at all, are the fault."""
+    generator = torch.Generator().manual_seed(0)
+    indptr = torch.tensor([0, *counts], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+    num_edges = int(indptr[-1])
+    csr = Csr(
+        indptr=indptr,
+        indices=torch.randint(4, (num_edges,), generator=generator, dtype=torch.int32),
+        weights=torch.rand(num_edges, generator=generator),
+        num_columns=4,
+    )
+    rows = torch.randn(4, width, generator=generator)
+    sums = torch.randn(len(counts), width, generator=generator)
+    expected = sums + MATRIX(csr) @ rows
+    MATRIX(csr).add_product(rows, sums)
+    assert torch.equal(sums, expected)
 
 
 def test_blocks_side_by_side_keep_weights_and_offsets() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock
+from trainer.sparse import dropout
 from trainer.sparse.dense import dense
 
 CLOCK = Clock(torch.device("cpu"))
@@ -33,6 +35,36 @@ def test_product_and_both_gradients(stored: torch.dtype, tolerance: float, width
         (rows.grad.float(), direction @ weight.detach().T),
         (weight.grad, rows.detach().float().T @ direction),
     ):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * float(other.abs().max()))
+
+
+@pytest.mark.parametrize("gathered", [200, 1 << 21])
+@pytest.mark.parametrize("width", [4, 16, 20])
+@pytest.mark.parametrize(
+    ("stored", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 3e-3)]
+)
+def test_dropping_some_rows_at_a_time_is_dropping_all(
+    stored: torch.dtype, tolerance: float, width: int, gathered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against rows that get the mask of others, or none on the way back, and against the last few left out."""
+    monkeypatch.setattr(dropout, "_GATHERED_ON_CPU", gathered)
+    monkeypatch.setattr(dropout, "_GATHERED_BY_THREAD", 0)
+    ids = torch.arange(53) * 7
+    mask = dropout.Dropout(ids, ids[:2], num_nodes=400, seed=0).mask(0.5, 1, 18, PassContext(epoch=1, training=True))
+    assert mask is not None
+    direction = torch.randn(53, width, generator=torch.Generator().manual_seed(1))
+    found = []
+    for fused in (True, False):
+        generator = torch.Generator().manual_seed(0)
+        rows = torch.randn(53, 18, generator=generator).to(stored).requires_grad_()
+        weight = torch.randn(18, width, generator=generator).requires_grad_()
+        out = dense(rows, weight, CLOCK, mask) if fused else dense(mask.own(rows), weight, CLOCK)
+        (out.float() * direction).sum().backward()
+        assert rows.grad is not None
+        assert weight.grad is not None
+        assert bool((rows.grad == 0).any())
+        found.append((out.detach().float(), rows.grad.float(), weight.grad))
+    for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance * float(other.abs().max()))
 
 

@@ -111,7 +111,7 @@ def test_predictions_are_in_the_datasets_order(fitted: dict[tuple[str, int], Run
             y = graph.y[:, column]
             chosen = np.flatnonzero(graph.test & ~np.isnan(y))
             areas.append(area_under_curve(torch.from_numpy(rows[chosen, column]), torch.from_numpy(y[chosen] == 1)))
-        defined = [area for area in areas if area is not None]
+        defined = [float(area) for area in areas if not area.isnan()]
         assert np.mean(defined) == pytest.approx(fitted["labels", world].result["test_roc_auc"], abs=1e-6)
 
 

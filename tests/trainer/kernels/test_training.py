@@ -1,0 +1,45 @@
+"""Training by the kernels: the losses of training without them."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.handmade_cache import make_cache, random_graph
+from tests.trainer.kernels.interpreted import spmm
+from tests.trainer.parity_cases import uneven
+from tests.trainer.rank_group import among_ranks, train_once
+
+pytestmark = pytest.mark.slow
+
+SETTINGS: list[tuple[dict[str, Any], float]] = [
+    ({"model": "gcn", "dropout": 0.5}, 1e-5),
+    ({"model": "sage", "wire": "int8", "error_feedback": True}, 1e-5),
+    ({"model": "sage", "wire": "int8", "aggregator": "max"}, 1e-5),
+    ({"model": "gcn", "wire": "fp16", "exchange": "tensor"}, 1e-5),
+    ({"model": "gcn", "wire": "bf16"}, 1e-5),
+    ({"model": "gcn", "precision": "bf16", "staleness": "variation:0.1"}, 1e-2),
+    ({"model": "gat", "heads": 2}, 1e-5),
+]
+"""Options, and how far losses may be apart, relatively."""
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_losses_are_those_of_torch_s_kernels(world: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is right alone, and called with the transpose, or with sums that are added twice."""
+    graph = random_graph(loops_and_duplicates=True, weighted=True, seed=3)
+    cache = make_cache(tmp_path / "cache", graph, uneven(60, world), world)
+    tasks = [partial(train_once, cache=str(cache), epochs=3, hidden=16, **options) for options, _ in SETTINGS]
+    monkeypatch.delenv("TRITON_INTERPRET")
+    plain = among_ranks(world, tasks)
+    launches = []
+    launch = spmm._launch
+    monkeypatch.setattr(spmm, "_launch", lambda *arguments, **named: launches.append(1) or launch(*arguments, **named))
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    by_kernels = among_ranks(world, tasks)
+    for (options, tolerance), one, other in zip(SETTINGS, plain, by_kernels, strict=True):
+        assert other.losses == pytest.approx(one.losses, rel=tolerance), options
+    assert bool(launches) == (world == 1), "ranks are processes of their own"
