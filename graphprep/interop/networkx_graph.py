@@ -11,6 +11,7 @@ a label by the names that a person gives; of edges `weight` and `time`. Undirect
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,7 @@ def from_networkx(
         DatasetError: there is no such attribute, it is neither numbers nor words, or nodes are called otherwise.
     """
     document = of_networkx(graph)
+    document = replace(document, nodes=[{key: _plain(value) for key, value in data.items()} for data in document.nodes])
     if not document.ids:
         raise DatasetError(f"{ORIGIN} has no nodes; add some")
     of_nodes, of_edges = attribute_names(document.nodes), attribute_names(document.edges)
@@ -130,6 +132,11 @@ def from_networkx(
         notes={"classes": classes} if classes else {},
         remarks=remarks,
     )
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _node_arrays(

@@ -118,10 +118,8 @@ def from_pyg(data: Data | HeteroData) -> ArrayGraph:
     remarks = [f"{ORIGIN}: left out: {', '.join(ignored)}"] if ignored else []
     attributes = [name for columns in edges.values() for name in columns.arrays if name != "time"]
     if attributes:
-        remarks.append(
-            f"{ORIGIN}: {', '.join(dict.fromkeys(attributes))} of edges is kept, but the trainer's own models do not "
-            "read it"
-        )
+        names = ", ".join(dict.fromkeys(attributes))
+        remarks.append(f"{ORIGIN}: {names} of edges is kept as an array; weights of edges are called edge_weight")
     notes = {"ignored": {"data": ignored}} if ignored else {}
     return ArrayGraph(origin=ORIGIN, nodes=nodes, edges=edges, notes=notes, remarks=remarks)
 

@@ -1,4 +1,4 @@
-"""A folder for what nobody has named: it is there until this process ends, and then removed."""
+"""Temporary folders for results without a name, which are removed when this process ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def new_folder() -> Path:
-    """An empty folder of its own, which goes when this process ends; kill -9 leaves it in the system's TMPDIR."""
+    """A new empty folder, removed when this process ends; kill -9 leaves it in TMPDIR."""
     return Path(tempfile.mkdtemp(dir=_session_folder()))
 
 
@@ -28,5 +28,5 @@ def _session_folder() -> Path:
 
 
 def _remove(folder: Path, process: int) -> None:
-    if os.getpid() == process:  # a fork has this at its end, too
+    if os.getpid() == process:  # a forked process runs this at its end, too
         shutil.rmtree(folder, ignore_errors=True)

@@ -239,6 +239,24 @@ def test_networkx_and_back() -> None:
     assert_same(source, again)
 
 
+def test_networkx_nodes_in_any_order() -> None:
+    """Guards against features, labels and edges of rows in the order in which nodes were added, and NumPy's labels."""
+    graph = nx.DiGraph()
+    for node in (2, 0, 1):
+        graph.add_node(node, x=[float(node)], y=np.int64(node % 2), train_mask=np.bool_(node == 2))
+    graph.add_edge(2, 0, weight=np.float32(0.5))
+    store = gp.from_networkx(graph)
+    table = store.node_table("node")
+    assert table.x is not None
+    assert table.y is not None
+    assert table.train_mask is not None
+    assert table.x.tolist() == [[0.0], [1.0], [2.0]]
+    assert table.y.tolist() == [0, 1, 0]
+    assert table.train_mask.tolist() == [[False], [False], [True]]
+    assert table.original_id is None
+    assert store.to_scipy().toarray().tolist() == [[0, 0, 0.5], [0, 0, 0], [0, 0, 0]]
+
+
 def test_networkx_attributes_and_names(capsys: pytest.CaptureFixture[str]) -> None:
     """Guards against words as labels or ids that are refused, or are numbered in another order than is said."""
     graph = nx.karate_club_graph()
@@ -362,6 +380,7 @@ def test_the_same_arrays_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> N
     assert replaced.num_edges == {HOMOGENEOUS_EDGE: 4}
 
 
+@pytest.mark.slow
 def test_a_graph_without_a_name_goes_with_python(tmp_path: Path) -> None:
     """Guards against stores that pile up, and a cache in GRAPHPREP_HOME that the next unnamed graph runs into."""
     script = (
@@ -395,7 +414,7 @@ def test_places_and_splits(tmp_path: Path) -> None:
         gp.from_arrays(([0], [1]), splits=0)
 
 
-def test_files_and_the_registry(tmp_path: Path, test_data: Path) -> None:
+def test_files_and_the_registry(tmp_path: Path) -> None:
     """Guards against an import or a fetch that differs from the command's."""
     (tmp_path / "edges.csv").write_text("source,target,weight\n0,1,0.5\n1,2,1.5\n")
     np.save(tmp_path / "x.npy", np.ones((3, 2), np.float32))

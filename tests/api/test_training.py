@@ -21,6 +21,7 @@ from graphprep.cache.read import PartitionCache
 from graphprep.errors import CacheError, TrainingError, UsageError
 from tests.conftest import heed_interrupts
 
+pytestmark = pytest.mark.slow
 WAIT = 120.0
 """seconds after which a test gives up"""
 

@@ -18,6 +18,8 @@ from pipelines.train import start_trainer
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_store
 
+pytestmark = pytest.mark.slow
+
 
 def caches_of(name: str) -> dict[int, PartitionCache]:
     """Caches of one, two and three parts of a store."""
