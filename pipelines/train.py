@@ -27,7 +27,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 LOCK = ".lock"
 """that the trainer leaves in folders which it writes to"""
-PLACES = ("checkpoint", "save_embeddings", "tensorboard", "trace")
+PLACES = ("checkpoint", "save_embeddings", "save_weights", "tensorboard", "trace")
 """the options that name files and folders which the trainer writes"""
 SECONDS_TO_END = 40.0
 """for the ranks to end; the trainer's own supervisor kills them before that"""

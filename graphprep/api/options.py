@@ -155,6 +155,7 @@ class TrainOptions(CallOptions, total=False):
     dropout: float
     input_dropout: float | None
     attention_dropout: float | None
+    edge_features: str | None
     target: str | None
     task: Literal["auto", "classes", "multilabel", "regression"]
     metric: Literal["auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae"]

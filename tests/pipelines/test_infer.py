@@ -28,10 +28,12 @@ def caches_of(name: str) -> dict[int, PartitionCache]:
     }
 
 
-@pytest.mark.parametrize("options", [{"model": "gat"}, {"model": "sage", "norm": "batch", "seed": 3}])
+@pytest.mark.parametrize(
+    "options", [{"model": "gatv2", "edge_features": "weights"}, {"model": "sage", "norm": "batch", "seed": 3}]
+)
 def test_scores_are_those_of_training_on_fewer_ranks(options: dict[str, object], tmp_path: Path) -> None:
     """Guards against other weights, running means or options than those of the run, and against epochs that are run."""
-    make_store(labelled_graph(np.random.default_rng(1), 60, 400), name="small")
+    make_store(labelled_graph(np.random.default_rng(1), 60, 400, weighted=True), name="small")
     caches = caches_of("small")
     run = gp.train(caches[3], epochs=6, hidden=8, output=tmp_path / "run", progress=False, **options)  # type: ignore[arg-type]
     for parts in (1, 2):
