@@ -18,6 +18,7 @@ from benchmarks import gpu_check
 IN_THIS_PROCESS = ("spmm", "features", "attention")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", IN_THIS_PROCESS)
 def test_figures_are_within_their_limits(check: str, tmp_path: Path) -> None:
     """A check that is wrong itself would be found out on the one hour with a GPU."""
@@ -59,6 +60,7 @@ def test_a_wrong_figure_is_seen() -> None:
     assert gpu_check.row("x", 9.0, "ms")["ok"] is None
 
 
+@pytest.mark.slow
 def test_a_check_is_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend that hangs or aborts would take the other figures with it."""
     rows = gpu_check.run_check("backend", "cpu", tmp_path)

@@ -147,6 +147,7 @@ def own_runs(caches: dict[tuple[str, int], Path]) -> dict[tuple[str, str, int], 
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), CASES)
 @pytest.mark.parametrize("world", [1, 3])
 def test_layers_compute_and_learn_as_on_the_whole_graph(
@@ -163,6 +164,7 @@ def test_layers_compute_and_learn_as_on_the_whole_graph(
     assert {key: value.shape for key, value in plain.state_dict().items()} == {k: v.shape for k, v in weights.items()}
 
 
+@pytest.mark.slow
 def test_dropout_does_not_depend_on_the_number_of_ranks(caches: dict[tuple[str, int], Path]) -> None:
     runs = [
         among_ranks(world, [partial(own_run, cache=str(caches[WEIGHTED, world]), kind="sage", dropout=0.5)])[0]
@@ -172,6 +174,7 @@ def test_dropout_does_not_depend_on_the_number_of_ranks(caches: dict[tuple[str, 
     assert runs[0][0] != pytest.approx(whole_run(graphs()[WEIGHTED][0], "sage")[0], rel=1e-3)  # something was dropped
 
 
+@pytest.mark.slow
 def test_options_of_the_exchange_apply(caches: dict[tuple[str, int], Path]) -> None:
     """Guards against options that are taken and ignored."""
     run = partial(own_run, cache=str(caches[WEIGHTED, 3]), kind="sage")

@@ -370,6 +370,7 @@ with tempfile.TemporaryDirectory() as folder:
     )
 
 
+@pytest.mark.slow
 def test_edges_stay_out_of_memory(tmp_path: Path) -> None:
     """Guards against arrays of all edges in memory: 34 MB of edges, where what sorts them all at once has no room."""
     script = f"""

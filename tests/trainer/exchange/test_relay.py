@@ -135,6 +135,7 @@ def found(folders: dict[int, Path]) -> dict[Any, Any]:
 WORLDS = pytest.mark.parametrize("world", TOPOLOGIES)
 
 
+@pytest.mark.slow
 @WORLDS
 @pytest.mark.parametrize("name", EXACT)
 def test_losses_are_those_of_direct_sends(found: dict[Any, Any], world: int, name: str) -> None:
@@ -144,6 +145,7 @@ def test_losses_are_those_of_direct_sends(found: dict[Any, Any], world: int, nam
     assert relayed.result["test_accuracy"] == direct.result["test_accuracy"]
 
 
+@pytest.mark.slow
 @WORLDS
 @pytest.mark.parametrize("name", ROUNDED)
 def test_narrow_wires_stay_close(found: dict[Any, Any], world: int, name: str) -> None:
@@ -151,6 +153,7 @@ def test_narrow_wires_stay_close(found: dict[Any, Any], world: int, name: str) -
     assert found[world, name, "auto"].losses == pytest.approx(found[world, name, "off"].losses, rel=2e-3)
 
 
+@pytest.mark.slow
 @WORLDS
 @pytest.mark.parametrize("wire", ["fp32", "bf16"])
 def test_rows_arrive_as_their_owner_encoded_them(found: dict[Any, Any], world: int, wire: str) -> None:
@@ -160,6 +163,7 @@ def test_rows_arrive_as_their_owner_encoded_them(found: dict[Any, Any], world: i
     np.testing.assert_allclose(np.array(sums), np.array(direct_sums), rtol=1e-5 if wire == "fp32" else 0.05)
 
 
+@pytest.mark.slow
 @WORLDS
 @pytest.mark.parametrize("how", ["in calls", "through the host"])
 def test_every_way_to_send_stages_gives_the_same(found: dict[Any, Any], world: int, how: str) -> None:
@@ -174,6 +178,7 @@ def bytes_by_type(run: Run) -> dict[str, int]:
     return sums
 
 
+@pytest.mark.slow
 @WORLDS
 def test_bytes_are_counted_where_they_are_sent(found: dict[Any, Any], folders: dict[int, Path], world: int) -> None:
     """Guards against relayed bytes that nobody counts, or that their owner does."""
@@ -203,6 +208,7 @@ def test_rows_of_stages_are_those_of_the_cost_model(folders: dict[int, Path], wo
     assert np.array_equal(np.swapaxes(rows_PSP, 0, 1), np.array(PartitionCache(folders[world]).array("relay_rows")))
 
 
+@pytest.mark.slow
 def test_stale_rows_are_left_out_by_relays_too(found: dict[Any, Any]) -> None:
     """Guards against a relay that passes on rows of an owner that did not send, from an old buffer."""
     relayed, direct = found[8, "staleness", "auto"], found[8, "staleness", "off"]
