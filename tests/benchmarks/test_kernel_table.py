@@ -16,6 +16,7 @@ from benchmarks import kernel_table
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.skipif(
     importlib.util.find_spec("triton") is None,
     reason="triton is not installed here, which compiles the trainer's kernels",
@@ -23,15 +24,17 @@ from benchmarks import kernel_table
 def test_kernels_are_within_their_limits(tmp_path: Path) -> None:
     """A spill to local memory, too many registers or rows that are loaded number by number: seen by no result.
 
-    In a process of its own, since kernels that are interpreted here cannot be compiled here.
+    In a process of its own, since kernels that are interpreted here cannot be compiled here. With GRAPHPREP_SOAK=1 for
+    three generations, else for one.
     """
     out, environment = tmp_path / "table.json", {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache")}
     environment.pop("TRITON_INTERPRET", None)
-    words = [sys.executable, "-m", "benchmarks.kernel_table", "--out", str(out), "--arch", "80", "90", "100"]
+    architectures = ["80", "90", "100"] if os.environ.get("GRAPHPREP_SOAK") else ["90"]
+    words = [sys.executable, "-m", "benchmarks.kernel_table", "--out", str(out), "--arch", *architectures]
     done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stdout
     rows: list[dict[str, Any]] = json.loads(out.read_text())
-    assert {row["architecture"] for row in rows} == {"sm_80", "sm_90", "sm_100"}
+    assert {row["architecture"] for row in rows} == {f"sm_{number}" for number in architectures}
     assert {row["kernel"].split(",")[0].split()[0] for row in rows} == {"spmm", "pack", "unpack", "softmax"}
     for row in rows:
         assert 0 < row["registers"] <= 64, row
