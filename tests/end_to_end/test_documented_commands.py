@@ -129,7 +129,10 @@ TEXT = (
 )
 """how blocks begin that are drawings, names of files, or options alone"""
 
-CODE_THAT_NEEDS_MORE = {"import dgl.distributed": "DGL; tests/interop/export/test_dgl.py reads the same files"}
+CODE_THAT_NEEDS_MORE = {
+    "import dgl.distributed": "DGL; tests/interop/export/test_dgl.py reads the same files",
+    "from trainer.distributed_graph import DistributedGraph": "ranks; examples/pyg_layers_on_ranks.py is run",
+}
 
 FIRST = {
     "docs/scale.md": ["graphprep fetch cora --mirror MIRROR --out s3://graphs/cora-there"],
