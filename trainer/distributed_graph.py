@@ -16,6 +16,7 @@ Letters: n rows of this part, H halo rows, E edges, F features.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from types import TracebackType
@@ -36,11 +37,14 @@ from trainer.data.part import halo_ids, load_part
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
-from trainer.exchange.exchange import Exchange, boundary_counts, check_boundaries, row_counts
+from trainer.exchange.exchange import Exchange, row_counts
 from trainer.layers.message_passing import DistributedLayers, distribute
 from trainer.sparse.dropout import Dropout
 from trainer.sparse.normalise import weighted
+from trainer.startup.handshake import check_ranks, rank_facts
 from trainer.startup.preflight import check_world
+
+log = logging.getLogger("trainer")
 
 ACCEPTED = (
     "device",
@@ -86,12 +90,11 @@ class DistributedGraph:
     def __init__(self, options: Options, cache: Cache, communicator: Communicator) -> None:
         """Read the part of this rank; every rank has to call it. `open` does what comes before."""
         part = load_part(cache, communicator.rank, split=options.split)
-        facts = communicator.all_gather_object({"cache": cache.manifest.key, "boundaries": boundary_counts(part)})
+        facts = communicator.all_gather_object(rank_facts(options, cache, part, communicator))
         with found_by_every_rank():
-            for rank, fact in enumerate(facts):
-                if fact["cache"] != facts[0]["cache"]:
-                    raise CacheError(f"rank {rank} opened another cache than rank 0; copy one to all hosts")
-            check_boundaries([fact["boundaries"] for fact in facts])
+            remark = check_ranks(options, cache, facts)
+        if remark and communicator.is_main:
+            log.info("%s", remark)
         communicator.connect()
         self._options, self._communicator, self._part, device = options, communicator, part, communicator.device
         traffic_log = TrafficLog(**row_counts(part), rank=communicator.rank, world=communicator.world)

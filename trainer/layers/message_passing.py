@@ -72,7 +72,7 @@ def distribute(model: nn.Module, graph: LocalGraph) -> DistributedLayers:
     for name, layer in model.named_modules():
         _check_norm(name, layer)
         if _is_a(layer, {"MessagePassing"}):
-            adapter = _Adapter(name, graph)
+            adapter = _Adapter(name, graph, inspect.signature(layer.forward))
             layers._undo += [
                 layer.register_forward_pre_hook(adapter.before, with_kwargs=True).remove,
                 layer.register_forward_hook(adapter.after, always_call=True).remove,
@@ -96,6 +96,8 @@ class _Adapter:
 
     name: str
     graph: LocalGraph
+    signature: inspect.Signature
+    """Of its forward."""
     propagated: int = 0
     normalised: bool = False
     """Whether the layer's own normalisation is switched off during the call."""
@@ -103,8 +105,7 @@ class _Adapter:
     def before(self, layer: nn.Module, args: Any, kwargs: Any) -> Any:
         """Put the halo's rows below this rank's."""
         self.propagated, self.normalised = 0, False
-        signature = inspect.signature(layer.forward)
-        bound = signature.bind(*args, **kwargs)
+        bound = self.signature.bind(*args, **kwargs)
         given, graph = bound.arguments, self.graph
         rows = given.get("x")
         if not isinstance(rows, Tensor) or len(rows) != graph.num_nodes:
@@ -114,7 +115,7 @@ class _Adapter:
         if _normalises(layer):
             self._use_weights_of_all_ranks(layer, given)
         sources = graph.with_halo(rows)
-        given["x"] = (sources, rows) if _takes_pairs(signature) else sources
+        given["x"] = (sources, rows) if _takes_pairs(self.signature) else sources
         return bound.args, bound.kwargs
 
     def after(self, layer: nn.Module, args: Any, out: Any) -> Any:  # noqa: ARG002

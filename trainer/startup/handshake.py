@@ -77,6 +77,20 @@ def facts_of(
     sizes = sizes_of(part, cache, objective, communicator, may_be_sparse=not options.dense_features)
     if part.x_nF is not None and allows_sparse_features(options, cache):
         sizes = replace(sizes, entries=count_entries(part.x_nF))
+    return {
+        **rank_facts(options, cache, part, communicator),
+        "rows": part.num_rows,
+        "nodes": [len(labels.train), len(labels.val), len(labels.test)],
+        "sizes": asdict(sizes),
+        "available": available(communicator.device),
+        "labels": [counts.labelled_C, counts.positive_C],
+        "stage_rows": rows_by_stage(part, communicator.world) if options.exchange in ("tensor", "auto") else [],
+        "missing_parts": missing_parts(cache) if options.exchange in ("tensor", "auto") else [],
+    }
+
+
+def rank_facts(options: Options, cache: Cache, part: Part, communicator: Communicator) -> Facts:
+    """What `check_ranks` reads of a rank, as JSON."""
     same_options = json.dumps(options.same_on_all_ranks(), sort_keys=True)
     return {
         "host": socket.gethostname(),
@@ -84,15 +98,8 @@ def facts_of(
         "through_host": communicator.through_host,
         "cache": cache.manifest.key,
         "options": hashlib.sha256(same_options.encode()).hexdigest(),
-        "rows": part.num_rows,
-        "nodes": [len(labels.train), len(labels.val), len(labels.test)],
-        "sizes": asdict(sizes),
-        "available": available(communicator.device),
-        "labels": [counts.labelled_C, counts.positive_C],
         "boundaries": boundary_counts(part),
         "messages": message_sums(part),
-        "stage_rows": rows_by_stage(part, communicator.world) if options.exchange in ("tensor", "auto") else [],
-        "missing_parts": missing_parts(cache) if options.exchange in ("tensor", "auto") else [],
     }
 
 
@@ -157,19 +164,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         TrainingError: they have other options, hosts or devices than they should, there is nothing to train on,
             or too little memory.
     """
-    hosts = [fact["host"] for fact in facts]
-    for rank, fact in enumerate(facts):
-        if fact["cache"] != facts[0]["cache"]:
-            raise CacheError(
-                f"rank {rank} on {hosts[rank]} opened another cache than rank 0 on {hosts[0]}; copy one to all hosts"
-            )
-        if fact["options"] != facts[0]["options"]:
-            raise TrainingError(f"rank {rank} was started with other options than rank 0; start all ranks alike")
-    remark = check_hosts(places(cache), hosts)
-    check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
-    check_boundaries([fact["boundaries"] for fact in facts])
-    if relay_use(options).forward:
-        check_messages([fact["messages"] for fact in facts])
+    remark = check_ranks(options, cache, facts)
     if options.exchange == "tensor":
         _check_parts(facts)
     sizes = [Sizes.of(fact["sizes"]) for fact in facts]
@@ -200,6 +195,29 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         layer_exchanges=layers,
         exchange_remark=exchange_remark,
     )
+
+
+def check_ranks(options: Options, cache: Cache, facts: Sequence[Facts]) -> str | None:
+    """Refuse ranks that cannot exchange rows; a sentence about their machines for the log, if there is one.
+
+    Raises:
+        CacheError: the ranks opened different caches, or parts that do not fit.
+        TrainingError: they have other options, hosts or devices than they should.
+    """
+    hosts = [fact["host"] for fact in facts]
+    for rank, fact in enumerate(facts):
+        if fact["cache"] != facts[0]["cache"]:
+            raise CacheError(
+                f"rank {rank} on {hosts[rank]} opened another cache than rank 0 on {hosts[0]}; copy one to all hosts"
+            )
+        if fact["options"] != facts[0]["options"]:
+            raise TrainingError(f"rank {rank} was started with other options than rank 0; start all ranks alike")
+    remark = check_hosts(places(cache), hosts)
+    check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
+    check_boundaries([fact["boundaries"] for fact in facts])
+    if relay_use(options).forward:
+        check_messages([fact["messages"] for fact in facts])
+    return remark
 
 
 def _distinct(row_lists: Sequence[Tensor]) -> int:
