@@ -29,8 +29,8 @@ from trainer.base.errors import CacheError, OptionError, found_by_every_rank
 from trainer.base.nearest import nearest
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock, TrafficLog
-from trainer.config.command_line import parse
-from trainer.config.options import OPTIONS, Options
+from trainer.config.command_line import parse, word_of
+from trainer.config.options import Options
 from trainer.data.cache import Cache, open_cache
 from trainer.data.csr import Csr, hstack
 from trainer.data.part import halo_ids, load_part
@@ -300,16 +300,10 @@ def _parameters(model: nn.Module | Iterable[Tensor]) -> list[Tensor]:
 
 def _parsed(cache: str, options: dict[str, Any]) -> Options:
     """The options in the trainer's words, checked as on its command line."""
-    words = [cache]
-    for name, value in options.items():
+    for name in options:
         if name not in ACCEPTED:
             raise OptionError(f"a DistributedGraph has no option {name}{nearest(name, ACCEPTED)}")
-        flag = OPTIONS[name].flag
-        if OPTIONS[name].kind is bool:
-            words.append(flag if value else f"--no-{flag[2:]}")
-        else:
-            words.append(f"{flag}={value}")
-    parsed = parse(words)
+    parsed = parse([cache, *(word_of(name, value) for name, value in options.items())])
     if parsed.exchange not in EXCHANGES:
         raise OptionError(f"a DistributedGraph exchanges by {' or '.join(EXCHANGES)}, not by {parsed.exchange}")
     return parsed

@@ -30,9 +30,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     def converted(name: str, value: Any) -> Any:
         if name == "cache":
             return value
-        flag = OPTIONS[name].flag
-        words = [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else [f"{flag}={value}"]
-        return vars(parser.parse_args(words))[name]
+        return vars(parser.parse_args([word_of(name, value)]))[name]
 
     from_file = read_config(from_words["config"], converted) if "config" in from_words else {}
     values = from_file | from_words
@@ -41,6 +39,14 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     options = Options(**values)
     check_together(options)
     return options
+
+
+def word_of(name: str, value: object) -> str:
+    """An option with its value, as one word of a command line."""
+    flag = OPTIONS[name].flag
+    if isinstance(value, bool):
+        return flag if value else f"--no-{flag[2:]}"
+    return f"{flag}={value}"
 
 
 class _Parser(argparse.ArgumentParser):
