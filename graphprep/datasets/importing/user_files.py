@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from graphprep.core.types import HOMOGENEOUS_NODE, RawGraph
+from graphprep.datasets.importing.columns.edge_table import IdKinds, TableEdges
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import DOCUMENTS, WHOLE_GRAPH, format_of, open_edges
 from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
@@ -45,23 +46,39 @@ def read_files(
 
 
 def _read(request: ImportRequest, memory_limit: int | None, executor: Executor | None) -> RawGraph:
-    formats = {format_of(path, part.format) for part in request.edges for path in part.paths}
+    formats = {format_of(path, part.format) for part in request.edges if not part.table for path in part.paths}
     if formats & set(WHOLE_GRAPH):
         return _whole_graph(request, memory_limit)
     words = request.ids == "words"
     nodes = {name: load_nodes(files, words=words) for name, files in request.nodes.items()}
     place = Path.absolute if executor is not None and executor.is_elsewhere else Path
+    kinds = _id_kinds(request, nodes)
     edges = [
         TypedEdges(
             type=part.type,
-            files=[open_edges(place(path), part.format, _edge_options(request, part, nodes)) for path in part.paths],
+            files=[TableEdges(part.table, part.type, kinds)]
+            if part.table is not None
+            else [open_edges(place(path), part.format, _edge_options(request, part, nodes)) for path in part.paths],
             treatment=part.treatment,
             reverse=part.reverse,
-            times=part.options.times,
+            times=part.options.times if part.table is None else part.table.time is not None,
         )
         for part in request.edges
     ]
     return build(request, nodes, edges, memory_limit=memory_limit, executor=executor)
+
+
+def _id_kinds(request: ImportRequest, nodes: Mapping[str, NodeData]) -> IdKinds:
+    """Whether ids of a node type are words or numbers, where a table of the nodes or the request says it."""
+    kinds: IdKinds = {}
+    for name, data in nodes.items():
+        if data.ids is not None:
+            kinds[name] = "words" if data.ids.ids.dtype.kind in "UT" else "numbers"
+        elif data.counts:
+            kinds[name] = "numbers"
+        elif request.ids != "auto":
+            kinds[name] = request.ids
+    return kinds
 
 
 def _edge_options(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeData]) -> EdgeOptions:
