@@ -231,6 +231,7 @@ def lists(array: Any) -> tuple[NDArray[np.float32], int]:
     Raises:
         ValueFault: a list is missing, is of another length, or holds what is no finite number.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     array = _decoded(array)
@@ -249,13 +250,14 @@ def lists(array: Any) -> tuple[NDArray[np.float32], int]:
         raise ValueFault(position, f"the list has {lengths[position]} values where others have {width}")
     if len(lengths) and not width:
         raise ValueFault(0, "the list is empty")
+    flat = pc.list_flatten(array)
     try:
-        flat = numbers(pc.list_flatten(array))
+        kept = flat.to_numpy(zero_copy_only=False) if pa.types.is_floating(flat.type) else numbers(flat)
     except ValueFault as problem:
         raise ValueFault(problem.position // max(1, width), f"in the list, {problem}") from problem
-    if (missing := np.isnan(flat)).any():
-        raise ValueFault(int(np.argmax(missing)) // width, "a value of the list is missing")
-    return flat.astype(np.float32), width
+    if (odd := ~np.isfinite(kept)).any():
+        raise ValueFault(int(np.argmax(odd)) // width, "a value of the list is missing, or is not finite")
+    return kept.astype(np.float32, copy=False), width
 
 
 def _require_all(array: Any, what: str) -> None:

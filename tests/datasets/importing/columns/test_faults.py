@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphprep.datasets.importing.columns.table_source import BATCH_ROWS
+from graphprep.datasets.importing.columns.table_source import EDGE_ROWS
 from graphprep.datasets.importing.schema import load_schema, schema_of
 from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import DatasetError
@@ -106,7 +106,7 @@ def test_faults_of_edges(tmp_path: Path, old: str, new: str, words: str) -> None
 def test_places_are_kept_over_batches(tmp_path: Path) -> None:
     """Guards against row numbers that begin again in each batch or file."""
     pandas = pytest.importorskip("pandas")
-    rows = BATCH_ROWS + 7
+    rows = EDGE_ROWS + 7
     people = pandas.DataFrame({"id": range(rows), "age": 1.0})
     people.to_parquet(tmp_path / "people.parquet")
     targets = list(range(rows))
