@@ -112,8 +112,8 @@ def _array(values: Sequence[Any]) -> Any:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
     try:
         return pa.array(values)
-    except pa.ArrowInvalid:  # words and bytes
-        return pa.array([None if value is None else str(value).encode() for value in values], pa.binary())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # bytes among others, or numbers beyond 64 bits
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 class DuckDbReader(TableReader):

@@ -141,7 +141,7 @@ class TableEdges(EdgeFile):
             DatasetError: with its place, a value is missing or does not fit; the table is damaged.
         """
         spool = Spool()
-        features = FeatureColumns(self._features, spool)
+        features = FeatureColumns(self._features, spool, self.columns.source.called)
         label = None if self._label is None else LabelColumn(self._label, "auto", spool)
         self._skipped, self._dates = 0, None
         is_narrow = all(feature.kind not in ("list", "hash") for feature in self._features)

@@ -6,6 +6,7 @@ White space around a word does not count. Functions raise `ValueFault` for the f
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ MISSING_NUMBERS = ("", "na", "n/a", "nan", "null", "none")
 TRUTH = {"true": 1.0, "false": 0.0}
 LONGEST_SHOWN = 40
 INT64 = 2**63
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 WHOLE = r"^(0|-?[1-9][0-9]{0,18})(\.0+)?$"
 """whole numbers without zeros before them, also as pandas writes those of a column with gaps: 10.0"""
 BETWEEN_NUMBERS = r"[\s,;]+"
@@ -85,6 +87,11 @@ def words(array: Any) -> Any:
         return array.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
         raise ValueFault(0, f"values of the type {array.type} are no words") from problem
+
+
+def is_number(text: str) -> bool:
+    """Whether a word is a number in digits."""
+    return NUMBER.fullmatch(text) is not None
 
 
 def whole_numbers(array: Any) -> NDArray[np.int64] | None:

@@ -65,7 +65,7 @@ def test_faults_of_nodes(tmp_path: Path, old: str, new: str, words: str) -> None
     [
         ({"label": "kin"}, r"people.csv has no column 'kin' for the label \(did you mean 'kind'\?\)"),
         ({"features": ["aeg"]}, r"no column 'aeg' for the features \(did you mean 'age'\?\)"),
-        ({"features": ["mixed"]}, r"line 4, column 'mixed': 'x' is no number, as the values before are; say `as:"),
+        ({"features": ["mixed"]}, r"line 4, column 'mixed': 'x' is no number; `as: one-hot` reads words"),
         ({"features": [{"column": "city", "as": "number"}]}, r"line 2, column 'city': 'Rome' is no number"),
         ({"features": ["since"]}, None),
         ({"time_column": "city"}, r"line 5, column 'city': there is no time"),
