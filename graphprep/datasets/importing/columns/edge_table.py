@@ -140,10 +140,10 @@ class TableEdges(EdgeFile):
         Raises:
             DatasetError: with its place, a value is missing or does not fit; the table is damaged.
         """
-        spool = Spool()
+        spool = Spool.of_columns()
         features = FeatureColumns(self._features, spool, self.columns.source.called)
         label = None if self._label is None else LabelColumn(self._label, "auto", spool)
-        self._skipped, self._dates = 0, None
+        self._skipped, self._dates, self._lines = 0, None, []
         is_narrow = all(feature.kind not in ("list", "hash") for feature in self._features)
         rows = EDGE_ROWS if is_narrow else BATCH_ROWS
         done = 0
@@ -158,7 +158,8 @@ class TableEdges(EdgeFile):
             done += batch.num_rows
         if label is not None:
             y, line, classes = joined_labels([label], "auto", self.columns.source.called)
-            self._arrays[LABEL], self._lines = y, [line]
+            self._arrays[LABEL] = y
+            self._lines.append(line)
             self._described |= {"classes": classes} if classes else {}
         if self._features:
             self._arrays[FEATURES] = features.finish()

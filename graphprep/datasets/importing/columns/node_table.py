@@ -88,7 +88,7 @@ def read_nodes(columns: NodeColumns, *, task: LabelTask, words: bool) -> NodeRow
     time_column = None if columns.time is None else name_of(columns.time, "time")
     label_columns = [name_of(column, "label") for column in columns.label]
     features = [one.model_copy(update={"column": name_of(one.column, "features")}) for one in columns.features]
-    spool = Spool()
+    spool = Spool.of_columns()
     ids = IdColumn(id_column, words=words)
     labels = [LabelColumn(column, task, spool) for column in label_columns]
     split = SplitColumn(split_column, columns.split_values)
