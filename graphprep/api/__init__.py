@@ -6,6 +6,7 @@ those of `graphprep.errors`, one sentence each.
 
 from __future__ import annotations
 
+from graphprep.api.batches import loader
 from graphprep.api.caches import compare, export, infer, partition, plan, train
 from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
 from graphprep.cache.read import PartitionCache, open_cache
@@ -30,6 +31,7 @@ __all__ = [
     "from_scipy",
     "import_graph",
     "infer",
+    "loader",
     "open_cache",
     "open_run",
     "open_store",
