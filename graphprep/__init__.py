@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from graphprep.version import __version__
 
 __all__ = [
+    "BatchLoader",
     "GraphStore",
     "PartitionCache",
     "Topology",
@@ -44,6 +45,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from graphprep.api import (
+        BatchLoader,
         GraphStore,
         PartitionCache,
         Topology,

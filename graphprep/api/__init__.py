@@ -11,12 +11,14 @@ from graphprep.api.caches import compare, export, infer, partition, plan, train
 from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
 from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.core.bfloat16 import to_float32
+from graphprep.interop.batch_loader import BatchLoader
 from graphprep.interop.training_run import TrainingRun
 from graphprep.store.store import GraphStore, open_store
 from graphprep.system.progress import configure
 from graphprep.topology import Topology
 
 __all__ = [
+    "BatchLoader",
     "GraphStore",
     "PartitionCache",
     "Topology",

@@ -92,9 +92,9 @@ def count_possible(indptr, indices, nodes_n, fanout, weight_M, time_M, time_N, u
 
 
 @njit(cache=True, nogil=True)
-def draw_smallest(
+def draw_smallest(  # type: ignore[no-untyped-def]
     indptr, indices, nodes_n, offsets_n, weight_M, time_M, time_N, until_n, latest, key, number_E, value_E
-):  # type: ignore[no-untyped-def]
+):
     """The numbers of the drawn edges, without replacement: those of the smallest values.
 
     The value of an edge of weight w is -log(u) / w for a random u, so that edges are drawn one after the other in
