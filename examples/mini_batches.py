@@ -35,7 +35,8 @@ def accuracy(model: Sage, loader: gp.BatchLoader) -> float:
     for batch in loader:
         with torch.no_grad():
             scores = model(batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges)
-        right += int((scores.argmax(1) == batch.y)[: batch.batch_size].sum())
+        mine = slice(batch.batch_size)
+        right += int((scores[mine].argmax(1) == batch.y[mine]).sum())
         seeds += batch.batch_size
     return right / seeds
 
