@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from graphprep.version import __version__
 
 __all__ = [
+    "BatchLoader",
     "GraphStore",
     "PartitionCache",
     "Topology",
@@ -31,6 +32,7 @@ __all__ = [
     "from_scipy",
     "import_graph",
     "infer",
+    "loader",
     "open_cache",
     "open_run",
     "open_store",
@@ -43,6 +45,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from graphprep.api import (
+        BatchLoader,
         GraphStore,
         PartitionCache,
         Topology,
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
         from_scipy,
         import_graph,
         infer,
+        loader,
         open_cache,
         open_run,
         open_store,

@@ -6,16 +6,19 @@ those of `graphprep.errors`, one sentence each.
 
 from __future__ import annotations
 
+from graphprep.api.batches import loader
 from graphprep.api.caches import compare, export, infer, partition, plan, train
 from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
 from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.core.bfloat16 import to_float32
+from graphprep.interop.batch_loader import BatchLoader
 from graphprep.interop.training_run import TrainingRun
 from graphprep.store.store import GraphStore, open_store
 from graphprep.system.progress import configure
 from graphprep.topology import Topology
 
 __all__ = [
+    "BatchLoader",
     "GraphStore",
     "PartitionCache",
     "Topology",
@@ -30,6 +33,7 @@ __all__ = [
     "from_scipy",
     "import_graph",
     "infer",
+    "loader",
     "open_cache",
     "open_run",
     "open_store",
