@@ -137,6 +137,7 @@ class PlanOptions(CallOptions, total=False):
     eval_every: int
     wire: Wire
     exchange: Literal["boundary", "tensor", "auto"]
+    edge_features: str
 
 
 class TrainOptions(CallOptions, total=False):

@@ -70,9 +70,10 @@ def _check_sequential(options: Options, *, keeps: bool) -> None:
             f"--exchange sequential frees a peer's rows before it fetches the next one's, and {what} something of all "
             "peers' rows; use --exchange boundary, or leave it out"
         )
-    if options.wire == "int8" and (options.attends or is_own_model(options.model)):
+    if options.wire == "int8" and (options.attends or options.sums_messages or is_own_model(options.model)):
+        rows = "gin's rows" if options.sums_messages else "attention's rows"
         raise OptionError(
-            "--exchange sequential fetches attention's rows again for the backward pass, and --wire int8 would round "
+            f"--exchange sequential fetches {rows} again for the backward pass, and --wire int8 would round "
             "them another way then; use --wire bf16, or --exchange boundary"
         )
 
@@ -82,6 +83,8 @@ def obstacle_to_tensor(options: Options) -> str | None:
     keeps = policy(options.staleness).keeps or policy(options.staleness_grad).keeps
     for reason, applies in {
         f"sums columns by themselves, and the attention of --model {options.model} needs whole rows": options.attends,
+        "sums columns of rows, and --edge-features puts each row of --model gin through a ReLU with its edge's "
+        "features first": options.sums_messages,
         "is for sums and means, and --aggregator max takes a maximum": (options.model, options.aggregator)
         == ("sage", "max"),
         "brings no halo row that --boundary-sampling could leave out": options.boundary_sampling < 1,

@@ -15,6 +15,7 @@ from trainer.config.policies import policy
 MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn")
 EXCHANGES = ("boundary", "broadcast", "sequential", "tensor", "auto")
 ATTENTION_MODELS = ("gat", "gatv2")
+EDGE_FEATURE_MODELS = ("gat", "gatv2", "sage", "gin")
 
 _run = Group("run", decides_result=False)
 _model = Group("model")
@@ -115,9 +116,9 @@ class Options:
     )
     edge_features: str | None = _model(
         None,
-        "what scores depend on beside both ends of an edge: weights, or an array that the cache's edges have",
+        "what a neighbour counts by beside its row: weights, or an array that the cache's edges have",
         "NAME",
-        models=ATTENTION_MODELS,
+        models=EDGE_FEATURE_MODELS,
     )
 
     target: str | None = _task(
@@ -270,6 +271,11 @@ class Options:
     def attends(self) -> bool:
         """Whether the model is one of those with attention."""
         return self.model in ATTENTION_MODELS
+
+    @property
+    def sums_messages(self) -> bool:
+        """Whether the model sums functions of a neighbour's row and of its edge's features that are not linear."""
+        return self.model == "gin" and self.edge_features is not None
 
     @property
     def last_heads(self) -> int:

@@ -61,6 +61,10 @@ class Plan:
         bound = (6.0 / (1 + width)) ** 0.5
         return nn.Parameter(torch.empty(num_heads, width).uniform_(-bound, bound, generator=self.generator))
 
+    def edge_weight(self, width: int) -> nn.Parameter | None:
+        """A first weight [D, width] of the features of edges; None where the model reads none."""
+        return self.weight(self.num_edge_features, width) if self.num_edge_features else None
+
     def bias(self, width: int, *, is_last: bool) -> nn.Parameter | None:
         """A graph layer's first bias; None where batch norm follows, which takes every constant away again.
 

@@ -17,7 +17,7 @@ from trainer.layers.graph import Graph
 from trainer.layers.inputs import LayerInput
 from trainer.models.gat import GatLayer, Gatv2Layer
 from trainer.models.gcn import GcnLayer
-from trainer.models.gin import GinLayer
+from trainer.models.gin import GineLayer, GinLayer
 from trainer.models.plan import Plan, zeros
 from trainer.models.rgcn import RgcnLayer, TypedInput, TypedRgcnLayer
 from trainer.models.sage import SageLayer, SageMaxLayer
@@ -36,7 +36,9 @@ def layer_type(options: Options, *, is_typed: bool = False) -> LayerType:
         return TypedRgcnLayer if is_typed else RgcnLayer
     if options.model == "sage":
         return SageMaxLayer if options.aggregator == "max" else SageLayer
-    types: dict[str, LayerType] = {"gcn": GcnLayer, "gat": GatLayer, "gatv2": Gatv2Layer, "gin": GinLayer}
+    if options.model == "gin":
+        return GineLayer if options.sums_messages else GinLayer
+    types: dict[str, LayerType] = {"gcn": GcnLayer, "gat": GatLayer, "gatv2": Gatv2Layer}
     return types[options.model]
 
 

@@ -162,12 +162,16 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
     pairs = list(pairwise(widths))
     inputs = _INPUTS.get(options.model, max(_INPUTS.values())) + options.residual
     weights = inputs * sum(one * other for one, other in pairs) + sum(widths[1:])
+    weights += sizes.edge_features * sum(widths[:-1] if options.sums_messages else widths[1:])
 
     edges = sizes.edges + (n if options.model == "gcn" or options.attends else 0)
-    # A sum has a weight an edge; attention the row of each edge, and where rows begin within their blocks.
-    of_edge = sizes.index_bytes + (sizes.index_bytes if options.attends else _FP32) + sizes.edge_features * _FP32
-    of_row = sizes.index_bytes * (2 if options.attends else 1)
+    # A sum has a weight an edge; attention and messages the row of each edge, and where rows begin within their blocks.
+    has_blocks = options.attends or options.sums_messages
+    of_edge = sizes.index_bytes + (sizes.index_bytes + sizes.edge_features * _FP32 if has_blocks else _FP32)
+    of_row = sizes.index_bytes * (2 if has_blocks else 1)
     matrices = 2 * (edges * of_edge + (n + sizes.halo) * of_row)
+    if not has_blocks:
+        matrices += n * sizes.edge_features * _FP32  # their sums, or the greatest of them
     features = (n + (0 if is_sequential else halo)) * widths[0] * b
     if sizes.entries is not None:
         # By their entries: those of the halo are as many a row. And its products, with their gradients.
@@ -184,6 +188,9 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
     # A sequential exchange makes one layer of attention at a time again, of which only the input is kept till then.
     is_made_again = is_sequential and options.attends
     saved = inputs * n * sum(widths[1:-1]) * b
+    if options.sums_messages:
+        # The halo's rows, where they need not be fetched again; and the gradients of a layer's and of the halo's.
+        saved += (0 if is_sequential else halo * sum(widths[1:-1]) * b) + (n + halo) * max(widths[:-1]) * _FP32
     if is_made_again:
         saved = (inputs - 1) * n * max(widths[:-1]) * b
     widest = max(min(pair) for pair in pairs[1:]) if len(pairs) > 1 else widths[1]
@@ -193,7 +200,7 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
         in_motion += 4 * n * max(widths[1:-1], default=0) * _FP32
 
     received = sizes.others if options.exchange == "broadcast" else halo
-    sent_widths = [min(pair) for pair in pairs[1:]]
+    sent_widths = [one if options.sums_messages else min(one, other) for one, other in pairs[1:]]
     projected = [between] * (options.layers - 1) + [
         between if options.jumping != "none" else options.last_heads * sizes.outputs
     ]

@@ -6,7 +6,7 @@ They need only the options and the cache's root, so every rank raises the same e
 from __future__ import annotations
 
 from trainer.base.errors import OptionError, TrainingError
-from trainer.config.options import Options, is_own_model
+from trainer.config.options import EDGE_FEATURE_MODELS, Options, is_own_model
 from trainer.data.cache import EDGE_WEIGHTS, Cache
 from trainer.data.objective import Objective
 from trainer.dist.rank_info import RankInfo
@@ -69,11 +69,13 @@ def check_task(cache: Cache, options: Options) -> None:
 def ignored_arrays(options: Options, cache: Cache) -> list[str]:
     """What this cache has and this run ignores, a sentence each for the log."""
     sentences = []
-    attends_or_maximum = options.attends or (options.model, options.aggregator) == ("sage", "max")
+    takes_maximum = (options.model, options.aggregator) == ("sage", "max")
+    ignores_weights = options.attends or options.sums_messages or takes_maximum
     weighted = [relation.key for relation in cache.relations if cache.is_weighted(relation.key)]
-    if weighted and attends_or_maximum and options.edge_features != EDGE_WEIGHTS:
-        how = "--aggregator max" if options.model == "sage" else f"--model {options.model}"
-        also = f"; --edge-features {EDGE_WEIGHTS} would use them" if options.attends else ""
+    if weighted and ignores_weights and options.edge_features != EDGE_WEIGHTS:
+        how = "--aggregator max" if takes_maximum else f"--model {options.model}"
+        how += " with --edge-features" if options.sums_messages else ""
+        also = f"; --edge-features {EDGE_WEIGHTS} would use them" if options.model in EDGE_FEATURE_MODELS else ""
         sentences.append(
             f"the edges' weights are ignored by {how}; gcn, sage with --aggregator mean, gin and rgcn use them{also}"
         )
@@ -83,7 +85,8 @@ def ignored_arrays(options: Options, cache: Cache) -> list[str]:
         )
     of_edges = {array for relation in cache.relations for array in cache.edge_arrays(relation.key)}
     if unread := sorted(of_edges - {options.edge_features}):
-        why = "--edge-features does not name them" if options.attends else f"--model {options.model} reads none"
+        reads_some = options.model in EDGE_FEATURE_MODELS
+        why = "--edge-features does not name them" if reads_some else f"--model {options.model} reads none"
         sentences.append(f"the edges' arrays {', '.join(unread)} are ignored: {why}")
     unlearnt = [kind.name for kind in cache.node_types if kind.name != cache.node_type and cache.has_labels(kind.name)]
     if unlearnt:

@@ -41,6 +41,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "gat": {"model": "gat", "heads": 2, "hidden": 48, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
     "gcn, tensor": {"hidden": 192, "layers": 3, "dropout": 0.5, "input_dropout": 0.0, "exchange": "tensor"},
     "gat, sequential": {"model": "gat", "heads": 2, "hidden": 96, "layers": 3, "exchange": "sequential"},
+    "gin, edge features": {"model": "gin", "hidden": 96, "layers": 3, "edge_features": "edge_attr"},
+    "sage, edge features": {"model": "sage", "hidden": 96, "layers": 3, "edge_features": "edge_attr"},
 }
 SIZES = Sizes(
     rows=1000, halo=200, largest_halo=80, sent=150, others=3000, edges=20_000, index_bytes=4, features=64, outputs=7
@@ -51,6 +53,7 @@ SIZES = Sizes(
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph = random_graph(num_nodes=40_000, num_edges=400_000, num_features=64, num_classes=5)
     nodes = np.arange(40_000)
+    graph.edge_attr = np.ones((len(graph.src), 16), np.float32)
     return make_cache(tmp_path_factory.mktemp("memory") / "cache", graph, (nodes % 10 < 4).astype(int), 2)
 
 
@@ -63,8 +66,10 @@ def status(name: str) -> int:
 def peak_of(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[dict[str, int], int]:
     """What rank 0 was expected to take, by what for, and what it took at its fullest."""
     options, opened = run_options(cache, **changes), open_cache(cache)
-    load = load_typed_part if opened.is_typed_for(options.model) else load_part
-    part = load(opened, communicator.rank, split=0)
+    if opened.is_typed_for(options.model):
+        part = load_typed_part(opened, communicator.rank, split=0)
+    else:
+        part = load_part(opened, communicator.rank, split=0, edge_features=options.edge_features)
     sizes = sizes_of(part, opened, Objective.of(opened, options), communicator)
     if options.exchange == "tensor":
         of_ranks = communicator.all_gather_object({"sizes": asdict(sizes)})
@@ -156,6 +161,14 @@ def test_what_grows_grows_and_what_saves_saves() -> None:
     assert total() < total(jumping="cat")
     assert total() < total(residual=True)
     assert total(replace(SIZES, halo=2000)) > total()
+    with_edges = replace(SIZES, edge_features=16)
+    for model in ("gat", "gin", "sage"):
+        more = total(with_edges, model=model, edge_features="a") - total(model=model, edge_features="a")
+        of_edges = SIZES.rows if model == "sage" else 2 * SIZES.edges
+        assert more > 16 * of_edges * 4, model
+    assert total(with_edges, model="gin", edge_features="a", exchange="sequential") < total(
+        with_edges, model="gin", edge_features="a"
+    )
     few = replace(SIZES, features=2000, entries=20_000)
     assert total(few) < total(replace(few, entries=None)) / 2
     assert total(few) < total(replace(few, halo=2000)) < total(replace(few, halo=2000, entries=40_000))
