@@ -248,6 +248,8 @@ def _save_rows(
     save = partial(save_node_rows, ids_n=part.target_ids, num_nodes=cache.target.num_nodes, communicator=communicator)
     if options.save_predictions is not None:
         save(options.save_predictions, scores_nC[part.target])
+    if options.save_pairs is not None and isinstance(whole.supervision, LinkSupervision):
+        whole.supervision.save(options.save_pairs, scores_nC)
     if options.save_embeddings is not None:
         save(options.save_embeddings, whole.embeddings(PassContext.evaluation(options.epochs))[part.target])
 

@@ -305,6 +305,12 @@ class Options:
         None, "file for the scores of all nodes by the best weights, in the dataset's order: .npy or .pt", "FILE"
     )
     save_embeddings: str | None = _output(None, "the same for the input of the last layer", "FILE")
+    save_pairs: str | None = _output(
+        None,
+        "file for the scores of the test edges and of as many random pairs, by the best weights: .csv or .pt",
+        "FILE",
+        tasks=EDGE_TASKS,
+    )
     save_weights: str | None = _output(
         None, "file for the best weights, by their names in the model: .safetensors or .pt", "FILE"
     )
@@ -350,13 +356,14 @@ class Options:
         named = (
             ("--save-predictions", self.save_predictions, (".npy", ".pt")),
             ("--save-embeddings", self.save_embeddings, (".npy", ".pt")),
+            ("--save-pairs", self.save_pairs, (".csv", ".pt")),
             ("--save-weights", self.save_weights, (".safetensors", ".pt")),
         )
         return [(flag, file, endings) for flag, file, endings in named if file is not None]
 
     def same_on_all_ranks(self) -> dict[str, Any]:
         """What has to be the same on every rank: the options that decide the result, and what all ranks do together."""
-        together = {"checkpoint", "save_predictions", "save_embeddings", "save_weights"}
+        together = {"checkpoint", "save_predictions", "save_embeddings", "save_pairs", "save_weights"}
         are_given = {name: getattr(self, name) is not None for name in together}
         return self.of_the_result() | are_given | {"resume": self.resume, "anyway": self.anyway}
 

@@ -29,6 +29,7 @@ from trainer.data.negatives import TRIES, Negatives
 from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
 from trainer.exchange.pair_rows import FetchedRows, PairRows
+from trainer.exchange.save_pairs import save_pairs
 from trainer.training.ranking import ranking_metrics
 from trainer.training.supervision import Group, Measured
 
@@ -179,6 +180,23 @@ class LinkSupervision:
                 TRIES,
             )
         return {"pairs": self.counts, "negatives_kept": num_kept}
+
+    @torch.no_grad()
+    def save(self, file: str, rows_nF: Tensor) -> None:
+        """Write the test pairs with their scores by these rows; every rank has to call it.
+
+        Raises:
+            TrainingError: it cannot be written.
+        """
+        kinds = [_Kind.of(self.pairs["test"]), self.random_pairs("test")]
+        pairs = [kind.between(0, kind.number) for kind in kinds]
+        columns = {
+            "source": torch.cat([of_kind.source_k for of_kind in pairs]),
+            "destination": self.negatives.edges.ids_n[torch.cat([of_kind.row_k for of_kind in pairs])],
+            "is_edge": torch.cat([torch.full((kind.number,), 1 - number) for number, kind in enumerate(kinds)]),
+            "score": torch.cat(self.scores(rows_nF, *kinds)),
+        }
+        save_pairs(file, columns, self._communicator)
 
     def random_pairs(self, group: Group) -> _Kind:
         """The pairs that are no edges of an evaluation, on this rank."""

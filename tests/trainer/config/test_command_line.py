@@ -103,7 +103,7 @@ def test_every_option_arrives() -> None:
         cache="c", model="rgcn", bases=3, target="paper"
     )
     words = "c --task links --edge-split 0.7,0.1,0.2 --disjoint-train 0.3 --embedding 5 --decoder mlp --negatives 2"
-    assert parse([*words.split(), "--eval-negatives", "9", "--pair-batch", "11"]) == Options(
+    assert parse([*words.split(), "--eval-negatives", "9", "--pair-batch", "11", "--save-pairs", "p.csv"]) == Options(
         cache="c",
         task="links",
         edge_split="0.7,0.1,0.2",
@@ -113,6 +113,7 @@ def test_every_option_arrives() -> None:
         negatives=2,
         eval_negatives=9,
         pair_batch=11,
+        save_pairs="p.csv",
     )
     apart = {name for name, option in OPTIONS.items() if option.tasks}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}

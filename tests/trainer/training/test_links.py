@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from torch.nn import functional
 
 from tests.trainer.dense_reference import dense_adjacency
@@ -77,6 +78,7 @@ def fitted(folder: Path, caches: dict[tuple[str, int], Path]) -> dict[tuple[str,
                 train_once,
                 cache=str(caches[name, world]),
                 save_predictions=str(folder / f"{setting}-{world}.npy"),
+                save_pairs=str(folder / f"{setting}-{world}.{'csv' if setting == 'mlp' else 'pairs.pt'}"),
                 save_weights=str(folder / f"{setting}-{world}.pt"),
                 **COMMON | changes,
             )
@@ -127,6 +129,29 @@ def test_the_decoder_is_trained_and_saved(fitted: dict[tuple[str, int], Run], fo
     assert weights["symmetric mlp"]["decoder.weight_FG"].shape == (8, 8)
     assert float(weights["mlp"]["decoder.bias_1"]) != 0
     assert not any("decoder" in name for name in weights["dot"])
+
+
+def test_saved_pairs_are_the_test_edges_with_scores_of_the_embeddings(
+    fitted: dict[tuple[str, int], Run], folder: Path
+) -> None:
+    """Guards against numbers of rows in place of nodes, and against scores in another order than their pairs."""
+    one, three = (torch.load(folder / f"dot-{world}.pairs.pt", weights_only=True) for world in WORLDS)
+    assert all(torch.equal(one[name], three[name]) for name in ("source", "destination", "is_edge"))
+    rows = torch.tensor(np.load(folder / "dot-3.npy"))
+    torch.testing.assert_close((rows[three["source"]] * rows[three["destination"]]).sum(1), three["score"])
+    edges = set(zip(GRAPHS["undirected"].src.tolist(), GRAPHS["undirected"].dst.tolist(), strict=True))
+    pairs = list(zip(one["source"].tolist(), one["destination"].tolist(), strict=True))
+    assert [pair in edges for pair in pairs] == one["is_edge"].bool().tolist()
+    assert int(one["is_edge"].sum()) * 2 == len(pairs) == 2 * fitted["dot", 3].result["pairs"]["test"]
+    area = roc_auc_score(one["is_edge"], one["score"])
+    assert fitted["dot", 1].result["test_roc_auc"] == pytest.approx(area, abs=1e-9)
+    header, *lines = (folder / "mlp-3.csv").read_text().splitlines()
+    assert header == "source,destination,is_edge,score"
+    directed = set(zip(GRAPHS["directed"].src.tolist(), GRAPHS["directed"].dst.tolist(), strict=True))
+    for line in lines:
+        source, destination, is_edge, score = line.split(",")
+        assert ((int(source), int(destination)) in directed) == (is_edge == "1")
+        assert float(score) == np.float32(score)
 
 
 def test_what_the_pairs_cost_is_counted(fitted: dict[tuple[str, int], Run]) -> None:
