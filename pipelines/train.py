@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from graphprep.errors import CacheError, GraphprepError, TrainingError, UsageError
-from graphprep.interop.training_run import CHECKPOINTS, CONFIG, HISTORY, PREDICTIONS, RESULT, TrainingRun
+from graphprep.interop.training_run import CHECKPOINTS, CONFIG, HISTORY, PAIRS, PREDICTIONS, RESULT, TrainingRun
 from graphprep.system.atomic import PARTIAL_PREFIX, locked, publish_folder
 from graphprep.system.child_process import child_settings, python_command
 from graphprep.system.home import require_cache
@@ -82,6 +82,8 @@ def train_to_folder(
         work.mkdir(parents=True)
         try:
             settings = {"output": work, "save_predictions": work / PREDICTIONS, "json": True, "quiet": quiet}
+            if options.get("task") == "links":
+                settings["save_pairs"] = work / PAIRS
             if options.get("checkpoint") is None:
                 settings |= {"checkpoint": work / CHECKPOINTS, "checkpoint_minutes": 0}
             if resumed is not None:
@@ -110,7 +112,7 @@ def _require_replaceable(target: Path, *, replace: bool) -> None:
         UsageError: there are some.
     """
     names = {path.name for path in target.iterdir()} if target.exists() else set()
-    if other := sorted(names - {CONFIG, RESULT, HISTORY, PREDICTIONS, CHECKPOINTS, LOCK}):
+    if other := sorted(names - {CONFIG, RESULT, HISTORY, PREDICTIONS, PAIRS, CHECKPOINTS, LOCK}):
         raise UsageError(f"--output {target} holds {other[0]}, which is no part of a run; give another folder")
     if names and not replace:
         raise UsageError(f"--output {target} holds a run; give --replace to replace it, or another folder")

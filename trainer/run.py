@@ -20,6 +20,7 @@ from trainer.base.traffic_log import Clock, TrafficLog, by_link_type
 from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.cross_edges import CrossEdges, cross_edges
+from trainer.data.edge_split import PartEdges
 from trainer.data.labels import Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part, halo_ids, load_part
@@ -31,6 +32,7 @@ from trainer.exchange.exchange import Exchange, row_counts
 from trainer.exchange.inductive import training_cross_edges, training_subgraph
 from trainer.exchange.layer_exchanges import tensor_layers
 from trainer.exchange.node_rows import save_node_rows
+from trainer.exchange.pair_rows import PairRows
 from trainer.exchange.relay_routes import relay_use
 from trainer.exchange.saturation import Saturation
 from trainer.exchange.tensor_exchange import TensorExchange
@@ -39,6 +41,7 @@ from trainer.layers.first_layer import features_of
 from trainer.layers.sums import remark_on_sums
 from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.models import Network, model_type, sums_of
+from trainer.models.decoders import decoder_of
 from trainer.models.typed_model import remark_on_types, types_of
 from trainer.reporting.outputs import prepare_outputs, write_result
 from trainer.reporting.report import Report
@@ -52,6 +55,9 @@ from trainer.startup.preflight import ignored_arrays
 from trainer.startup.row_width import remark_on_row_width
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
+from trainer.training.links import LinkSupervision, find_split
+from trainer.training.losses import Loss
+from trainer.training.supervision import NodeSupervision, Supervision
 
 log = logging.getLogger("trainer")
 
@@ -92,8 +98,8 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     part = _load(options, cache, communicator.rank)
     objective = Objective.of(cache, options)
     report.set_metric(objective.name)
-    labels = Labels.of(part, objective, communicator.device)
-    facts = communicator.all_gather_object(facts_of(options, cache, part, labels, communicator, objective=objective))
+    learnt = _learnt(options, cache, part, objective, communicator)
+    facts = communicator.all_gather_object(facts_of(options, cache, part, learnt, communicator, objective=objective))
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
     if communicator.is_main:
@@ -129,8 +135,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         saturation=saturation,
         tensor_layers=tensor_layers(options, agreement.layer_exchanges),
     )
-    graph = partial(_cross_edges, options, cache, part)
-    whole = training = view(part, labels=labels, num_nodes=cache.num_nodes, graph=graph)
+    message_part, supervise = _supervision(options, cache, part, learnt, objective, agreement, communicator)
+    part = message_part(part)
+    graph = partial(_cross_edges, options, cache, part, message_part)
+    whole = training = view(part, supervise=partial(supervise, learnt), num_nodes=cache.num_nodes, graph=graph)
     if communicator.is_main:
         for remark in whole.network.remarks:
             log.info("%s", remark)
@@ -141,7 +149,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         )
         training = view(
             training_part,
-            labels=Labels.of(training_part, objective, communicator.device),
+            supervise=partial(supervise, Labels.of(training_part, objective, communicator.device)),
             num_nodes=num_training_nodes,
             graph=lambda: training_cross_edges(graph()),
         )
@@ -187,6 +195,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     result = {
         f"test_{objective.name}": outcome.test,
         f"val_{objective.name}": outcome.val,
+        **outcome.others,
         "task": objective.task,
         "metric": objective.name,
         "best_epoch": outcome.best_epoch,
@@ -224,6 +233,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         "wire": options.wire,
         "parameters": fit.num_parameters,
         "seed": options.seed,
+        **whole.supervision.facts(),
     }
     if communicator.is_main:
         write_result(options, result)
@@ -238,6 +248,8 @@ def _save_rows(
     save = partial(save_node_rows, ids_n=part.target_ids, num_nodes=cache.target.num_nodes, communicator=communicator)
     if options.save_predictions is not None:
         save(options.save_predictions, scores_nC[part.target])
+    if options.save_pairs is not None and isinstance(whole.supervision, LinkSupervision):
+        whole.supervision.save(options.save_pairs, scores_nC)
     if options.save_embeddings is not None:
         save(options.save_embeddings, whole.embeddings(PassContext.evaluation(options.epochs))[part.target])
 
@@ -268,10 +280,51 @@ def _load(options: Options, cache: Cache, number: int) -> Part:
     return part
 
 
-def _cross_edges(options: Options, cache: Cache, own: Part) -> CrossEdges:
-    """The edges between all parts."""
+def _learnt(
+    options: Options, cache: Cache, part: Part, objective: Objective, communicator: Communicator
+) -> Labels | PartEdges:
+    """What there is to learn in this rank's part."""
+    if options.learns_links:
+        return PartEdges(part, num_nodes=cache.num_nodes, seed=options.seed, is_undirected=cache.is_undirected)
+    return Labels.of(part, objective, communicator.device)
+
+
+def _supervision(
+    options: Options,
+    cache: Cache,
+    part: Part,
+    learnt: Labels | PartEdges,
+    objective: Objective,
+    agreement: Agreement,
+    communicator: Communicator,
+) -> tuple[Callable[[Part], Part], Callable[[Any, torch.nn.Module | None], Supervision]]:
+    """From a part to what is left of it in the graph, and from what is learnt and a decoder to the loss and metrics.
+
+    Every rank has to call it, when the process group is there.
+    """
+    if not isinstance(learnt, PartEdges):
+        loss = Loss(objective, options.class_weights, agreement.label_counts, communicator.device)
+        return lambda whole: whole, lambda labels, _decoder: NodeSupervision(
+            objective=objective, labels=labels, loss=loss, communicator=communicator
+        )
+    split, rows = find_split(options, learnt, communicator), PairRows(cache, part, communicator)
+
+    def of_links(edges: PartEdges, decoder: torch.nn.Module | None) -> LinkSupervision:
+        assert decoder is not None
+        supervision = LinkSupervision(options, objective, edges, split, rows, decoder, communicator)
+        if communicator.is_main:
+            log.info("%s", supervision.remark)
+        return supervision
+
+    return split.message_part, of_links
+
+
+def _cross_edges(options: Options, cache: Cache, own: Part, message_part: Callable[[Part], Part]) -> CrossEdges:
+    """The edges between all parts that are in the graph."""
     numbers = range(cache.num_parts)
-    return cross_edges([own if number == own.number else _load(options, cache, number) for number in numbers])
+    return cross_edges(
+        [own if number == own.number else message_part(_load(options, cache, number)) for number in numbers]
+    )
 
 
 def _log_start(options: Options, cache: Cache, communicator: Communicator, agreement: Agreement) -> None:
@@ -290,7 +343,7 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
             log.info("%s", remark)
     log.info("%s", agreement.memory)
     log.info(
-        "%s on %s: %d nodes, %d edges, %d classes, %d ranks on %s; %d nodes to train on, %d to validate, %d to test",
+        "%s on %s: %d nodes, %d edges, %d classes, %d ranks on %s; %d %s to train on, %d to validate, %d to test",
         options.model,
         cache.dataset,
         cache.num_nodes,
@@ -299,6 +352,7 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
         communicator.world,
         communicator.device.type,
         agreement.num_train,
+        "pairs" if options.learns_links else "nodes",
         agreement.num_val,
         agreement.num_test,
     )
@@ -313,7 +367,7 @@ def _view(
     objective: Objective,
     communicator: Communicator,
     traffic_log: TrafficLog,
-    labels: Labels,
+    supervise: Callable[[torch.nn.Module | None], Supervision],
     num_nodes: int,
     by_entries: bool,
     saturation: Saturation,
@@ -350,5 +404,6 @@ def _view(
         communicator=communicator,
         types=types_of(options, cache, part),
         num_edge_features=part.num_edge_features,
+        decoder=partial(decoder_of, options, cache),
     ).to(communicator.device)
-    return ModelView(network=network, features=features, labels=labels)
+    return ModelView(network=network, features=features, supervision=supervise(network.decoder))

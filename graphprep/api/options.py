@@ -158,10 +158,31 @@ class TrainOptions(CallOptions, total=False):
     attention_dropout: float | None
     edge_features: str | None
     target: str | None
-    task: Literal["auto", "classes", "multilabel", "regression"]
-    metric: Literal["auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae"]
+    task: Literal["auto", "classes", "multilabel", "regression", "links"]
+    metric: Literal[
+        "auto",
+        "accuracy",
+        "f1-micro",
+        "f1-macro",
+        "roc-auc",
+        "mse",
+        "mae",
+        "ap",
+        "mrr",
+        "hits@10",
+        "hits@20",
+        "hits@50",
+        "hits@100",
+    ]
     class_weights: str | Sequence[float]
     inductive: bool
+    edge_split: str
+    disjoint_train: float
+    embedding: int | None
+    decoder: Literal["dot", "distmult", "mlp"]
+    negatives: int
+    eval_negatives: int
+    pair_batch: int
     optimiser: Literal["adam", "adamw", "sgd"]
     momentum: float
     lr: float
@@ -211,5 +232,6 @@ class InferOptions(CallOptions, total=False):
     timeout: float
     anyway: bool
     verify: bool
+    pair_batch: int
     save_embeddings: Place | None
     debug: bool

@@ -23,7 +23,8 @@ def columns_of(predictions: NDArray[Any], ids: OriginalIds | None, task: str) ->
         return columns | {"prediction": predictions}
     if task == "classes":
         columns["prediction"] = predictions.argmax(axis=1)
-    return columns | {f"score_{number}": predictions[:, number] for number in range(predictions.shape[1])}
+    name = "embedding" if task == "links" else "score"
+    return columns | {f"{name}_{number}": predictions[:, number] for number in range(predictions.shape[1])}
 
 
 def write_table(target: Path, predictions: NDArray[Any], ids: OriginalIds | None, task: str) -> None:
@@ -31,10 +32,11 @@ def write_table(target: Path, predictions: NDArray[Any], ids: OriginalIds | None
 
     Args:
         target: .csv or .parquet, of the columns `id` (of the node in the source; its row number where that is the id),
-            `prediction` (the class, where there are classes) and `score_0` .. (each column of the predictions).
+            `prediction` (the class, where there are classes) and `score_0` .. (each column of the predictions; of links
+            `embedding_0` ..).
         predictions: [N, C], or whole numbers [N]: classes.
         ids: of the nodes; None for row numbers.
-        task: classes, multilabel or regression.
+        task: classes, multilabel, regression or links.
 
     Raises:
         UsageError: `target` has another ending, or its folder does not exist.

@@ -3,7 +3,9 @@
     FOLDER/config.toml         all options, from which the trainer starts the same run again
     FOLDER/result.json         the result, as in the last line of the trainer's --json
     FOLDER/history.jsonl       a line for each validated epoch
-    FOLDER/predictions.npy     float32 [N, C]: scores of all nodes by the best weights, in the dataset's order
+    FOLDER/predictions.npy     float32 [N, C]: scores of all nodes by the best weights, in the dataset's order; of links
+                               the embeddings
+    FOLDER/pairs.csv           of links: the test pairs with their scores
     FOLDER/checkpoint/         weights and the state of the optimiser, unless another folder was named
 
 The trainer writes these files, and nothing of it is imported here.
@@ -35,11 +37,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
-CONFIG, RESULT, HISTORY, PREDICTIONS, CHECKPOINTS = (
+CONFIG, RESULT, HISTORY, PREDICTIONS, PAIRS, CHECKPOINTS = (
     "config.toml",
     "result.json",
     "history.jsonl",
     "predictions.npy",
+    "pairs.csv",
     "checkpoint",
 )
 CHECKPOINT = re.compile(r"epoch-(\d{8,})-([0-9a-f]{16})\.pt")
@@ -108,10 +111,11 @@ class TrainingRun:
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """The metric by the best weights: `val_accuracy` and `test_accuracy`, or those of another metric; None where it
-        is not defined."""
+        """The metric by the best weights: `val_accuracy` and `test_accuracy`, or those of another metric; of links all
+        metrics, that of the run first. None where one is not defined."""
         metric = self.result["metric"]
-        return {name: self.result[name] for name in (f"val_{metric}", f"test_{metric}")}
+        first = {name: self.result[name] for name in (f"val_{metric}", f"test_{metric}")}
+        return first | {name: value for name, value in self.result.items() if name.startswith(("val_", "test_"))}
 
     @cached_property
     def history(self) -> Columns:
@@ -133,7 +137,7 @@ class TrainingRun:
 
     @property
     def node_type(self) -> str:
-        """The node type whose labels were learnt."""
+        """The node type whose labels were learnt; of links the only one."""
         target = self.options.get("target")
         return str(target) if target is not None else labelled_type(self.cache)
 
@@ -166,6 +170,29 @@ class TrainingRun:
             UsageError: `target` has another ending, or its folder does not exist.
         """
         write_table(Path(target), self.predictions(), self._original_ids, self.result["task"])
+
+    def pair_table(self) -> Columns:
+        """Of a run that learnt links: a row for each test edge and for as many random pairs, with the columns `source`
+        and `destination` (ids of the nodes in the dataset's source), `is_edge` and `score`.
+
+        Raises:
+            TrainingError: the run has no such table.
+        """
+        from pyarrow import ArrowInvalid, csv
+
+        path = self.folder / PAIRS
+        try:
+            table = csv.read_csv(regular_file(path))
+            columns = {name: np.asarray(table[name]) for name in ("source", "destination", "is_edge", "score")}
+        except (OSError, ArrowInvalid, KeyError) as error:
+            raise TrainingError(
+                f"{path} is missing or damaged ({error}); train with task='links' by graphprep.train"
+            ) from error
+        ids = self._original_ids
+        if ids is not None:
+            of_node = ids.array()
+            columns |= {name: of_node[columns[name]] for name in ("source", "destination")}
+        return Columns(columns | {"is_edge": columns["is_edge"].astype(bool)})
 
     def state_dict(self) -> dict[str, Tensor]:
         """The best weights on the CPU, by their names in the model; learnt rows of nodes are in the dataset's order.
@@ -202,5 +229,6 @@ def epoch_of(checkpoint: Path) -> int:
 
 
 def labelled_type(cache: PartitionCache) -> str:
-    """The node type that has labels; the first where several have."""
-    return next(kind for kind in cache.node_types if "y" in cache.node_arrays(0, kind))
+    """The node type that has labels; the first where several have, or none has."""
+    labelled = (kind for kind in cache.node_types if "y" in cache.node_arrays(0, kind))
+    return next(labelled, next(iter(cache.node_types)))

@@ -269,7 +269,7 @@ def make_cache(
             "node_types": {"node": num_nodes},
             "node_offsets": {"node": 0},
             "edge_types": {"node__to__node": len(graph.src)},
-            "directed": True,
+            "directed": not _is_symmetric(graph.src, graph.dst, weight),
             "self_loops": {"node__to__node": int((graph.src == graph.dst).sum())},
             "num_features": {"node": graph.x.shape[1]},
             "num_classes": {"node": graph.num_classes},
@@ -284,6 +284,12 @@ def make_cache(
     )
     seal(folder)
     return folder
+
+
+def _is_symmetric(src: Array, dst: Array, weight: Array) -> bool:
+    """Whether every edge has its reverse, of equal weight."""
+    edges = sorted(zip(src.tolist(), dst.tolist(), weight.tolist(), strict=True))
+    return edges == sorted(zip(dst.tolist(), src.tolist(), weight.tolist(), strict=True))
 
 
 def traffic_rows(folder: Path, num_parts: int) -> Array:

@@ -34,6 +34,10 @@ def check_together(options: Options) -> None:
             raise OptionError(
                 f"{option.flag} does nothing for --model {options.model}; it is for {' or '.join(option.models)}"
             )
+        if option.tasks and options.task not in option.tasks and getattr(options, name) != option.default:
+            raise OptionError(f"{option.flag} does nothing without --task {' or '.join(option.tasks)}; add it")
+    if options.learns_links:
+        _check_links(options)
 
 
 def _check_outputs(options: Options) -> None:
@@ -61,6 +65,19 @@ def _check_outputs(options: Options) -> None:
                     f"--validate-from training cannot be with {reason}: the training pass then has other scores than "
                     "an evaluation; leave it out"
                 )
+
+
+def _check_links(options: Options) -> None:
+    for reason, applies in {
+        "--inductive: its graph is made of training nodes, and here pairs are split; leave it out": options.inductive,
+        "--class-weights: pairs have no classes; leave it out": options.class_weights != "none",
+        "--split: it names a mask of nodes; --seed decides the split of the pairs": options.split != 0,
+        "--target: the graph has one node type; leave it out": options.target is not None,
+        "--metric mrr and --eval-negatives 0: there would be nothing to rank": options.metric == "mrr"
+        and not options.eval_negatives,
+    }.items():
+        if applies:
+            raise OptionError(f"--task {options.task} cannot be with {reason}")
 
 
 def _check_sequential(options: Options, *, keeps: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from trainer.base.errors import OptionError
 from trainer.base.nearest import nearest
 from trainer.config.class_weights import listed_weights
+from trainer.config.edge_shares import edge_shares
 from trainer.config.lr_schedule import schedule
 from trainer.config.option import PROBABILITY, SHARE, Group, checked, number, options_of, whole
 from trainer.config.policies import policy
@@ -16,6 +17,11 @@ MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn")
 EXCHANGES = ("boundary", "broadcast", "sequential", "tensor", "auto")
 ATTENTION_MODELS = ("gat", "gatv2")
 EDGE_FEATURE_MODELS = ("gat", "gatv2", "sage", "gin")
+EDGE_TASKS = ("links",)
+METRICS = (
+    *("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae"),
+    *("ap", "mrr", "hits@10", "hits@20", "hits@50", "hits@100"),
+)
 
 _run = Group("run", decides_result=False)
 _model = Group("model")
@@ -130,13 +136,14 @@ class Options:
     )
     task: str = _task(
         "auto",
-        "auto: the cache's, which is never regression; give regression to learn a matrix of numbers",
-        choices=("auto", "classes", "multilabel", "regression"),
+        "auto: the cache's; give regression to learn a matrix of numbers, links to predict edges",
+        choices=("auto", "classes", "multilabel", "regression", "links"),
     )
     metric: str = _task(
         "auto",
-        "what validation and test measure; auto: accuracy, for several labels roc-auc, for a regression mse",
-        choices=("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae"),
+        "what validation and test measure; auto: accuracy, for several labels and for links roc-auc, for a regression "
+        "mse",
+        choices=METRICS,
     )
     class_weights: str = _task(
         "none",
@@ -146,6 +153,52 @@ class Options:
     )
     inductive: bool = _task(
         False, "train on the training nodes and the edges between them alone, and evaluate on the whole graph"
+    )
+    edge_split: str = _task(
+        "0.85,0.05,0.1",
+        "shares of the edges to train on, to validate and to test",
+        "SHARES",
+        checked(edge_shares),
+        tasks=EDGE_TASKS,
+    )
+    disjoint_train: float = _task(
+        0.0,
+        "share of the training edges that are learnt and are not in the graph; 0: all are both",
+        "SHARE",
+        SHARE,
+        tasks=EDGE_TASKS,
+    )
+    embedding: int | None = _task(
+        None,
+        "width of the rows from which the decoder computes scores",
+        "WIDTH",
+        whole(1),
+        default_words="as --hidden",
+        tasks=EDGE_TASKS,
+    )
+    decoder: str = _task(
+        "dot",
+        "score of a pair: dot product of its rows, distmult: with a learnt weight a column, mlp: two layers on both",
+        choices=("dot", "distmult", "mlp"),
+        tasks=EDGE_TASKS,
+    )
+    negatives: int = _task(
+        1, "random pairs that are no edges, for each training edge", "K", whole(1, 10_000), tasks=EDGE_TASKS
+    )
+    eval_negatives: int = _task(
+        100,
+        "pairs that are no edges, among which mrr ranks each validation and test edge; 0: no mrr",
+        "K",
+        whole(0, 1_000_000),
+        tasks=EDGE_TASKS,
+    )
+    pair_batch: int = _task(
+        65_536,
+        "pairs whose rows a rank fetches and scores at a time; changes memory and no result",
+        "N",
+        whole(1),
+        may_change=True,
+        tasks=EDGE_TASKS,
     )
 
     optimiser: str = _optimisation(
@@ -253,6 +306,12 @@ class Options:
         None, "file for the scores of all nodes by the best weights, in the dataset's order: .npy or .pt", "FILE"
     )
     save_embeddings: str | None = _output(None, "the same for the input of the last layer", "FILE")
+    save_pairs: str | None = _output(
+        None,
+        "file for the scores of the test edges and of as many random pairs, by the best weights: .csv or .pt",
+        "FILE",
+        tasks=EDGE_TASKS,
+    )
     save_weights: str | None = _output(
         None, "file for the best weights, by their names in the model: .safetensors or .pt", "FILE"
     )
@@ -278,6 +337,16 @@ class Options:
         return self.model == "gin" and self.edge_features is not None
 
     @property
+    def learns_links(self) -> bool:
+        """Whether pairs of nodes are learnt, and not nodes."""
+        return self.task in EDGE_TASKS
+
+    @property
+    def embedding_width(self) -> int:
+        """The columns of the rows that a decoder reads."""
+        return self.hidden if self.embedding is None else self.embedding
+
+    @property
     def last_heads(self) -> int:
         """The heads of the last layer."""
         return self.heads if self.output_heads is None else self.output_heads
@@ -293,13 +362,14 @@ class Options:
         named = (
             ("--save-predictions", self.save_predictions, (".npy", ".pt")),
             ("--save-embeddings", self.save_embeddings, (".npy", ".pt")),
+            ("--save-pairs", self.save_pairs, (".csv", ".pt")),
             ("--save-weights", self.save_weights, (".safetensors", ".pt")),
         )
         return [(flag, file, endings) for flag, file, endings in named if file is not None]
 
     def same_on_all_ranks(self) -> dict[str, Any]:
         """What has to be the same on every rank: the options that decide the result, and what all ranks do together."""
-        together = {"checkpoint", "save_predictions", "save_embeddings", "save_weights"}
+        together = {"checkpoint", "save_predictions", "save_embeddings", "save_pairs", "save_weights"}
         are_given = {name: getattr(self, name) is not None for name in together}
         return self.of_the_result() | are_given | {"resume": self.resume, "anyway": self.anyway}
 

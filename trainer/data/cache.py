@@ -85,6 +85,8 @@ class Cache:
     node_types: Sequence[NodeType]
     """In name order, at least one."""
     relations: Sequence[RelationType]
+    is_undirected: bool
+    """Whether every edge has its reverse, of equal weight."""
     node_type: str
     """The type that is learnt, to which the three counts below belong."""
     num_features: int
@@ -266,6 +268,7 @@ def _opened(folder: Path, manifest: Manifest, root: dict[str, Any], target: str 
             num_parts=int(root["num_parts"]),
             node_types=node_types,
             relations=_relations(root["edge_types"], classes),
+            is_undirected=not root.get("directed", True),
             node_type=node_type,
             num_features=int(root["num_features"][node_type]),
             num_classes=classes[node_type],

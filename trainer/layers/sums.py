@@ -67,6 +67,8 @@ def _obstacle(options: Options, cache: Cache) -> str | None:
         return f"the cache's sums are by the rule {cache.aggregated}, which is not that of {flag}"
     if options.inductive:
         return "--inductive trains on another graph than the one that they were made of"
+    if options.learns_links:
+        return f"--task {options.task} takes validation and test edges out of the graph that they were made of"
     if not cache.has_features and reads_own_rows(options):
         return "--residual adds each node's own features"
     if options.first_dropout:

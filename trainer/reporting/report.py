@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TextIO
 
 from trainer.base.printable import printable
@@ -26,6 +26,8 @@ class EpochLine:
     """Mean over the training nodes, in training mode."""
     val: float | None
     """The metric of the validation nodes; None where it is not defined, for instance without validation nodes."""
+    others: Mapping[str, float | None] = field(default_factory=dict)
+    """Further metrics of the validation, by their names in JSON."""
     seconds: float
     bytes_sent: int
     """All that left a rank: the sum of the three below."""
@@ -82,7 +84,7 @@ class Report:
         if self._curves is not None:
             self._curves.epoch(line, self._metric)
         if self._as_json:
-            self._print(json.dumps(_named(asdict(line), self._metric), allow_nan=False))
+            self._print(json.dumps(named(line, self._metric), allow_nan=False))
 
     def result(self, result: Mapping[str, Any]) -> None:
         """Print the result."""
@@ -131,9 +133,12 @@ class Report:
         print(text, file=self._output, flush=True)
 
 
-def _named(line: dict[str, Any], metric: str) -> dict[str, Any]:
-    """The line with `val` under its metric's name, in its place."""
-    return {(f"val_{metric}" if name == "val" else name): value for name, value in line.items()}
+def named(line: EpochLine, metric: str) -> dict[str, Any]:
+    """The line as JSON has it: `val` under its metric's name, in its place, and the further metrics after it."""
+    fields: dict[str, Any] = {}
+    for name, value in asdict(line).items():
+        fields |= value if name == "others" else {f"val_{metric}" if name == "val" else name: value}
+    return fields
 
 
 def wrap_line(text: str, width: int) -> str:

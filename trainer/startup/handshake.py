@@ -18,10 +18,12 @@ import torch
 from torch import Tensor
 
 from trainer.base.errors import CacheError, TrainingError
+from trainer.config.edge_shares import edge_counts
 from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.cross_edges import missing_parts
 from trainer.data.csr import Csr
+from trainer.data.edge_split import PartEdges
 from trainer.data.labels import LabelCounts, Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part
@@ -52,7 +54,7 @@ class Agreement:
     """What all ranks know after the handshake."""
 
     num_train: int
-    """Labelled nodes of all ranks to train on, above 0."""
+    """Labelled nodes, or pairs, of all ranks to train on, above 0."""
     num_val: int
     num_test: int
     label_counts: LabelCounts
@@ -70,17 +72,27 @@ class Agreement:
 
 
 def facts_of(
-    options: Options, cache: Cache, part: Part, labels: Labels, communicator: Communicator, *, objective: Objective
+    options: Options,
+    cache: Cache,
+    part: Part,
+    learnt: Labels | PartEdges,
+    communicator: Communicator,
+    *,
+    objective: Objective,
 ) -> Facts:
-    """What this rank posts to the others, as JSON."""
-    counts = labels.counts(objective)
+    """What this rank posts to the others, as JSON; `learnt` are the labels of its nodes, or the edges into them."""
+    if isinstance(learnt, PartEdges):
+        counts, nodes = LabelCounts(labelled_C=[], positive_C=[]), [len(learnt.pairs), 0, 0]
+    else:
+        counts = learnt.counts(objective)
+        nodes = [len(learnt.train), len(learnt.val), len(learnt.test)]
     sizes = sizes_of(part, cache, objective, communicator, may_be_sparse=not options.dense_features)
     if part.x_nF is not None and allows_sparse_features(options, cache):
         sizes = replace(sizes, entries=count_entries(part.x_nF))
     return {
         **rank_facts(options, cache, part, communicator),
         "rows": part.num_rows,
-        "nodes": [len(labels.train), len(labels.val), len(labels.test)],
+        "nodes": nodes,
         "sizes": asdict(sizes),
         "available": available(communicator.device),
         "labels": [counts.labelled_C, counts.positive_C],
@@ -180,6 +192,10 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     if num_rows != cache.num_nodes:
         raise CacheError(f"the parts of {cache.folder} have {num_rows} nodes, not {cache.num_nodes}; partition again")
     num_train, num_val, num_test = (sum(group) for group in zip(*(fact["nodes"] for fact in facts), strict=True))
+    if options.learns_links:
+        num_train, num_val, num_test = edge_counts(options.edge_split, num_train)
+        if not num_train:
+            raise TrainingError(f"{cache.folder} has no edge between two nodes, so there is no pair to learn")
     if not num_train:
         raise TrainingError(
             f"{cache.folder} has no labelled training node in split {options.split}; choose another --split"

@@ -130,6 +130,19 @@ def with_cross_edges(sizes: Sequence[Sizes]) -> list[Sizes]:
 
 def estimate_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     """The peak bytes of training, by purpose."""
+    total = _of_encoder(options, sizes)
+    if options.learns_links:
+        width = options.embedding_width
+        batch = min(options.pair_batch, sizes.edges * max(options.negatives, 1))
+        # Edges in order with what sorts them, and pairs with their hash, once more by group.
+        # A batch's rows of both nodes and of each first node once, their products, and the gradients of all.
+        hidden = options.hidden if options.decoder == "mlp" else 0
+        total["pairs"] = 48 * sizes.edges + batch * (32 * (width + 2) + 16 * hidden) + sizes.rows * width * _FP32
+    return total
+
+
+def _of_encoder(options: Options, sizes: Sizes) -> dict[str, int]:
+    """The same without what pairs take."""
     total, cross, width = _of_own_part(options, sizes), sizes.cross, options.hidden
     if cross is None or cross.ranks == 1 or options.exchange not in ("tensor", "auto"):
         return total

@@ -38,6 +38,12 @@ def check_task(cache: Cache, options: Options) -> None:
             graph cannot be cut out.
     """
     is_typed = cache.is_typed_for(options.model)
+    if options.learns_links and (is_typed or not cache.is_plain):
+        what = "several node or edge types" if not cache.is_plain else "no node features"
+        raise TrainingError(
+            f"{cache.folder} has {what}, and --task {options.task} learns pairs of nodes with features, of one node "
+            "type and one edge type; partition such a dataset"
+        )
     if not cache.is_plain:
         _check_types(cache, options)
     Objective.of(cache, options)
@@ -51,6 +57,8 @@ def check_task(cache: Cache, options: Options) -> None:
         raise cache.manifest.damaged(name, f"is not there, though nodes have {cache.num_features} features")
     check_sums(options, cache)
     _check_edge_features(options, cache)
+    if options.learns_links:
+        return
     if cache.num_splits < 1:
         raise TrainingError(
             f"{cache.folder} has no training, validation and test masks; partition a dataset with a split"
@@ -71,6 +79,8 @@ def ignored_arrays(options: Options, cache: Cache) -> list[str]:
     sentences = []
     takes_maximum = (options.model, options.aggregator) == ("sage", "max")
     ignores_weights = options.attends or options.sums_messages or takes_maximum
+    if options.learns_links and (cache.num_classes or cache.num_splits):
+        sentences.append(f"the labels and masks of nodes are ignored: --task {options.task} learns pairs")
     weighted = [relation.key for relation in cache.relations if cache.is_weighted(relation.key)]
     if weighted and ignores_weights and options.edge_features != EDGE_WEIGHTS:
         how = "--aggregator max" if takes_maximum else f"--model {options.model}"
