@@ -156,7 +156,7 @@ class PartitionStep(ABC):
     def _request(self, source: PartitionSource) -> PartitionRequest:
         """The request with the bytes of a row, which are said, and what is measured of them."""
         row_bytes = self._row_bytes(source)
-        row_seconds = None if self.rates is None else self.rates[0].of_row(row_bytes)
+        row_seconds = self.request.row_seconds if self.rates is None else self.rates[0].of_row(row_bytes)
         return replace(self.request, row_bytes=row_bytes, row_seconds=row_seconds)
 
     def _row_bytes(self, source: PartitionSource) -> int:

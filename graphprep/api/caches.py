@@ -34,6 +34,7 @@ def partition(
     topology: Machine | None = None,
     parts: int | None = None,
     assignment: Any = None,
+    extend: Cache | None = None,
     rates: Place | None = None,
     out: Place | None = None,
     replace: bool = False,
@@ -47,6 +48,9 @@ def partition(
             is given.
         parts: K for K equal ranks on one switch.
         assignment: parts that were made elsewhere: whole numbers [N], or a file of them.
+        extend: a cache of the store that this one extends (`import_graph(..., extend=...)`), in place of a machine and
+            an effort: nodes that it has keep their parts, and new ones get those of their neighbours. Options that are
+            not given are those of that cache.
         rates: a file of `graphprep doctor --rates FILE`, for the predicted step.
         out: the cache's folder; by default HOME/caches/NAME/LABEL, and beside the store if that has no name and is
             removed when Python ends.
@@ -56,11 +60,31 @@ def partition(
         UsageError, TopologyError: an option or the topology is wrong.
         DatasetError: there is no such store.
         CacheError: a cache of other options lies there.
-        PartitionError: the graph cannot be partitioned so.
+        PartitionError: the graph cannot be partitioned so, or does not extend that of the cache.
     """
+    from pipelines.extend_parts import PartsGrowth, plan_extended
     from pipelines.partition import chosen_topology, plan_partition, run_partition
 
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if extend is not None:
+        before, store = open_cache(extend), open_store(location_of(graph))
+        if out is None and not is_url(store.location) and is_of_session(Path(store.location)):
+            out = Path(store.location).with_name(f"{store.name}-{before.attributes['topology']['name']}")
+        with work(values) as (limit, executor):
+            step = plan_extended(
+                store,
+                before,
+                options=values,
+                parts=parts,
+                topology=None if topology is None else resolve(topology),
+                assignment=assignment,
+                out=None if out is None else Path(out),
+                rates=None if rates is None else Path(rates),
+                memory_limit=limit,
+            )
+            cache = run_partition(step, replace_other=replace, executor=executor).cache
+        PartsGrowth.of(cache, before).say()
+        return cache
     values.setdefault("effort", "default" if assignment is None else "none")
     widths = take_widths(values)
     request, features = take_options(PartitionRequest, values), take_options(FeatureOptions, values)
@@ -235,7 +259,7 @@ def infer(
     """Compute the scores of all nodes by the best weights of a run, as `graphprep infer` does.
 
     Args:
-        cache: of the same graph, of any number of parts.
+        cache: of the same graph or of one that extends it, of any number of parts.
         run: what was trained.
         output: the folder for the scores; without one it is removed when Python ends.
         replace: whether a run that lies there may be replaced.

@@ -13,7 +13,7 @@ from graphprep.core.types import HOMOGENEOUS_NODE, RawGraph
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import DOCUMENTS, WHOLE_GRAPH, format_of, open_edges
 from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
-from graphprep.datasets.importing.node_files import PARTS, NodeData, load_nodes
+from graphprep.datasets.importing.node_files import PARTS, load_nodes
 from graphprep.datasets.importing.typed_edges import TypedEdges
 from graphprep.datasets.importing.user_graph import build
 from graphprep.errors import UsageError
@@ -50,25 +50,36 @@ def _read(request: ImportRequest, memory_limit: int | None, executor: Executor |
         return _whole_graph(request, memory_limit)
     words = request.ids == "words"
     nodes = {name: load_nodes(files, words=words) for name, files in request.nodes.items()}
+    counts = {name: None if data.ids is not None else data.known_count() for name, data in nodes.items()}
+    edges = open_edge_files(request, counts, executor)
+    return build(request, nodes, edges, memory_limit=memory_limit, executor=executor)
+
+
+def open_edge_files(
+    request: ImportRequest, counts: Mapping[str, int | None], executor: Executor | None = None
+) -> list[TypedEdges]:
+    """The files of edges, opened.
+
+    Args:
+        request: the files and how to read them.
+        counts: by node type, how many nodes there are, where ids are their row numbers.
+        executor: as for `read_files`.
+    """
     place = Path.absolute if executor is not None and executor.is_elsewhere else Path
-    edges = [
+    return [
         TypedEdges(
             type=part.type,
-            files=[open_edges(place(path), part.format, _edge_options(request, part, nodes)) for path in part.paths],
+            files=[open_edges(place(path), part.format, _edge_options(request, part, counts)) for path in part.paths],
             treatment=part.treatment,
             reverse=part.reverse,
             times=part.options.times,
         )
         for part in request.edges
     ]
-    return build(request, nodes, edges, memory_limit=memory_limit, executor=executor)
 
 
-def _edge_options(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeData]) -> EdgeOptions:
+def _edge_options(request: ImportRequest, part: EdgeFiles, counts: Mapping[str, int | None]) -> EdgeOptions:
     source, destination = part.type.source, part.type.destination
-    counts = {
-        name: None if nodes[name].ids is not None else nodes[name].known_count() for name in (source, destination)
-    }
     return replace(
         part.options,
         ids=request.ids,
