@@ -9,6 +9,7 @@ from __future__ import annotations
 from graphprep.api.batches import loader
 from graphprep.api.caches import compare, export, infer, partition, plan, train
 from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
+from graphprep.api.tables import import_tables
 from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.core.bfloat16 import to_float32
 from graphprep.interop.batch_loader import BatchLoader
@@ -32,6 +33,7 @@ __all__ = [
     "from_pyg",
     "from_scipy",
     "import_graph",
+    "import_tables",
     "infer",
     "loader",
     "open_cache",

@@ -57,6 +57,14 @@ class GraphOptions(StoreTarget, total=False):
     seed: int
 
 
+class TableOptions(StoreTarget, total=False):
+    """The keywords of `import_tables`."""
+
+    name: str | None
+    splits: int
+    seed: int
+
+
 class FileOptions(StoreTarget, total=False):
     """The keywords of `import_graph`."""
 

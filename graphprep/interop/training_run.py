@@ -18,7 +18,7 @@ import io
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.core.original_ids import OriginalIds
 from graphprep.errors import TrainingError
-from graphprep.interop.prediction_table import columns_of, write_table
+from graphprep.interop.prediction_table import class_names, columns_of, write_table
 from graphprep.system.packages import required
 from graphprep.system.regular_file import regular_file
 
@@ -155,13 +155,19 @@ class TrainingRun:
         ids = self._original_ids
         return np.arange(len(self.predictions())) if ids is None else ids.array()
 
+    @property
+    def class_names(self) -> Sequence[str] | None:
+        """The names of the classes by their numbers; None where the dataset has none but the numbers."""
+        return class_names(self.cache.attributes, self.node_type)
+
     @cached_property
     def _original_ids(self) -> OriginalIds | None:
         return self.cache.original_ids(self.node_type)
 
     def prediction_table(self) -> Columns:
-        """`id`, `prediction` (the class, where there are classes) and `score_0` .., a row a node."""
-        return Columns(columns_of(self.predictions(), self._original_ids, self.result["task"]))
+        """`id`, `prediction` (the class, where there are classes) and `score_0` .., a row a node; classes by name where
+        they have names."""
+        return Columns(columns_of(self.predictions(), self._original_ids, self.result["task"], self.class_names))
 
     def write_predictions(self, target: Path | str) -> None:
         """Write that table as .csv or .parquet.
@@ -169,7 +175,7 @@ class TrainingRun:
         Raises:
             UsageError: `target` has another ending, or its folder does not exist.
         """
-        write_table(Path(target), self.predictions(), self._original_ids, self.result["task"])
+        write_table(Path(target), self.predictions(), self._original_ids, self.result["task"], self.class_names)
 
     def pair_table(self) -> Columns:
         """Of a run that learnt links: a row for each test edge and for as many random pairs, with the columns `source`
