@@ -9,40 +9,12 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from trainer.base.printable import printable
+from trainer.reporting.epoch_line import EpochLine, EpochListener
 
 log = logging.getLogger("trainer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochLine:
-    """One validated epoch. Seconds and bytes are those since the line before, the bytes of all ranks together."""
-
-    epoch: int
-    loss: float
-    """Mean over the training nodes, in training mode."""
-    val: float | None
-    """The metric of the validation nodes; None where it is not defined, for instance without validation nodes."""
-    seconds: float
-    bytes_sent: int
-    """All that left a rank: the sum of the three below."""
-    row_bytes_sent: int
-    """Rows and their gradients."""
-    weight_bytes_sent: int
-    """Weights and their gradients."""
-    other_bytes_sent: int
-    bytes_skipped: int
-    """Of rows."""
-
-
-class Curves(Protocol):
-    """What draws curves of the lines."""
-
-    def epoch(self, line: EpochLine, metric: str) -> None:
-        """Draw one line; `metric` names its `val`."""
 
 
 class Report:
@@ -52,11 +24,11 @@ class Report:
         self._speaks, self._as_json, self._metric = speaks, as_json, "accuracy"
         self._output = sys.stdout if output is None else output
         self._lines = 0
-        self._curves: Curves | None = None
+        self._listeners: list[EpochListener] = []
 
-    def add_curves(self, curves: Curves) -> None:
-        """From now on also draw every line."""
-        self._curves = curves
+    def add_listener(self, listener: EpochListener) -> None:
+        """From now on also give every line to `listener`."""
+        self._listeners.append(listener)
 
     def set_metric(self, metric: str) -> None:
         """Set the metric of `val` and `test`: a name as in JSON."""
@@ -79,10 +51,10 @@ class Report:
             format_bytes(line.weight_bytes_sent),
             format_bytes(line.bytes_skipped),
         )
-        if self._curves is not None:
-            self._curves.epoch(line, self._metric)
+        for listener in self._listeners:
+            listener.epoch(line, self._metric)
         if self._as_json:
-            self._print(json.dumps(_named(asdict(line), self._metric), allow_nan=False))
+            self._print(json.dumps(line.to_json(self._metric), allow_nan=False))
 
     def result(self, result: Mapping[str, Any]) -> None:
         """Print the result."""
@@ -129,11 +101,6 @@ class Report:
         # DEL is the one control character that JSON leaves as it is
         text = text.replace("\x7f", "\\u007f") if self._as_json else printable(text)
         print(text, file=self._output, flush=True)
-
-
-def _named(line: dict[str, Any], metric: str) -> dict[str, Any]:
-    """The line with `val` under its metric's name, in its place."""
-    return {(f"val_{metric}" if name == "val" else name): value for name, value in line.items()}
 
 
 def wrap_line(text: str, width: int) -> str:
