@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, nullcontext
@@ -42,7 +43,9 @@ from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.models import Network, model_type, sums_of
 from trainer.models.typed_model import remark_on_types, types_of
 from trainer.reporting.environment import environment_of
+from trainer.reporting.epoch_view import Expectation
 from trainer.reporting.history import History
+from trainer.reporting.live_view import LiveView, log_above, shows_live
 from trainer.reporting.outputs import prepare_outputs, write_result
 from trainer.reporting.report import Report
 from trainer.reporting.tensorboard import Curves
@@ -78,7 +81,13 @@ def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
         Communicator(rank_info, device, timeout=options.timeout, clock=Clock(device)) as communicator,
         folders_locked(options) if communicator.is_main else nullcontext(),
     ):
-        train(options, cache, communicator, Report(speaks=communicator.is_main, as_json=options.json))
+        view = LiveView(sys.stderr) if communicator.is_main and shows_live(options, sys.stderr) else None
+        report = Report(speaks=communicator.is_main, as_json=options.json, view=view)
+        with nullcontext() if view is None else log_above(view):
+            try:
+                train(options, cache, communicator, report)
+            finally:
+                report.finish()
 
 
 def train(options: Options, cache: Cache, communicator: Communicator, report: Report) -> dict[str, Any]:
@@ -166,6 +175,13 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     if resumed is not None:
         fit.load_state_dict(resumed)
     setup_seconds = time.perf_counter() - started
+    report.expect(
+        Expectation(
+            epochs=options.epochs,
+            epochs_before=0 if resumed is None else resumed["epoch"],
+            may_stop_early=bool(options.patience and agreement.num_val),
+        )
+    )
     if communicator.device.type == "cpu":
         (give_back_large_blocks if options.exchange == "sequential" else keep_freed_memory)()
     outcome = fit.run()

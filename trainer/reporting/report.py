@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import shutil
 import sys
@@ -13,17 +12,27 @@ from typing import Any, TextIO
 
 from trainer.base.printable import printable
 from trainer.reporting.epoch_line import EpochLine, EpochListener
-
-log = logging.getLogger("trainer")
+from trainer.reporting.epoch_view import EpochView, Expectation, LogLines
+from trainer.reporting.formats import format_bytes, format_metric
 
 
 class Report:
     """Prints the lines of a run, on one rank."""
 
-    def __init__(self, *, speaks: bool, as_json: bool, output: TextIO | None = None) -> None:
+    def __init__(
+        self, *, speaks: bool, as_json: bool, output: TextIO | None = None, view: EpochView | None = None
+    ) -> None:
+        """Print nothing yet.
+
+        Args:
+            speaks: whether this rank prints at all.
+            as_json: JSON lines on standard output.
+            output: in place of standard output.
+            view: shows the epochs; lines of the log without one.
+        """
         self._speaks, self._as_json, self._metric = speaks, as_json, "accuracy"
         self._output = sys.stdout if output is None else output
-        self._lines = 0
+        self._view = LogLines() if view is None else view
         self._listeners: list[EpochListener] = []
 
     def add_listener(self, listener: EpochListener) -> None:
@@ -34,32 +43,29 @@ class Report:
         """Set the metric of `val` and `test`: a name as in JSON."""
         self._metric = metric
 
+    def expect(self, expectation: Expectation) -> None:
+        """Say how long the run may go on."""
+        self._view.expect(expectation)
+
     def epoch(self, line: EpochLine) -> None:
         """Print one validated epoch."""
         if not self._speaks:
             return
-        if self._lines == 0:
-            log.info("epoch      loss  %12s   seconds   rows sent  weights sent    skipped", f"val {self._metric}")
-        self._lines += 1
-        log.info(
-            "%5d  %8.4f  %12s  %8.3f  %10s  %12s %10s",
-            line.epoch,
-            line.loss,
-            format_metric(line.val, self._metric),
-            line.seconds,
-            format_bytes(line.row_bytes_sent),
-            format_bytes(line.weight_bytes_sent),
-            format_bytes(line.bytes_skipped),
-        )
+        self._view.epoch(line, self._metric)
         for listener in self._listeners:
             listener.epoch(line, self._metric)
         if self._as_json:
             self._print(json.dumps(line.to_json(self._metric), allow_nan=False))
 
+    def finish(self) -> None:
+        """Show epochs that are not shown yet, also after an error."""
+        self._view.finish()
+
     def result(self, result: Mapping[str, Any]) -> None:
         """Print the result."""
         if not self._speaks:
             return
+        self.finish()
         if self._as_json:
             self._print(json.dumps(result, allow_nan=False))
             return
@@ -111,19 +117,3 @@ def wrap_line(text: str, width: int) -> str:
     indent = " " * (len(text) - len(text.lstrip()) + 2)
     lines = textwrap.wrap(firm, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\u00a0", " ")
-
-
-def format_metric(value: float | None, metric: str) -> str:
-    """A metric's value as people read it: a share of 0.8154 is '81.54 %', an error stays a number."""
-    if value is None:
-        return "-"
-    return f"{value:.5g}" if metric in ("mse", "mae") else f"{100 * value:.2f} %"
-
-
-def format_bytes(number: float) -> str:
-    """Bytes with a decimal prefix: 1_234_567 is '1.2 MB'."""
-    for prefix in ("B", "kB", "MB", "GB"):
-        if abs(number) < 1000:
-            return f"{number:.0f} B" if prefix == "B" else f"{number:.1f} {prefix}"
-        number /= 1000
-    return f"{number:.1f} TB"

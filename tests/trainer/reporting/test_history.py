@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +41,12 @@ def test_a_resumed_run_continues_the_history(tmp_path: Path) -> None:
     assert epochs_in(tmp_path) == []
 
 
-def test_a_full_disk_ends_the_history_and_not_the_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_ends_the_history_and_not_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Guards against hours of training that are lost for a log."""
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("trainer"), "handlers", [])
     folder = tmp_path / "run"
     folder.mkdir()
     history = History(str(folder), resumed_after=None)
