@@ -40,6 +40,7 @@ __all__ = [
     "partition",
     "plan",
     "quiet",
+    "report",
     "to_float32",
     "train",
 ]
@@ -69,13 +70,14 @@ if TYPE_CHECKING:
         partition,
         plan,
         quiet,
+        report,
         to_float32,
         train,
     )
 
 
 class _Package(ModuleType):
-    """`graphprep.partition` and `graphprep.plan` are functions, though there are folders of these names.
+    """`graphprep.partition`, `plan` and `report` are functions, though there are folders of these names.
 
     As it imports such a folder, Python makes it an attribute of this module; that is not done here, so that
     `__getattr__` gives the function. What lies in the folder are the function's attributes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,6 +16,7 @@ import torch
 from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.freed_memory import give_back_large_blocks, keep_freed_memory
 from trainer.base.pass_context import PassContext
+from trainer.base.peak_memory import peak_memory
 from trainer.base.sent_bytes import KIND_OF
 from trainer.base.traffic_log import Clock, TrafficLog, by_link_type
 from trainer.config.options import Options
@@ -43,6 +45,10 @@ from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.models import Network, model_type, sums_of
 from trainer.models.decoders import decoder_of
 from trainer.models.typed_model import remark_on_types, types_of
+from trainer.reporting.environment import environment_of
+from trainer.reporting.epoch_view import Expectation
+from trainer.reporting.history import History
+from trainer.reporting.live_view import LiveView, log_above, shows_live
 from trainer.reporting.outputs import prepare_outputs, write_result
 from trainer.reporting.report import Report
 from trainer.reporting.tensorboard import Curves
@@ -81,7 +87,13 @@ def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
         Communicator(rank_info, device, timeout=options.timeout, clock=Clock(device)) as communicator,
         folders_locked(options) if communicator.is_main else nullcontext(),
     ):
-        train(options, cache, communicator, Report(speaks=communicator.is_main, as_json=options.json))
+        view = LiveView(sys.stderr) if communicator.is_main and shows_live(options, sys.stderr) else None
+        report = Report(speaks=communicator.is_main, as_json=options.json, view=view)
+        with nullcontext() if view is None else log_above(view):
+            try:
+                train(options, cache, communicator, report)
+            finally:
+                report.finish()
 
 
 def train(options: Options, cache: Cache, communicator: Communicator, report: Report) -> dict[str, Any]:
@@ -104,7 +116,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         agreement = agree(options, cache, facts)
     if communicator.is_main:
         if options.tensorboard is not None:
-            report.add_curves(Curves(options.tensorboard))
+            report.add_listener(Curves(options.tensorboard))
         _log_start(options, cache, communicator, agreement)
     communicator.connect()
 
@@ -119,6 +131,8 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         resumed = checkpoint_to_resume(options, cache, communicator)
     if communicator.is_main:
         prepare_outputs(options)
+        if options.output is not None:
+            report.add_listener(History(options.output, resumed_after=None if resumed is None else resumed["epoch"]))
 
     traffic_log = TrafficLog(**row_counts(part), rank=communicator.rank, world=communicator.world)
     saturation = Saturation(rank=communicator.rank, world=communicator.world, device=communicator.device)
@@ -164,10 +178,18 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         report=report,
         checkpoints=checkpoints,
         saturation=saturation,
+        link_types=cache.slowest_links,
     )
     if resumed is not None:
         fit.load_state_dict(resumed)
     setup_seconds = time.perf_counter() - started
+    report.expect(
+        Expectation(
+            epochs=options.epochs,
+            epochs_before=0 if resumed is None else resumed["epoch"],
+            may_stop_early=bool(options.patience and agreement.num_val),
+        )
+    )
     if communicator.device.type == "cpu":
         (give_back_large_blocks if options.exchange == "sequential" else keep_freed_memory)()
     outcome = fit.run()
@@ -185,7 +207,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         if communicator.is_main:
             write_weights(options.save_weights, weights)
     layers, pairs = traffic_log.tables(communicator.all_reduce, communicator.device, cache.slowest_links)
-    seconds_by_rank = [facts["seconds"] for facts in communicator.all_gather_object({"seconds": clock.seconds})]
+    used = communicator.all_gather_object({"seconds": clock.seconds, "memory": peak_memory(communicator.device)})
     if options.trace is not None:
         write_trace(options.trace, communicator.rank, clock.spans, communicator.sent.points, start=connected)
     totals = fit.totals()
@@ -219,7 +241,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         "exchanges": layers,
         "pairs": pairs,
         "link_types": by_link_type(pairs),
-        "seconds_by_rank": seconds_by_rank,
+        "seconds_by_rank": [of_rank["seconds"] for of_rank in used],
+        "memory_bytes_by_rank": [of_rank["memory"] for of_rank in used],
+        "memory_estimate_by_rank": list(agreement.memory_bytes),
+        "environment": environment_of(communicator.device, [fact["host"] for fact in facts]),
         "dataset": cache.dataset,
         "ranks": communicator.world,
         "device": communicator.device.type,

@@ -278,6 +278,27 @@ def infer(
     return infer_to_folder(folder, trained, _folder(output), values, replace=replace, quiet=progress.is_quiet())
 
 
+@library_call(CallOptions)
+def report(run: TrainingRun | Place, *, output: Place | None = None, **_: Unpack[CallOptions]) -> Path:
+    """Write the page of a run, as `graphprep report` does: curves, what each rank did, bytes, predictions.
+
+    Args:
+        run: what was trained.
+        output: the page; report.html in the run's folder by default.
+
+    Returns:
+        The page.
+
+    Raises:
+        TrainingError: it is no finished run.
+        UsageError: the page cannot be written there.
+    """
+    from pipelines.report import report_run
+
+    opened = run if isinstance(run, TrainingRun) else TrainingRun(run)
+    return report_run(opened, None if output is None else Path(output))[1]
+
+
 def _folder(output: Place | None) -> Path:
     """The folder of a run; a line says so where it is removed when this process ends."""
     if output is not None:

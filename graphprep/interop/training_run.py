@@ -3,6 +3,7 @@
     FOLDER/config.toml         all options, from which the trainer starts the same run again
     FOLDER/result.json         the result, as in the last line of the trainer's --json
     FOLDER/history.jsonl       a line for each validated epoch
+    FOLDER/report.html         the page of `graphprep report`
     FOLDER/predictions.npy     float32 [N, C]: scores of all nodes by the best weights, in the dataset's order; of links
                                the embeddings
     FOLDER/pairs.csv           of links: the test pairs with their scores
@@ -37,18 +38,21 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
-CONFIG, RESULT, HISTORY, PREDICTIONS, PAIRS, CHECKPOINTS = (
+CONFIG, RESULT, HISTORY, PREDICTIONS, PAIRS, CHECKPOINTS, PAGE = (
     "config.toml",
     "result.json",
     "history.jsonl",
     "predictions.npy",
     "pairs.csv",
     "checkpoint",
+    "report.html",
 )
 CHECKPOINT = re.compile(r"epoch-(\d{8,})-([0-9a-f]{16})\.pt")
 WRAPPER = "model."
 """begins the names of weights in checkpoints: the model is a part of the trainer's network"""
 AGAIN = "train again"
+LISTS = ("ranks", "links")
+"""the tables in a line of the history"""
 
 
 class Columns(Mapping[str, NDArray[Any]]):
@@ -118,13 +122,41 @@ class TrainingRun:
         return first | {name: value for name, value in self.result.items() if name.startswith(("val_", "test_"))}
 
     @cached_property
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of the trainer's --json of all validated epochs; none where an earlier release kept no history.
+
+        Raises:
+            TrainingError: one of them is damaged.
+        """
+        if not (self.folder / HISTORY).exists():
+            return []
+        try:
+            return [json.loads(line) for line in self._text(HISTORY).splitlines()]
+        except ValueError as error:
+            raise TrainingError(f"{self.folder / HISTORY} is damaged ({error}); {AGAIN}") from error
+
+    @property
     def history(self) -> Columns:
-        """A row for each validated epoch: epoch, loss, the validation metric (NaN where it is not defined), seconds and
-        bytes since the row before."""
-        rows = [json.loads(line) for line in self._text(HISTORY).splitlines()]
-        names = rows[0] if rows else ()
-        columns = {name: [np.nan if row[name] is None else row[name] for row in rows] for name in names}
-        return Columns({name: np.array(values) for name, values in columns.items()})
+        """A row for each validated epoch: epoch, loss, the validation metric (NaN where it is not defined), and since
+        the row before the seconds, by kind as means over the ranks, and the bytes; the most memory of a rank."""
+        return _columns([{name: value for name, value in line.items() if name not in LISTS} for line in self.lines])
+
+    @property
+    def timeline(self) -> Columns:
+        """A row for each validated epoch and rank: its seconds by kind since the row before (NaN on GPUs, where they
+        are not measured), also of the exchanges by type of link, and its memory; no row in runs of earlier releases."""
+        rows = [{"epoch": line["epoch"]} | rank for line in self.lines for rank in line.get("ranks", ())]
+        flat = []
+        for row in rows:
+            by_type = row.pop("exchange_seconds_by_link_type")
+            flat.append(row | {f"exchange_seconds_{kind}": seconds for kind, seconds in by_type.items()})
+        return _columns(flat)
+
+    @property
+    def traffic(self) -> Columns:
+        """A row for each validated epoch, layer, direction and type of link: the bytes of rows that all ranks sent
+        since the row before; no rows in runs of earlier releases."""
+        return _columns([{"epoch": line["epoch"]} | link for line in self.lines for link in line.get("links", ())])
 
     @property
     def cache(self) -> PartitionCache:
@@ -227,6 +259,13 @@ class TrainingRun:
         if not files:
             raise TrainingError(f"there is no checkpoint in {folder}; train with --checkpoint, or by graphprep.train")
         return max(files, key=lambda path: (epoch_of(path), path.stat().st_mtime_ns))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    """A table of rows that have the same names; None is NaN."""
+    names = rows[0] if rows else ()
+    columns = {name: [np.nan if row[name] is None else row[name] for row in rows] for name in names}
+    return Columns({name: np.array(values) for name, values in columns.items()})
 
 
 def epoch_of(checkpoint: Path) -> int:

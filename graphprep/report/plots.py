@@ -7,12 +7,17 @@ shows. `svg` replaces the colours by those of the page.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
+from graphprep.report.formats import duration
 from graphprep.report.layout import Point, positions
+from graphprep.system.printable import printable
+from graphprep.system.progress import format_bytes
 from graphprep.topology import Topology
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
@@ -20,6 +25,15 @@ INK, DIM, LINE, ACCENT, CARD, HOT = "#1c2024", "#5f656d", "#e2e3e7", "#0b63ce", 
 LOADS = ("#6f93bd", "#e0a13c", "#cf3437")
 """Of idle, half loaded and slowest links; they differ in light, in dark, and by their width."""
 SPLIT_COLOURS = {"train": "#0b63ce", "val": "#e0a13c", "test": "#3f9c8d"}
+KINDS = {
+    "compute_seconds": ("computing", "#0b63ce"),
+    "exchange_seconds": ("exchange of rows", "#e0a13c"),
+    "waiting_seconds": ("waiting in sums", "#9aa1ab"),
+}
+LINK_COLOURS = ("#0b63ce", "#e0a13c", "#3f9c8d", "#8a63c9", "#9aa1ab")
+METRIC = "#3f9c8d"
+TIP = "tip:"
+"""begins the name of an artist whose value a page shows under the pointer"""
 FONT, SMALL = 8.5, 7.5
 NARROW, WIDE = 3.6, 9.0
 """Inches: a third of a page, a whole line of it."""
@@ -150,7 +164,7 @@ def plot_classes(
     for name, counts in (splits or {}).items():
         axes.bar(range(len(counts)), counts, width=0.8, bottom=bottom, color=SPLIT_COLOURS[name], label=name)
         bottom = [below + count for below, count in zip(bottom, counts, strict=True)]
-    axes.legend(fontsize=SMALL, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), labelcolor=INK)
+    _legend(axes)
     _style(axes, "class", "nodes")
     return axes
 
@@ -165,6 +179,100 @@ def plot_compared(values: Mapping[str, float], label: str, ax: Axes | None = Non
     axes.invert_yaxis()
     _style(axes, label, "", grid="x")
     return axes
+
+
+def plot_curves(curves: Mapping[str, Sequence[Any]], metric: str, best_epoch: int, ax: Axes | None = None) -> Axes:
+    """Loss (left) and validation metric (right) by epoch; the dashed line is the epoch whose weights were kept."""
+    from matplotlib.patches import Rectangle
+
+    axes = ax or _own_axes(0)
+    epochs, losses, values = (curves[name] for name in ("epoch", "loss", "val"))
+    known = [(epoch, value) for epoch, value in zip(epochs, values, strict=True) if value is not None]
+    axes.plot(epochs, losses, color=ACCENT, linewidth=1.6)
+    _style(axes, "epoch", "loss")
+    axes.yaxis.label.set_color(ACCENT)
+    right = axes.twinx()
+    right.plot([epoch for epoch, _ in known], [value for _, value in known], color=METRIC, linewidth=1.6)
+    _style(right, "epoch", metric.replace("_", " "), grid=None)
+    right.yaxis.label.set_color(METRIC)
+    axes.axvline(best_epoch, color=DIM, linewidth=1.0, linestyle=(0, (3, 2)))
+    edges = [epochs[0] - 0.5, *((one + other) / 2 for one, other in pairwise(epochs)), epochs[-1] + 0.5]
+    low, high = right.get_ylim()
+    for epoch, loss, value, (left, end) in zip(epochs, losses, values, pairwise(edges), strict=True):
+        column = Rectangle((left, low), end - left, high - low, facecolor=CARD, alpha=0.0, edgecolor="none", zorder=5)
+        shown = "" if value is None else f", {metric.replace('_', ' ')} {value:.4g}"
+        right.add_patch(_with_tip(column, f"epoch {epoch}: loss {loss:.4g}{shown}"))
+    right.set_ylim(low, high)
+    return axes
+
+
+def plot_timeline(groups: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:
+    """What each rank (down) did over the seconds of training, by ranges of epochs; in each range the kinds are sums."""
+    from matplotlib.patches import Patch, Rectangle
+
+    axes = ax or _own_axes(0)
+    start, num_ranks = 0.0, len(groups[0]["ranks"])
+    for group in groups:
+        epochs = group["last_epoch"] - group["first_epoch"] + 1
+        for row in group["ranks"]:
+            left = start
+            for kind, (name, colour) in KINDS.items():
+                seconds = row[kind] * epochs
+                bar = Rectangle((left, row["rank"] + 0.1), seconds, 0.8, facecolor=colour, edgecolor="none")
+                where = f"rank {row['rank']}, epochs {group['first_epoch']} to {group['last_epoch']}"
+                axes.add_patch(_with_tip(bar, f"{where}: {name} {duration(row[kind])} an epoch"))
+                left += seconds
+        start += group["epoch_seconds"] * epochs
+        axes.axvline(start, color=CARD, linewidth=0.8)
+    axes.set(xlim=(0, start), ylim=(num_ranks, 0))
+    ticks = range(0, num_ranks, max(1, num_ranks // 16))
+    axes.set_yticks([rank + 0.5 for rank in ticks], list(map(str, ticks)))
+    _legend(axes, [Patch(facecolor=colour, label=name) for name, colour in KINDS.values()])
+    _style(axes, "seconds since the first epoch", "rank", grid=None)
+    return axes
+
+
+def timeline_size(num_ranks: int) -> tuple[float, float]:
+    """The size of a timeline of so many ranks."""
+    return WIDE, 1.1 + 0.24 * min(num_ranks, 4) + 0.13 * max(num_ranks - 4, 0)
+
+
+def plot_link_bytes(by_link: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:
+    """Megabytes of rows of each layer and direction (down), by type of link."""
+    axes = ax or _own_axes(0)
+    types = sorted({kind for row in by_link for kind in row["link_types"]})
+    names, left = [f"{row['layer']} {row['direction']}" for row in by_link], [0.0] * len(by_link)
+    for number, kind in enumerate(types):
+        values = [row["link_types"][kind] / 1e6 for row in by_link]
+        colour = LINK_COLOURS[min(number, len(LINK_COLOURS) - 1)]
+        bars = axes.barh(range(len(values)), values, left=left, height=0.66, color=colour, label=kind)
+        for bar, name, value in zip(bars, names, values, strict=True):
+            _with_tip(bar, f"layer {name}, over {kind}: {format_bytes(1e6 * value)}")
+        left = [one + more for one, more in zip(left, values, strict=True)]
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    _legend(axes)
+    _style(axes, "MB of rows", "layer", grid="x")
+    return axes
+
+
+def _legend(axes: Axes, handles: Sequence[Any] | None = None) -> None:
+    """Names of the colours, above the axes."""
+    axes.legend(
+        handles=axes.get_legend_handles_labels()[0] if handles is None else handles,
+        fontsize=SMALL,
+        frameon=False,
+        labelcolor=INK,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=4,
+    )
+
+
+def _with_tip(artist: Artist, text: str) -> Any:
+    """The artist, whose title on a page is `text`."""
+    artist.set_gid(f"{TIP}{printable(text)}")
+    return artist
 
 
 def _bars(

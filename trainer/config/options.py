@@ -301,7 +301,7 @@ class Options:
         whole(0),
     )
 
-    output: str | None = _output(None, "folder for the options (config.toml) and the result (result.json)", "FOLDER")
+    output: str | None = _output(None, "folder for config.toml (the options), history.jsonl and result.json", "FOLDER")
     save_predictions: str | None = _output(
         None, "file for the scores of all nodes by the best weights, in the dataset's order: .npy or .pt", "FILE"
     )

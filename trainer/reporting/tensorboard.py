@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainer.base.errors import OptionError, TrainingError
-from trainer.reporting.report import EpochLine, named
+from trainer.reporting.epoch_line import EpochLine
 
 
 class Curves:
@@ -34,7 +34,7 @@ class Curves:
 
     def epoch(self, line: EpochLine, metric: str) -> None:
         """Draw one line; `metric` names its `val`."""
-        for name, value in named(line, metric).items():
+        for name, value in line.numbers(metric).items():
             if name != "epoch" and value is not None:
                 self._writer.add_scalar(name, value, line.epoch)
         self._writer.flush()

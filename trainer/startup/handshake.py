@@ -42,6 +42,7 @@ from trainer.startup.memory import (
     TypedSizes,
     available_bytes,
     check_memory,
+    estimate_bytes,
     estimate_summary,
     with_cross_edges,
 )
@@ -69,6 +70,8 @@ class Agreement:
     """Of the layers that may be tensor-parallel, where that was asked for."""
     exchange_remark: str | None = None
     """A sentence about them, for the log."""
+    memory_bytes: Sequence[int] = ()
+    """The memory estimate of each rank."""
 
 
 def facts_of(
@@ -210,6 +213,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         remark=remark,
         layer_exchanges=layers,
         exchange_remark=exchange_remark,
+        memory_bytes=[sum(estimate_bytes(options, size).values()) for size in sizes],
     )
 
 

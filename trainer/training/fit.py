@@ -27,7 +27,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +48,13 @@ from trainer.exchange.saturation import Saturation, in_words
 from trainer.layers.typed_features import FirstInput
 from trainer.models import Network
 from trainer.models.embeddings import OwnedRows
-from trainer.reporting.report import EpochLine, Report
+from trainer.reporting.epoch_line import EpochLine
+from trainer.reporting.report import Report
 from trainer.startup.handshake import Agreement
 from trainer.training.checkpoint import Checkpoints
 from trainer.training.supervision import Group, Measured, Supervision
 from trainer.training.termination import StopRequest
+from trainer.training.usage import UsageMeter
 
 log = logging.getLogger("trainer")
 
@@ -140,6 +142,7 @@ class Fit:
         report: Report,
         checkpoints: Checkpoints | None = None,
         saturation: Saturation | None = None,
+        link_types: Sequence[Sequence[str]] = (),
     ) -> None:
         """Make the weights the same everywhere.
 
@@ -154,10 +157,11 @@ class Fit:
             report: where lines go.
             checkpoints: where the state goes, if anywhere.
             saturation: counts values that are too large for the wire.
+            link_types: the type of the slowest link from rank p (row) to rank q (column), for the lines.
         """
         self._training, self._whole, self._options = training, whole, options
         self._objective, self._agreement = objective, agreement
-        self._saturation, self._has_shrunk = saturation, False
+        self._saturation, self._has_shrunk, self._link_types = saturation, False, link_types
         self.saturated: list[dict[str, Any]] = []
         """Values too large for the wire, by layer and direction, when they were last counted."""
         self._communicator, self._traffic_log, self._report, self._checkpoints = (
@@ -276,6 +280,7 @@ class Fit:
     def _train(self, request: StopRequest) -> None:
         options = self._options
         line_started, totals_before = time.perf_counter(), Totals()
+        usage = UsageMeter(self._communicator, self._traffic_log, self._link_types)
         while self._epoch < self._last_epoch:
             self._epoch += 1
             is_last = self._epoch == self._last_epoch
@@ -285,7 +290,8 @@ class Fit:
                 if options.validate_from == "exact" or is_last:
                     [measured], _ = self._validate("val")
                     self._keep_if_better(measured.value, self._epoch)
-                totals = self.totals()
+                totals, of_ranks = self._totals(usage.amounts())
+                ranks, links = usage.since_last(of_ranks)
                 now = time.perf_counter()
                 self._report.epoch(
                     EpochLine(
@@ -299,6 +305,8 @@ class Fit:
                         weight_bytes_sent=totals.weights - totals_before.weights,
                         other_bytes_sent=totals.other - totals_before.other,
                         bytes_skipped=totals.skipped - totals_before.skipped,
+                        ranks=ranks,
+                        links=links,
                     )
                 )
                 line_started, totals_before = now, totals
@@ -431,16 +439,22 @@ class Fit:
 
     def totals(self) -> Totals:
         """The bytes of all ranks so far, but for this sum of them; every rank has to call it."""
+        return self._totals(())[0]
+
+    def _totals(self, more: Sequence[int]) -> tuple[Totals, list[int]]:
+        """The same, and the sums over all ranks of `more` numbers."""
         _, weights, other = self._communicator.sent.by_kind
         saturated = 0 if self._saturation is None else self._saturation.count()
-        amounts = [*self._traffic_log.amounts(), weights, other, saturated]
-        sent, skipped, exact, broadcast, weights, other, saturated = self._communicator.all_reduce_numbers(amounts)
+        amounts = [*self._traffic_log.amounts(), weights, other, saturated, *more]
+        sums = self._communicator.all_reduce_numbers(amounts)
+        sent, skipped, exact, broadcast, weights, other, saturated, *sums_of_more = sums
         if saturated and self._saturation is not None:
             is_new = not self.saturated
             self.saturated = self._saturation.table(self._communicator.all_reduce)
             if is_new and self._communicator.is_main:
                 log.warning("%s", in_words(self.saturated))
-        return Totals(rows=sent, skipped=skipped, exact=exact, broadcast=broadcast, weights=weights, other=other)
+        totals = Totals(rows=sent, skipped=skipped, exact=exact, broadcast=broadcast, weights=weights, other=other)
+        return totals, sums_of_more
 
     def _shared(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights that are the same on every rank."""
