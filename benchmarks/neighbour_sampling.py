@@ -39,7 +39,7 @@ def graphprep_draws(matrix: Csr) -> Draw:
     sampler = NeighbourSampler(graph, SamplingOptions(fanouts=FANOUTS))
 
     def draw(seeds: NDArray[np.int64], epoch: int) -> int:
-        batch = sampler.sample(seeds, seed_type=HOMOGENEOUS_NODE, epoch=epoch)
+        batch = sampler.sample({HOMOGENEOUS_NODE: seeds}, epoch=epoch)
         return len(batch.edges[HOMOGENEOUS_EDGE].number_E)
 
     return draw

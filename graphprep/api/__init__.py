@@ -6,7 +6,7 @@ those of `graphprep.errors`, one sentence each.
 
 from __future__ import annotations
 
-from graphprep.api.batches import loader
+from graphprep.api.batches import link_loader, loader
 from graphprep.api.caches import compare, export, infer, partition, plan, report, train
 from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
 from graphprep.api.tables import import_tables
@@ -35,6 +35,7 @@ __all__ = [
     "import_graph",
     "import_tables",
     "infer",
+    "link_loader",
     "loader",
     "open_cache",
     "open_run",

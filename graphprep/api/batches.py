@@ -15,6 +15,7 @@ from graphprep.system.threads import cores
 
 if TYPE_CHECKING:
     from graphprep.interop.batch_loader import BatchLoader
+    from graphprep.interop.batch_request import BatchOptions
     from graphprep.sampling.graph import TimesOf
     from graphprep.sampling.sampler import Fanouts, TimeStrategy
 
@@ -81,7 +82,132 @@ def loader(
         UsageError: options do not go together, or there are no such nodes, times or arrays.
         DatasetError, CacheError: there is no such graph, or it is damaged.
     """
-    from graphprep.interop.batch_loader import load_batches
+    from graphprep.interop.batch_request import node_batches
+
+    options = _options(
+        num_neighbors,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        replace=replace,
+        weighted=weighted,
+        disjoint=disjoint,
+        time=time,
+        time_strategy=time_strategy,
+        arrays=arrays,
+        seed=seed,
+        rank=rank,
+        world_size=world_size,
+        drop_last=drop_last,
+        num_workers=num_workers,
+    )
+    return node_batches(_opened(graph), options, input_nodes=input_nodes, input_time=input_time, split=split)
+
+
+@library_call(CallOptions)
+def link_loader(
+    graph: Store | Cache,
+    *,
+    num_neighbors: Fanouts,
+    edge_label_index: Any = None,
+    edge_label: Any = None,
+    edge_label_time: Any = None,
+    edge_type: Any = None,
+    reverse_edge_type: Any = None,
+    neg_sampling_ratio: float | None = None,
+    exclude: bool = True,
+    batch_size: int = 1024,
+    shuffle: bool = True,
+    replace: bool = False,
+    weighted: bool = False,
+    disjoint: bool = False,
+    time: TimesOf | None = None,
+    time_strategy: TimeStrategy = "uniform",
+    arrays: Sequence[str] | None = None,
+    seed: int = 0,
+    rank: int = 0,
+    world_size: int = 1,
+    drop_last: bool = False,
+    num_workers: int | None = None,
+    **_: Unpack[CallOptions],
+) -> BatchLoader:
+    """Mini-batches for pairs of nodes, as PyTorch Geometric's `LinkNeighborLoader` gives them.
+
+    Args:
+        graph, num_neighbors, batch_size, shuffle, replace, weighted, disjoint, time, time_strategy, arrays, seed, rank,
+            world_size, drop_last, num_workers: as for `loader`; a batch has `batch_size` pairs and their random ones.
+        edge_label_index: the pairs, [2, B] numbers of nodes, sources above destinations; by default all edges.
+        edge_label: [B] or [B, C], what the pairs are labelled with; by default 1, and 0 for random pairs.
+        edge_label_time: [B], the time of each pair, with `time`: neither end's tree has a later edge. By default the
+            edges' own, where the pairs are all edges.
+        edge_type: from whose source type to whose destination type pairs lead; may be left out if there is one.
+        reverse_edge_type: the type with the reverses of its edges.
+        neg_sampling_ratio: random pairs for each pair, drawn by a hash of seed, epoch and pair, both ends evenly; one
+            may be an edge. By default 1, and 0 with `edge_label`.
+        exclude: leave edges between the ends of a pair out of its batch, in both directions, so that a model is not
+            given what it is to predict; random pairs are not looked for.
+
+    Returns:
+        As for `loader`, with `edge_label_index` (numbers of nodes in the batch, [2, pairs]), `edge_label`, `input_id`
+        (the pairs' places; the random ones follow them), and with `time` `edge_label_time`.
+
+    Raises:
+        UsageError: options do not go together, or there are no such nodes, edge types, times or arrays.
+        DatasetError, CacheError: there is no such graph, or it is damaged.
+    """
+    from graphprep.interop.batch_request import pair_batches
+
+    options = _options(
+        num_neighbors,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        replace=replace,
+        weighted=weighted,
+        disjoint=disjoint,
+        time=time,
+        time_strategy=time_strategy,
+        arrays=arrays,
+        seed=seed,
+        rank=rank,
+        world_size=world_size,
+        drop_last=drop_last,
+        num_workers=num_workers,
+    )
+    return pair_batches(
+        _opened(graph),
+        options,
+        pairs=edge_label_index,
+        labels=edge_label,
+        times=edge_label_time,
+        edge_type=edge_type,
+        reverse_edge_type=reverse_edge_type,
+        ratio=neg_sampling_ratio,
+        exclude=exclude,
+    )
+
+
+def _options(
+    num_neighbors: Fanouts,
+    *,
+    batch_size: int,
+    shuffle: bool,
+    replace: bool,
+    weighted: bool,
+    disjoint: bool,
+    time: TimesOf | None,
+    time_strategy: TimeStrategy,
+    arrays: Sequence[str] | None,
+    seed: int,
+    rank: int,
+    world_size: int,
+    drop_last: bool,
+    num_workers: int | None,
+) -> BatchOptions:
+    """What both loaders take.
+
+    Raises:
+        UsageError: a value is out of its range.
+    """
+    from graphprep.interop.batch_request import BatchOptions
     from graphprep.sampling.sampler import SamplingOptions
 
     if batch_size < 1:
@@ -94,28 +220,23 @@ def loader(
         raise UsageError(f"time_strategy is {time_strategy!r}; give 'uniform' or 'last'")
     if not 0 <= rank < world_size:
         raise UsageError(f"rank is {rank} of world_size {world_size}; ranks are 0 .. world_size - 1")
-    return load_batches(
-        _opened(graph),
-        sampling=SamplingOptions(
-            fanouts=num_neighbors,
-            seed=seed,
-            with_replacement=replace,
-            weighted=weighted,
-            disjoint=disjoint,
-            time_strategy=time_strategy,
-        ),
-        input_nodes=input_nodes,
-        input_time=input_time,
+    sampling = SamplingOptions(
+        fanouts=num_neighbors,
+        seed=seed,
+        with_replacement=replace,
+        weighted=weighted,
+        disjoint=disjoint,
+        time_strategy=time_strategy,
+    )
+    return BatchOptions(
+        sampling=sampling,
         times_of=time,
-        split=split,
         arrays=arrays,
-        schedule={
-            "batch_size": batch_size,
-            "shuffle": shuffle,
-            "rank": rank,
-            "world_size": world_size,
-            "drop_last": drop_last,
-        },
+        batch_size=batch_size,
+        shuffle=shuffle,
+        rank=rank,
+        world_size=world_size,
+        drop_last=drop_last,
         workers=cores() if num_workers is None else num_workers,
     )
 

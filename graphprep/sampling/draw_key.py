@@ -6,8 +6,8 @@ import numpy as np
 
 from graphprep.core.csr_kernels import mixed
 
-ORDER_OF_SEEDS = -1
-"""a purpose; those from 0 on are draws of neighbours: hop * 2^32 + the edge type's place in key order"""
+ORDER_OF_SEEDS, RANDOM_PAIRS = -1, -2
+"""purposes; those from 0 on are draws of neighbours: hop * 2^32 + the edge type's place in key order"""
 
 
 def key_of(seed: int, epoch: int, purpose: int) -> np.uint64:

@@ -154,6 +154,18 @@ def hashes_of(count, key):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def draw_pairs(owner_k, num_owners, num_sources, num_destinations, key):  # type: ignore[no-untyped-def]
+    """Random sources and destinations: int64 [k] each. Pair i is drawn from the hash of its owner, the place of a seed,
+    and of how many pairs that owner had before, i // num_owners."""
+    source, destination = np.empty(len(owner_k), np.int64), np.empty(len(owner_k), np.int64)
+    for i in range(len(owner_k)):
+        of_pair = mixed(mixed(key, owner_k[i]), i // num_owners)
+        source[i] = below(of_pair, num_sources)
+        destination[i] = below(mixed(of_pair, 1), num_destinations)
+    return source, destination
+
+
+@njit(cache=True, nogil=True)
 def sources_of(indices, number_E):  # type: ignore[no-untyped-def]
     """Where each drawn edge begins: int64 [E]."""
     source = np.empty(len(number_E), np.int64)

@@ -69,15 +69,13 @@ class SampledNodes:
     per_hop: tuple[int, ...]
     """new ones: the seeds, then those of each hop"""
     tree_n: NDArray[np.int64] | None
-    """where each seed has a tree of its own: which seed's each node is"""
+    """where each seed has a tree of its own: which seed's each node is, counted over the types in turn"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SampledBatch:
     """The nodes and edges that a batch of seeds needs."""
 
-    seed_type: str
-    num_seeds: int
     nodes: Mapping[str, SampledNodes]
     edges: Mapping[EdgeType, SampledEdges]
 
@@ -114,25 +112,30 @@ class NeighbourSampler:
         return self.options.disjoint or self.has_times
 
     def sample(
-        self, seeds_B: NDArray[np.int64], *, seed_type: str, epoch: int, until_B: NDArray[Any] | None = None
+        self, seeds: Mapping[str, NDArray[np.int64]], *, epoch: int, until_B: NDArray[Any] | None = None
     ) -> SampledBatch:
         """Draw the neighbours of some seeds.
 
         Args:
-            seeds_B: int64, numbers of nodes in the store; without repetition unless each has a tree of its own.
-            seed_type: their type.
+            seeds: by type, int64: numbers of nodes in the store; without repetition unless each has a tree of its own.
             epoch: another one draws others.
-            until_B: int64 or float64, with times: no edge that is later belongs to the tree of a seed.
+            until_B: int64 or float64, with times: no edge that is later belongs to the tree of a seed. For all seeds,
+                type after type.
         """
         names = list(self.graph.num_nodes)
-        ids = {name: seeds_B if name == seed_type else _NONE for name in names}
-        trees = {name: np.arange(len(seeds_B)) if name == seed_type else _NONE for name in names}
+        ids = {name: seeds.get(name, _NONE) for name in names}
+        trees = dict.fromkeys(names, _NONE)
+        first_tree = 0
+        for name, mine in seeds.items():
+            trees[name] = np.arange(first_tree, first_tree + len(mine))
+            first_tree += len(mine)
         per_hop = {name: [len(ids[name])] for name in names}
         drawn: dict[EdgeType, list[tuple[NDArray[np.int64], ...]]] = {kind: [] for kind in self.graph.edges}
         places = self._places()
         try:
             if not self.has_trees:
-                ids[seed_type], _ = number_nodes(seeds_B, places[seed_type], _NONE)
+                for name, mine in seeds.items():
+                    ids[name], _ = number_nodes(mine, places[name], _NONE)
             for hop in range(self.num_hops):
                 new = {name: (len(ids[name]) - per_hop[name][-1], len(ids[name])) for name in names}
                 for number, kind in enumerate(self.graph.edges):
@@ -157,8 +160,6 @@ class NeighbourSampler:
                 for name in names:
                     forget_nodes(ids[name], places[name])
         return SampledBatch(
-            seed_type=seed_type,
-            num_seeds=len(seeds_B),
             nodes={
                 name: SampledNodes(
                     ids_n=ids[name], per_hop=tuple(per_hop[name]), tree_n=trees[name] if self.has_trees else None

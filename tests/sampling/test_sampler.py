@@ -34,7 +34,7 @@ def random_graph(*, weighted: bool = False, edges: int = 3000) -> SamplingGraph:
 def sampled(graph: SamplingGraph, seeds: Any, *, epoch: int = 0, until: Any = None, **options: Any) -> SampledBatch:
     """The batch of some seeds of the first type."""
     sampler = NeighbourSampler(graph, SamplingOptions(**options))
-    return sampler.sample(np.asarray(seeds), seed_type=next(iter(graph.num_nodes)), epoch=epoch, until_B=until)
+    return sampler.sample({next(iter(graph.num_nodes)): np.asarray(seeds)}, epoch=epoch, until_B=until)
 
 
 def drawn_by_node(batch: SampledBatch, hop: int) -> dict[int, list[int]]:
@@ -104,7 +104,7 @@ def test_uniform_draws_are_uniform(fanout: int) -> None:
     sampler = NeighbourSampler(graph_of(matrix), SamplingOptions(fanouts=(fanout,)))
     counts, draws = np.zeros(8), 20_000
     for epoch in range(draws):
-        batch = sampler.sample(np.zeros(1, np.int64), seed_type=HOMOGENEOUS_NODE, epoch=epoch)
+        batch = sampler.sample({HOMOGENEOUS_NODE: np.zeros(1, np.int64)}, epoch=epoch)
         counts[batch.edges[HOMOGENEOUS_EDGE].number_E] += 1
     chance = fanout / 8
     # Draws without replacement: the sum over the edges of (count - mean)^2 / variance, times (8 - 1) / 8, has
@@ -120,7 +120,7 @@ def test_weighted_draws_follow_the_weights() -> None:
     sampler = NeighbourSampler(graph_of(matrix), SamplingOptions(fanouts=(1,), weighted=True))
     counts, draws = np.zeros(5), 20_000
     for epoch in range(draws):
-        batch = sampler.sample(np.zeros(1, np.int64), seed_type=HOMOGENEOUS_NODE, epoch=epoch)
+        batch = sampler.sample({HOMOGENEOUS_NODE: np.zeros(1, np.int64)}, epoch=epoch)
         counts[batch.edges[HOMOGENEOUS_EDGE].number_E] += 1
     assert counts[3] == 0
     np.testing.assert_allclose(counts / draws, weights / weights.sum(), atol=0.015)
@@ -174,7 +174,7 @@ def test_several_types() -> None:
         )
     graph = SamplingGraph(num_nodes=counts, edges=edges)
     sampler = NeighbourSampler(graph, SamplingOptions(fanouts={writes.key: (2, 1), tuple(cites): (3, 0)}))
-    batch = sampler.sample(np.array([4, 8, 15]), seed_type="paper", epoch=0)
+    batch = sampler.sample({"paper": np.array([4, 8, 15])}, epoch=0)
     assert batch.nodes["author"].per_hop[0] == 0
     for kind, matrix in edges.items():
         mine = batch.edges[kind]
@@ -209,10 +209,10 @@ def test_options_that_do_not_fit(options: dict[str, Any], sentence: str) -> None
 def test_a_sampler_can_be_used_after_an_error() -> None:
     """Guards against numbers of nodes that stay behind when a batch fails."""
     sampler = NeighbourSampler(random_graph(), SamplingOptions(fanouts=(3, 2)))
-    first = sampler.sample(np.array([4, 5]), seed_type=HOMOGENEOUS_NODE, epoch=0)
+    first = sampler.sample({HOMOGENEOUS_NODE: np.array([4, 5])}, epoch=0)
     with pytest.raises(TypeError):
-        sampler.sample(np.array([6, 7]), seed_type=HOMOGENEOUS_NODE, epoch="one")  # type: ignore[arg-type]
-    again = sampler.sample(np.array([4, 5]), seed_type=HOMOGENEOUS_NODE, epoch=0)
+        sampler.sample({HOMOGENEOUS_NODE: np.array([6, 7])}, epoch="one")  # type: ignore[arg-type]
+    again = sampler.sample({HOMOGENEOUS_NODE: np.array([4, 5])}, epoch=0)
     np.testing.assert_array_equal(first.nodes[HOMOGENEOUS_NODE].ids_n, again.nodes[HOMOGENEOUS_NODE].ids_n)
 
 
