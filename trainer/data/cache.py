@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.base.errors import CacheError, OptionError
+from trainer.config.options import TYPED_MODELS
 from trainer.data.manifest import Manifest, read_unlisted_json
 
 FORMATS = (2, 3)
@@ -125,7 +126,7 @@ class Cache:
 
     def is_typed_for(self, model: str) -> bool:
         """Whether `model` distinguishes node types and relations here, and learns rows for nodes without features."""
-        return model == "rgcn" and not (self.is_plain and self.num_features)
+        return model in TYPED_MODELS and not (model == "rgcn" and self.is_plain and self.num_features)
 
     @property
     def has_features(self) -> bool:

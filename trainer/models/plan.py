@@ -18,6 +18,10 @@ class Types:
 
     num_features: Sequence[int]
     """By type; 0 for one without features."""
+    rows: Sequence[slice]
+    """This rank's rows of each type."""
+    source_types: Sequence[int]
+    """The number of the type that the edges of each relation begin at."""
     destinations: Sequence[str]
     """The type that the edges of each relation end at."""
     target: str
@@ -60,6 +64,10 @@ class Plan:
         """First attention vectors [heads, width], likewise."""
         bound = (6.0 / (1 + width)) ** 0.5
         return nn.Parameter(torch.empty(num_heads, width).uniform_(-bound, bound, generator=self.generator))
+
+    def vectors(self, number: int, num_heads: int, width: int) -> nn.Parameter:
+        """So many first attention vectors [number, heads, width]."""
+        return nn.Parameter(torch.stack([self.vector(num_heads, width).detach() for _ in range(number)]))
 
     def edge_weight(self, width: int) -> nn.Parameter | None:
         """A first weight [D, width] of the features of edges; None where the model reads none."""

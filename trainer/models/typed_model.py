@@ -13,20 +13,22 @@ def types_of(options: Options, cache: Cache, part: Part) -> Types | None:
     """Node types and relations as weights depend on them; None where they are not distinguished."""
     if part.typed is None:
         return None
-    of_type = part.typed.types
+    of_type, names = part.typed.types, [kind.name for kind in cache.node_types]
 
     def embedding(number: int) -> Embedding:
         rows = of_type[number]
         return Embedding(
             part.ids_n[rows.rows] - rows.first_id,
             num_nodes=rows.num_nodes,
-            width=options.hidden,
+            width=options.input_width,
             seed=options.seed,
             number=number,
         )
 
     return Types(
         num_features=[kind.num_features for kind in cache.node_types],
+        rows=[rows.rows for rows in of_type],
+        source_types=[names.index(relation.source) for relation in cache.relations],
         destinations=[relation.destination for relation in cache.relations],
         target=cache.node_type,
         embedding=embedding,

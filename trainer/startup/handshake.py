@@ -25,6 +25,7 @@ from trainer.data.csr import Csr
 from trainer.data.labels import LabelCounts, Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part
+from trainer.data.typed import RelationSums
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
 from trainer.dist.link_model import LinkModel
@@ -148,7 +149,19 @@ def _typed_sizes(part: Part, cache: Cache, communicator: Communicator, *, may_be
         entries=sum(entries or 0 for entries, number in values if are_sparse([(entries, number)])),
         learnt=sum(number for _, number in without),
         gathered=sum(kind.num_nodes for kind, _ in without) if communicator.is_main else 0,
+        sources=sum(_num_sources(block, part.typed.relations) for block in (part.local, *part.remote.values())),
     )
+
+
+def _num_sources(block: Csr, relations: Sequence[RelationSums]) -> int:
+    """How many columns have an edge, counted for each relation by itself."""
+    number, begin = 0, 0
+    for relation in relations:
+        end = begin + len(relation.rows_m)
+        has_edges = torch.zeros(block.num_columns, dtype=torch.bool)
+        has_edges[block.indices[int(block.indptr[begin]) : int(block.indptr[end])].long()] = True
+        number, begin = number + int(has_edges.sum()), end
+    return number
 
 
 def available(device: torch.device) -> int:

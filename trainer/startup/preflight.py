@@ -6,7 +6,7 @@ They need only the options and the cache's root, so every rank raises the same e
 from __future__ import annotations
 
 from trainer.base.errors import OptionError, TrainingError
-from trainer.config.options import EDGE_FEATURE_MODELS, Options, is_own_model
+from trainer.config.options import EDGE_FEATURE_MODELS, TYPED_MODELS, Options, is_own_model
 from trainer.data.cache import EDGE_WEIGHTS, Cache
 from trainer.data.objective import Objective
 from trainer.dist.rank_info import RankInfo
@@ -122,11 +122,11 @@ def _check_edge_features(options: Options, cache: Cache) -> None:
 
 
 def _check_types(cache: Cache, options: Options) -> None:
-    if options.model != "rgcn":
+    if options.model not in TYPED_MODELS:
         raise TrainingError(
             f"{cache.folder} has the node types {', '.join(kind.name for kind in cache.node_types)} and the edge types "
             f"{', '.join(relation.key for relation in cache.relations) or '(none)'}; graphs of several types are "
-            "trained with --model rgcn"
+            f"trained with --model {' or '.join(TYPED_MODELS)}"
         )
 
 
