@@ -108,7 +108,7 @@ def sizes_of(
     part: Part, cache: Cache, objective: Objective, communicator: Communicator, *, may_be_sparse: bool = True
 ) -> Sizes:
     """What this rank's memory depends on; `may_be_sparse` features are held by their entries where few are not 0."""
-    counted = row_counts(part)
+    counted, learns_rows = row_counts(part), part.typed is None and not cache.num_features
     blocks = [part.local, *part.remote.values()]
     return Sizes(
         rows=part.num_rows,
@@ -124,6 +124,8 @@ def sizes_of(
         features=cache.num_features,
         outputs=objective.num_outputs,
         edge_features=part.num_edge_features,
+        learnt=part.num_rows if learns_rows else 0,
+        gathered=cache.num_nodes if learns_rows and communicator.is_main else 0,
         typed=_typed_sizes(part, cache, communicator, may_be_sparse=may_be_sparse),
     )
 

@@ -103,6 +103,10 @@ class Sizes:
     """Features of own rows that are not 0, where the features are held by them"""
     edge_features: int = 0
     """D, of those that the model reads"""
+    learnt: int = 0
+    """Own rows that are learnt in place of features, where types are not distinguished"""
+    gathered: int = 0
+    """Those of all ranks, on the rank that writes checkpoints; elsewhere 0"""
     typed: TypedSizes | None = None
     cross: CrossSizes | None = None
 
@@ -160,7 +164,8 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
     halo = sizes.largest_halo if is_sequential else sizes.halo
     between = options.hidden * (options.heads if options.attends else 1)
     # Jumping connections come to one more layer, whose input is as wide as all outputs together.
-    widths = [sizes.features, *[between] * (options.layers - (options.jumping == "none")), sizes.outputs]
+    first = [0, options.input_width] if sizes.learnt else [sizes.features]
+    widths = [*first, *[between] * (options.layers - (options.jumping == "none")), sizes.outputs]
     pairs = list(pairwise(widths))
     inputs = _INPUTS.get(options.model, max(_INPUTS.values())) + options.residual
     weights = inputs * sum(one * other for one, other in pairs) + sum(widths[1:])
@@ -207,7 +212,7 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
         between if options.jumping != "none" else options.last_heads * sizes.outputs
     ]
     if options.attends:
-        sent_widths = projected if is_sequential else projected[1:]
+        sent_widths = projected if is_sequential or sizes.learnt else projected[1:]
     buffers = (2 * received + halo + 2 * sent) * max(sent_widths, default=0) * _FP32
     kept = (
         sum(sent_widths)
@@ -221,6 +226,8 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
         "activations": outputs + norms + saved + in_motion,
         "exchange": buffers + kept,
     }
+    if sizes.learnt:
+        total["embeddings"] = _of_learnt_rows(options, sizes.learnt, sizes.gathered)
     if options.attends:
         # A layer's rows after their product and those of the halo are kept for the backward pass, which has their
         # gradients in fp32 beside them; a sequential exchange makes one layer at a time again.
@@ -264,11 +271,15 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
 
 def _of_typed_input(options: Options, typed: TypedSizes) -> dict[str, int]:
     """Features of all types, and learnt rows."""
-    rows = typed.learnt * _COPIES_OF_WEIGHTS + (typed.gathered * 8 if options.checkpoint is not None else 0)
     return {
         "features": typed.features * _STORED[options.precision] + typed.entries * _BYTES_OF_AN_ENTRY,
-        "embeddings": rows * options.input_width * _FP32,
+        "embeddings": _of_learnt_rows(options, typed.learnt, typed.gathered),
     }
+
+
+def _of_learnt_rows(options: Options, learnt: int, gathered: int) -> int:
+    copies = learnt * _COPIES_OF_WEIGHTS + (gathered * 8 if options.checkpoint is not None else 0)
+    return copies * options.input_width * _FP32
 
 
 def _sorting_typed(sizes: Sizes, total: Mapping[str, int]) -> int:
