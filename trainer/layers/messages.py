@@ -121,6 +121,10 @@ class _Messages:
     def _chunks(self, edges: EdgeBlocks) -> Iterator[tuple[RowBlock, slice, slice]]:
         """Some edges of one block, and the rows that they belong to, counted from the block's first."""
         max_edges = max(_VALUES // max(len(self.bias_F), 1), 1)
+        if (
+            not edges.csr.indptr.is_cpu
+        ):  # as many as there are rows on either side, so that there are few kernels to start
+            max_edges = max(max_edges, edges.num_rows, edges.num_columns)
         for block in edges.blocks(max_edges):
             for chunk, rows in block.chunks(max_edges):
                 yield block, chunk, rows

@@ -170,7 +170,11 @@ def test_they_are_announced_and_counted(caches: dict[int, Path]) -> None:
 @pytest.mark.parametrize(
     ("changes", "kind", "sentence"),
     [
-        ({"model": "own.py:Model"}, TrainingError, "has no node features to learn from; .* a row a node with --model gcn"),
+        (
+            {"model": "own.py:Model"},
+            TrainingError,
+            "has no node features to learn from; .* a row a node with --model gcn",
+        ),
         ({"inductive": True}, OptionError, "--inductive"),
     ],
 )
