@@ -58,7 +58,8 @@ class Plan:
 
     def weights(self, number: int, width_in: int, width_out: int) -> nn.Parameter:
         """So many first weights [number, in, out], each drawn likewise."""
-        return nn.Parameter(torch.stack([self.weight(width_in, width_out).detach() for _ in range(number)]))
+        drawn = [self.weight(width_in, width_out).detach() for _ in range(number)]
+        return nn.Parameter(torch.stack(drawn) if drawn else torch.empty(0, width_in, width_out))
 
     def vector(self, num_heads: int, width: int) -> nn.Parameter:
         """First attention vectors [heads, width], likewise."""

@@ -37,10 +37,11 @@ def check_task(cache: Cache, options: Options) -> None:
         OptionError: there is no such split, the task, metric or class weights do not suit the labels, or the training
             graph cannot be cut out.
     """
-    is_typed, learns_rows = cache.is_typed_for(options.model), cache.learns_rows_for(options.model)
+    is_typed = cache.is_typed_for(options.model)
     if not cache.is_plain:
         _check_types(cache, options)
     Objective.of(cache, options)
+    learns_rows = cache.learns_rows_for(options.model)
     if cache.num_features < 1 and not is_typed and not learns_rows:
         raise TrainingError(
             f"{cache.folder} has no node features to learn from; partition a dataset with features, or learn a row a "
