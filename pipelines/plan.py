@@ -44,7 +44,9 @@ from pipelines.partition import chosen_topology
 
 SKETCH_BYTES_AN_EDGE = 180
 """Memory of METIS and of the undirected graph, approximately."""
-SEVERAL_TYPES = "graphs of several node or edge types, which are trained with --model rgcn, cannot be planned"
+SEVERAL_TYPES = (
+    "graphs of several node or edge types, which are trained with --model rgcn, rgat or hgt, cannot be planned"
+)
 WORTH_SENDING_LESS = 0.1
 """Share of communication in an epoch, from which sending less is advised."""
 UNEVEN, FULL = 1.1, 0.9

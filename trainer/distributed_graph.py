@@ -20,7 +20,7 @@ import logging
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,7 @@ from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange, row_counts
+from trainer.layers.halo_rows import with_halo
 from trainer.layers.message_passing import DistributedLayers, distribute
 from trainer.sparse.dropout import Dropout
 from trainer.sparse.normalise import weighted
@@ -200,7 +201,7 @@ class DistributedGraph:
                 self._halo_of_x = self._exchange.fetch_constant(rows_nF, layer=1)
             return torch.cat([rows_nF, self._halo_of_x])
         self._layer += 1
-        return cast(Tensor, _WithHalo.apply(rows_nF.float(), self._exchange, self._layer, self._context()))  # type: ignore[no-untyped-call]
+        return with_halo(rows_nF.float(), self._exchange, self._layer, self._context())
 
     def gcn_edges(self) -> tuple[Tensor, Tensor]:
         """The edges and a self-loop for each node that has none, int64 [2, E'], and their weights in GCN, float32 [E'].
@@ -278,20 +279,6 @@ class DistributedGraph:
         if not torch.is_grad_enabled():
             return PassContext.evaluation(self._epoch)
         return PassContext(epoch=self._epoch, training=True, may_skip=self._epoch > self._options.warmup)
-
-
-class _WithHalo(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows_nF: Tensor, exchange: Exchange, layer: int, context: PassContext) -> Tensor:
-        [ctx.round], ctx.layer, ctx.context, ctx.num_rows = exchange.rounds, layer, context, len(rows_nF)
-        halo_HF = ctx.round.fetch(rows_nF, layer, context, compared=lambda: exchange.needed(rows_nF)).wait()
-        return torch.cat([rows_nF, halo_HF])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        own_nF = grad[: ctx.num_rows].clone()
-        ctx.round.send_back(grad[ctx.num_rows :].contiguous(), ctx.layer, ctx.context).add_to(own_nF)
-        return own_nF, None, None, None
 
 
 def _parameters(model: nn.Module | Iterable[Tensor]) -> list[Tensor]:

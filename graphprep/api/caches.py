@@ -222,7 +222,7 @@ def train(
 
     Args:
         cache: what to train on.
-        model: gcn, sage, gat, gatv2, gin, rgcn, FILE.py:Class, or a class of your own that lies in a file.
+        model: gcn, sage, gat, gatv2, gin, rgcn, rgat, hgt, FILE.py:Class, or a class of your own that lies in a file.
         output: the folder of the run; without one it is removed when Python ends.
         replace: whether a run that lies there may be replaced; that is done when the new one is whole.
 

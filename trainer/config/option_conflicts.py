@@ -122,6 +122,11 @@ def _check_sampling(options: Options, *, keeps: bool) -> None:
         )
     if options.exchange == "broadcast":
         raise OptionError("--boundary-sampling is of the rows that a peer needs, and --exchange broadcast sends all")
+    if options.model in ("rgat", "hgt"):
+        raise OptionError(
+            f"--boundary-sampling may leave a node no in-edge, and the attention of --model {options.model} has no "
+            "self-loop then; leave it out"
+        )
     if options.model == "sage" and options.aggregator == "max":
         raise OptionError(
             "--boundary-sampling is unbiased for sums and means; a maximum over a sample is too small, so use "

@@ -13,9 +13,11 @@ from trainer.config.lr_schedule import schedule
 from trainer.config.option import PROBABILITY, SHARE, Group, checked, number, options_of, whole
 from trainer.config.policies import policy
 
-MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn")
+MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn", "rgat", "hgt")
+TYPED_MODELS = ("rgcn", "rgat", "hgt")
 EXCHANGES = ("boundary", "broadcast", "sequential", "tensor", "auto")
-ATTENTION_MODELS = ("gat", "gatv2")
+ATTENTION_MODELS = ("gat", "gatv2", "rgat", "hgt")
+ADDITIVE_MODELS = ("gat", "gatv2", "rgat")
 EDGE_FEATURE_MODELS = ("gat", "gatv2", "sage", "gin")
 EDGE_TASKS = ("links",)
 METRICS = (
@@ -65,7 +67,8 @@ class Options:
 
     model: str = _model(
         "gcn",
-        f"{', '.join(MODELS)} (for several node and edge types), or FILE.py:Class of your own, which is executed",
+        f"{', '.join(MODELS)} (the last {len(TYPED_MODELS)} for several node and edge types), or FILE.py:Class of your "
+        "own, which is executed",
         "MODEL",
         checked(_check_model),
     )
@@ -84,7 +87,7 @@ class Options:
         "K",
         whole(1, 10_000),
         default_words="as --heads",
-        models=ATTENTION_MODELS,
+        models=ADDITIVE_MODELS,
     )
     bases: int = _model(
         0,
@@ -118,7 +121,7 @@ class Options:
         "SHARE",
         SHARE,
         default_words="as --dropout",
-        models=ATTENTION_MODELS,
+        models=ADDITIVE_MODELS,
     )
     edge_features: str | None = _model(
         None,
@@ -330,6 +333,11 @@ class Options:
     def attends(self) -> bool:
         """Whether the model is one of those with attention."""
         return self.model in ATTENTION_MODELS
+
+    @property
+    def input_width(self) -> int:
+        """The width of the rows that layer 1 reads where they are not the features themselves."""
+        return self.hidden * (self.heads if self.model == "hgt" else 1)
 
     @property
     def sums_messages(self) -> bool:

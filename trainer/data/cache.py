@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.base.errors import CacheError, OptionError
+from trainer.config.options import MODELS, TYPED_MODELS
 from trainer.data.manifest import Manifest, read_unlisted_json
 
 FORMATS = (2, 3)
@@ -127,7 +128,11 @@ class Cache:
 
     def is_typed_for(self, model: str) -> bool:
         """Whether `model` distinguishes node types and relations here, and learns rows for nodes without features."""
-        return model == "rgcn" and not (self.is_plain and self.num_features)
+        return model in TYPED_MODELS and not (model == "rgcn" and self.is_plain and self.num_features)
+
+    def learns_rows_for(self, model: str) -> bool:
+        """Whether `model`, which takes all nodes for one type, learns a row a node here in place of features."""
+        return self.is_plain and not self.num_features and model in MODELS and not self.is_typed_for(model)
 
     @property
     def has_features(self) -> bool:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.pass_context import PassContext
-from trainer.data.csr import Csr, add
+from trainer.data.csr import Csr, add, hstack
 from trainer.data.part import Part
 from trainer.data.typed import RelationSums
 from trainer.dist.communicator import Communicator
@@ -41,6 +41,7 @@ from trainer.sparse.normalise import (
     missing_loops,
     weighted,
 )
+from trainer.sparse.relation_edges import RelationEdges, relation_edges
 
 
 class Aggregation:
@@ -73,6 +74,7 @@ class Aggregation:
         if part.typed is not None:
             self.relations = [replace(relation, rows_m=relation.rows_m.to(device)) for relation in part.typed.relations]
         self._patterns: dict[tuple[bool, bool], InEdges[EdgeBlocks]] = {}
+        self._relation_edges: dict[tuple[tuple[bool, ...], bool], RelationEdges] = {}
         self._edge_sums_nD: Tensor | None = None
         if sums is not None:
 
@@ -142,6 +144,23 @@ class Aggregation:
                 lambda csr: EdgeBlocks(csr.pattern(self._device)),
             )
         return self._patterns[key]
+
+    def relation_edges(self, used: tuple[bool, ...], *, by_node: bool) -> RelationEdges:
+        """The edges of some relations, where relations are distinguished, made when first used.
+
+        Args:
+            used: for each relation whether its edges count.
+            by_node: whether there is a row for each node, or one for each destination of each relation.
+        """
+        if (used, by_node) not in self._relation_edges:
+            part = self._part
+            assert part.typed is not None
+            sums = hstack([block.pattern() for block in (part.local, *part.remote.values())], part.local.num_rows)
+            num_nodes = part.num_rows if by_node else None
+            self._relation_edges[used, by_node] = relation_edges(
+                sums, part.typed.relations, used, num_nodes=num_nodes, device=self._device
+            )
+        return self._relation_edges[used, by_node]
 
     def __call__(
         self,

@@ -126,7 +126,7 @@ class Attention:
 
 
 @dataclass(slots=True)
-class _Softmax:
+class Softmax:
     """A softmax over the edges so far, and the sum of rows that it weighs."""
 
     greatest_hn: Tensor
@@ -170,7 +170,7 @@ class _Attend(torch.autograd.Function):
     ) -> Tensor:
         edges, clock = attention.edges(edge_weight), attention.aggregation.clock
         num_rows, num_heads = len(values_nG), len(vector_hF)
-        softmax = _Softmax(
+        softmax = Softmax(
             greatest_hn=vector_hF.new_full((num_heads, num_rows), float("-inf")),
             total_hn=vector_hF.new_zeros(num_heads, num_rows),
             sums_nG=vector_hF.new_zeros(values_nG.shape),
@@ -206,7 +206,7 @@ class _Attend(torch.autograd.Function):
         # The result is not needed any more, which is as large as the rows.
         del out_nG
         ctx.maybe_clear_saved_tensors()
-        backward = _Backward(scores=scores, grad_nG=grad_nG, mean_hn=mean_hn, log_total_hn=log_total_hn)
+        backward = SoftmaxGradient(scores=scores, grad_nG=grad_nG, mean_hn=mean_hn, log_total_hn=log_total_hn)
         halo_grad_HG: Tensor | None = None
         own_nG: Tensor | None = None
         returning = ReturningGradients(attention.layer, attention.context)
@@ -240,7 +240,7 @@ class _Attend(torch.autograd.Function):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Backward:
+class SoftmaxGradient:
     """The gradient of one attention, piece by piece."""
 
     scores: Scores

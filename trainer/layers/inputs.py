@@ -16,7 +16,7 @@ them. Sparse features stay sparse, since X W is quickly computed from them, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -28,11 +28,13 @@ from trainer.base.traffic_log import Clock
 from trainer.exchange.halo_exchange import ComparedRows
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.attention import Attention
+from trainer.layers.halo_rows import with_halo
 from trainer.layers.maximum import maximum, maximum_with_halo
 from trainer.layers.messages import MessageSums
 from trainer.sparse.dense import dense
-from trainer.sparse.dropout import Dropout, Mask
+from trainer.sparse.dropout import Dropout, EdgeMask, Mask
 from trainer.sparse.feature_rows import DenseRows, FeatureRows, SparseRows
+from trainer.sparse.relation_edges import RelationEdges
 
 
 class LayerInput(Protocol):
@@ -285,6 +287,23 @@ class Hidden:
             if weight_FG is not None:
                 out_nG.index_add_(0, relation.rows_m, dense(sums_mF, weight_FG, self.aggregation.clock).float())
         return out_nG
+
+    def with_halo(self) -> Tensor:
+        """D(H) of this rank's rows, and below them of the halo's: [n + H, F]."""
+        self._exchange_once()
+        rows = with_halo(self.rows_nF, self.aggregation.exchange, self.layer, self.context, again=self.again)
+        return rows if self.mask is None else self.mask.with_halo(rows)
+
+    def mask_of_relations(self, edges: RelationEdges, share: float) -> EdgeMask | None:
+        """What is dropped of attention coefficients, by the rows and columns of `edges`; None for nothing."""
+        mask = self.dropout.of_edges(share, self.layer, self.context)
+        if mask is None:
+            return None
+        # The same two nodes in another relation are another edge.
+        numbers = zip(edges.numbers, edges.destinations, strict=True)
+        ids = [mask.ids_n[rows_m] + number * self.dropout.num_nodes for number, rows_m in numbers]
+        everyone = torch.cat([mask.ids_n, mask.halo_ids_H])
+        return replace(mask, ids_n=torch.cat(ids), halo_ids_H=everyone[torch.cat(list(edges.sources))])
 
     def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
         self._exchange_once()

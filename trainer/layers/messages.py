@@ -100,7 +100,7 @@ class _Messages:
             source_b = block.column_B[chunk]
             message_bF = self._before_relu(block, chunk, rows_CF, source_b).relu_()
             weight_b = None if weight_C is None else weight_C.index_select(0, source_b)
-            sums_nF[block.rows][rows] += _sums(block, chunk, rows, weight_b, message_bF)
+            sums_nF[block.rows][rows] += _row_sums(block, chunk, rows, weight_b, message_bF)
 
     def add_gradients(
         self, edges: EdgeBlocks, rows_CF: Tensor, weight_C: Tensor | None, grad_nF: Tensor, grad_CF: Tensor
@@ -113,7 +113,7 @@ class _Messages:
             grad_bF = torch.ops.aten.threshold_backward(grad_nF.index_select(0, block.column_B[chunk]), before_bF, 0.0)
             if weight_C is not None:
                 grad_bF *= weight_C.index_select(0, source_b).unsqueeze(1)
-            grad_CF[block.rows][rows] += _sums(block, chunk, rows, None, grad_bF)
+            grad_CF[block.rows][rows] += _row_sums(block, chunk, rows, None, grad_bF)
             assert block.features_BD is not None
             edge_grad_DF += _weighted(block.features_BD[chunk], grad_bF, block.indptr.dtype)
         return edge_grad_DF
@@ -121,6 +121,9 @@ class _Messages:
     def _chunks(self, edges: EdgeBlocks) -> Iterator[tuple[RowBlock, slice, slice]]:
         """Some edges of one block, and the rows that they belong to, counted from the block's first."""
         max_edges = max(_VALUES // max(len(self.bias_F), 1), 1)
+        if not edges.csr.indptr.is_cpu:
+            # As many as there are rows on either side, so that there are few kernels to start.
+            max_edges = max(max_edges, edges.num_rows, edges.num_columns)
         for block in edges.blocks(max_edges):
             for chunk, rows in block.chunks(max_edges):
                 yield block, chunk, rows
@@ -131,7 +134,7 @@ class _Messages:
         return products_bF.add_(rows_CF.index_select(0, source_b))
 
 
-def _sums(block: RowBlock, chunk: slice, rows: slice, weight_b: Tensor | None, values_bF: Tensor) -> Tensor:
+def _row_sums(block: RowBlock, chunk: slice, rows: slice, weight_b: Tensor | None, values_bF: Tensor) -> Tensor:
     """The sums of a chunk's values over each of its rows: float32 [rows, F]."""
     numbers_b = torch.arange(len(values_bF), dtype=block.indptr.dtype, device=block.indptr.device)
     return weighted_row_sums(block.indptr_of(chunk, rows), numbers_b, weight_b, values_bF)

@@ -27,6 +27,7 @@ from trainer.data.edge_split import PartEdges
 from trainer.data.labels import LabelCounts, Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part
+from trainer.data.typed import RelationSums
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
 from trainer.dist.link_model import LinkModel
@@ -122,7 +123,7 @@ def sizes_of(
     part: Part, cache: Cache, objective: Objective, communicator: Communicator, *, may_be_sparse: bool = True
 ) -> Sizes:
     """What this rank's memory depends on; `may_be_sparse` features are held by their entries where few are not 0."""
-    counted = row_counts(part)
+    counted, learns_rows = row_counts(part), part.typed is None and not cache.num_features
     blocks = [part.local, *part.remote.values()]
     return Sizes(
         rows=part.num_rows,
@@ -138,6 +139,8 @@ def sizes_of(
         features=cache.num_features,
         outputs=objective.num_outputs,
         edge_features=part.num_edge_features,
+        learnt=part.num_rows if learns_rows else 0,
+        gathered=cache.num_nodes if learns_rows and communicator.is_main else 0,
         typed=_typed_sizes(part, cache, communicator, may_be_sparse=may_be_sparse),
     )
 
@@ -163,7 +166,19 @@ def _typed_sizes(part: Part, cache: Cache, communicator: Communicator, *, may_be
         entries=sum(entries or 0 for entries, number in values if are_sparse([(entries, number)])),
         learnt=sum(number for _, number in without),
         gathered=sum(kind.num_nodes for kind, _ in without) if communicator.is_main else 0,
+        sources=sum(_num_sources(block, part.typed.relations) for block in (part.local, *part.remote.values())),
     )
+
+
+def _num_sources(block: Csr, relations: Sequence[RelationSums]) -> int:
+    """How many columns have an edge, counted for each relation by itself."""
+    number, begin = 0, 0
+    for relation in relations:
+        end = begin + len(relation.rows_m)
+        has_edges = torch.zeros(block.num_columns, dtype=torch.bool)
+        has_edges[block.indices[int(block.indptr[begin]) : int(block.indptr[end])].long()] = True
+        number, begin = number + int(has_edges.sum()), end
+    return number
 
 
 def available(device: torch.device) -> int:

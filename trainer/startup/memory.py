@@ -54,6 +54,8 @@ class TypedSizes:
     """Rows that are learnt"""
     gathered: int
     """Learnt rows of all ranks, on the rank that writes checkpoints; elsewhere 0"""
+    sources: int = 0
+    """C: rows, own and of the halo, that edges begin at, once for each relation"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,10 @@ class Sizes:
     """Features of own rows that are not 0, where the features are held by them"""
     edge_features: int = 0
     """D, of those that the model reads"""
+    learnt: int = 0
+    """Own rows that are learnt in place of features, where types are not distinguished"""
+    gathered: int = 0
+    """Those of all ranks, on the rank that writes checkpoints; elsewhere 0"""
     typed: TypedSizes | None = None
     cross: CrossSizes | None = None
 
@@ -171,7 +177,8 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
     halo = sizes.largest_halo if is_sequential else sizes.halo
     between = options.hidden * (options.heads if options.attends else 1)
     # Jumping connections come to one more layer, whose input is as wide as all outputs together.
-    widths = [sizes.features, *[between] * (options.layers - (options.jumping == "none")), sizes.outputs]
+    first = [0, options.input_width] if sizes.learnt else [sizes.features]
+    widths = [*first, *[between] * (options.layers - (options.jumping == "none")), sizes.outputs]
     pairs = list(pairwise(widths))
     inputs = _INPUTS.get(options.model, max(_INPUTS.values())) + options.residual
     weights = inputs * sum(one * other for one, other in pairs) + sum(widths[1:])
@@ -218,7 +225,7 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
         between if options.jumping != "none" else options.last_heads * sizes.outputs
     ]
     if options.attends:
-        sent_widths = projected if is_sequential else projected[1:]
+        sent_widths = projected if is_sequential or sizes.learnt else projected[1:]
     buffers = (2 * received + halo + 2 * sent) * max(sent_widths, default=0) * _FP32
     kept = (
         sum(sent_widths)
@@ -232,6 +239,8 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
         "activations": outputs + norms + saved + in_motion,
         "exchange": buffers + kept,
     }
+    if sizes.learnt:
+        total["embeddings"] = _of_learnt_rows(options, sizes.learnt, sizes.gathered)
     if options.attends:
         # A layer's rows after their product and those of the halo are kept for the backward pass, which has their
         # gradients in fp32 beside them; a sequential exchange makes one layer at a time again.
@@ -252,6 +261,8 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
 
     Every layer reads rows that are `hidden` wide, and beside what GraphSAGE keeps, its M sums and their gradients.
     """
+    if options.attends:
+        return _of_relation_attention(options, sizes, typed)
     n, b, width = sizes.rows, _STORED[options.precision], options.hidden
     as_sage = replace(options, model="sage", layers=options.layers + 1)
     # One layer more, which makes layer 1's input and exchanges and sums nothing.
@@ -264,14 +275,61 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
     total["adjacency"] = (
         2 * sizes.edges * (sizes.index_bytes + _FP32) + (2 * typed.sums + n + sizes.halo) * sizes.index_bytes
     )
-    total["features"] = typed.features * b + typed.entries * _BYTES_OF_AN_ENTRY
+    total |= _of_typed_input(options, typed)
     # Sums are kept for their weights' gradients, and are in fp32 beside their own gradients while they are made.
     total["activations"] += typed.sums * width * (options.layers * b + 2 * _FP32) + halo * width * _FP32
-    total["embeddings"] = typed.learnt * width * _FP32 * _COPIES_OF_WEIGHTS + (
-        typed.gathered * width * _FP32 * 8 if options.checkpoint is not None else 0
-    )
+    total["sorting"] = _sorting_typed(sizes, total)
+    return total
+
+
+def _of_typed_input(options: Options, typed: TypedSizes) -> dict[str, int]:
+    """Features of all types, and learnt rows."""
+    return {
+        "features": typed.features * _STORED[options.precision] + typed.entries * _BYTES_OF_AN_ENTRY,
+        "embeddings": _of_learnt_rows(options, typed.learnt, typed.gathered),
+    }
+
+
+def _of_learnt_rows(options: Options, learnt: int, gathered: int) -> int:
+    copies = learnt * _COPIES_OF_WEIGHTS + (gathered * 8 if options.checkpoint is not None else 0)
+    return copies * options.input_width * _FP32
+
+
+def _sorting_typed(sizes: Sizes, total: Mapping[str, int]) -> int:
     sorting = sizes.edges * 2 * (8 + sizes.index_bytes) - total["activations"] - total["exchange"] - total["features"]
-    total["sorting"] = max(0, sorting)
+    return max(0, sorting)
+
+
+def _of_relation_attention(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, int]:
+    """The same for R-GAT and HGT.
+
+    A layer keeps its own rows with the halo's, the rows of the sources of each relation and what their product with the
+    relation's weight gives (HGT's is a key and a value); a sequential exchange makes one layer at a time again.
+    """
+    n, halo, b, is_hgt = sizes.rows, sizes.halo, _STORED[options.precision], options.model == "hgt"
+    width, is_sequential = options.hidden * options.heads, options.exchange == "sequential"
+    made = 2 if is_hgt else 1
+    a_layer = (n + halo) * 2 * width * b + typed.sources * (1 + made) * width * b
+    a_layer += n * (3 if is_hgt else 2) * width * _FP32
+    layers = 1 if is_sequential else options.layers
+    outputs = options.layers * n * width * (_FP32 + (b if b != _FP32 else 0))
+    norms = {"none": 0, "layer": 1, "batch": 3}[options.norm] * options.layers * n * width * _FP32
+    # Gradients of values (and keys) in fp32, of the rows that they are made of, and of rows with the halo's.
+    in_motion = typed.sources * (made + 1) * width * _FP32 + (4 * n + 2 * halo) * width * _FP32
+    received = sizes.others if options.exchange == "broadcast" else sizes.largest_halo if is_sequential else halo
+    kept = (received if options.staleness != "none" else 0) + (sizes.sent if options.staleness_grad != "none" else 0)
+    matrices = typed.relations * made * width + 4 * width
+    weights = options.layers * matrices * width + typed.feature_weights * options.input_width
+    rows = typed.sources + (n if is_hgt else typed.sums)
+    total = {
+        "weights": weights * _FP32 * _COPIES_OF_WEIGHTS,
+        "adjacency": 2 * (2 * sizes.edges + 2 * rows) * sizes.index_bytes + 8 * (typed.sources + typed.sums),
+        **_of_typed_input(options, typed),
+        "activations": layers * a_layer + outputs + norms + in_motion,
+        "exchange": (2 * received + halo + 2 * sizes.sent) * width * _FP32 + kept * width * options.layers * b,
+        "attention": 5 * max(_BLOCK, options.heads * max(n, halo)) * _FP32,
+    }
+    total["sorting"] = _sorting_typed(sizes, total)
     return total
 
 

@@ -6,7 +6,7 @@ They need only the options and the cache's root, so every rank raises the same e
 from __future__ import annotations
 
 from trainer.base.errors import OptionError, TrainingError
-from trainer.config.options import EDGE_FEATURE_MODELS, Options, is_own_model
+from trainer.config.options import EDGE_FEATURE_MODELS, MODELS, TYPED_MODELS, Options, is_own_model
 from trainer.data.cache import EDGE_WEIGHTS, Cache
 from trainer.data.objective import Objective
 from trainer.dist.rank_info import RankInfo
@@ -47,12 +47,13 @@ def check_task(cache: Cache, options: Options) -> None:
     if not cache.is_plain:
         _check_types(cache, options)
     Objective.of(cache, options)
-    if cache.num_features < 1 and not is_typed:
+    learns_rows = cache.learns_rows_for(options.model)
+    if cache.num_features < 1 and not is_typed and not learns_rows:
         raise TrainingError(
-            f"{cache.folder} has no node features to learn from; partition a dataset with features, or learn some with "
-            "--model rgcn"
+            f"{cache.folder} has no node features to learn from; partition a dataset with features, or learn a row a "
+            f"node with --model {', '.join(MODELS[:-1])} or {MODELS[-1]}"
         )
-    if not is_typed and not cache.has_features and cache.aggregated == "none":
+    if not is_typed and not learns_rows and not cache.has_features and cache.aggregated == "none":
         name = f"parts/0/nodes/{cache.node_type}/x/zarr.json"
         raise cache.manifest.damaged(name, f"is not there, though nodes have {cache.num_features} features")
     check_sums(options, cache)
@@ -63,7 +64,7 @@ def check_task(cache: Cache, options: Options) -> None:
         raise TrainingError(
             f"{cache.folder} has no training, validation and test masks; partition a dataset with a split"
         )
-    if is_typed and options.inductive:
+    if (is_typed or learns_rows) and options.inductive:
         raise OptionError(
             "--inductive trains on the graph of the training nodes, and nodes of other types, or with learnt rows, are "
             "in no such graph; leave it out"
@@ -132,11 +133,11 @@ def _check_edge_features(options: Options, cache: Cache) -> None:
 
 
 def _check_types(cache: Cache, options: Options) -> None:
-    if options.model != "rgcn":
+    if options.model not in TYPED_MODELS:
         raise TrainingError(
             f"{cache.folder} has the node types {', '.join(kind.name for kind in cache.node_types)} and the edge types "
             f"{', '.join(relation.key for relation in cache.relations) or '(none)'}; graphs of several types are "
-            "trained with --model rgcn"
+            f"trained with --model {' or '.join(TYPED_MODELS)}"
         )
 
 

@@ -90,8 +90,8 @@ def test_the_expected_peak_is_near_the_measured_one(cache: Path, model: str) -> 
     assert total / FACTOR < measured < total * FACTOR, (expected, measured)
 
 
-def test_the_expected_peak_of_several_types_is_near_the_measured_one(tmp_path: Path) -> None:
-    """Sums of relations and learnt rows are the most that R-GCN takes, and no other model has them."""
+@pytest.fixture(scope="module")
+def typed_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng, numbers = np.random.default_rng(0), {"author": 40_000, "paper": 30_000}
     ends = [("author", "writes", "paper"), ("paper", "by", "author"), ("paper", "cites", "paper")]
     graph = TypedGraph(
@@ -111,9 +111,24 @@ def test_the_expected_peak_of_several_types_is_near_the_measured_one(tmp_path: P
         role=rng.permutation(30_000) * 4 // 30_000,
     )
     assignment = {name: np.arange(number) % 2 for name, number in numbers.items()}
-    folder = make_typed_cache(tmp_path / "cache", graph, assignment, 2)
-    changes: dict[str, Any] = {"model": "rgcn", "hidden": 96, "layers": 2, "dropout": 0.5}
-    [(expected, measured)] = among_ranks(2, [partial(peak_of, cache=str(folder), **changes)])
+    return make_typed_cache(tmp_path_factory.mktemp("typed") / "cache", graph, assignment, 2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "rgcn", "hidden": 96},
+        {"model": "rgat", "hidden": 96, "heads": 1},
+        {"model": "hgt", "hidden": 48, "heads": 2},
+        {"model": "hgt", "hidden": 48, "heads": 2, "exchange": "sequential"},
+    ],
+)
+def test_the_expected_peak_of_several_types_is_near_the_measured_one(
+    typed_cache: Path, changes: dict[str, Any]
+) -> None:
+    """Rows and sums of relations and learnt rows are the most that these models take, and no other model has them."""
+    of_run = {**changes, "layers": 2, "dropout": 0.5}
+    [(expected, measured)] = among_ranks(2, [partial(peak_of, cache=str(typed_cache), **of_run)])
     total = sum(expected.values())
     assert expected["embeddings"] == 20_000 * 96 * 36
     assert measured > 100e6
@@ -123,7 +138,7 @@ def test_the_expected_peak_of_several_types_is_near_the_measured_one(tmp_path: P
 def test_several_types_grow_with_what_is_theirs() -> None:
     """A term that is forgotten for R-GCN makes the advice wrong."""
     typed = TypedSizes(
-        sums=1500, relations=3, feature_weights=90, features=64_000, entries=4_000, learnt=300, gathered=900
+        sums=1500, relations=3, feature_weights=90, features=64_000, entries=4_000, learnt=300, gathered=900, sources=70
     )
     plain = run_options("c", model="rgcn", hidden=64)
 
@@ -131,11 +146,16 @@ def test_several_types_grow_with_what_is_theirs() -> None:
         return sum(estimate_bytes(replace(plain, **changes), replace(SIZES, typed=changed)).values())
 
     for name in TypedSizes.__slots__:
-        grows = {"checkpoint": "c"} if name == "gathered" else {}
+        grows = {"checkpoint": "c"} if name == "gathered" else {"model": "hgt"} if name == "sources" else {}
         assert total(replace(typed, **{name: 10 * getattr(typed, name)}), **grows) > total(**grows), name
     assert total(bases=2) < total() < total(checkpoint="c")
     assert total(precision="bf16") < total()
     assert total(exchange="sequential") < total() < total(exchange="broadcast")
+    for model in ("rgat", "hgt"):
+        assert total(model=model, heads=1) < total(model=model, heads=4)
+        assert total(model=model, exchange="sequential") < total(model=model) < total(model=model, layers=4)
+        assert total(model=model, precision="bf16") < total(model=model) < total(model=model, checkpoint="c")
+    assert total(model="rgat") < total(model="hgt")
 
 
 def test_what_grows_grows_and_what_saves_saves() -> None:
