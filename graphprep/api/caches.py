@@ -242,6 +242,10 @@ def train(
         values["class_weights"] = ",".join(map(str, weights))
     if isinstance(model, type):
         model = _file_and_class(model)
+    elif not isinstance(model, str):
+        raise UsageError(
+            f"the model is an object of {type(model).__name__}; give its class, which each rank makes one of"
+        )
     return train_to_folder(
         folder, _folder(output), {"model": model, **values}, replace=replace, quiet=progress.is_quiet()
     )

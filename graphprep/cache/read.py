@@ -399,6 +399,10 @@ def open_cache(location: str | Path | PartitionCache) -> PartitionCache:
     """
     if isinstance(location, PartitionCache):
         return location
+    if not isinstance(location, str | Path):
+        raise CacheError(
+            f"a {type(location).__name__} is no partition cache; make one of a graph with `graphprep partition`"
+        )
     if home.is_url(str(location)):
         raise CacheError(
             f"{location} is a URL, and a cache is mapped into memory; copy its folder to a local disk and open that"

@@ -26,6 +26,8 @@ CONFIG, RESULT = "config.toml", "result.json"
 def prepare_outputs(options: Options) -> None:
     """Make the folders, write the options to them, and check that the other files can be written.
 
+    The result of an earlier run in the same folder is removed: the options beside it are of another run from now on.
+
     Raises:
         TrainingError: a folder cannot be made or written to.
     """
@@ -34,6 +36,8 @@ def prepare_outputs(options: Options) -> None:
             continue
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
+            if folder == options.output:
+                Path(folder, RESULT).unlink(missing_ok=True)
             write_whole(Path(folder, CONFIG), to_toml(options).encode())
         except OSError as error:
             raise TrainingError(f"{flag} {folder} cannot be written to ({error.strerror}); give another") from error
