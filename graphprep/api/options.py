@@ -157,7 +157,7 @@ class TrainOptions(CallOptions, total=False):
     attention_dropout: float | None
     edge_features: str | None
     target: str | None
-    task: Literal["auto", "classes", "multilabel", "regression", "links"]
+    task: Literal["auto", "classes", "multilabel", "regression", "links", "edges"]
     metric: Literal[
         "auto",
         "accuracy",
@@ -175,6 +175,7 @@ class TrainOptions(CallOptions, total=False):
     ]
     class_weights: str | Sequence[float]
     inductive: bool
+    edge_label: str | None
     edge_split: str
     disjoint_train: float
     embedding: int | None

@@ -131,12 +131,12 @@ def with_cross_edges(sizes: Sequence[Sizes]) -> list[Sizes]:
 def estimate_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     """The peak bytes of training, by purpose."""
     total = _of_encoder(options, sizes)
-    if options.learns_links:
+    if options.learns_pairs:
         width = options.embedding_width
         batch = min(options.pair_batch, sizes.edges * max(options.negatives, 1))
         # Edges in order with what sorts them, and pairs with their hash, once more by group.
         # A batch's rows of both nodes and of each first node once, their products, and the gradients of all.
-        hidden = options.hidden if options.decoder == "mlp" else 0
+        hidden = options.hidden if options.decoder == "mlp" or options.learns_edge_labels else 0
         total["pairs"] = 48 * sizes.edges + batch * (32 * (width + 2) + 16 * hidden) + sizes.rows * width * _FP32
     return total
 
