@@ -85,7 +85,7 @@ class Task:
         if isinstance(learnt, Labels):
             self._loss = Loss(objective, options.class_weights, agreement.label_counts, communicator.device)
             return
-        self._rows = PairRows(cache, part, communicator)
+        self._rows = PairRows(cache.num_nodes, part, communicator)
         if isinstance(learnt, PartEdges):
             self._split = find_split(options, learnt.hash_k, communicator)
             return
