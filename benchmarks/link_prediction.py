@@ -29,7 +29,7 @@ from trainer.data.negatives import Negatives
 from trainer.data.part import load_part
 from trainer.dist.communicator import Communicator
 from trainer.dist.rank_info import RankInfo
-from trainer.training.links import find_split
+from trainer.exchange.edge_split import find_split
 
 COMMON: dict[str, Any] = {
     "task": "links",
@@ -53,7 +53,7 @@ def pyg_gae(cache: str, seed: int, epochs: int) -> dict[str, float]:
     part = load_part(opened, 0, split=0)
     edges = PartEdges(part, num_nodes=opened.num_nodes, seed=seed, is_undirected=opened.is_undirected)
     with Communicator(RankInfo(), cpu, timeout=60.0, clock=Clock(cpu)) as communicator:
-        split = find_split(options, edges, communicator)
+        split = find_split(options, edges.hash_k, communicator)
     message = split.message_part(part)
     assert part.x_nF is not None
     x = part.x_nF.float()

@@ -22,8 +22,6 @@ from trainer.base.traffic_log import Clock, TrafficLog, by_link_type
 from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.cross_edges import CrossEdges, cross_edges
-from trainer.data.edge_split import PartEdges
-from trainer.data.labels import Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part, halo_ids, load_part
 from trainer.data.typed_part import load_typed_part
@@ -34,7 +32,6 @@ from trainer.exchange.exchange import Exchange, row_counts
 from trainer.exchange.inductive import training_cross_edges, training_subgraph
 from trainer.exchange.layer_exchanges import tensor_layers
 from trainer.exchange.node_rows import save_node_rows
-from trainer.exchange.pair_rows import PairRows
 from trainer.exchange.relay_routes import relay_use
 from trainer.exchange.saturation import Saturation
 from trainer.exchange.tensor_exchange import TensorExchange
@@ -43,7 +40,6 @@ from trainer.layers.first_layer import features_of
 from trainer.layers.sums import remark_on_sums
 from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.models import Network, model_type, sums_of
-from trainer.models.decoders import decoder_of
 from trainer.models.typed_model import remark_on_types, types_of
 from trainer.reporting.environment import environment_of
 from trainer.reporting.epoch_view import Expectation
@@ -61,9 +57,8 @@ from trainer.startup.preflight import ignored_arrays
 from trainer.startup.row_width import remark_on_row_width
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
-from trainer.training.links import LinkSupervision, find_split
-from trainer.training.losses import Loss
-from trainer.training.supervision import NodeSupervision, Supervision
+from trainer.training.supervision import PairSupervision
+from trainer.training.tasks import Learnt, Task, load_learnt
 
 log = logging.getLogger("trainer")
 
@@ -110,7 +105,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     part = _load(options, cache, communicator.rank)
     objective = Objective.of(cache, options)
     report.set_metric(objective.name)
-    learnt = _learnt(options, cache, part, objective, communicator)
+    learnt = load_learnt(options, cache, part, objective, communicator)
     facts = communicator.all_gather_object(facts_of(options, cache, part, learnt, communicator, objective=objective))
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
@@ -137,10 +132,13 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     traffic_log = TrafficLog(**row_counts(part), rank=communicator.rank, world=communicator.world)
     saturation = Saturation(rank=communicator.rank, world=communicator.world, device=communicator.device)
     model = model_type(options, communicator)
+    task = Task(options, cache, part, learnt, objective=objective, agreement=agreement, communicator=communicator)
+    part = task.message_part(part)
     view = partial(
         _view,
         options,
         cache,
+        task=task,
         model=model,
         objective=objective,
         communicator=communicator,
@@ -149,10 +147,8 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         saturation=saturation,
         tensor_layers=tensor_layers(options, agreement.layer_exchanges),
     )
-    message_part, supervise = _supervision(options, cache, part, learnt, objective, agreement, communicator)
-    part = message_part(part)
-    graph = partial(_cross_edges, options, cache, part, message_part)
-    whole = training = view(part, supervise=partial(supervise, learnt), num_nodes=cache.num_nodes, graph=graph)
+    graph = partial(_cross_edges, options, cache, part, task.message_part)
+    whole = training = view(part, learnt=learnt, num_nodes=cache.num_nodes, graph=graph)
     if communicator.is_main:
         for remark in whole.network.remarks:
             log.info("%s", remark)
@@ -163,7 +159,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         )
         training = view(
             training_part,
-            supervise=partial(supervise, Labels.of(training_part, objective, communicator.device)),
+            learnt=load_learnt(options, cache, training_part, objective, communicator),
             num_nodes=num_training_nodes,
             graph=lambda: training_cross_edges(graph()),
         )
@@ -273,8 +269,8 @@ def _save_rows(
     save = partial(save_node_rows, ids_n=part.target_ids, num_nodes=cache.target.num_nodes, communicator=communicator)
     if options.save_predictions is not None:
         save(options.save_predictions, scores_nC[part.target])
-    if options.save_pairs is not None and isinstance(whole.supervision, LinkSupervision):
-        whole.supervision.save(options.save_pairs, scores_nC)
+    if options.save_pairs is not None and isinstance(whole.supervision, PairSupervision):
+        whole.supervision.save(options.save_pairs, scores_nC, part.ids_n)
     if options.save_embeddings is not None:
         save(options.save_embeddings, whole.embeddings(PassContext.evaluation(options.epochs))[part.target])
 
@@ -303,45 +299,6 @@ def _load(options: Options, cache: Cache, number: int) -> Part:
         part = load_part(cache, number, split=options.split, edge_features=options.edge_features)
     log.debug("part %d: %d rows, %d local edges", part.number, part.num_rows, part.local.num_edges)
     return part
-
-
-def _learnt(
-    options: Options, cache: Cache, part: Part, objective: Objective, communicator: Communicator
-) -> Labels | PartEdges:
-    """What there is to learn in this rank's part."""
-    if options.learns_links:
-        return PartEdges(part, num_nodes=cache.num_nodes, seed=options.seed, is_undirected=cache.is_undirected)
-    return Labels.of(part, objective, communicator.device)
-
-
-def _supervision(
-    options: Options,
-    cache: Cache,
-    part: Part,
-    learnt: Labels | PartEdges,
-    objective: Objective,
-    agreement: Agreement,
-    communicator: Communicator,
-) -> tuple[Callable[[Part], Part], Callable[[Any, torch.nn.Module | None], Supervision]]:
-    """From a part to what is left of it in the graph, and from what is learnt and a decoder to the loss and metrics.
-
-    Every rank has to call it, when the process group is there.
-    """
-    if not isinstance(learnt, PartEdges):
-        loss = Loss(objective, options.class_weights, agreement.label_counts, communicator.device)
-        return lambda whole: whole, lambda labels, _decoder: NodeSupervision(
-            objective=objective, labels=labels, loss=loss, communicator=communicator
-        )
-    split, rows = find_split(options, learnt, communicator), PairRows(cache, part, communicator)
-
-    def of_links(edges: PartEdges, decoder: torch.nn.Module | None) -> LinkSupervision:
-        assert decoder is not None
-        supervision = LinkSupervision(options, objective, edges, split, rows, decoder, communicator)
-        if communicator.is_main:
-            log.info("%s", supervision.remark)
-        return supervision
-
-    return split.message_part, of_links
 
 
 def _cross_edges(options: Options, cache: Cache, own: Part, message_part: Callable[[Part], Part]) -> CrossEdges:
@@ -377,7 +334,7 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
         communicator.world,
         communicator.device.type,
         agreement.num_train,
-        "pairs" if options.learns_links else "nodes",
+        "pairs" if options.learns_pairs else "nodes",
         agreement.num_val,
         agreement.num_test,
     )
@@ -392,7 +349,8 @@ def _view(
     objective: Objective,
     communicator: Communicator,
     traffic_log: TrafficLog,
-    supervise: Callable[[torch.nn.Module | None], Supervision],
+    task: Task,
+    learnt: Learnt,
     num_nodes: int,
     by_entries: bool,
     saturation: Saturation,
@@ -429,6 +387,6 @@ def _view(
         communicator=communicator,
         types=types_of(options, cache, part),
         num_edge_features=part.num_edge_features,
-        decoder=partial(decoder_of, options, cache),
+        decoder=task.decoder,
     ).to(communicator.device)
-    return ModelView(network=network, features=features, supervision=supervise(network.decoder))
+    return ModelView(network=network, features=features, supervision=task.supervision(learnt, network.decoder))

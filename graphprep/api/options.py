@@ -166,7 +166,7 @@ class TrainOptions(CallOptions, total=False):
     attention_dropout: float | None
     edge_features: str | None
     target: str | None
-    task: Literal["auto", "classes", "multilabel", "regression", "links"]
+    task: Literal["auto", "classes", "multilabel", "regression", "links", "edges"]
     metric: Literal[
         "auto",
         "accuracy",
@@ -184,6 +184,7 @@ class TrainOptions(CallOptions, total=False):
     ]
     class_weights: str | Sequence[float]
     inductive: bool
+    edge_label: str | None
     edge_split: str
     disjoint_train: float
     embedding: int | None

@@ -31,6 +31,7 @@ class HandmadeGraph:
     test: Array
     weight: Array | None = None
     edge_attr: Array | None = None
+    edge_arrays: dict[str, Array] = field(default_factory=dict)
     num_classes: int = 0
     task: str = "classes"
     masks: dict[str, Array] = field(init=False)
@@ -253,6 +254,8 @@ def make_cache(
             writer.array(f"{block}/data", weight[edges][order].astype(np.float32), payload=weighted)
             if graph.edge_attr is not None:
                 writer.array(f"{block}/edge_attr", graph.edge_attr[edges][order])
+            for name, values in graph.edge_arrays.items():
+                writer.array(f"{block}/{name}", values[edges][order])
     writer.array("assignment", assignment.astype(np.int32))
     writer.array("traffic_rows", traffic)
     writer.array("cross_edges", cross)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from trainer.base.errors import OptionError
 
 
@@ -18,6 +20,21 @@ def edge_shares(text: str) -> tuple[float, float, float]:
     if not (0 < train <= 1 and 0 <= val < 1 and 0 <= test < 1 and abs(train + val + test - 1) < 1e-6):
         raise OptionError(f"expected shares that are 1 together, the first above 0, not {text}")
     return train, val, test
+
+
+def check_edge_split(text: str) -> None:
+    """See that a text is shares, or may be the name of an array.
+
+    Raises:
+        OptionError: it is neither.
+    """
+    if not is_array_name(text):
+        edge_shares(text)
+
+
+def is_array_name(text: str) -> bool:
+    """Whether a split of the edges is the name of an array, and not shares."""
+    return re.fullmatch(r"[A-Za-z_][\w.-]*", text) is not None
 
 
 def edge_counts(text: str, num_pairs: int) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainer.base.errors import OptionError
+from trainer.config.edge_shares import is_array_name
 from trainer.config.options import OPTIONS, Options, is_own_model
 from trainer.config.policies import policy
 
@@ -29,15 +30,17 @@ def check_together(options: Options) -> None:
             "at large degrees; use bf16"
         )
     for name, option in OPTIONS.items():
+        if getattr(options, name) == option.default:
+            continue
         has_option = not option.models or options.model in option.models or is_own_model(options.model)
-        if not has_option and getattr(options, name) != option.default:
+        if not has_option and not (name == "edge_features" and options.learns_edge_labels):  # a decoder reads them
             raise OptionError(
                 f"{option.flag} does nothing for --model {options.model}; it is for {' or '.join(option.models)}"
             )
-        if option.tasks and options.task not in option.tasks and getattr(options, name) != option.default:
+        if option.tasks and options.task not in option.tasks:
             raise OptionError(f"{option.flag} does nothing without --task {' or '.join(option.tasks)}; add it")
-    if options.learns_links:
-        _check_links(options)
+    if options.learns_pairs:
+        _check_pairs(options)
 
 
 def _check_outputs(options: Options) -> None:
@@ -67,14 +70,21 @@ def _check_outputs(options: Options) -> None:
                 )
 
 
-def _check_links(options: Options) -> None:
+def _check_pairs(options: Options) -> None:
+    if options.learns_edge_labels and options.edge_label is None:
+        raise OptionError("--task edges needs --edge-label, the array of the edges to learn")
     for reason, applies in {
         "--inductive: its graph is made of training nodes, and here pairs are split; leave it out": options.inductive,
-        "--class-weights: pairs have no classes; leave it out": options.class_weights != "none",
+        "--class-weights: pairs have no classes; leave it out": options.learns_links
+        and options.class_weights != "none",
         "--split: it names a mask of nodes; --seed decides the split of the pairs": options.split != 0,
         "--target: the graph has one node type; leave it out": options.target is not None,
         "--metric mrr and --eval-negatives 0: there would be nothing to rank": options.metric == "mrr"
         and not options.eval_negatives,
+        f"--edge-split {options.edge_split}: give shares, as 0.85,0.05,0.1": options.learns_links
+        and is_array_name(options.edge_split),
+        "--edge-features and --edge-label of one name: the model would read the label": options.learns_edge_labels
+        and options.edge_features == options.edge_label,
     }.items():
         if applies:
             raise OptionError(f"--task {options.task} cannot be with {reason}")

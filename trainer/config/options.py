@@ -8,7 +8,7 @@ from typing import Any
 from trainer.base.errors import OptionError
 from trainer.base.nearest import nearest
 from trainer.config.class_weights import listed_weights
-from trainer.config.edge_shares import edge_shares
+from trainer.config.edge_shares import check_edge_split
 from trainer.config.lr_schedule import schedule
 from trainer.config.option import PROBABILITY, SHARE, Group, checked, number, options_of, whole
 from trainer.config.policies import policy
@@ -19,7 +19,8 @@ EXCHANGES = ("boundary", "broadcast", "sequential", "tensor", "auto")
 ATTENTION_MODELS = ("gat", "gatv2", "rgat", "hgt")
 ADDITIVE_MODELS = ("gat", "gatv2", "rgat")
 EDGE_FEATURE_MODELS = ("gat", "gatv2", "sage", "gin")
-EDGE_TASKS = ("links",)
+LINKS, EDGES = "links", "edges"
+EDGE_TASKS = (LINKS, EDGES)
 METRICS = (
     *("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae"),
     *("ap", "mrr", "hits@10", "hits@20", "hits@50", "hits@100"),
@@ -139,8 +140,9 @@ class Options:
     )
     task: str = _task(
         "auto",
-        "auto: the cache's; give regression to learn a matrix of numbers, links to predict edges",
-        choices=("auto", "classes", "multilabel", "regression", "links"),
+        "auto: the cache's; give regression to learn a matrix of numbers, links to predict edges, edges "
+        "to learn what edges have",
+        choices=("auto", "classes", "multilabel", "regression", LINKS, EDGES),
     )
     metric: str = _task(
         "auto",
@@ -157,11 +159,18 @@ class Options:
     inductive: bool = _task(
         False, "train on the training nodes and the edges between them alone, and evaluate on the whole graph"
     )
+    edge_label: str | None = _task(
+        None,
+        "array of the edges to learn: whole numbers are classes, others a regression",
+        "NAME",
+        tasks=(EDGES,),
+    )
     edge_split: str = _task(
         "0.85,0.05,0.1",
-        "shares of the edges to train on, to validate and to test",
-        "SHARES",
-        checked(edge_shares),
+        "shares of the edges to train on, to validate and to test; for edges also the name of an array that is 0, 1 "
+        "and 2 there",
+        "SPLIT",
+        checked(check_edge_split),
         tasks=EDGE_TASKS,
     )
     disjoint_train: float = _task(
@@ -169,7 +178,7 @@ class Options:
         "share of the training edges that are learnt and are not in the graph; 0: all are both",
         "SHARE",
         SHARE,
-        tasks=EDGE_TASKS,
+        tasks=(LINKS,),
     )
     embedding: int | None = _task(
         None,
@@ -183,17 +192,17 @@ class Options:
         "dot",
         "score of a pair: dot product of its rows, distmult: with a learnt weight a column, mlp: two layers on both",
         choices=("dot", "distmult", "mlp"),
-        tasks=EDGE_TASKS,
+        tasks=(LINKS,),
     )
     negatives: int = _task(
-        1, "random pairs that are no edges, for each training edge", "K", whole(1, 10_000), tasks=EDGE_TASKS
+        1, "random pairs that are no edges, for each training edge", "K", whole(1, 10_000), tasks=(LINKS,)
     )
     eval_negatives: int = _task(
         100,
         "pairs that are no edges, among which mrr ranks each validation and test edge; 0: no mrr",
         "K",
         whole(0, 1_000_000),
-        tasks=EDGE_TASKS,
+        tasks=(LINKS,),
     )
     pair_batch: int = _task(
         65_536,
@@ -236,7 +245,7 @@ class Options:
         "exact: a forward pass of its own; training: the scores of the training pass, for no extra time",
         choices=("exact", "training"),
     )
-    seed: int = _optimisation(0, "decides the first weights and every dropout mask", "N", whole(0), may_change=False)
+    seed: int = _optimisation(0, "decides the first weights, dropout masks and pairs", "N", whole(0), may_change=False)
     split: int = _optimisation(0, "column of the masks, from 0", "I", whole(0), may_change=False)
 
     exchange: str = _exchange(
@@ -346,7 +355,17 @@ class Options:
 
     @property
     def learns_links(self) -> bool:
-        """Whether pairs of nodes are learnt, and not nodes."""
+        """Whether it is learnt which pairs of nodes are edges."""
+        return self.task == LINKS
+
+    @property
+    def learns_edge_labels(self) -> bool:
+        """Whether an array of the edges is learnt."""
+        return self.task == EDGES
+
+    @property
+    def learns_pairs(self) -> bool:
+        """Whether a decoder scores pairs of nodes, by rows that the model gives."""
         return self.task in EDGE_TASKS
 
     @property

@@ -168,6 +168,14 @@ class Cache:
             raise self.manifest.damaged(metadata_name, f"gives the shape {shape!r}")
         return tuple(shape[1:])
 
+    def edge_array_type(self, relation: str, name: str) -> str:
+        """The type of the elements of array `name` of the edges."""
+        metadata_name = f"parts/0/edges/{relation}/local/{name}/zarr.json"
+        try:
+            return _data_type(self.manifest.json(metadata_name))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self.manifest.damaged(metadata_name, f"does not describe an array ({error!r})") from error
+
     def unread_node_arrays(self, node_type: str) -> list[str]:
         """The arrays of nodes that are for other readers, such as times."""
         known = {"global_ids", "original_id", "x", "x_aggregated", "y", *_MASKS, "degree"}

@@ -63,7 +63,7 @@ class EdgeSplit:
         """The part without the edges that are not in the graph; its halo stays, also where no edge needs it now."""
 
         def left(peer: int | None, block: Csr) -> Csr:
-            source_E, destination_E = _ends(part, peer, block)
+            source_E, destination_E = edge_ends(part, peer, block)
             is_left = pair_hash(source_E, destination_E, self.seed) >= self.message_begin
             return with_edges(block, is_left | (source_E == destination_E))
 
@@ -90,7 +90,7 @@ class PartEdges:
         self.ids_n, self.num_nodes = part.ids_n, num_nodes
         keys = []
         for peer, block in ((None, part.local), *part.remote.items()):
-            source_E, destination_E = _ends(part, peer, block)
+            source_E, destination_E = edge_ends(part, peer, block)
             row_E = block.row_E.long()
             keys.append((row_E * num_nodes + source_E)[source_E != destination_E])
         self._key_E: Tensor = torch.unique(torch.cat(keys))
@@ -103,6 +103,11 @@ class PartEdges:
         self.pairs = pairs
         """What the split is of."""
         self.hash_k = pair_hash(pairs.source_k, self.ids_n[pairs.row_k], seed)
+
+    @property
+    def counts(self) -> list[int]:
+        """Pairs of all groups together, in the place of those to train on: the split is not found yet."""
+        return [len(self.pairs), 0, 0]
 
     def between(self, begin: int, end: int) -> Pairs:
         """The pairs whose hash is from `begin` and below `end`."""
@@ -142,7 +147,7 @@ def smallest_with(count: Callable[[list[int]], list[int]], targets: list[int]) -
     return high
 
 
-def _ends(part: Part, peer: int | None, block: Csr) -> tuple[Tensor, Tensor]:
+def edge_ends(part: Part, peer: int | None, block: Csr) -> tuple[Tensor, Tensor]:
     """The numbers of both nodes of every edge of a block in the whole graph; None for this part's own."""
     columns = part.ids_n if peer is None else part.halo_ids[peer]
     return columns[block.indices], part.ids_n[block.row_E]

@@ -67,7 +67,7 @@ class PartArrays:
 
     def labels(self, num_rows: int) -> Tensor:
         """The labels of the `num_rows` nodes of the type that is learnt: int64 [n], or [n, C]; without any -1."""
-        if not self.cache.has_labels(self.cache.node_type):
+        if not self.cache.num_classes:
             return torch.full((num_rows,), -1)
         cache, name = self.cache, f"{self.folder}/nodes/{self.cache.node_type}/y"
         if cache.task != "classes":

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainer.data.cache import Cache
 from trainer.data.part import Part
-from trainer.data.part_arrays import PartArrays
 from trainer.dist.communicator import Communicator
 
 
@@ -43,15 +41,23 @@ class FetchedRows:
 class PairRows:
     """Rows of any nodes of the graph, by their numbers in it."""
 
-    def __init__(self, cache: Cache, part: Part, communicator: Communicator) -> None:
-        """Read which rank has which node.
-
-        Raises:
-            CacheError: that array is missing or damaged.
-        """
+    def __init__(self, num_nodes: int, part: Part, communicator: Communicator) -> None:
+        """Learn from all ranks which nodes they have, one rank after the other; every rank has to call it."""
+        rank, world = communicator.rank, communicator.world
         self._communicator = communicator
-        self._owner_N = PartArrays(cache, part.number).vector("assignment", ("int32",), cache.num_parts)
         self._sorted_n, self._row_n = part.ids_n.sort()
+        self._owner_N = torch.zeros(num_nodes, dtype=torch.int32)
+        counts = communicator.all_reduce_numbers(
+            [part.num_rows if one == rank else 0 for one in range(world)], "preparation"
+        )
+        own = part.ids_n.to(communicator.device)
+        for owner, count in enumerate(counts):
+            ids = own if owner == rank else own.new_empty(count)
+            if owner == rank:
+                communicator.exchange(dict.fromkeys(communicator.peers, own), {}, purpose="preparation").wait()
+            else:
+                communicator.exchange({}, {owner: ids}, purpose="preparation").wait()
+            self._owner_N[ids.cpu()] = owner
 
     def fetch(self, rows_nF: Tensor, source_k: Tensor, *, has_more: bool) -> FetchedRows:
         """The rows of the nodes `source_k` (int64 [k], on the CPU); every rank has to call it.

@@ -1,9 +1,9 @@
 """Gathers scored pairs on rank 0 and writes them as a table: a row a pair, edges first, then by both nodes' numbers.
 
-    FILE.csv    source,destination,is_edge,score: numbers of nodes in the dataset's own order, 1 or 0, and the score
+    FILE.csv    a line of names, and a line a pair; `source` and `destination` are numbers in the dataset's own order
     FILE.pt     the same columns as a dictionary of tensors (torch.load with weights_only=True)
 
-Rank 0 holds the pairs of all ranks, 20 bytes each.
+Rank 0 holds the pairs of all ranks.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ def save_pairs(file: str, columns: dict[str, Tensor], communicator: Communicator
 
     Args:
         file: ends in .csv or .pt.
-        columns: of this rank's pairs: source, destination, is_edge (int64) and score (float32).
+        columns: of this rank's pairs: source and destination, and others in the order of the table; int64 or float32,
+            the same names on every rank.
         communicator: the ranks of the run.
 
     Raises:
         TrainingError: it cannot be written.
     """
-    counts = [facts["pairs"] for facts in communicator.all_gather_object({"pairs": len(columns["score"])})]
+    counts = [facts["pairs"] for facts in communicator.all_gather_object({"pairs": len(columns["source"])})]
     everything = {name: [column.to(communicator.device).contiguous()] for name, column in columns.items()}
     for own in everything.values():
         if not communicator.is_main:
@@ -60,19 +61,21 @@ def save_pairs(file: str, columns: dict[str, Tensor], communicator: Communicator
 
 def _sorted(table: dict[str, Tensor]) -> dict[str, Tensor]:
     """In an order that does not depend on the number of ranks."""
-    order = torch.arange(len(table["score"]))
+    order = torch.arange(len(table["source"]))
     for name in ("destination", "source"):
         order = order[table[name][order].argsort(stable=True)]
-    order = order[table["is_edge"][order].argsort(stable=True, descending=True)]
+    if "is_edge" in table:
+        order = order[table["is_edge"][order].argsort(stable=True, descending=True)]
     return {name: column[order] for name, column in table.items()}
 
 
 def _write_csv(table: dict[str, Tensor], path: Path) -> None:
     with path.open("w", encoding="ascii", newline="\n") as file:
         file.write(",".join(table) + "\n")
-        for begin in range(0, len(table["score"]), _AT_A_TIME):
+        for begin in range(0, len(table["source"]), _AT_A_TIME):
             pieces = [column[begin : begin + _AT_A_TIME].tolist() for column in table.values()]
-            file.writelines(
-                f"{source},{destination},{is_edge},{score:.9g}\n"
-                for source, destination, is_edge, score in zip(*pieces, strict=True)
-            )
+            file.writelines(",".join(map(_word, row)) + "\n" for row in zip(*pieces, strict=True))
+
+
+def _word(value: float) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from trainer.base.errors import CacheError, TrainingError
-from trainer.config.edge_shares import edge_counts
+from trainer.config.edge_shares import edge_counts, is_array_name
 from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.cross_edges import missing_parts
 from trainer.data.csr import Csr
+from trainer.data.edge_labels import EdgeLabels
 from trainer.data.edge_split import PartEdges
 from trainer.data.labels import LabelCounts, Labels
 from trainer.data.objective import Objective
@@ -79,17 +80,17 @@ def facts_of(
     options: Options,
     cache: Cache,
     part: Part,
-    learnt: Labels | PartEdges,
+    learnt: Labels | PartEdges | EdgeLabels,
     communicator: Communicator,
     *,
     objective: Objective,
 ) -> Facts:
     """What this rank posts to the others, as JSON; `learnt` are the labels of its nodes, or the edges into them."""
-    if isinstance(learnt, PartEdges):
-        counts, nodes = LabelCounts(labelled_C=[], positive_C=[]), [len(learnt.pairs), 0, 0]
+    counts = LabelCounts(labelled_C=[], positive_C=[])
+    if isinstance(learnt, Labels):
+        counts, nodes = learnt.counts(objective), [len(learnt.train), len(learnt.val), len(learnt.test)]
     else:
-        counts = learnt.counts(objective)
-        nodes = [len(learnt.train), len(learnt.val), len(learnt.test)]
+        nodes = learnt.counts
     sizes = sizes_of(part, cache, objective, communicator, may_be_sparse=not options.dense_features)
     if part.x_nF is not None and allows_sparse_features(options, cache):
         sizes = replace(sizes, entries=count_entries(part.x_nF))
@@ -210,10 +211,12 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     if num_rows != cache.num_nodes:
         raise CacheError(f"the parts of {cache.folder} have {num_rows} nodes, not {cache.num_nodes}; partition again")
     num_train, num_val, num_test = (sum(group) for group in zip(*(fact["nodes"] for fact in facts), strict=True))
-    if options.learns_links:
-        num_train, num_val, num_test = edge_counts(options.edge_split, num_train)
+    if options.learns_pairs:
+        if not is_array_name(options.edge_split):
+            num_train, num_val, num_test = edge_counts(options.edge_split, num_train)
         if not num_train:
-            raise TrainingError(f"{cache.folder} has no edge between two nodes, so there is no pair to learn")
+            what = f"edge to learn whose {options.edge_label} is known" if options.edge_label else "edge between nodes"
+            raise TrainingError(f"{cache.folder} has no {what}, so there is nothing to learn; give another graph")
     if not num_train:
         raise TrainingError(
             f"{cache.folder} has no labelled training node in split {options.split}; choose another --split"

@@ -33,6 +33,8 @@ _BYTES_OF_AN_ENTRY = 48
 after dropout, and scratch memory to sort."""
 _INPUTS = {"gcn": 1, "sage": 2, "gat": 1, "gatv2": 2, "gin": 2, "rgcn": 2}
 """Copies of a layer's input that its backward pass needs: after dropout, for each product with a weight."""
+_SMALL_BATCH = 4096
+"""Pairs of a batch that is advised."""
 _BLOCK = 1 << 20
 """Scores in a block of edges, at least, and of those some five at a time."""
 
@@ -137,13 +139,16 @@ def with_cross_edges(sizes: Sequence[Sizes]) -> list[Sizes]:
 def estimate_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     """The peak bytes of training, by purpose."""
     total = _of_encoder(options, sizes)
-    if options.learns_links:
+    if options.learns_pairs:
         width = options.embedding_width
         batch = min(options.pair_batch, sizes.edges * max(options.negatives, 1))
         # Edges in order with what sorts them, and pairs with their hash, once more by group.
         # A batch's rows of both nodes and of each first node once, their products, and the gradients of all.
-        hidden = options.hidden if options.decoder == "mlp" else 0
-        total["pairs"] = 48 * sizes.edges + batch * (32 * (width + 2) + 16 * hidden) + sizes.rows * width * _FP32
+        hidden = options.hidden if options.decoder == "mlp" or options.learns_edge_labels else 0
+        owners = 4 * (sizes.rows + sizes.others)
+        total["pairs"] = (
+            owners + 48 * sizes.edges + batch * (32 * (width + 2) + 16 * hidden) + sizes.rows * width * _FP32
+        )
     return total
 
 
@@ -388,6 +393,8 @@ def _options_that_fit(options: Options, sizes: Sequence[Sizes], available: int) 
         tries.append(("--exchange boundary", replace(options, exchange="boundary")))
     elif options.exchange != "sequential":
         tries.append(("--exchange sequential", replace(options, exchange="sequential")))
+    if options.learns_pairs and options.pair_batch > _SMALL_BATCH:
+        tries.append((f"--pair-batch {_SMALL_BATCH}", replace(options, pair_batch=_SMALL_BATCH)))
     if options.precision == "fp32":
         tries.append(("--precision bf16", replace(options, precision="bf16")))
     if options.first_dropout and all(one.entries is None for one in sizes):

@@ -6,6 +6,7 @@ They need only the options and the cache's root, so every rank raises the same e
 from __future__ import annotations
 
 from trainer.base.errors import OptionError, TrainingError
+from trainer.config.edge_shares import is_array_name
 from trainer.config.options import EDGE_FEATURE_MODELS, MODELS, TYPED_MODELS, Options, is_own_model
 from trainer.data.cache import EDGE_WEIGHTS, Cache
 from trainer.data.objective import Objective
@@ -38,7 +39,7 @@ def check_task(cache: Cache, options: Options) -> None:
             graph cannot be cut out.
     """
     is_typed = cache.is_typed_for(options.model)
-    if options.learns_links and (is_typed or not cache.is_plain):
+    if options.learns_pairs and (is_typed or not cache.is_plain):
         what = "several node or edge types" if not cache.is_plain else "no node features"
         raise TrainingError(
             f"{cache.folder} has {what}, and --task {options.task} learns pairs of nodes with features, of one node "
@@ -58,7 +59,8 @@ def check_task(cache: Cache, options: Options) -> None:
         raise cache.manifest.damaged(name, f"is not there, though nodes have {cache.num_features} features")
     check_sums(options, cache)
     _check_edge_features(options, cache)
-    if options.learns_links:
+    if options.learns_pairs:
+        _check_edge_split(options, cache)
         return
     if cache.num_splits < 1:
         raise TrainingError(
@@ -80,8 +82,8 @@ def ignored_arrays(options: Options, cache: Cache) -> list[str]:
     sentences = []
     takes_maximum = (options.model, options.aggregator) == ("sage", "max")
     ignores_weights = options.attends or options.sums_messages or takes_maximum
-    if options.learns_links and (cache.num_classes or cache.num_splits):
-        sentences.append(f"the labels and masks of nodes are ignored: --task {options.task} learns pairs")
+    if options.learns_pairs and (cache.num_classes or cache.num_splits):
+        sentences.append(f"the labels and masks of nodes are ignored: --task {options.task} learns pairs of nodes")
     weighted = [relation.key for relation in cache.relations if cache.is_weighted(relation.key)]
     if weighted and ignores_weights and options.edge_features != EDGE_WEIGHTS:
         how = "--aggregator max" if takes_maximum else f"--model {options.model}"
@@ -95,8 +97,8 @@ def ignored_arrays(options: Options, cache: Cache) -> list[str]:
             f"the edges' weights count in the sums of --model {options.model}, and not in maxima or attention"
         )
     of_edges = {array for relation in cache.relations for array in cache.edge_arrays(relation.key)}
-    if unread := sorted(of_edges - {options.edge_features}):
-        reads_some = options.model in EDGE_FEATURE_MODELS
+    if unread := sorted(of_edges - {options.edge_features, options.edge_label, options.edge_split}):
+        reads_some = options.model in EDGE_FEATURE_MODELS or options.learns_edge_labels
         why = "--edge-features does not name them" if reads_some else f"--model {options.model} reads none"
         sentences.append(f"the edges' arrays {', '.join(unread)} are ignored: {why}")
     unlearnt = [kind.name for kind in cache.node_types if kind.name != cache.node_type and cache.has_labels(kind.name)]
@@ -130,6 +132,18 @@ def _check_edge_features(options: Options, cache: Cache) -> None:
                 f"each edge of {cache.folder} has an array of the shape {list(shape)} as its {name}; --edge-features "
                 "takes one number or a row of numbers"
             )
+
+
+def _check_edge_split(options: Options, cache: Cache) -> None:
+    name = options.edge_split
+    if not is_array_name(name):
+        return
+    [relation] = cache.relations
+    if name not in cache.edge_arrays(relation.key) or cache.edge_array_shape(relation.key, name) not in ((), (1,)):
+        raise TrainingError(
+            f"the edges of {cache.folder} have no {name} with one number an edge; give --edge-split shares, as "
+            "0.85,0.05,0.1, or the name of such an array"
+        )
 
 
 def _check_types(cache: Cache, options: Options) -> None:

@@ -197,7 +197,7 @@ class Fit:
         """
         options = self._options
         if options.patience and not self._agreement.num_val and self._communicator.is_main:
-            what = "edge" if options.learns_links else "node"
+            what = "edge" if options.learns_pairs else "node"
             log.info(
                 "there is no validation %s, so all %d epochs are run and the last weights kept", what, options.epochs
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -42,6 +42,23 @@ class Supervision(Protocol):
 
     def facts(self) -> Mapping[str, Any]:
         """What the result says of it beside metrics, the same on every rank."""
+
+
+@runtime_checkable
+class PairSupervision(Supervision, Protocol):
+    """Supervision of pairs of nodes, which a decoder scores."""
+
+    def save(self, file: str, rows_nF: Tensor, ids_n: Tensor) -> None:
+        """Write the test pairs with their scores by these rows.
+
+        Args:
+            file: .csv or .pt.
+            rows_nF: what the model gives.
+            ids_n: int64 [n], the number of each row's node in the whole graph.
+
+        Raises:
+            TrainingError: it cannot be written.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

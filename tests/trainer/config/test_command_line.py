@@ -115,6 +115,9 @@ def test_every_option_arrives() -> None:
         pair_batch=11,
         save_pairs="p.csv",
     )
+    assert parse(["c", "--task", "edges", "--edge-label", "kind"]) == Options(
+        cache="c", task="edges", edge_label="kind"
+    )
     apart = {name for name, option in OPTIONS.items() if option.tasks}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     defaults = Options(cache="c")

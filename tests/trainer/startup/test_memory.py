@@ -40,6 +40,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "sage": {"model": "sage", "hidden": 96, "layers": 3, "dropout": 0.5, "norm": "batch"},
     "gat": {"model": "gat", "heads": 2, "hidden": 48, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
     "gcn, tensor": {"hidden": 192, "layers": 3, "dropout": 0.5, "input_dropout": 0.0, "exchange": "tensor"},
+    "links": {"task": "links", "hidden": 96, "negatives": 2, "eval_negatives": 2, "input_dropout": 0.0},
     "gat, sequential": {"model": "gat", "heads": 2, "hidden": 96, "layers": 3, "exchange": "sequential"},
     "gin, edge features": {"model": "gin", "hidden": 96, "layers": 3, "edge_features": "edge_attr"},
     "sage, edge features": {"model": "sage", "hidden": 96, "layers": 3, "edge_features": "edge_attr"},
@@ -156,6 +157,20 @@ def test_several_types_grow_with_what_is_theirs() -> None:
         assert total(model=model, exchange="sequential") < total(model=model) < total(model=model, layers=4)
         assert total(model=model, precision="bf16") < total(model=model) < total(model=model, checkpoint="c")
     assert total(model="rgat") < total(model="hgt")
+
+
+def test_pairs_grow_with_what_is_theirs() -> None:
+    """A batch that is not counted lets a run die in its first epoch; advice that changes nothing helps nobody."""
+    plain = run_options("c", hidden=64, task="links", pair_batch=50, negatives=2)
+
+    def total(**changes: Any) -> int:
+        return sum(estimate_bytes(replace(plain, **changes), SIZES).values())
+
+    assert (
+        estimate_bytes(replace(plain, task="auto"), SIZES).get("pairs", 0) == 0 < estimate_bytes(plain, SIZES)["pairs"]
+    )
+    assert total(pair_batch=5) < total() < total(decoder="mlp")
+    assert total(pair_batch=10**9) < total(pair_batch=10**9, negatives=20)
 
 
 def test_what_grows_grows_and_what_saves_saves() -> None:

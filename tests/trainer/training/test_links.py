@@ -24,7 +24,7 @@ from trainer.data.negatives import Negatives
 from trainer.data.part import load_part
 from trainer.dist.communicator import Communicator
 from trainer.dist.rank_info import RankInfo
-from trainer.training.links import find_split
+from trainer.exchange.edge_split import find_split
 from trainer.training.ranking import NAMES
 
 pytestmark = pytest.mark.slow
@@ -127,7 +127,7 @@ def test_the_decoder_is_trained_and_saved(fitted: dict[tuple[str, int], Run], fo
     assert not torch.equal(weights["distmult"]["decoder.relation_F"], torch.ones(8))
     assert weights["mlp"]["decoder.weight_FG"].shape == (16, 8), "of both rows, side by side"
     assert weights["symmetric mlp"]["decoder.weight_FG"].shape == (8, 8)
-    assert float(weights["mlp"]["decoder.bias_1"]) != 0
+    assert float(weights["mlp"]["decoder.bias_C"]) != 0
     assert not any("decoder" in name for name in weights["dot"])
 
 
@@ -182,7 +182,7 @@ def test_the_loss_is_that_of_a_dense_computation(folder: Path, caches: dict[tupl
     part = load_part(cache, 0, split=0)
     edges = PartEdges(part, num_nodes=60, seed=0, is_undirected=True)
     with Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu)) as communicator:
-        split = find_split(options, edges, communicator)
+        split = find_split(options, edges.hash_k, communicator)
         run = train_once(
             communicator,
             cache=options.cache,
@@ -260,4 +260,4 @@ def test_nothing_to_learn_is_said(folder: Path, capsys: pytest.CaptureFixture[st
     graph = random_graph(num_nodes=5, num_edges=10)
     graph.src = graph.dst = np.arange(5)
     assert main([str(make_cache(folder / "loops", graph, np.zeros(5, int), 1)), "--task", "links"]) == 7
-    assert "has no edge between two nodes, so there is no pair to learn" in capsys.readouterr().err
+    assert "has no edge between nodes, so there is nothing to learn" in capsys.readouterr().err
