@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Protocol
@@ -103,6 +103,9 @@ class EpochListener(Protocol):
 
     def epoch(self, line: EpochLine, metric: str) -> None:
         """Take one line; `metric` names its `val`."""
+
+    def end(self, result: Mapping[str, Any] | None) -> None:
+        """Take the result, after the last line; None if training failed."""
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
