@@ -49,6 +49,7 @@ from trainer.reporting.outputs import prepare_outputs, write_result
 from trainer.reporting.report import Report
 from trainer.reporting.tensorboard import Curves
 from trainer.reporting.trace import prepare_traces, write_trace
+from trainer.reporting.trackers import MlflowTracker, WandbTracker
 from trainer.reporting.weights_file import write_weights
 from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
@@ -112,6 +113,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     if communicator.is_main:
         if options.tensorboard is not None:
             report.add_listener(Curves(options.tensorboard))
+        if options.wandb is not None:
+            report.add_listener(WandbTracker(options.wandb, asdict(options)))
+        if options.mlflow is not None:
+            report.add_listener(MlflowTracker(options.mlflow, asdict(options)))
         _log_start(options, cache, communicator, agreement)
     communicator.connect()
 

@@ -229,6 +229,8 @@ class TrainOptions(CallOptions, total=False):
     save_embeddings: Place | None
     save_weights: Place | None
     tensorboard: Place | None
+    wandb: str | None
+    mlflow: str | None
     trace: Place | None
     debug: bool
 

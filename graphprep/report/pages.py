@@ -1,6 +1,7 @@
 """Pages about a store, a cache and several caches: one self-contained file in light and dark, for any width and paper.
 
-The text is in `templates`, style and script lie beside this file and go into the page; the script only sorts tables.
+The text is in `templates`, style and script lie beside this file and go into the page; the script sorts and filters
+tables, and shows values under the pointer.
 Every figure is one of `--json` and carries its path there (`cited`).
 """
 

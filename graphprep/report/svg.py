@@ -59,7 +59,7 @@ def drawn(name: str, alt: str, plot: Callable[..., Axes], *data: Any, size: tupl
 def _inline(text: str, name: str, alt: str) -> str:
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(rf'<g id="{plots.TIP}([^"]*)">', r"<g><title>\1</title>", body)
+    body = re.sub(rf"""<g id=(["']){plots.TIP}(.*?)\1>""", r"<g><title>\2</title>", body, flags=re.DOTALL)
     body = re.sub(r' id="', f' id="{name}-', body)
     body = re.sub(r'(href="|url\()#', rf"\1#{name}-", body)
     for colour, variable in VARIABLES.items():

@@ -328,6 +328,8 @@ class Options:
         None, "file for the best weights, by their names in the model: .safetensors or .pt", "FILE"
     )
     tensorboard: str | None = _output(None, "folder for TensorBoard's curves", "FOLDER")
+    wandb: str | None = _output(None, "project of Weights & Biases for the curves; offline without a key", "PROJECT")
+    mlflow: str | None = _output(None, "experiment of MLflow for the curves", "EXPERIMENT")
     trace: str | None = _output(None, "folder for a trace of each rank, for chrome://tracing", "FOLDER")
     json: bool = _output(False, "JSON lines on standard output, nothing else there")
     quiet: bool = _output(False, "only warnings and errors on standard error", short=("-q",))

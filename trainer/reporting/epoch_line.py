@@ -109,6 +109,9 @@ class EpochListener(Protocol):
     def epoch(self, line: EpochLine, metric: str) -> None:
         """Take one line; `metric` names its `val`."""
 
+    def end(self, result: Mapping[str, Any] | None) -> None:
+        """Take the result, after the last line; None if training failed."""
+
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from trainer.base.atomic import write_whole
 from trainer.base.errors import TrainingError
@@ -50,6 +52,9 @@ class History:
             log.warning(
                 "the history ends at epoch %d: %s cannot be written (%s)", line.epoch, self._path, error.strerror
             )
+
+    def end(self, result: Mapping[str, Any] | None) -> None:
+        """Nothing: every line is there already."""
 
 
 def _lines_until(epoch: int, path: Path) -> list[str]:

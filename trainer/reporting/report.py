@@ -34,6 +34,7 @@ class Report:
         self._output = sys.stdout if output is None else output
         self._view = LogLines() if view is None else view
         self._listeners: list[EpochListener] = []
+        self._has_ended = False
 
     def add_listener(self, listener: EpochListener) -> None:
         """From now on also give every line to `listener`."""
@@ -58,14 +59,14 @@ class Report:
             self._print(json.dumps(line.to_json(self._metric), allow_nan=False))
 
     def finish(self) -> None:
-        """Show epochs that are not shown yet, also after an error."""
-        self._view.finish()
+        """Show epochs that are not shown yet, and tell the listeners that there is no more; also after an error."""
+        self._end(None)
 
     def result(self, result: Mapping[str, Any]) -> None:
         """Print the result."""
         if not self._speaks:
             return
-        self.finish()
+        self._end(result)
         if self._as_json:
             self._print(json.dumps(result, allow_nan=False))
             return
@@ -99,6 +100,14 @@ class Report:
             if seconds:
                 activities = ", ".join(f"{name} {number:.2f} s" for name, number in sorted(seconds.items()))
                 self._print(f"  rank {rank}: {activities}")
+
+    def _end(self, result: Mapping[str, Any] | None) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._view.finish()
+        for listener in self._listeners:
+            listener.end(result)
 
     def _print(self, text: str) -> None:
         if not self._as_json and self._output.isatty():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from trainer.base.errors import OptionError, TrainingError
@@ -38,3 +39,7 @@ class Curves:
             if name != "epoch" and value is not None:
                 self._writer.add_scalar(name, value, line.epoch)
         self._writer.flush()
+
+    def end(self, result: Mapping[str, Any] | None) -> None:  # noqa: ARG002 - points are all that is drawn
+        """Close the files."""
+        self._writer.close()

@@ -31,7 +31,7 @@ def test_every_option_arrives() -> None:
         " --metric f1-macro --class-weights 1,2 --inductive --optimiser sgd --momentum 0.5 --schedule step:3"
         " --lr-warmup 2 --clip-norm 1.5 --checkpoint d --checkpoint-every 4 --checkpoint-minutes 2 --resume"
         " --restarts 3 --output o --save-predictions p.npy --save-embeddings e.pt --save-weights w.safetensors"
-        " --tensorboard b --anyway --dense-features --weights-wire bf16"
+        " --tensorboard b --wandb p --mlflow e --anyway --dense-features --weights-wire bf16"
     )
     options = parse(line.split())
     assert options == Options(
@@ -87,6 +87,8 @@ def test_every_option_arrives() -> None:
         save_embeddings="e.pt",
         save_weights="w.safetensors",
         tensorboard="b",
+        wandb="p",
+        mlflow="e",
         anyway=True,
         dense_features=True,
         weights_wire="bf16",
