@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from graphprep.datasets.importing.columns.table_source import BATCH_ROWS, Batch, TableReader
+from graphprep.datasets.importing.columns.table_source import Batch, TableReader
 from graphprep.errors import DatasetError, UsageError
 from graphprep.system.nearest import nearest
 from graphprep.system.regular_file import regular_file
 
 SQLITE_MAGIC, DUCKDB_MAGIC, DUCKDB_AT = b"SQLite format 3\0", b"DUCK", 8
 SQLITE_TABLES = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite%'"
+MOST_ROWS = 1 << 16
+"""SQLite gives an object for each value"""
 DUCKDB_TABLES = "SELECT table_name FROM information_schema.tables"
 
 
@@ -77,15 +79,15 @@ class SqliteReader(TableReader):
     def names(self) -> Sequence[str]:
         return self._names
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Batch]:
         start = 0
         with self._connection() as connection:
             cursor = connection.execute(_chosen(self._statement, columns))
-            while rows := cursor.fetchmany(BATCH_ROWS):
-                values = zip(*rows, strict=True)
+            while fetched := cursor.fetchmany(min(rows, MOST_ROWS)):
+                values = zip(*fetched, strict=True)
                 arrays = {name: _array(column) for name, column in zip(columns, values, strict=False)}
-                yield Batch(self, start, arrays, len(rows))
-                start += len(rows)
+                yield Batch(self, start, arrays, len(fetched))
+                start += len(fetched)
 
     def place(self, row: int) -> str:
         return f"{self.called}, row {row:,}"
@@ -110,8 +112,8 @@ def _array(values: Sequence[Any]) -> Any:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
     try:
         return pa.array(values)
-    except pa.ArrowInvalid:  # words and bytes
-        return pa.array([None if value is None else str(value).encode() for value in values], pa.binary())
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # bytes among others, or numbers beyond 64 bits
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 class DuckDbReader(TableReader):
@@ -131,11 +133,11 @@ class DuckDbReader(TableReader):
     def names(self) -> Sequence[str]:
         return self._names
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Batch]:
         start = 0
         with self._connection() as connection:
             result = connection.execute(_chosen(self._statement, columns))
-            for batch in result.fetch_record_batch(BATCH_ROWS):
+            for batch in result.fetch_record_batch(rows):
                 yield Batch(self, start, dict(zip(columns, batch.columns, strict=False)), batch.num_rows)
                 start += batch.num_rows
 

@@ -18,7 +18,7 @@ from graphprep.datasets.formats.edge_weights import Weights
 from graphprep.datasets.importing.columns import values
 from graphprep.datasets.importing.columns.features import Feature, FeatureColumns
 from graphprep.datasets.importing.columns.node_table import LabelColumn, checked_times, joined_labels, time_line
-from graphprep.datasets.importing.columns.table_source import Batch, TableSource
+from graphprep.datasets.importing.columns.table_source import BATCH_ROWS, EDGE_ROWS, Batch, TableSource
 from graphprep.datasets.importing.columns.values import ValueFault
 from graphprep.datasets.importing.edges.edge_arrays import weights
 from graphprep.datasets.importing.edges.edge_columns import roles
@@ -141,11 +141,13 @@ class TableEdges(EdgeFile):
             DatasetError: with its place, a value is missing or does not fit; the table is damaged.
         """
         spool = Spool()
-        features = FeatureColumns(self._features, spool)
+        features = FeatureColumns(self._features, spool, self.columns.source.called)
         label = None if self._label is None else LabelColumn(self._label, "auto", spool)
         self._skipped, self._dates = 0, None
+        is_narrow = all(feature.kind not in ("list", "hash") for feature in self._features)
+        rows = EDGE_ROWS if is_narrow else BATCH_ROWS
         done = 0
-        for batch in self.columns.source.batches(self._used):
+        for batch in self.columns.source.batches(self._used, rows):
             kept, places = self._edges_of(batch)
             self._run = batch, places
             if label is not None:

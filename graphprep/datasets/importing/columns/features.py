@@ -48,7 +48,7 @@ class Feature(StrictModel):
 
     column: ColumnName
     kind: Annotated[FeatureKind, Field(alias="as")] = "auto"
-    """auto: by the first values: numbers, lists, else one-hot"""
+    """auto: by the type, in text by the first value: numbers, lists, else one-hot"""
     fill: Literal["mean"] | float | None = None
     """of numbers: what stands for a missing one; None: that is an error"""
     normalise: Literal["none", "standard", "minmax"] = "none"
@@ -81,8 +81,9 @@ Features = Annotated[list[Annotated[Feature, BeforeValidator(_feature)]], Field(
 class FeatureColumns:
     """The features of one table, filled batch by batch."""
 
-    def __init__(self, features: Sequence[Feature], spool: Spool) -> None:
-        """`features` name columns that are there."""
+    def __init__(self, features: Sequence[Feature], spool: Spool, called: str) -> None:
+        """`features` name columns that are there; `called` is what messages call the table."""
+        self._called = called
         self._columns = [_Undecided(feature, spool) for feature in features]
         self._rows = 0
 
@@ -102,7 +103,10 @@ class FeatureColumns:
         Raises:
             DatasetError: a column has no values, or too many classes.
         """
-        made = [column.finished() for column in self._columns]
+        try:
+            made = [column.finished() for column in self._columns]
+        except DatasetError as problem:
+            raise DatasetError(f"{self._called}: {problem}") from problem
         width = sum(column.width for column in made)
         folder = home.home()
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,7 +126,7 @@ class FeatureColumns:
 
 
 class _Undecided:
-    """A column whose kind the first values decide, if nobody said it."""
+    """A column whose kind its first value decides, if nobody said it."""
 
     def __init__(self, feature: Feature, spool: Spool) -> None:
         self.feature = feature
@@ -140,7 +144,10 @@ class _Undecided:
             try:
                 self._made.add(waiting.columns[name])
             except ValueFault as problem:
-                raise DatasetError(f"{waiting.place(problem.position, name)}: {problem}") from problem
+                value = waiting.columns[name][problem.position].as_py()
+                is_guess = self.feature.kind == "auto" and self._made.feature.kind == "number"
+                advice = "; `as: one-hot` reads words" if is_guess and isinstance(value, str) and value.strip() else ""
+                raise DatasetError(f"{waiting.place(problem.position, name)}: {problem}{advice}") from problem
         self._waiting = [] if self._made is not None else self._waiting
 
     def _is_decided(self, batch: Batch) -> bool:
@@ -160,14 +167,16 @@ class _Undecided:
         if not self._finished:
             self._made.finish()
             self._finished = True
+            if self.feature.kind == "auto" and isinstance(self._made, _OneHot):
+                self._made.require_words()
         return self._made
 
 
 def _kind_of(array: Any) -> FeatureKind | None:
-    """What the values of a column look like; None if there are none.
+    """What the type of a column, or the first of its words, looks like; None if there is none.
 
     Raises:
-        ValueFault: they are numbers and words, or of a type that is no feature.
+        ValueFault: they are of a type that is no feature.
     """
     if values.is_lists(array):
         return "list"
@@ -176,16 +185,12 @@ def _kind_of(array: Any) -> FeatureKind | None:
     if not values.is_words(array):
         values.numbers(array)
         return "number"
-    texts = values.words(array)
-    there = texts.drop_null()
+    there = values.words(array).drop_null()
     if not len(there):
         return None
     try:
-        values.numbers(there)
-    except ValueFault as problem:
-        if problem.position:
-            row = int(np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))[problem.position])
-            raise ValueFault(row, f"{problem}, as the values before are; say `as: number` or `as: one-hot`") from None
+        values.numbers(there.slice(0, 1))
+    except ValueFault:
         text = str(there[0].as_py())
         return "list" if text.startswith("[") and text.endswith("]") else "one-hot"
     return "number"
@@ -392,6 +397,21 @@ class _OneHot(_Made):
     def finish(self) -> None:
         self.categories.finish()
         self.width = max(1, len(self.categories.classes))
+
+    def require_words(self) -> None:
+        """See that not some of the classes are numbers and others words, as of a column of numbers with mistakes.
+
+        Raises:
+            DatasetError: it is so.
+        """
+        classes = self.categories.classes
+        numbers = [word for word in classes if values.is_number(word)]
+        if 0 < len(numbers) < len(classes):
+            other = next(word for word in classes if not values.is_number(word))
+            raise DatasetError(
+                f"the column {self.feature.column!r} has numbers ({values.shown(numbers[0])}) and words "
+                f"({values.shown(other)}); say `as: number` or `as: one-hot`"
+            )
 
     def rows(self, rows: slice) -> NDArray[np.float32]:
         has_class: Array = self.categories.codes(rows)[:, None] == np.arange(self.width)

@@ -94,7 +94,7 @@ def read_nodes(columns: NodeColumns, *, task: LabelTask, words: bool) -> NodeRow
     split = SplitColumn(split_column, columns.split_values)
     times: list[Array] = []
     dates = False
-    made = FeatureColumns(features, spool)
+    made = FeatureColumns(features, spool, source.called)
     used = [*label_columns, *(feature.column for feature in features)]
     used += [column for column in (id_column, split_column, time_column) if column is not None]
     num_rows = 0

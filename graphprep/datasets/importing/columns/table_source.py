@@ -24,7 +24,8 @@ from graphprep.system.nearest import nearest
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 KINDS = (*TEXT, *PARQUET, *ARROW)
-BATCH_ROWS = 1 << 17
+BATCH_ROWS, EDGE_ROWS = 1 << 16, 1 << 20
+"""of a batch; wide lists and hashed texts are read in small ones"""
 HEAD_BYTES = 1 << 16
 
 
@@ -57,8 +58,8 @@ class TableReader(Protocol):
         """Of all columns."""
         ...
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
-        """These columns, in the order of the rows.
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Batch]:
+        """These columns, in the order of the rows, at most so many at a time where that can be chosen.
 
         Raises:
             DatasetError: the file is damaged or no table.
@@ -174,7 +175,7 @@ class TableSource:
                 raise DatasetError(f"{reader.called} has no column {name!r}, which other files of {self.path} have")
         return name
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """These columns of all files.
 
         Raises:
@@ -182,7 +183,7 @@ class TableSource:
         """
         columns = list(dict.fromkeys(columns))
         for reader in self.readers():
-            yield from reader.batches(columns)
+            yield from reader.batches(columns, rows)
 
 
 class TextReader(TableReader):
@@ -205,7 +206,7 @@ class TextReader(TableReader):
     def names(self) -> Sequence[str]:
         return column_names(self.dialect)
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Batch]:  # noqa: ARG002 - blocks are of bytes
         import pyarrow as pa
 
         start = 0
@@ -237,12 +238,12 @@ class _TypedReader(TableReader):
     def names(self) -> Sequence[str]:
         return self._names
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Batch]:
         start = 0
         with reading(self.path):
-            for batch in self._record_batches(columns):
-                for at in range(0, batch.num_rows, BATCH_ROWS):
-                    some = batch.slice(at, BATCH_ROWS)
+            for batch in self._record_batches(columns, rows):
+                for at in range(0, batch.num_rows, rows):
+                    some = batch.slice(at, rows)
                     arrays = dict(zip(some.schema.names, some.columns, strict=True))
                     yield Batch(self, start, arrays, some.num_rows)
                     start += some.num_rows
@@ -253,7 +254,7 @@ class _TypedReader(TableReader):
     def _schema(self) -> Any:
         raise NotImplementedError
 
-    def _record_batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def _record_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         raise NotImplementedError
 
 
@@ -266,11 +267,11 @@ class ParquetReader(_TypedReader):
         with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
             return file.schema_arrow
 
-    def _record_batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def _record_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
-            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
+            yield from file.iter_batches(batch_size=rows, columns=list(columns))
 
 
 class ArrowReader(_TypedReader):
@@ -279,7 +280,7 @@ class ArrowReader(_TypedReader):
     def _schema(self) -> Any:
         return self._open().schema
 
-    def _record_batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def _record_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:  # noqa: ARG002
         opened = self._open()
         whole = (
             (opened.get_batch(number) for number in range(opened.num_record_batches))

@@ -6,6 +6,7 @@ White space around a word does not count. Functions raise `ValueFault` for the f
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ MISSING_NUMBERS = ("", "na", "n/a", "nan", "null", "none")
 TRUTH = {"true": 1.0, "false": 0.0}
 LONGEST_SHOWN = 40
 INT64 = 2**63
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 WHOLE = r"^(0|-?[1-9][0-9]{0,18})(\.0+)?$"
 """whole numbers without zeros before them, also as pandas writes those of a column with gaps: 10.0"""
 BETWEEN_NUMBERS = r"[\s,;]+"
@@ -85,6 +87,11 @@ def words(array: Any) -> Any:
         return array.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
         raise ValueFault(0, f"values of the type {array.type} are no words") from problem
+
+
+def is_number(text: str) -> bool:
+    """Whether a word is a number in digits."""
+    return NUMBER.fullmatch(text) is not None
 
 
 def whole_numbers(array: Any) -> NDArray[np.int64] | None:
@@ -231,6 +238,7 @@ def lists(array: Any) -> tuple[NDArray[np.float32], int]:
     Raises:
         ValueFault: a list is missing, is of another length, or holds what is no finite number.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     array = _decoded(array)
@@ -249,13 +257,14 @@ def lists(array: Any) -> tuple[NDArray[np.float32], int]:
         raise ValueFault(position, f"the list has {lengths[position]} values where others have {width}")
     if len(lengths) and not width:
         raise ValueFault(0, "the list is empty")
+    flat = pc.list_flatten(array)
     try:
-        flat = numbers(pc.list_flatten(array))
+        kept = flat.to_numpy(zero_copy_only=False) if pa.types.is_floating(flat.type) else numbers(flat)
     except ValueFault as problem:
         raise ValueFault(problem.position // max(1, width), f"in the list, {problem}") from problem
-    if (missing := np.isnan(flat)).any():
-        raise ValueFault(int(np.argmax(missing)) // width, "a value of the list is missing")
-    return flat.astype(np.float32), width
+    if (odd := ~np.isfinite(kept)).any():
+        raise ValueFault(int(np.argmax(odd)) // width, "a value of the list is missing, or is not finite")
+    return kept.astype(np.float32, copy=False), width
 
 
 def _require_all(array: Any, what: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphprep.datasets.importing.columns.table_source import BATCH_ROWS
+from graphprep.datasets.importing.columns.table_source import EDGE_ROWS
 from graphprep.datasets.importing.schema import load_schema, schema_of
 from graphprep.datasets.importing.user_files import read_files
 from graphprep.errors import DatasetError
@@ -65,7 +65,7 @@ def test_faults_of_nodes(tmp_path: Path, old: str, new: str, words: str) -> None
     [
         ({"label": "kin"}, r"people.csv has no column 'kin' for the label \(did you mean 'kind'\?\)"),
         ({"features": ["aeg"]}, r"no column 'aeg' for the features \(did you mean 'age'\?\)"),
-        ({"features": ["mixed"]}, r"line 4, column 'mixed': 'x' is no number, as the values before are; say `as:"),
+        ({"features": ["mixed"]}, r"line 4, column 'mixed': 'x' is no number; `as: one-hot` reads words"),
         ({"features": [{"column": "city", "as": "number"}]}, r"line 2, column 'city': 'Rome' is no number"),
         ({"features": ["since"]}, None),
         ({"time_column": "city"}, r"line 5, column 'city': there is no time"),
@@ -106,7 +106,7 @@ def test_faults_of_edges(tmp_path: Path, old: str, new: str, words: str) -> None
 def test_places_are_kept_over_batches(tmp_path: Path) -> None:
     """Guards against row numbers that begin again in each batch or file."""
     pandas = pytest.importorskip("pandas")
-    rows = BATCH_ROWS + 7
+    rows = EDGE_ROWS + 7
     people = pandas.DataFrame({"id": range(rows), "age": 1.0})
     people.to_parquet(tmp_path / "people.parquet")
     targets = list(range(rows))
