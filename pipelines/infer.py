@@ -6,7 +6,7 @@ default a rank fetches the rows of one other rank at a time, so that few ranks h
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ from typing import Any
 from graphprep.errors import UsageError
 from graphprep.interop.prediction_table import ENDINGS
 from graphprep.interop.training_run import PREDICTIONS, TrainingRun, epoch_of
-from graphprep.system.atomic import PARTIAL_PREFIX
+from graphprep.system.atomic import PARTIAL_PREFIX, locked
 from graphprep.system.output_path import checked_file
 from pipelines.train import train_to_folder
 
 LEARNT_BY = (
     *("model", "layers", "hidden", "aggregator", "heads", "output_heads", "bases", "residual", "jumping", "norm"),
     *("dropout", "input_dropout", "attention_dropout", "edge_features", "target", "task", "metric"),
+    *("edge_label", "edge_split", "disjoint_train", "embedding", "decoder", "negatives", "eval_negatives"),
     *("class_weights", "inductive", "optimiser", "momentum", "seed", "split", "precision", "dense_features"),
 )
 """the options of the run that the model, its weights or its scores depend on"""
@@ -74,10 +75,15 @@ def infer_to_file(
     if out.suffix not in (".npy", *ENDINGS):
         raise UsageError(f"OUT {out} ends in none of .npy, {', '.join(ENDINGS)}; give another name")
     target = checked_file(out, called="OUT")
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=PARTIAL_PREFIX) as folder:
-        made = infer(cache, run, Path(folder) / "run", options, quiet=quiet)
-        if out.suffix == ".npy":
-            (made.folder / PREDICTIONS).replace(target)
-        else:
-            made.write_predictions(target)
+    work = target.with_name(f"{PARTIAL_PREFIX}{target.name}-run")
+    with locked(target, f"the scores {target}"):
+        shutil.rmtree(work, ignore_errors=True)  # what a run left that was killed
+        try:
+            made = infer(cache, run, work / "run", options, quiet=quiet)
+            if out.suffix == ".npy":
+                (made.folder / PREDICTIONS).replace(target)
+            else:
+                made.write_predictions(target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
     return made.result

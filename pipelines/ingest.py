@@ -17,6 +17,7 @@ from pipelines.step import Existing, State
 from pipelines.store_step import EDGES_PER_SECOND, StoreOptions, StoreOutcome, StoreStep, key_of_store
 
 if TYPE_CHECKING:
+    from graphprep.core.types import RawGraph
     from graphprep.datasets.entry import DatasetEntry
     from graphprep.datasets.importing.import_request import ImportRequest
 
@@ -185,15 +186,24 @@ class ImportStep(StoreStep):
     def run(self, earlier: GraphStore | None) -> GraphStore:  # noqa: ARG002
         """Read the files; their checksums are worked out meanwhile."""
         from graphprep.datasets.importing.input_digests import InputDigests
-        from graphprep.datasets.importing.user_files import read_files
 
         with InputDigests(self.request.files()) as digests:
             self._announce()
-            raw = read_files(self.request, memory_limit=self.memory_limit, executor=self.executor)
+            raw = self.read()
             say_read_as(raw.notes)
             inputs = digests.result()
-        source = {"reader": "user_files", "options": self.request.to_json(), "files": inputs}
-        return self.write(raw, source, key=key_of_store(self._determinants(inputs)))
+        return self.write(raw, {**self.source, "files": inputs}, key=key_of_store(self._determinants(inputs)))
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Where the data came from, without the files' checksums."""
+        return {"reader": "user_files", "options": self.request.to_json()}
+
+    def read(self) -> RawGraph:
+        """The graph in the files."""
+        from graphprep.datasets.importing.user_files import read_files
+
+        return read_files(self.request, memory_limit=self.memory_limit, executor=self.executor)
 
     def _announce(self) -> None:
         """Say the estimate before anything is read."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from numpy.typing import NDArray
 
@@ -156,7 +156,7 @@ class PartitionStep(ABC):
     def _request(self, source: PartitionSource) -> PartitionRequest:
         """The request with the bytes of a row, which are said, and what is measured of them."""
         row_bytes = self._row_bytes(source)
-        row_seconds = None if self.rates is None else self.rates[0].of_row(row_bytes)
+        row_seconds = self.request.row_seconds if self.rates is None else self.rates[0].of_row(row_bytes)
         return replace(self.request, row_bytes=row_bytes, row_seconds=row_seconds)
 
     def _row_bytes(self, source: PartitionSource) -> int:
@@ -473,6 +473,8 @@ def chosen_topology(parts: int | None, topology: str | Topology | None) -> Topol
     """
     if (parts is None) == (topology is None):
         raise UsageError("give either --parts K or --topology FILE_OR_PRESET")
+    if parts is not None and not isinstance(parts, SupportsIndex):
+        raise UsageError(f"--parts {parts!r} is no whole number; give how many parts to make")
     if parts is not None and parts < 1:
         raise UsageError(f"--parts {parts} must be at least 1")
     return Topology.flat(parts) if parts is not None else resolve(topology or "")

@@ -30,10 +30,14 @@ from graphprep.core.types import HOMOGENEOUS_EDGE
 from graphprep.datasets import generators
 from graphprep.datasets.generators.requests import SbmRequest
 from graphprep.datasets.generators.sbm import generate
+from graphprep.datasets.importing.import_request import request_of
+from graphprep.datasets.importing.options import ImportOptions
 from graphprep.partition.request import PartitionRequest
 from graphprep.store import external_sort, sort
 from graphprep.store.store import GraphStore
 from graphprep.system import home, progress
+from pipelines.extend import extend_store
+from pipelines.extend_parts import plan_extended
 from pipelines.generate import generate_graph
 from pipelines.ingest import fetch_dataset
 from pipelines.partition import plan_partition, run_partition
@@ -111,6 +115,53 @@ def cache_is_whole() -> None:
     nothing_is_left_over(home.cache_path("digits", LABEL).parent)
 
 
+def write_new_nodes() -> None:
+    """The store of digits, its cache, and files of three new nodes."""
+    convert()
+    partition()
+    rng = np.random.default_rng(1)
+    np.save(home.home() / "x.npy", rng.random((3, 64)).astype(np.float32))
+    lines = [f"{1797 + row},{other}" for row in range(3) for other in (row, 1797)]
+    (home.home() / "new.csv").write_text("\n".join(lines) + "\n")
+
+
+def extend() -> None:
+    options = ImportOptions(edges=(home.home() / "new.csv",), features=home.home() / "x.npy")
+    extend_store("digits", request_of(options), name="more")
+
+
+def extended_store_is_whole_or_absent() -> None:
+    cache_is_whole_or_absent()
+    path = home.store_path("more")
+    if path.exists():
+        GraphStore(path).check()
+
+
+def extended_store_is_whole() -> None:
+    store = GraphStore(home.store_path("more"))
+    store.check()
+    assert store.num_nodes == {"node": 1800}
+    nothing_is_left_over(home.home() / "stores")
+
+
+def extend_parts() -> None:
+    run_partition(plan_extended("more", home.cache_path("digits", LABEL), options={}))
+
+
+def extended_cache_is_whole_or_absent() -> None:
+    path = home.cache_path("more", LABEL)
+    if path.exists():
+        verify_cache(PartitionCache(path))
+
+
+def extended_cache_is_whole() -> None:
+    cache = PartitionCache(home.cache_path("more", LABEL))
+    verify_cache(cache)
+    before = PartitionCache(home.cache_path("digits", LABEL)).assignment("node")
+    assert np.array_equal(cache.assignment("node")[: len(before)], before)
+    nothing_is_left_over(home.cache_path("more", LABEL).parent)
+
+
 PIPELINE = """\
 datasets: {digits: }
 topologies: [3]
@@ -149,6 +200,13 @@ STAGES: dict[str, Stage] = {
     "sections": (lambda: None, by_sections, blocks_are_whole_or_absent, blocks_are_as_in_memory),
     "convert": (lambda: None, convert, store_is_whole_or_absent, store_is_whole),
     "cache": (convert, partition, cache_is_whole_or_absent, cache_is_whole),
+    "extend": (write_new_nodes, extend, extended_store_is_whole_or_absent, extended_store_is_whole),
+    "extend-parts": (
+        lambda: (write_new_nodes(), extend())[0],
+        extend_parts,
+        extended_cache_is_whole_or_absent,
+        extended_cache_is_whole,
+    ),
     "run": (write_pipeline, run_all, cache_is_whole_or_absent, all_is_up_to_date),
     "replace": (lambda: (convert(), partition())[0], partition_anew, cache_is_whole_or_absent, cache_is_whole),
 }

@@ -11,6 +11,9 @@
 The gradients of halo rows go back to their owners in the backward pass, so summed gradients are those of the whole
 graph, on any number of ranks. Every rank has to make the same calls in the same order.
 
+A graph of several types has dictionaries by type, as HeteroData has them: `model(graph.x_dict, graph.edge_index_dict)`
+of PyTorch Geometric's HeteroConv, HGTConv or to_hetero.
+
 Letters: n rows of this part, H halo rows, E edges, F features.
 """
 
@@ -19,13 +22,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
-from trainer.base.errors import CacheError, OptionError, found_by_every_rank
+from trainer.base.errors import CacheError, OptionError, TrainingError, found_by_every_rank
 from trainer.base.nearest import nearest
 from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock, TrafficLog
@@ -33,12 +38,14 @@ from trainer.config.command_line import parse, word_of
 from trainer.config.options import Options
 from trainer.data.cache import Cache, open_cache
 from trainer.data.csr import Csr, hstack
-from trainer.data.part import halo_ids, load_part
+from trainer.data.part import Part, halo_ids
+from trainer.data.type_parts import RelationKey, load_type_parts
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange, row_counts
-from trainer.layers.message_passing import DistributedLayers, distribute
+from trainer.layers.halo_rows import with_halo
+from trainer.layers.message_passing import DistributedLayers, LocalRelation, distribute
 from trainer.sparse.dropout import Dropout
 from trainer.sparse.normalise import weighted
 from trainer.startup.handshake import check_ranks, rank_facts
@@ -55,6 +62,7 @@ ACCEPTED = (
     "split",
     "staleness",
     "staleness_grad",
+    "target",
     "timeout",
     "warmup",
     "wire",
@@ -63,9 +71,29 @@ ACCEPTED = (
 EXCHANGES = ("boundary", "broadcast")
 
 
-class DistributedGraph:
-    """This rank's part of a graph that all ranks have together."""
+@dataclass(slots=True)
+class _TypeRows:
+    """The rows of one node type, and how those of its halo come."""
 
+    part: Part
+    exchange: Exchange
+    drop: Dropout
+    x: Tensor | None
+    """float32 [n, F]"""
+    halo_of_x: Tensor | None = None
+    last: tuple[Tensor, int, bool, Tensor] | None = None
+    """the rows that were given last in this pass, their version, whether with gradients, and these with the halo's"""
+
+
+class DistributedGraph:
+    """This rank's part of a graph that all ranks have together.
+
+    Of several node types, what is said of rows is said of those of the type that is learnt, and `edge_index` and
+    `edge_weight` are in `edge_index_dict` and `edge_weight_dict`.
+    """
+
+    node_type: str
+    """the type that is learnt"""
     num_nodes: int
     """n"""
     num_halo: int
@@ -82,39 +110,61 @@ class DistributedGraph:
     """bool [n], as are the two below"""
     val_mask: Tensor
     test_mask: Tensor
-    edge_index: Tensor
-    """int64 [2, E]: the source of each edge, 0 .. n + H - 1 (the halo's below this part's), and its destination"""
-    edge_weight: Tensor | None
-    """float32 [E]; None where every edge weighs 1"""
+    x_dict: dict[str, Tensor]
+    """by node type, of those with features, [n of the type, F of the type]"""
+    node_ids_dict: dict[str, Tensor]
+    """by node type, as `node_ids`, numbers within the type"""
+    num_nodes_dict: dict[str, int]
+    """by node type: how many rows this rank has"""
+    edge_index_dict: dict[RelationKey, Tensor]
+    """by (source, relation, destination), int64 [2, E]: the source of each edge, 0 .. n + H - 1 of its type (the halo's
+    below this part's), and its destination"""
+    edge_weight_dict: dict[RelationKey, Tensor]
+    """by relation, float32 [E], of those that have weights"""
 
     def __init__(self, options: Options, cache: Cache, communicator: Communicator) -> None:
         """Read the part of this rank; every rank has to call it. `open` does what comes before."""
-        part = load_part(cache, communicator.rank, split=options.split)
-        facts = communicator.all_gather_object(rank_facts(options, cache, part, communicator))
+        parts = load_type_parts(cache, communicator.rank, split=options.split)
+        facts = communicator.all_gather_object(rank_facts(options, cache, parts.whole, communicator))
         with found_by_every_rank():
             remark = check_ranks(options, cache, facts)
         if remark and communicator.is_main:
             log.info("%s", remark)
         communicator.connect()
-        self._options, self._communicator, self._part, device = options, communicator, part, communicator.device
-        traffic_log = TrafficLog(**row_counts(part), rank=communicator.rank, world=communicator.world)
-        self._exchange = Exchange(options, part, communicator, traffic_log)
-        self._dropout = Dropout(
-            part.ids_n.to(device), halo_ids(part).to(device), num_nodes=cache.num_nodes, seed=options.seed
-        )
+        self._options, self._communicator, device = options, communicator, communicator.device
+        self._kinds, self._parts = {kind.name: kind for kind in cache.node_types}, parts.relations
+        if not cache.is_plain and cache.has_relays and options.relay == "auto" and communicator.is_main:
+            log.info("rows are sent by their owners and not relayed, since node types are exchanged one by one")
+        self._types = {name: self._rows_of(name, part, cache) for name, part in parts.nodes.items()}
         self._epoch, self._layer, self._drawn = 0, 0, 0
-        self._halo_of_x: Tensor | None = None
-        self._gcn_edges: tuple[Tensor, Tensor] | None = None
-        self.num_nodes, self.num_halo = part.num_rows, self._exchange.num_halo
+        self._gcn_edges: dict[RelationKey, tuple[Tensor, Tensor]] = {}
+        self.node_type, target = cache.node_type, self._types[cache.node_type]
+        self.num_nodes, self.num_halo = target.part.num_rows, target.exchange.num_halo
         self.num_features, self.num_classes = cache.num_features, cache.num_classes
-        self.node_ids = part.ids_n
-        assert part.x_nF is not None
-        self.x = part.x_nF.to(device).float()
-        self.y = (part.y if part.y.dtype == torch.int64 else part.y.float()).to(device)
+        self.node_ids = target.part.ids_n
+        self.y = (target.part.y if target.part.y.dtype == torch.int64 else target.part.y.float()).to(device)
         self.train_mask, self.val_mask, self.test_mask = (
-            mask_n.to(device) for mask_n in (part.train_n, part.val_n, part.test_n)
+            mask_n.to(device) for mask_n in (target.part.train_n, target.part.val_n, target.part.test_n)
         )
-        self.edge_index, self.edge_weight = self._edges(part.local, part.remote)
+        self.x_dict = {name: rows.x for name, rows in self._types.items() if rows.x is not None}
+        if target.x is not None:
+            self.x = target.x
+        self.node_ids_dict = {name: rows.part.ids_n for name, rows in self._types.items()}
+        self.num_nodes_dict = {name: rows.part.num_rows for name, rows in self._types.items()}
+        edges = {key: self._edges(part.local, part.remote) for key, part in parts.relations.items()}
+        self.edge_index_dict = {key: edge_index for key, (edge_index, _) in edges.items()}
+        self.edge_weight_dict = {key: weight for key, (_, weight) in edges.items() if weight is not None}
+
+    def _rows_of(self, name: str, part: Part, cache: Cache) -> _TypeRows:
+        communicator, first = self._communicator, self._kinds[name].first_id
+        log_of_type = TrafficLog(**row_counts(part), rank=communicator.rank, world=communicator.world)
+        ids, halo = ((numbers + first).to(communicator.device) for numbers in (part.ids_n, halo_ids(part)))
+        return _TypeRows(
+            part=part,
+            exchange=Exchange(self._options, part, communicator, log_of_type),
+            drop=Dropout(ids, halo, num_nodes=cache.num_nodes, seed=self._options.seed),
+            x=None if part.x_nF is None else part.x_nF.to(communicator.device).float(),
+        )
 
     @classmethod
     def open(cls, cache: str | os.PathLike[str], **options: Any) -> DistributedGraph:
@@ -126,20 +176,16 @@ class DistributedGraph:
 
         Raises:
             OptionError: an option is unknown or has a wrong value.
-            CacheError: the cache is absent, damaged, or has several node or edge types, or no features.
+            CacheError: the cache is absent, damaged, or has one node type without features.
             TrainingError: it has another number of parts than there are ranks.
             LostPeerError: another rank does not answer.
         """
         with found_by_every_rank():
             parsed = _parsed(os.fspath(cache), options)
-            opened = open_cache(parsed.cache)
+            opened = open_cache(parsed.cache, parsed.target)
             rank_info = RankInfo.from_environment(os.environ)
             check_world(opened, rank_info)
-            if not opened.is_plain:
-                raise CacheError(
-                    f"{opened.folder} has several node or edge types, and a DistributedGraph has one of each"
-                )
-            if not opened.has_features:
+            if opened.is_plain and not opened.has_features:
                 raise CacheError(f"{opened.folder} has no node features; partition a dataset that has some")
             place = places(opened)[rank_info.rank]
         device = choose_device(parsed, rank_info, place.gpu)
@@ -159,6 +205,36 @@ class DistributedGraph:
     @property
     def device(self) -> torch.device:
         return self._communicator.device
+
+    @property
+    def edge_index(self) -> Tensor:
+        """int64 [2, E]: the source of each edge, 0 .. n + H - 1 (the halo's below this part's), and its destination."""
+        return self.edge_index_dict[self._only_relation("edge_index")]
+
+    @property
+    def edge_weight(self) -> Tensor | None:
+        """float32 [E]; None where every edge weighs 1."""
+        return self.edge_weight_dict.get(self._only_relation("edge_weight"))
+
+    def _only_relation(self, name: str) -> RelationKey:
+        if len(self.edge_index_dict) > 1:
+            raise TrainingError(
+                f"the graph has several edge types; use {name}_dict, by (source, relation, destination)"
+            )
+        return next(iter(self.edge_index_dict))
+
+    @property
+    def relations(self) -> list[LocalRelation]:
+        """The edge types, as distributed layers know them."""
+        return [
+            LocalRelation(key, edge_index, self.edge_weight_dict.get(key))
+            for key, edge_index in self.edge_index_dict.items()
+        ]
+
+    @property
+    def draws_by_node(self) -> bool:
+        """Whether rows alone say which nodes they are, so that `torch.nn.Dropout` can draw by node."""
+        return len(self._types) == 1
 
     @property
     def bytes_sent(self) -> int:
@@ -186,46 +262,79 @@ class DistributedGraph:
         """
         model.to(self.device)
         layers = distribute(model, self)
-        layers.on_removal(model.register_forward_pre_hook(lambda *_: self._begin_pass()).remove)
-        self.broadcast_weights(model)
+
+        def before(_: nn.Module, args: Any, kwargs: Any) -> None:
+            if any(map(is_lazy, model.parameters())):  # which get their shapes in a first pass
+                first.remove()
+                with torch.no_grad():
+                    model(*args, **kwargs)
+                self.broadcast_weights(model)
+                layers.on_removal(model.register_forward_pre_hook(before, with_kwargs=True).remove)
+            self._begin_pass()
+
+        first = model.register_forward_pre_hook(before, with_kwargs=True)
+        layers.on_removal(first.remove)
+        if not any(map(is_lazy, model.parameters())):
+            self.broadcast_weights(model)
         return layers
 
-    def with_halo(self, rows_nF: Tensor) -> Tensor:
+    def with_halo(self, rows_nF: Tensor, node_type: str | None = None) -> Tensor:
         """This rank's rows, and below them those of the halo from their owners: float32 [n + H, F].
 
-        The gradient of a halo row goes back to its owner. `x` itself is exchanged once.
-        """
-        if rows_nF is self.x:
-            if self._halo_of_x is None:
-                self._halo_of_x = self._exchange.fetch_constant(rows_nF, layer=1)
-            return torch.cat([rows_nF, self._halo_of_x])
-        self._layer += 1
-        return cast(Tensor, _WithHalo.apply(rows_nF.float(), self._exchange, self._layer, self._context()))  # type: ignore[no-untyped-call]
+        The gradient of a halo row goes back to its owner. Features are exchanged once, and rows that are given several
+        times in a row, to the layers of several relations, once in a pass.
 
-    def gcn_edges(self) -> tuple[Tensor, Tensor]:
+        Args:
+            rows_nF: of this rank.
+            node_type: whose rows they are; None for the type that is learnt.
+        """
+        of_type = self._types[node_type or self.node_type]
+        if rows_nF is of_type.x:
+            if of_type.halo_of_x is None:
+                of_type.halo_of_x = of_type.exchange.fetch_constant(rows_nF, layer=1)
+            return torch.cat([rows_nF, of_type.halo_of_x])
+        call = (rows_nF._version, torch.is_grad_enabled())
+        if (last := of_type.last) is not None and last[0] is rows_nF and last[1:3] == call:
+            return last[3]
+        self._layer += 1
+        both = with_halo(rows_nF.float(), of_type.exchange, self._layer, self._context())
+        of_type.last = (rows_nF, *call, both)
+        return both
+
+    def gcn_edges(self, relation: RelationKey | None = None) -> tuple[Tensor, Tensor]:
         """The edges and a self-loop for each node that has none, int64 [2, E'], and their weights in GCN, float32 [E'].
 
         A weight is w / sqrt(d d'), d being the weighted in-degrees of both ends in the whole graph, with these loops
         (Kipf and Welling 2017).
+
+        Args:
+            relation: one whose ends are of one type; None for the only one.
         """
-        if self._gcn_edges is None:
+        relation = relation or self._only_relation("edge_index")
+        if relation not in self._gcn_edges:
+            exchange = self._types[relation[0]].exchange
 
             def of_halo(column_n: Tensor) -> Tensor:
-                column = self._exchange.fetch_constant(column_n.to(self.device).unsqueeze(1), layer=0)
+                column = exchange.fetch_constant(column_n.to(self.device).unsqueeze(1), layer=0)
                 return column.squeeze(1).cpu()
 
-            edge_index, weight = self._edges(*weighted("gcn", self._part, of_halo))
+            edge_index, weight = self._edges(*weighted("gcn", self._parts[relation], of_halo))
             assert weight is not None
-            self._gcn_edges = edge_index, weight
-        return self._gcn_edges
+            self._gcn_edges[relation] = edge_index, weight
+        return self._gcn_edges[relation]
 
-    def dropout(self, rows_nF: Tensor, share: float) -> Tensor:
+    def dropout(self, rows_nF: Tensor, share: float, node_type: str | None = None) -> Tensor:
         """Rows with a share of their entries zeroed and the others scaled up, by seed, epoch, call and node.
 
         The same entries are zeroed on any number of ranks. Without gradients (an evaluation) nothing is.
+
+        Args:
+            rows_nF: of this rank.
+            share: of the entries.
+            node_type: whose rows they are; None for the type that is learnt.
         """
         self._drawn += 1
-        mask = self._dropout.mask(share, self._drawn, rows_nF.shape[1], self._context())
+        mask = self._types[node_type or self.node_type].drop.mask(share, self._drawn, rows_nF.shape[1], self._context())
         return rows_nF if mask is None else mask.own(rows_nF)
 
     def total(self, value: Tensor | float) -> float:
@@ -273,25 +382,13 @@ class DistributedGraph:
 
     def _begin_pass(self) -> None:
         self._layer = self._drawn = 0
+        for rows in self._types.values():
+            rows.last = None
 
     def _context(self) -> PassContext:
         if not torch.is_grad_enabled():
             return PassContext.evaluation(self._epoch)
         return PassContext(epoch=self._epoch, training=True, may_skip=self._epoch > self._options.warmup)
-
-
-class _WithHalo(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows_nF: Tensor, exchange: Exchange, layer: int, context: PassContext) -> Tensor:
-        [ctx.round], ctx.layer, ctx.context, ctx.num_rows = exchange.rounds, layer, context, len(rows_nF)
-        halo_HF = ctx.round.fetch(rows_nF, layer, context, compared=lambda: exchange.needed(rows_nF)).wait()
-        return torch.cat([rows_nF, halo_HF])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        own_nF = grad[: ctx.num_rows].clone()
-        ctx.round.send_back(grad[ctx.num_rows :].contiguous(), ctx.layer, ctx.context).add_to(own_nF)
-        return own_nF, None, None, None
 
 
 def _parameters(model: nn.Module | Iterable[Tensor]) -> list[Tensor]:

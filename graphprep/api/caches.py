@@ -34,6 +34,7 @@ def partition(
     topology: Machine | None = None,
     parts: int | None = None,
     assignment: Any = None,
+    extend: Cache | None = None,
     rates: Place | None = None,
     out: Place | None = None,
     replace: bool = False,
@@ -47,6 +48,9 @@ def partition(
             is given.
         parts: K for K equal ranks on one switch.
         assignment: parts that were made elsewhere: whole numbers [N], or a file of them.
+        extend: a cache of the store that this one extends (`import_graph(..., extend=...)`), in place of a machine and
+            an effort: nodes that it has keep their parts, and new ones get those of their neighbours. Options that are
+            not given are those of that cache.
         rates: a file of `graphprep doctor --rates FILE`, for the predicted step.
         out: the cache's folder; by default HOME/caches/NAME/LABEL, and beside the store if that has no name and is
             removed when Python ends.
@@ -56,11 +60,31 @@ def partition(
         UsageError, TopologyError: an option or the topology is wrong.
         DatasetError: there is no such store.
         CacheError: a cache of other options lies there.
-        PartitionError: the graph cannot be partitioned so.
+        PartitionError: the graph cannot be partitioned so, or does not extend that of the cache.
     """
+    from pipelines.extend_parts import PartsGrowth, plan_extended
     from pipelines.partition import chosen_topology, plan_partition, run_partition
 
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if extend is not None:
+        before, store = open_cache(extend), open_store(location_of(graph))
+        if out is None and not is_url(store.location) and is_of_session(Path(store.location)):
+            out = Path(store.location).with_name(f"{store.name}-{before.attributes['topology']['name']}")
+        with work(values) as (limit, executor):
+            step = plan_extended(
+                store,
+                before,
+                options=values,
+                parts=parts,
+                topology=None if topology is None else resolve(topology),
+                assignment=assignment,
+                out=None if out is None else Path(out),
+                rates=None if rates is None else Path(rates),
+                memory_limit=limit,
+            )
+            cache = run_partition(step, replace_other=replace, executor=executor).cache
+        PartsGrowth.of(cache, before).say()
+        return cache
     values.setdefault("effort", "default" if assignment is None else "none")
     widths = take_widths(values)
     request, features = take_options(PartitionRequest, values), take_options(FeatureOptions, values)
@@ -198,7 +222,7 @@ def train(
 
     Args:
         cache: what to train on.
-        model: gcn, sage, gat, gatv2, gin, rgcn, FILE.py:Class, or a class of your own that lies in a file.
+        model: gcn, sage, gat, gatv2, gin, rgcn, rgat, hgt, FILE.py:Class, or a class of your own that lies in a file.
         output: the folder of the run; without one it is removed when Python ends.
         replace: whether a run that lies there may be replaced; that is done when the new one is whole.
 
@@ -218,6 +242,10 @@ def train(
         values["class_weights"] = ",".join(map(str, weights))
     if isinstance(model, type):
         model = _file_and_class(model)
+    elif not isinstance(model, str):
+        raise UsageError(
+            f"the model is an object of {type(model).__name__}; give its class, which each rank makes one of"
+        )
     return train_to_folder(
         folder, _folder(output), {"model": model, **values}, replace=replace, quiet=progress.is_quiet()
     )
@@ -235,7 +263,7 @@ def infer(
     """Compute the scores of all nodes by the best weights of a run, as `graphprep infer` does.
 
     Args:
-        cache: of the same graph, of any number of parts.
+        cache: of the same graph or of one that extends it, of any number of parts.
         run: what was trained.
         output: the folder for the scores; without one it is removed when Python ends.
         replace: whether a run that lies there may be replaced.
@@ -252,6 +280,27 @@ def infer(
     trained = run.folder if isinstance(run, TrainingRun) else Path(run)
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     return infer_to_folder(folder, trained, _folder(output), values, replace=replace, quiet=progress.is_quiet())
+
+
+@library_call(CallOptions)
+def report(run: TrainingRun | Place, *, output: Place | None = None, **_: Unpack[CallOptions]) -> Path:
+    """Write the page of a run, as `graphprep report` does: curves, what each rank did, bytes, predictions.
+
+    Args:
+        run: what was trained.
+        output: the page; report.html in the run's folder by default.
+
+    Returns:
+        The page.
+
+    Raises:
+        TrainingError: it is no finished run.
+        UsageError: the page cannot be written there.
+    """
+    from pipelines.report import report_run
+
+    opened = run if isinstance(run, TrainingRun) else TrainingRun(run)
+    return report_run(opened, None if output is None else Path(output))[1]
 
 
 def _folder(output: Place | None) -> Path:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as replaced
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from graphprep.api.call import library_call, work
-from graphprep.api.options import FetchOptions, FileOptions, GraphOptions
+from graphprep.api.call import library_call, location_of, work
+from graphprep.api.options import FetchOptions, FileOptions, GraphOptions, Place
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType
 from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import UsageError
@@ -48,18 +49,23 @@ def fetch(name: str, **options: Unpack[FetchOptions]) -> GraphStore:
 
 
 @library_call(FileOptions, ImportOptions)
-def import_graph(*edges: str | Path, name: str, **options: Unpack[FileOptions]) -> GraphStore:
+def import_graph(
+    *edges: str | Path, name: str, extend: GraphStore | Place | None = None, **options: Unpack[FileOptions]
+) -> GraphStore:
     """Convert a user's own files to a store, or find that it is there.
 
     Args:
         edges: files of edges, or one file of a whole graph; none with `schema`.
         name: what to call the dataset.
+        extend: a store whose nodes and edges the new store has too; the files give new ones, and name old and new nodes
+            by the ids of that store, which stays as it is. Its nodes keep their rows, and new ones follow.
 
     Raises:
-        DatasetError: a file is not what it should be, or another store lies there.
+        DatasetError: a file is not what it should be or does not fit the store to extend, or another store lies there.
         UsageError: options do not go together.
     """
     from graphprep.datasets.importing.import_request import request_of
+    from pipelines.extend import extend_store
     from pipelines.ingest import import_files
 
     values: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
@@ -69,8 +75,9 @@ def import_graph(*edges: str | Path, name: str, **options: Unpack[FileOptions]) 
         if option.name in values
     }
     request = request_of(ImportOptions(edges=tuple(map(Path, edges)), **import_options))
+    make = import_files if extend is None else partial(extend_store, location_of(extend))
     with work(values) as (limit, executor):
-        return import_files(request, name=name, memory_limit=limit, executor=executor, **values).store
+        return make(request, name=name, memory_limit=limit, executor=executor, **values).store
 
 
 def _value(value: Any, option: Any) -> Any:

@@ -338,7 +338,7 @@ class PartitionCache:
         """Draw the work of each rank over its share as bars (matplotlib axes)."""
         from graphprep.report import plots
 
-        return plots.plot_parts(self.quality["ranks"], ax)
+        return plots.plot_parts(self.quality, ax)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -399,6 +399,10 @@ def open_cache(location: str | Path | PartitionCache) -> PartitionCache:
     """
     if isinstance(location, PartitionCache):
         return location
+    if not isinstance(location, str | Path):
+        raise CacheError(
+            f"a {type(location).__name__} is no partition cache; make one of a graph with `graphprep partition`"
+        )
     if home.is_url(str(location)):
         raise CacheError(
             f"{location} is a URL, and a cache is mapped into memory; copy its folder to a local disk and open that"

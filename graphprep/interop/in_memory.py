@@ -189,7 +189,8 @@ def as_array(value: object, what: str) -> Array:
     if array.dtype.kind == "O" and all(isinstance(one, str) for one in array.flat):
         return array
     if array.dtype.kind not in "biufUT":
-        raise DatasetError(f"{what} is of the type {type(value).__name__}, which is no array of numbers; give one")
+        kind = f"dtype {array.dtype}" if array.ndim else f"the type {type(value).__name__}"
+        raise DatasetError(f"{what} is of {kind}, which is no array of real numbers or words; give one")
     return array
 
 

@@ -40,7 +40,8 @@ def columns_of(
     if predictions.ndim == 1:
         return columns
     called = range(predictions.shape[1]) if names is None else names
-    return columns | {f"score_{name}": predictions[:, number] for number, name in enumerate(called)}
+    name = "embedding" if task == "links" else "score"
+    return columns | {f"{name}_{each}": predictions[:, number] for number, each in enumerate(called)}
 
 
 def write_table(
@@ -55,10 +56,10 @@ def write_table(
     Args:
         target: .csv or .parquet, of the columns `id` (of the node in the source; its row number where that is the id),
             `prediction` (the class, where there are classes) and `score_0` .. (each column of the predictions; with
-            the names of the classes where they have names).
+            the names of the classes where they have names; of links `embedding_0` ..).
         predictions: [N, C], or whole numbers [N]: classes.
         ids: of the nodes; None for row numbers.
-        task: classes, multilabel or regression.
+        task: classes, multilabel, regression or links.
         classes: their names; None for their numbers.
 
     Raises:

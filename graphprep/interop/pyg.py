@@ -102,6 +102,8 @@ def from_pyg(data: Data | HeteroData) -> ArrayGraph:
     nodes: dict[str, NodeArrays] = {}
     edges: dict[EdgeType, EdgeColumns] = {}
     if hasattr(data, "node_types"):
+        if not data.node_types:
+            raise UsageError("the HeteroData has no node types; set arrays or num_nodes of some")
         for name in data.node_types:
             nodes[name] = _node_arrays(name, data[name], data[name].num_nodes, ignored)
         for kind in data.edge_types:

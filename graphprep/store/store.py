@@ -514,7 +514,13 @@ def open_store(location: str | Path | GraphStore) -> GraphStore:
     Raises:
         DatasetError: there is none, it is damaged, unfinished or of an unknown format.
     """
-    return location if isinstance(location, GraphStore) else GraphStore(find_store(str(location)))
+    if isinstance(location, GraphStore):
+        return location
+    if not isinstance(location, str | Path):
+        raise DatasetError(
+            f"a {type(location).__name__} is no graph store; graphprep.from_pyg and the like make one of it"
+        )
+    return GraphStore(find_store(str(location)))
 
 
 def _chunk_files(array: zarr.Array[Any]) -> set[str]:

@@ -188,8 +188,8 @@ def make_store(
     show(document, f"{'up to date' if outcome.reused else 'wrote'}: {store.location}", json_output)
 
 
-def show_cache(outcome: Any, json_output: bool) -> None:
-    """Print which cache there is now, after partition and cache."""
+def show_cache(outcome: Any, json_output: bool, **more: Any) -> None:
+    """Print which cache there is now, after partition and cache; `more` is for --json."""
     from graphprep.report.cache_tables import verdict_report
     from graphprep.report.summary.cache_summary import quality_of
     from graphprep.report.summary.verdict import beside_metis
@@ -206,6 +206,7 @@ def show_cache(outcome: Any, json_output: bool) -> None:
         "fallback": cache.attributes.get("fallback"),
         "beside_metis": beside,
         "quality": quality,
+        **more,
     }
     state = "wrote" if not outcome.reused else "up to date" if cache.fallback is None else "kept"
     by = "" if cache.fallback is None else f"by the fallback {cache.fallback.used}, "

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
 from graphprep.datasets.importing.options import ImportOptions
 from graphprep.system.options import take_options
+from pipelines.commands import names
 from pipelines.commands.common import anyway_option, common, make_store, store_options
 from pipelines.commands.from_dataclass import options_of
 
 
 @click.command("import")
 @click.option("--name", required=True, help="What to call the dataset.")
+@click.option(
+    "--extend",
+    metavar="NAME_OR_STORE",
+    shell_complete=names.stores,
+    help="A store whose nodes and edges the new store has too; files give new ones, and name nodes by the ids there.",
+)
 @options_of(ImportOptions)
 @store_options
 @anyway_option
 @common
-def import_files(**options: Any) -> None:
+def import_files(extend: str | None, **options: Any) -> None:
     """Convert your own files to a graph store.
 
     Edges: text (SNAP, csv, tsv; .gz and .zst too), Parquet, npy, npz, METIS .graph, MatrixMarket .mtx, DIMACS .gr and
@@ -39,8 +47,15 @@ def import_files(**options: Any) -> None:
       graphprep import mesh.graph --name mesh
       graphprep import karate.graphml --name karate --label club
       graphprep import --schema acm.yaml --name acm
+      graphprep import --extend mine --name mine-june june.csv --features june-nodes.csv --id-column id
     """
     from graphprep.datasets.importing.import_request import request_of
     from pipelines.ingest import import_files as run_import
 
-    make_store(run_import, request_of(take_options(ImportOptions, options)), **options)
+    request = request_of(take_options(ImportOptions, options))
+    if extend is None:
+        make_store(run_import, request, **options)
+        return
+    from pipelines.extend import extend_store
+
+    make_store(partial(extend_store, extend), request, **options)

@@ -30,9 +30,9 @@ from pipelines.commands.common import PATH, common, print_json, print_line
 def infer(cache: str, run: Path, out: Path, json_output: bool, **options: Any) -> None:
     """Compute the scores of all nodes of CACHE by the best weights of RUN, and write them to OUT.
 
-    RUN is the folder that `train --output` made, of a run with `--checkpoint`. CACHE is of the same graph and may have
-    other parts: fewer than it was trained on, or one. OUT is .npy, float32 in the dataset's order, or .csv or .parquet,
-    a table with the ids that nodes had in the source.
+    RUN is the folder that `train --output` made, of a run with `--checkpoint`. CACHE is of the same graph, or of one
+    that `import --extend` made of it, and may have other parts: fewer than it was trained on, or one. OUT is .npy,
+    float32 in the dataset's order, or .csv or .parquet, a table with the ids that nodes had in the source.
 
     \b
     Examples:

@@ -36,7 +36,15 @@ from pipelines.commands.from_dataclass import options_of
     type=PATH,
     help="Parts that were made elsewhere, one number a node, p for rank p: .npy, .npz, .pt, .txt or METIS's .part.K.",
 )
-@options_of(PartitionRequest, effort={"default": None, "show_default": "default, or none with --assignment"})
+@click.option(
+    "--extend",
+    metavar="NAME_OR_CACHE",
+    shell_complete=names.caches,
+    help="A cache of the store that this one extends: its nodes keep their parts, new ones get those of neighbours.",
+)
+@options_of(
+    PartitionRequest, effort={"default": None, "show_default": "default, or none with --assignment and --extend"}
+)
 @options_of(ModelWidths)
 @click.option(
     "--rates",
@@ -57,6 +65,7 @@ from pipelines.commands.from_dataclass import options_of
 def partition(
     name_or_store: str,
     assignment: Path | None,
+    extend: str | None,
     effort: str | None,
     replace: bool,
     memory_limit: int | None,
@@ -73,26 +82,35 @@ def partition(
       graphprep partition cora --topology 2x4.yaml
       graphprep partition cora --topology dgx-1-v100 --dry-run
       graphprep partition cora --parts 4 --assignment cora.graph.part.4
+      graphprep partition mine-june --extend mine/2x4
     """
+    from graphprep.cache.read import open_cache
     from graphprep.system.executor import open_executor
+    from pipelines.extend_parts import PartsGrowth, plan_extended
     from pipelines.partition import announce, plan_partition, run_partition
 
-    options["effort"] = effort or ("none" if assignment else "default")
     source_of = click.get_current_context().get_parameter_source
-    rows = ("row_bytes", *asdict(ModelWidths()))
-    for name in rows:
-        if source_of(name) is ParameterSource.DEFAULT:
-            del options[name]
-    widths = take_widths(options)
-    plan = plan_partition(
-        name_or_store,
-        request=take_options(PartitionRequest, options),
-        features=take_options(FeatureOptions, options),
-        assignment=assignment,
-        memory_limit=memory_limit,
-        widths=widths,
-        **options,
-    )
+    given = {name: value for name, value in options.items() if source_of(name) is not ParameterSource.DEFAULT}
+    where = {name: options.pop(name) for name in ("parts", "topology", "out", "rates")}
+    where |= {"assignment": assignment, "memory_limit": memory_limit}
+    if extend is not None:
+        requested = {name: value for name, value in given.items() if name not in where}
+        if effort is not None:
+            requested["effort"] = effort
+        plan = plan_extended(name_or_store, extend, options=requested, **where)
+    else:
+        options["effort"] = effort or ("none" if assignment else "default")
+        for name in ("row_bytes", *asdict(ModelWidths())):
+            if name not in given:
+                del options[name]
+        widths = take_widths(options)
+        plan = plan_partition(
+            name_or_store,
+            request=take_options(PartitionRequest, options),
+            features=take_options(FeatureOptions, options),
+            widths=widths,
+            **where,
+        )
     if dry_run:
         if json_output:
             print_json({"cache": str(plan.target), "key": plan.key, **plan.expectations()})
@@ -101,4 +119,7 @@ def partition(
         return
     with open_executor(dask, memory_limit=memory_limit) as executor:
         outcome = run_partition(plan, replace_other=replace, executor=executor)
-    show_cache(outcome, json_output)
+    growth = None if extend is None else PartsGrowth.of(outcome.cache, open_cache(extend))
+    if growth is not None:
+        growth.say()
+    show_cache(outcome, json_output, **({} if growth is None else {"extension": growth.to_json()}))

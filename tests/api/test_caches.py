@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import graphprep as gp
-from graphprep.errors import CacheError, TopologyError, UsageError
+from graphprep.errors import CacheError, DatasetError, TopologyError, UsageError
 from graphprep.store.store import GraphStore
 from pipelines.compare import compare
 from tests.graphs import labelled_graph
@@ -87,6 +88,22 @@ def test_compare_plan_and_export(store: GraphStore, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="give replace=True"):
         gp.export(other, tmp_path / "npz", format="npz")
     assert gp.export(other, tmp_path / "npz", format="npz", replace=True) == folder
+
+
+def test_objects_that_are_something_else(store: GraphStore) -> None:
+    """Guards against a path made of an object's name in memory, and against Python's own words."""
+    calls: list[tuple[Callable[[], object], type[Exception], str]] = [
+        (lambda: gp.train(store), CacheError, "a GraphStore is no partition cache; make one of a graph"),  # type: ignore[arg-type]
+        (lambda: gp.partition({"x": 1}, parts=2), DatasetError, "a dict is no graph store; .*from_pyg"),  # type: ignore[arg-type]
+        (lambda: gp.partition(store, parts="2"), UsageError, "parts '2' is no whole number"),  # type: ignore[arg-type]
+        (lambda: gp.partition(store, extend=store), CacheError, "a GraphStore is no partition cache"),  # type: ignore[arg-type]
+    ]
+    for call, error, words in calls:
+        with pytest.raises(error, match=words):
+            call()
+    cache = gp.partition(store, parts=1, method="random", effort="none")
+    with pytest.raises(UsageError, match="the model is an object of dict; give its class"):
+        gp.train(cache, model={})  # type: ignore[arg-type]
 
 
 def test_caches_that_are_not_there() -> None:

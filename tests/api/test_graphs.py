@@ -124,6 +124,8 @@ def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_no_graph_of_pyg() -> None:
+    with pytest.raises(UsageError, match="the HeteroData has no node types"):
+        gp.from_pyg(HeteroData())
     """Guards against tracebacks of PyTorch Geometric's."""
     graph = Data(x=torch.zeros(3, 1), edge_index=torch.zeros(2, 1, dtype=torch.long))
     with pytest.raises(UsageError, match="is a batch of several graphs"):

@@ -89,6 +89,7 @@ SYNOPSES = {
         "graphprep partition cora --topology 2x2-25gbe --assignment parts.npy",
         "graphprep partition cora --topology 2x2-100gbe --assignment parts.npy --effort fast",
     ],
+    "graphprep partition NAME --extend CACHE": ["graphprep partition weighted-june --extend weighted/flat-2"],
     "graphprep run PIPELINE.yaml --dry-run": ["graphprep run PIPELINE.yaml --dry-run"],
     "graphprep run PIPELINE.yaml": ["graphprep run PIPELINE.yaml"],
     "graphprep partition NAME --topology T --memory 4GB [--method multilevel]": [
@@ -138,6 +139,11 @@ CODE_THAT_NEEDS_MORE = {
 
 FIRST = {
     "docs/scale.md": ["graphprep fetch cora --mirror MIRROR --out s3://graphs/cora-there"],
+    "docs/partitioning.md": [
+        "graphprep import edges.parquet --name weighted --weights --features x.npy --labels y.npy",
+        "graphprep partition weighted --parts 2",
+        "graphprep import june.parquet --name weighted-june --extend weighted --weights --features x-june.npy",
+    ],
     "docs/training.md": ["graphprep import --schema acm.yaml --name acm"],
 }
 """commands of other pages that a page's own ones build on"""
@@ -345,6 +351,9 @@ def write_files(folder: Path) -> None:
     )
     np.save(folder / "x.npy", random.random((60, 4), np.float32))
     np.save(folder / "y.npy", np.arange(60) % 3)
+    new = {"source": [60, 61, 60], "target": [0, 60, 59], "weight": [1.0, 2.0, 3.0]}
+    pq.write_table(pa.table(new), folder / "june.parquet")
+    np.save(folder / "x-june.npy", random.random((2, 4), np.float32))
     np.save(folder / "parts.npy", np.arange(2708) % 4)
     (folder / "mesh.graph").write_text("3 2\n2\n1 3\n2\n")
     networkx.write_graphml(networkx.karate_club_graph(), folder / "karate.graphml")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("stage", ["convert", "sections", "cache", "replace", "run"])
+@pytest.mark.parametrize("stage", ["convert", "sections", "cache", "replace", "extend", "extend-parts", "run"])
 def test_nothing_half_done_passes_for_whole(stage: str, tmp_path: Path) -> None:
     """Guards against folders whose existence is taken for their completeness, and against runs that cannot go on."""
     command = [sys.executable, "-m", "tests.kill_driver", stage, "20261127", str(soak_count(100)), str(tmp_path)]

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, get_args, get_origin
+from typing import Any, NamedTuple, Protocol, get_args, get_origin
 
 from torch import Tensor, nn
 
@@ -27,22 +27,37 @@ _OVER_ALL_ROWS = {"_BatchNorm", "_InstanceNorm", "GraphNorm", "PairNorm", "MeanS
 """Classes that compute over all rows of the graph at once. torch's SyncBatchNorm does that among ranks."""
 
 
+class LocalRelation(NamedTuple):
+    """The edges of one type into this part's rows."""
+
+    key: tuple[str, str, str]
+    """source, relation, destination"""
+    edge_index: Tensor
+    """int64 [2, E]: the source of each edge, 0 .. n + H - 1, and its destination, 0 .. n - 1, each within its type"""
+    edge_weight: Tensor | None
+
+
 class LocalGraph(Protocol):
     """What layers need of a part."""
 
-    num_nodes: int
-    """n"""
-    edge_index: Tensor
-    """int64 [2, E]: the source of each edge, 0 .. n + H - 1, and its destination, 0 .. n - 1"""
-    edge_weight: Tensor | None
+    num_nodes_dict: dict[str, int]
+    """n by node type"""
 
-    def with_halo(self, rows_nF: Tensor) -> Tensor:
+    @property
+    def relations(self) -> Sequence[LocalRelation]:
+        """The edges, by type."""
+
+    @property
+    def draws_by_node(self) -> bool:
+        """Whether `torch.nn.Dropout` is to draw by node."""
+
+    def with_halo(self, rows_nF: Tensor, node_type: str | None = None) -> Tensor:
         """This rank's rows and the halo's: [n + H, F]."""
 
-    def gcn_edges(self) -> tuple[Tensor, Tensor]:
+    def gcn_edges(self, relation: tuple[str, str, str] | None = None) -> tuple[Tensor, Tensor]:
         """Edges with self-loops, as `edge_index`, and their weights after GCN's normalisation."""
 
-    def dropout(self, rows_nF: Tensor, share: float) -> Tensor:
+    def dropout(self, rows_nF: Tensor, share: float, node_type: str | None = None) -> Tensor:
         """Rows with a share of their entries zeroed, the same ones on any number of ranks."""
 
 
@@ -84,7 +99,7 @@ def distribute(model: nn.Module, graph: LocalGraph) -> DistributedLayers:
             "other ranks; use with_halo in its forward"
         )
     for layer in model.modules():
-        if type(layer) is nn.Dropout:
+        if graph.draws_by_node and type(layer) is nn.Dropout:
             layer.forward = partial(_dropout, layer, graph, layer.forward)  # type: ignore[method-assign]
             layers._undo.append(partial(layer.__dict__.pop, "forward"))
     return layers
@@ -101,22 +116,52 @@ class _Adapter:
     propagated: int = 0
     normalised: bool = False
     """Whether the layer's own normalisation is switched off during the call."""
+    num_rows: dict[str, int] | int = 0
+    """How many rows of the result are this rank's; by node type where the layer gives those of all"""
 
     def before(self, layer: nn.Module, args: Any, kwargs: Any) -> Any:
         """Put the halo's rows below this rank's."""
         self.propagated, self.normalised = 0, False
         bound = self.signature.bind(*args, **kwargs)
-        given, graph = bound.arguments, self.graph
-        rows = given.get("x")
-        if not isinstance(rows, Tensor) or len(rows) != graph.num_nodes:
-            raise self._error(layer, f"is called with other rows than the {graph.num_nodes} of this rank")
-        if given.get("edge_index") is not graph.edge_index:
-            raise self._error(layer, "is called with other edges than the graph's edge_index")
-        if _normalises(layer):
-            self._use_weights_of_all_ranks(layer, given)
-        sources = graph.with_halo(rows)
-        given["x"] = (sources, rows) if _takes_pairs(self.signature) else sources
+        if "x_dict" in bound.arguments:
+            self._extend_all(layer, bound.arguments)
+        else:
+            self._extend(layer, bound.arguments)
         return bound.args, bound.kwargs
+
+    def _extend(self, layer: nn.Module, given: dict[str, Any]) -> None:
+        graph = self.graph
+        relation = next((one for one in graph.relations if one.edge_index is given.get("edge_index")), None)
+        if relation is None:
+            name = "edge_index" if len(graph.relations) == 1 else "tensors in edge_index_dict"
+            raise self._error(layer, f"is called with other edges than the graph's {name}")
+        source, _, destination = relation.key
+        rows, numbers = given.get("x"), [graph.num_nodes_dict[name] for name in (source, destination)]
+        pair = rows if isinstance(rows, tuple) else (rows, rows)
+        if [len(one) if isinstance(one, Tensor) else None for one in pair] != numbers:
+            both = f"{numbers[0]}" if source == destination else f"{numbers[0]} and {numbers[1]}"
+            raise self._error(layer, f"is called with other rows than the {both} of this rank")
+        if _normalises(layer):
+            self._use_weights_of_all_ranks(layer, given, relation)
+        sources = graph.with_halo(pair[0], source)
+        takes_pairs = isinstance(rows, tuple) or _takes_pairs(self.signature)
+        given["x"] = (sources, pair[1]) if takes_pairs else sources
+        self.num_rows = graph.num_nodes_dict[destination]
+
+    def _extend_all(self, layer: nn.Module, given: dict[str, Any]) -> None:
+        """Of a layer over all types at once."""
+        graph, edges = self.graph, given.get("edge_index_dict", {})
+        known = {one.key: one.edge_index for one in graph.relations}
+        if not _is_a(layer, {"HGTConv"}):
+            raise self._error(layer, "takes all types at once, which only HGTConv can; use HeteroConv for others")
+        if any(known.get(key) is not edge_index for key, edge_index in edges.items()):
+            raise self._error(layer, "is called with other edges than the graph's edge_index_dict")
+        rows = given["x_dict"]
+        for name, of_type in rows.items():
+            if len(of_type) != graph.num_nodes_dict.get(name):
+                raise self._error(layer, f"is called with other rows of {name} than those of this rank")
+        given["x_dict"] = {name: graph.with_halo(of_type, name) for name, of_type in rows.items()}
+        self.num_rows = graph.num_nodes_dict
 
     def after(self, layer: nn.Module, args: Any, out: Any) -> Any:  # noqa: ARG002
         """Keep this rank's rows of the result."""
@@ -124,9 +169,11 @@ class _Adapter:
             layer.normalize = True  # type: ignore[assignment]
         if out is None:  # it raised
             return None
-        if not isinstance(out, Tensor):
+        if isinstance(out, dict) and isinstance(self.num_rows, dict):
+            return {name: None if rows is None else rows[: self.num_rows[name]] for name, rows in out.items()}
+        if not isinstance(out, Tensor) or isinstance(self.num_rows, dict):
             raise self._error(layer, f"gives a {type(out).__name__}; only a tensor of rows can be split among ranks")
-        return out[: self.graph.num_nodes]
+        return out[: self.num_rows]
 
     def count(self, layer: nn.Module, inputs: Any) -> None:  # noqa: ARG002
         """Refuse a second step over the edges, whose halo rows would be those of the first."""
@@ -134,17 +181,18 @@ class _Adapter:
         if self.propagated > 1:
             raise self._error(layer, "goes over the edges more than once a call; use one layer for each step")
 
-    def _use_weights_of_all_ranks(self, layer: nn.Module, given: dict[str, Any]) -> None:
+    def _use_weights_of_all_ranks(self, layer: nn.Module, given: dict[str, Any], relation: LocalRelation) -> None:
         """GCN's weights depend on the degrees of sources, which their owners know."""
-        graph = self.graph
-        if not _is_a(layer, {"GCNConv"}) or getattr(layer, "improved", False) or not layer.add_self_loops:
+        source, _, destination = relation.key
+        is_known = _is_a(layer, {"GCNConv"}) and not getattr(layer, "improved", False) and layer.add_self_loops
+        if not is_known or source != destination:
             raise self._error(
                 layer,
                 "normalises by the degrees of other ranks' nodes; GCNConv with its defaults can, or normalize=False",
             )
-        if given.get("edge_weight") is not graph.edge_weight:
+        if given.get("edge_weight") is not relation.edge_weight:
             raise self._error(layer, "normalises weights; give it the graph's edge_weight")
-        given["edge_index"], given["edge_weight"] = graph.gcn_edges()
+        given["edge_index"], given["edge_weight"] = self.graph.gcn_edges(relation.key)
         layer.normalize, self.normalised = False, True  # type: ignore[assignment]
 
     def _error(self, layer: nn.Module, what: str) -> TrainingError:
@@ -175,6 +223,7 @@ def _takes_pairs(signature: inspect.Signature) -> bool:
 
 
 def _dropout(layer: nn.Dropout, graph: LocalGraph, ordinary: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-    if not layer.training or not layer.p or rows.dim() != 2 or len(rows) != graph.num_nodes:
+    [num_nodes] = graph.num_nodes_dict.values()
+    if not layer.training or not layer.p or rows.dim() != 2 or len(rows) != num_nodes:
         return ordinary(rows)
     return graph.dropout(rows, layer.p)

@@ -1,6 +1,7 @@
 """The output files of a run other than checkpoints and traces: its options and its result.
 
     OUTPUT/config.toml    every option, before training
+    OUTPUT/history.jsonl  a line for each validated epoch, during training (trainer/reporting/history.py)
     OUTPUT/result.json    the result, as in the last line of `--json`
 
 Where they go is checked before training. Rank 0 writes; the others need no disk in common with it.
@@ -25,6 +26,8 @@ CONFIG, RESULT = "config.toml", "result.json"
 def prepare_outputs(options: Options) -> None:
     """Make the folders, write the options to them, and check that the other files can be written.
 
+    The result of an earlier run in the same folder is removed: the options beside it are of another run from now on.
+
     Raises:
         TrainingError: a folder cannot be made or written to.
     """
@@ -33,6 +36,8 @@ def prepare_outputs(options: Options) -> None:
             continue
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
+            if folder == options.output:
+                Path(folder, RESULT).unlink(missing_ok=True)
             write_whole(Path(folder, CONFIG), to_toml(options).encode())
         except OSError as error:
             raise TrainingError(f"{flag} {folder} cannot be written to ({error.strerror}); give another") from error

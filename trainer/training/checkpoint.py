@@ -19,7 +19,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,8 +179,33 @@ def _types_identity(cache: Cache) -> dict[str, Any]:
     }
 
 
+def _extended_identities(cache: Cache) -> Iterator[dict[str, Any]]:
+    """`graph_identity` of the graphs that a cache's graph extends by new nodes and edges, the last one first."""
+    source = cache.source
+    while isinstance(origin := source.get("extends"), Mapping):
+        nodes, edges, source = origin["node_types"], origin["edge_types"], origin["source"]
+        of_origin = replace(
+            cache,
+            dataset=str(origin["dataset"]),
+            node_types=[replace(kind, num_nodes=int(nodes[kind.name])) for kind in cache.node_types],
+            relations=[replace(relation, num_edges=int(edges[relation.key])) for relation in cache.relations],
+            source=source,
+        )
+        yield graph_identity(of_origin)
+
+
 def _check(content: CheckpointContent, options: Options, cache: Cache, folder: Path) -> None:
     ours = graph_identity(cache)
+    if (extended := next((one for one in _extended_identities(cache) if one == content["graph"]), None)) is not None:
+        log.info(
+            "the checkpoints are of %s, which %s extends by new nodes and edges", extended["dataset"], cache.dataset
+        )
+        if learnt := content.get("embeddings"):
+            raise TrainingError(
+                f"the checkpoints in {folder} have learnt rows for each node ({', '.join(learnt)}), and the new nodes "
+                f"of {cache.folder} have none; train anew on it, with another --checkpoint"
+            )
+        ours = extended
     for name, theirs in content["graph"].items():
         if theirs != ours.get(name):
             what = "its source or the treatment of its features" if name == "source" else f"{name}: {theirs}"

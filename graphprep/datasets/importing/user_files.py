@@ -51,21 +51,38 @@ def _read(request: ImportRequest, memory_limit: int | None, executor: Executor |
         return _whole_graph(request, memory_limit)
     words = request.ids == "words"
     nodes = {name: load_nodes(files, words=words) for name, files in request.nodes.items()}
+    counts = {name: None if data.ids is not None else data.known_count() for name, data in nodes.items()}
+    edges = open_edge_files(request, counts, executor, _id_kinds(request, nodes))
+    return build(request, nodes, edges, memory_limit=memory_limit, executor=executor)
+
+
+def open_edge_files(
+    request: ImportRequest,
+    counts: Mapping[str, int | None],
+    executor: Executor | None = None,
+    kinds: IdKinds | None = None,
+) -> list[TypedEdges]:
+    """The files of edges, opened.
+
+    Args:
+        request: the files and how to read them.
+        counts: by node type, how many nodes there are, where ids are their row numbers.
+        executor: as for `read_files`.
+        kinds: whether ids are words or numbers, of the node types of which that is known; for tables.
+    """
     place = Path.absolute if executor is not None and executor.is_elsewhere else Path
-    kinds = _id_kinds(request, nodes)
-    edges = [
+    return [
         TypedEdges(
             type=part.type,
-            files=[TableEdges(part.table, part.type, kinds)]
+            files=[TableEdges(part.table, part.type, kinds or {})]
             if part.table is not None
-            else [open_edges(place(path), part.format, _edge_options(request, part, nodes)) for path in part.paths],
+            else [open_edges(place(path), part.format, _edge_options(request, part, counts)) for path in part.paths],
             treatment=part.treatment,
             reverse=part.reverse,
             times=part.options.times if part.table is None else part.table.time is not None,
         )
         for part in request.edges
     ]
-    return build(request, nodes, edges, memory_limit=memory_limit, executor=executor)
 
 
 def _id_kinds(request: ImportRequest, nodes: Mapping[str, NodeData]) -> IdKinds:
@@ -81,11 +98,8 @@ def _id_kinds(request: ImportRequest, nodes: Mapping[str, NodeData]) -> IdKinds:
     return kinds
 
 
-def _edge_options(request: ImportRequest, part: EdgeFiles, nodes: Mapping[str, NodeData]) -> EdgeOptions:
+def _edge_options(request: ImportRequest, part: EdgeFiles, counts: Mapping[str, int | None]) -> EdgeOptions:
     source, destination = part.type.source, part.type.destination
-    counts = {
-        name: None if nodes[name].ids is not None else nodes[name].known_count() for name in (source, destination)
-    }
     return replace(
         part.options,
         ids=request.ids,
