@@ -132,6 +132,13 @@ class _Extension:
             UsageError: a file is no list of edges.
         """
         store = self.store
+        named = [files.table.source.called for files in self.request.nodes.values() if files.table is not None]
+        named += [part.table.source.called for part in self.request.edges if part.table is not None]
+        if named:
+            raise UsageError(
+                f"{named[0]} is a table whose columns are named by role, and the numbers of classes and the means of "
+                f"{store.name} are those of its own tables; import all rows together, or give files of what is new"
+            )
         for part in self.request.edges:
             for path in part.paths:
                 if format_of(path, part.format) in WHOLE_GRAPH:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import graphprep as gp
@@ -16,6 +17,7 @@ from graphprep.core.types import HOMOGENEOUS_EDGE
 from graphprep.errors import DatasetError, UsageError
 from graphprep.store import sort
 from graphprep.store.store import GraphStore
+from tests.datasets.importing.columns.bank import tables, written_as
 
 OLD, NEW = 30, 9
 """nodes"""
@@ -238,3 +240,17 @@ def test_the_command_and_a_second_extension(tmp_path: Path) -> None:
     done = run(main, ["import", "--extend", "nobody", str(tmp_path / "c.csv"), "--name", "d"])
     assert done.exit_code == DatasetError.exit_status
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_tables_with_roles_are_refused(tmp_path: Path) -> None:
+    """Guards against classes that are numbered, and numbers that are normalised, by the new rows alone."""
+    people, moved = tables(0)
+    store = gp.import_tables(written_as("csv", tmp_path / "old", people, moved), name="old")
+    schema = tmp_path / "new.yaml"
+    schema.write_text(yaml.safe_dump(written_as("csv", tmp_path / "new", people, moved)))
+    done = CliRunner().invoke(main, ["import", "--extend", "old", "--schema", str(schema), "--name", "new"])
+    assert done.exit_code == UsageError.exit_status
+    assert "people.csv is a table whose columns are named by role, and the numbers of classes and the means of old" in (
+        done.stderr
+    )
+    assert gp.open_store("old").key == store.key

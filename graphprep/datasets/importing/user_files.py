@@ -71,10 +71,11 @@ def open_edge_files(
         kinds: whether ids are words or numbers, of the node types of which that is known; for tables.
     """
     place = Path.absolute if executor is not None and executor.is_elsewhere else Path
+    kinds = {} if kinds is None else kinds  # one for all tables, as the first decides what is not known
     return [
         TypedEdges(
             type=part.type,
-            files=[TableEdges(part.table, part.type, kinds or {})]
+            files=[TableEdges(part.table, part.type, kinds)]
             if part.table is not None
             else [open_edges(place(path), part.format, _edge_options(request, part, counts)) for path in part.paths],
             treatment=part.treatment,
