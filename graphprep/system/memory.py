@@ -89,6 +89,15 @@ def limited(limit: int | None) -> Iterator[None]:
         _limit.reset(before)
 
 
+def budget_of_block() -> int:
+    """Bytes that may still be taken by the limit of `limited`, as `budget` has them.
+
+    Raises:
+        UsageError: the limit leaves too little to work with.
+    """
+    return budget(_limit.get())
+
+
 def require_memory(num_bytes: int, what: str) -> None:
     """Refuse what is about to be read whole and does not fit into memory.
 

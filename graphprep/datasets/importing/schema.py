@@ -33,7 +33,14 @@ from graphprep.core.splits import SplitRule
 from graphprep.core.types import EdgeType, Treatment
 from graphprep.datasets.importing.columns.edge_table import EdgeTableColumns
 from graphprep.datasets.importing.columns.features import ColumnName, Features
-from graphprep.datasets.importing.columns.schema_tables import ColumnNames, KeyedTable, NodeRoles, TableEntry
+from graphprep.datasets.importing.columns.schema_tables import (
+    ColumnNames,
+    KeyedTable,
+    NodeRoles,
+    SplitValues,
+    TableEntry,
+    by_part,
+)
 from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, format_of
@@ -120,6 +127,8 @@ class EdgeTypeFiles(TableEntry):
     weight_column: ColumnName | None = None
     time_column: ColumnName | None = None
     label: ColumnName | None = None
+    split_column: ColumnName | None = None
+    split_values: SplitValues | None = None
     features: Features | None = None
     reverse: TypeName | None = None
     undirected: bool = False
@@ -137,7 +146,9 @@ class EdgeTypeFiles(TableEntry):
                 raise FaultAt("edges between two types have no self-loops", ("self_loops",))
         if self.has_table == bool(self.files):
             raise FaultAt("name either `files` of edges, or one table: a `file`, or a `database` and a `table`")
-        others = ["format", "weights", "times"] if self.has_table else ["label", "features"]
+        others = (
+            ["format", "weights", "times"] if self.has_table else ["label", "features", "split_column", "split_values"]
+        )
         if beside := [key for key in others if key in self.model_fields_set]:
             why = "name the column" if self.has_table else "give a table: a `file`, or a `database` and a `table`"
             raise FaultAt(f"{beside[0]!r} cannot be given here; {why}", (beside[0],))
@@ -186,6 +197,8 @@ class EdgeTypeFiles(TableEntry):
             weight=self.weight_column,
             time=self.time_column,
             label=self.label,
+            split=self.split_column,
+            split_values=by_part(self.split_values),
             features=tuple(self.features or ()),
         )
 

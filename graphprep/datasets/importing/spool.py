@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import Ids
-from graphprep.system import home
+from graphprep.system import home, memory
 from graphprep.system.scratch import RowSink, no_room, scratch_file
 
 Array = NDArray[Any]
 KEPT_BYTES = 1 << 30
 """so much of all columns stays in memory, unless less was allowed"""
+COLUMNS_SHARE = 8
+"""columns beside the edges may take this part of the memory that is left"""
 INT32_LIMIT = 2**31
 
 
@@ -39,6 +41,11 @@ class Spool:
         self.kept_bytes = kept_bytes
         self._kept = self._written = 0
         self._file: BinaryIO | None = None
+
+    @classmethod
+    def of_columns(cls) -> Spool:
+        """For columns that are kept beside edges, of which a spool of its own has more memory."""
+        return cls(min(KEPT_BYTES, memory.budget_of_block() // COLUMNS_SHARE))
 
     def keep(self, piece: Array) -> Array | _Spilled:
         """Take `piece` into memory, or write it to the file.

@@ -126,9 +126,7 @@ class DuckDbReader(TableReader):
         with self._connection() as connection:
             tables = [row[0] for row in connection.execute(DUCKDB_TABLES).fetchall()]
             self._statement = _statement(table, query, tables, path)
-            self._names = [
-                column[0] for column in connection.execute(f"SELECT * FROM ({self._statement}) LIMIT 0").description
-            ]
+            self._names = list(connection.sql(f"SELECT * FROM ({self._statement}) LIMIT 0").columns)
 
     def names(self) -> Sequence[str]:
         return self._names
@@ -136,8 +134,10 @@ class DuckDbReader(TableReader):
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Batch]:
         start = 0
         with self._connection() as connection:
-            result = connection.execute(_chosen(self._statement, columns))
-            for batch in result.fetch_record_batch(rows):
+            result = connection.sql(_chosen(self._statement, columns))
+            # Two names of one method: some releases warn of the second, others have no first.
+            reader = result.to_arrow_reader if hasattr(result, "to_arrow_reader") else result.fetch_record_batch
+            for batch in reader(rows):
                 yield Batch(self, start, dict(zip(columns, batch.columns, strict=False)), batch.num_rows)
                 start += batch.num_rows
 

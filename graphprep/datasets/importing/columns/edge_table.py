@@ -7,7 +7,7 @@ beside them. Of a foreign key, a row without a value is no edge; in a table of e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,13 @@ from graphprep.core.types import EdgeType
 from graphprep.datasets.formats.edge_weights import Weights
 from graphprep.datasets.importing.columns import values
 from graphprep.datasets.importing.columns.features import Feature, FeatureColumns
-from graphprep.datasets.importing.columns.node_table import LabelColumn, checked_times, joined_labels, time_line
+from graphprep.datasets.importing.columns.node_table import (
+    LabelColumn,
+    SplitColumn,
+    checked_times,
+    joined_labels,
+    time_line,
+)
 from graphprep.datasets.importing.columns.table_source import BATCH_ROWS, EDGE_ROWS, Batch, TableSource
 from graphprep.datasets.importing.columns.values import ValueFault
 from graphprep.datasets.importing.edges.edge_arrays import weights
@@ -30,7 +36,7 @@ from graphprep.system import progress
 Array = NDArray[Any]
 IdKinds = MutableMapping[str, Literal["words", "numbers"]]
 """what the ids of each node type are, as far as that is known"""
-FEATURES, LABEL = "features", "label"
+FEATURES, LABEL, SPLIT = "features", "label", "split"
 """edge arrays of the store"""
 
 
@@ -48,14 +54,18 @@ class EdgeTableColumns:
     weight: str | None = None
     time: str | None = None
     label: str | None = None
+    split: str | None = None
+    split_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """as of NodeColumns"""
     features: tuple[Feature, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """All but the place of the table."""
-        names = ("source_column", "target_column", "is_foreign_key", "weight", "time", "label")
+        names = ("source_column", "target_column", "is_foreign_key", "weight", "time", "label", "split")
         return {
             **self.source.to_json(),
             **{name: getattr(self, name) for name in names},
+            "split_values": {part: list(words) for part, words in self.split_values.items()},
             "features": [feature.to_json() for feature in self.features],
         }
 
@@ -80,10 +90,11 @@ class TableEdges(EdgeFile):
         self._weight = None if columns.weight is None else source.column(columns.weight, "weight")
         self._time = None if columns.time is None else source.column(columns.time, "time")
         self._label = None if columns.label is None else source.column(columns.label, "label")
+        self._split = None if columns.split is None else source.column(columns.split, "split")
         self._features = [
             one.model_copy(update={"column": source.column(one.column, "features")}) for one in columns.features
         ]
-        ends = [self._source, self._target, self._weight, self._time, self._label]
+        ends = [self._source, self._target, self._weight, self._time, self._label, self._split]
         self._used = [name for name in ends if name is not None] + [one.column for one in self._features]
         if not columns.is_foreign_key:
             self.ignored = tuple(f"column {name!r}" for name in source.names() if name not in self._used)
@@ -127,7 +138,7 @@ class TableEdges(EdgeFile):
         return "; ".join(lines)
 
     def edge_arrays(self) -> Mapping[str, Array]:
-        """Labels and features, one row an edge; after `rows`."""
+        """Labels, split and features, one row an edge; after `rows`."""
         return self._arrays
 
     def described(self) -> Mapping[str, object]:
@@ -140,10 +151,11 @@ class TableEdges(EdgeFile):
         Raises:
             DatasetError: with its place, a value is missing or does not fit; the table is damaged.
         """
-        spool = Spool()
+        spool = Spool.of_columns()
         features = FeatureColumns(self._features, spool, self.columns.source.called)
         label = None if self._label is None else LabelColumn(self._label, "auto", spool)
-        self._skipped, self._dates = 0, None
+        split = SplitColumn(self._split, self.columns.split_values)
+        self._skipped, self._dates, self._lines = 0, None, []
         is_narrow = all(feature.kind not in ("list", "hash") for feature in self._features)
         rows = EDGE_ROWS if is_narrow else BATCH_ROWS
         done = 0
@@ -152,14 +164,19 @@ class TableEdges(EdgeFile):
             self._run = batch, places
             if label is not None:
                 label.add(kept)
+            split.add(kept)
             features.add(kept)
             if kept.num_rows:
                 yield self._edge_rows(kept, places + done)
             done += batch.num_rows
         if label is not None:
             y, line, classes = joined_labels([label], "auto", self.columns.source.called)
-            self._arrays[LABEL], self._lines = y, [line]
+            self._arrays[LABEL] = y
+            self._lines.append(line)
             self._described |= {"classes": classes} if classes else {}
+        if self._split is not None:
+            self._arrays[SPLIT] = split.parts(self.columns.source.called)
+            self._lines.append(f"the split from column {self._split!r}, 0 for train, 1 for val, 2 for test")
         if self._features:
             self._arrays[FEATURES] = features.finish()
             self._described["features"] = features.facts()

@@ -88,7 +88,7 @@ def read_nodes(columns: NodeColumns, *, task: LabelTask, words: bool) -> NodeRow
     time_column = None if columns.time is None else name_of(columns.time, "time")
     label_columns = [name_of(column, "label") for column in columns.label]
     features = [one.model_copy(update={"column": name_of(one.column, "features")}) for one in columns.features]
-    spool = Spool()
+    spool = Spool.of_columns()
     ids = IdColumn(id_column, words=words)
     labels = [LabelColumn(column, task, spool) for column in label_columns]
     split = SplitColumn(split_column, columns.split_values)
@@ -245,7 +245,7 @@ class IdColumn:
 
 
 class SplitColumn:
-    """Which part of the split each node is in."""
+    """Which part of the split each row is in."""
 
     def __init__(self, column: str | None, said: Mapping[str, tuple[str, ...]]) -> None:
         """`said`: the values by part; none for the usual words."""
@@ -283,15 +283,20 @@ class SplitColumn:
             numbers.append(SPLITS.index(part) if part else -1)
         self._parts.append(np.array([*numbers, -1], np.int8)[codes])
 
-    def masks(self, called: str) -> dict[str, Array]:
-        """bool [N, 1], by name in NodeTable.
+    def parts(self, called: str) -> NDArray[np.int64]:
+        """[rows]: 0 for train, 1 for val, 2 for test, -1 for none.
 
         Raises:
-            DatasetError: no node is in any part.
+            DatasetError: no row is in any part.
         """
-        parts = np.concatenate(self._parts)
+        parts = np.concatenate(self._parts) if self._parts else np.zeros(0, np.int8)
         if (parts < 0).all():
-            raise DatasetError(f"{called}, column {self._column!r}: no node is in train, val or test")
+            raise DatasetError(f"{called}, column {self._column!r}: no row is in train, val or test")
+        return parts.astype(np.int64)
+
+    def masks(self, called: str) -> dict[str, Array]:
+        """bool [rows, 1], by name in NodeTable; raises as `parts`."""
+        parts = self.parts(called)
         return {f"{part}_mask": (parts == number)[:, None] for number, part in enumerate(SPLITS)}
 
 

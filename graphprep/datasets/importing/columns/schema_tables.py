@@ -101,9 +101,10 @@ class SplitValues(StrictModel):
             raise FaultAt("name at least one value, and none of them twice")
         return self
 
-    def by_part(self) -> dict[str, tuple[str, ...]]:
-        """None for a part without values."""
-        return {part: words for part in SPLITS if (words := getattr(self, part))}
+
+def by_part(values: SplitValues | None) -> dict[str, tuple[str, ...]]:
+    """The values by part, none for a part without any."""
+    return {part: words for part in SPLITS if (words := getattr(values, part, ()))}
 
 
 class NodeRoles(TableEntry):
@@ -122,7 +123,7 @@ class NodeRoles(TableEntry):
             id=id_column,
             label=self.label,
             split=self.split_column,
-            split_values={} if self.split_values is None else self.split_values.by_part(),
+            split_values=by_part(self.split_values),
             time=self.time_column,
             features=tuple(features or ()),
         )

@@ -34,6 +34,7 @@ SCHEMA: dict[str, Any] = {
         {
             **{"source": "account", "relation": "pays", "destination": "account"},
             **{"source_column": "payer", "target_column": "payee", "weight_column": "amount", "time_column": "when"},
+            **{"split_column": "stage", "split_values": {"train": "old", "test": "new"}},
             **{"label": "disputed", "features": [{"column": "amount", "normalise": "standard"}, "channel"]},
         }
     ],
@@ -67,6 +68,7 @@ def tables(seed: int, accounts: int = 40, transfers: int = 160) -> tuple[pd.Data
             "amount": rng.gamma(2, 50, transfers).round(2),
             "when": rng.integers(0, 10**6, transfers),
             "channel": rng.choice(["web", "atm", "app"], transfers),
+            "stage": rng.choice(["old", "new", ""], transfers),
             "disputed": [None if rng.random() < 0.5 else word for word in rng.choice(["no", "yes"], transfers)],
             "remark": "-",
         }

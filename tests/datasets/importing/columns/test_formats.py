@@ -66,6 +66,7 @@ def test_what_a_store_has(tmp_path: Path) -> None:
             arrays["time"].tolist(),
             arrays["features"].tolist(),
             arrays["label"].tolist(),
+            arrays["split"].tolist(),
             strict=True,
         )
     )
@@ -82,12 +83,13 @@ def test_what_a_store_has(tmp_path: Path) -> None:
             moved["when"].tolist(),
             features.astype(np.float32).tolist(),
             labels,
+            [{"old": 0, "new": 2}.get(stage, -1) for stage in moved["stage"]],
             strict=True,
         )
     )
     assert [row[:4] for row in found] == [row[:4] for row in wanted]
     assert np.allclose([row[4] for row in found], [row[4] for row in wanted], atol=1e-6)
-    assert [row[5] for row in found] == [row[5] for row in wanted]
+    assert [row[5:] for row in found] == [row[5:] for row in wanted]
     assert SCHEMA["edges"][0]["features"]  # the fixture is shared and not changed
 
 

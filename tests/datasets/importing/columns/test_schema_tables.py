@@ -63,6 +63,25 @@ def test_a_dangling_key(tmp_path: Path) -> None:
         read_files(load_schema(write(tmp_path, orders)))
 
 
+def test_rows_of_a_folder_are_numbered_on(tmp_path: Path) -> None:
+    """Guards against rows without a key that are counted from 0 again in each file, for nodes or for edges."""
+    orders = tmp_path / "orders"
+    orders.mkdir()
+    for name, text in (("a.csv", "price,who\n1,x\n2,\n"), ("b.csv", "price,who\n3,y\n4,x\n")):
+        written(orders / name, text)
+    people = {"file": str(written(tmp_path / "people.csv", "id\nx\ny\n")), "key": "id"}
+    tables = {
+        "people": people,
+        "orders": {"file": str(orders), "foreign_keys": {"who": "people"}, "features": ["price"]},
+    }
+    raw = read_files(schema_of({"tables": tables}))
+    assert raw.nodes["orders"].x.tolist() == [[1], [2], [3], [4]]  # type: ignore[union-attr]
+    assert edges_of(raw.edges[0]) == [(0, 0), (2, 1), (3, 0)]
+    written(orders / "b.csv", "price,who\n3,y\n4,z\n")
+    with pytest.raises(DatasetError, match=r"b.csv, line 3, column 'who': the node 'z' has no row in .*people.csv"):
+        read_files(schema_of({"tables": tables}))
+
+
 def test_a_key_to_its_own_table() -> None:
     """Guards against a source that is the number of a row where rows have a key."""
     from graphprep.api.tables import import_tables

@@ -107,14 +107,16 @@ def test_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         source.names()
 
     class Connection:
-        description = (("n", "NUMBER"),)
+        columns = ("n",)
 
         def execute(self, statement: str) -> Any:
-            if "information_schema" in statement:
-                return SimpleNamespace(fetchall=lambda: [("t",)])
+            assert "information_schema" in statement
+            return SimpleNamespace(fetchall=lambda: [("t",)])
+
+        def sql(self, statement: str) -> Connection:
             return self
 
-        def fetch_record_batch(self, rows: int) -> Any:
+        def to_arrow_reader(self, rows: int) -> Any:
             return [pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": [3]})]
 
         def close(self) -> None: ...
