@@ -1,6 +1,7 @@
-"""Test accuracy of R-GCN on ACM (papers, authors, subjects; three classes of papers, 20 labelled ones each).
+"""Test accuracy of R-GCN, R-GAT and HGT on ACM (papers, authors, subjects; three classes of papers, 20 labelled each).
 
-Mean over seeds on 1 and on 4 parts, with a weight a relation and with 2 bases. Prints a table, writes JSON with --out.
+Mean over seeds on 1 and on 4 parts, R-GCN with a weight a relation and with 2 bases. Prints a table, writes JSON with
+--out.
 
     python -m benchmarks.acm_accuracy FOLDER        with pa.txt, ps.txt, p_feat.npz, a_feat.npz, labels.npy, *_20.npy
 """
@@ -28,7 +29,12 @@ edges:
   - {{source: paper, relation: about, destination: subject, files: [{0}/ps.txt], reverse: of}}
 """
 COMMON: dict[str, Any] = {"model": "rgcn", "epochs": 100, "patience": 30, "eval_every": 2}
-MODELS: dict[str, dict[str, Any]] = {"a weight a relation": {}, "2 bases": {"bases": 2}}
+MODELS: dict[str, dict[str, Any]] = {
+    "a weight a relation": {},
+    "2 bases": {"bases": 2},
+    "R-GAT": {"model": "rgat", "heads": 4, "hidden": 16},
+    "HGT": {"model": "hgt", "heads": 4, "hidden": 16, "lr": 0.005},
+}
 
 
 def main() -> None:

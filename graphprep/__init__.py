@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from graphprep.version import __version__
 
 __all__ = [
+    "BatchLoader",
     "GraphStore",
     "PartitionCache",
     "Topology",
@@ -30,19 +31,24 @@ __all__ = [
     "from_pyg",
     "from_scipy",
     "import_graph",
+    "import_tables",
     "infer",
+    "link_loader",
+    "loader",
     "open_cache",
     "open_run",
     "open_store",
     "partition",
     "plan",
     "quiet",
+    "report",
     "to_float32",
     "train",
 ]
 
 if TYPE_CHECKING:
     from graphprep.api import (
+        BatchLoader,
         GraphStore,
         PartitionCache,
         Topology,
@@ -56,20 +62,24 @@ if TYPE_CHECKING:
         from_pyg,
         from_scipy,
         import_graph,
+        import_tables,
         infer,
+        link_loader,
+        loader,
         open_cache,
         open_run,
         open_store,
         partition,
         plan,
         quiet,
+        report,
         to_float32,
         train,
     )
 
 
 class _Package(ModuleType):
-    """`graphprep.partition` and `graphprep.plan` are functions, though there are folders of these names.
+    """`graphprep.partition`, `plan` and `report` are functions, though there are folders of these names.
 
     As it imports such a folder, Python makes it an attribute of this module; that is not done here, so that
     `__getattr__` gives the function. What lies in the folder are the function's attributes.

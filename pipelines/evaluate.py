@@ -53,7 +53,7 @@ def _evaluated(
     from graphprep.cache.read import PartitionCache
     from graphprep.cache.rebuild import rebuild_rows
     from graphprep.core import metrics
-    from graphprep.interop.prediction_table import require_target, write_table
+    from graphprep.interop.prediction_table import class_names, require_target, write_table
 
     if table is not None:
         require_target(table)
@@ -89,7 +89,7 @@ def _evaluated(
         for name, (labels, chosen) in metrics.masked(y, rows, masks, split).items()
     }
     if table is not None:
-        write_table(table, rows, opened.original_ids(kind), task)
+        write_table(table, rows, opened.original_ids(kind), task, class_names(opened.attributes, kind))
     by_ogb = metric == metrics.OGB
     return {
         "dataset": dataset,

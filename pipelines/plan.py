@@ -44,7 +44,9 @@ from pipelines.partition import chosen_topology
 
 SKETCH_BYTES_AN_EDGE = 180
 """Memory of METIS and of the undirected graph, approximately."""
-SEVERAL_TYPES = "graphs of several node or edge types, which are trained with --model rgcn, cannot be planned"
+SEVERAL_TYPES = (
+    "graphs of several node or edge types, which are trained with --model rgcn, rgat or hgt, cannot be planned"
+)
 WORTH_SENDING_LESS = 0.1
 """Share of communication in an epoch, from which sending less is advised."""
 UNEVEN, FULL = 1.1, 0.9
@@ -55,6 +57,8 @@ MOST_COUNTED = 0.2
 """Share of a sample that is not 0, up to which a cache's features are counted; the trainer's own limit is lower."""
 COUNTED_VALUES = 1 << 22
 """Values that are read in one go to count them."""
+EDGE_WEIGHTS = "weights"
+"""The trainer's name of the edges' weights among their arrays."""
 VALUE_BYTES = 4
 """Of a weight's gradient on its way, in fp32."""
 SHORT_EPOCH = 0.01
@@ -78,6 +82,8 @@ class PartitionedGraph:
     num_classes: int
     sample: Csr
     is_sketch: bool
+    num_edge_features: int = 0
+    """Of those that the model reads."""
 
 
 def plan_training(
@@ -104,7 +110,8 @@ def plan_training(
         TrainingError: rates cannot be measured here.
     """
     kind, location = find(store_or_cache)
-    graph = _of_cache(location, parts, topology) if kind == "cache" else _of_store(location, parts, topology)
+    of_kind, name = _of_cache if kind == "cache" else _of_store, training.edge_features
+    graph = of_kind(location, parts, topology, edge_features=name)
     pairs = training.widths(graph.num_features, graph.num_classes)
     in_edges_P, halo_P = graph.traffic.in_edges_P, graph.traffic.halo_rows_P
     counts = [
@@ -123,6 +130,7 @@ def plan_training(
             pairs,
             **of_rank,
             entries=entries,
+            edge_features=graph.num_edge_features,
             columns=columns,
             cross_edges=cross,
             all_cross_edges=sum(cross_P),
@@ -190,7 +198,9 @@ def plan_training(
     return plan | {"advice": advice, "unknown": _unknown(plan, chosen, graph)}
 
 
-def _of_cache(location: Path | str, parts: int | None, topology: str | Topology | None) -> PartitionedGraph:
+def _of_cache(
+    location: Path | str, parts: int | None, topology: str | Topology | None, *, edge_features: str | None
+) -> PartitionedGraph:
     cache = PartitionCache(location)
     attributes = cache.attributes
     if parts is not None:
@@ -214,15 +224,21 @@ def _of_cache(location: Path | str, parts: int | None, topology: str | Topology 
         num_classes=_required(classes, "classes"),
         sample=first_rows(cache.block(0, edge_type, 0)),
         is_sketch=False,
+        num_edge_features=_num_edge_features(
+            edge_features, {name: cache.edge_array(0, edge_type, 0, name) for name in cache.edge_arrays(edge_type)}
+        ),
     )
 
 
-def _of_store(location: Path | str, parts: int | None, topology: str | Topology | None) -> PartitionedGraph:
+def _of_store(
+    location: Path | str, parts: int | None, topology: str | Topology | None, *, edge_features: str | None
+) -> PartitionedGraph:
     store = GraphStore(location)
     chosen = chosen_topology(parts, topology)
     if len(store.num_nodes) > 1 or len(store.num_edges) > 1:
         raise UsageError(SEVERAL_TYPES)
     ((node_type, num_nodes),) = store.num_nodes.items()
+    (edge_type,) = store.num_edges
     require_enough_nodes(chosen.num_ranks, num_nodes)
     x, y = store.node_array(node_type, "x"), store.node_array(node_type, "y")
     features = None if x is None else int(np.prod(x.shape[1:], dtype=np.int64))
@@ -252,6 +268,9 @@ def _of_store(location: Path | str, parts: int | None, topology: str | Topology 
         num_classes=needed_classes,
         sample=first_rows(_inside(graph.matrix, own)),
         is_sketch=chosen.num_ranks > 1,
+        num_edge_features=_num_edge_features(
+            edge_features, {name: store.edge_array(edge_type, name) for name in store.edge_arrays(edge_type)}
+        ),
     )
 
 
@@ -276,6 +295,7 @@ def _rank_sizes(graph: PartitionedGraph) -> list[RankSizes]:
                 "index_bytes": np.dtype(index_dtype(longest)).itemsize,
                 "features": graph.num_features,
                 "outputs": graph.num_classes,
+                "edge_features": graph.num_edge_features,
                 "entries": graph.entries_P[rank],
             }
         )
@@ -352,6 +372,17 @@ def _required(count: int | None, what: str) -> int:
     return count
 
 
+def _num_edge_features(name: str | None, arrays: Mapping[str, Any]) -> int:
+    """How many numbers an edge has in one of its arrays; its weight is one."""
+    if name is None:
+        return 0
+    if name != EDGE_WEIGHTS and name not in arrays:
+        raise UsageError(
+            f"the graph's edges have no array {name}; give --edge-features {' or '.join([*arrays, EDGE_WEIGHTS])}"
+        )
+    return 1 if name == EDGE_WEIGHTS else int(np.prod(arrays[name].shape[1:], dtype=np.int64))
+
+
 def _alternatives(
     graph: PartitionedGraph, training: TrainingPlan, compute: float, weights: float, tensor: Mapping[int, int]
 ) -> list[dict[str, Any]]:
@@ -396,7 +427,7 @@ def _alternatives(
         # Kept gradients go straight to their owners.
         stale = communication("int8", backward=graph.traffic.without_relays()) / STALE_EPOCHS + weights
         alternatives.append(("int8", "adaptive", stale, row_bytes("int8", share=1 / STALE_EPOCHS)))
-    of_weights = training.weight_bytes(graph.num_features, graph.num_classes, ranks=graph.topology.num_ranks)
+    of_weights = training.weight_bytes(*_counts(graph), ranks=graph.topology.num_ranks)
     return [
         {
             "wire": wire,
@@ -410,6 +441,11 @@ def _alternatives(
     ]
 
 
+def _counts(graph: PartitionedGraph) -> tuple[int, int, int]:
+    """What the number of a model's weights depends on."""
+    return graph.num_features, graph.num_classes, graph.num_edge_features
+
+
 def _weights_seconds(graph: PartitionedGraph, training: TrainingPlan) -> float:
     """Seconds of the all-reduce of weight gradients, as a ring in rank order: 2 (k - 1) times a k-th of them to the
     next rank, all ranks at once (Patarasuk and Yuan 2009)."""
@@ -417,9 +453,7 @@ def _weights_seconds(graph: PartitionedGraph, training: TrainingPlan) -> float:
     if ranks == 1:
         return 0.0
     pieces_PP = np.zeros((ranks, ranks), np.int64)
-    pieces_PP[np.arange(ranks), (np.arange(ranks) + 1) % ranks] = -(
-        -training.num_weights(graph.num_features, graph.num_classes) // ranks
-    )
+    pieces_PP[np.arange(ranks), (np.arange(ranks) + 1) % ranks] = -(-training.num_weights(*_counts(graph)) // ranks)
     step = LinkModel.of(graph.topology).seconds(pieces_PP, VALUE_BYTES).max()
     return float(2 * (ranks - 1) * step)
 

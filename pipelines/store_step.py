@@ -151,6 +151,8 @@ class StoreStep(ABC):
         self, raw: RawGraph, source: Mapping[str, Any], *, key: str | None = None, expected: Expected | None = None
     ) -> GraphStore:
         """Convert what was read; arguments as for `graph_to_store`. The key is that of the determinants by default."""
+        if "classes" in raw.notes:  # a cache keeps the source of its store, and so the names for tables of predictions
+            source = {**source, "classes": raw.notes["classes"]}
         return graph_to_store(
             raw,
             self.target,

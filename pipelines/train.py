@@ -10,13 +10,13 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from graphprep.errors import CacheError, GraphprepError, TrainingError, UsageError
-from graphprep.interop.training_run import CHECKPOINTS, CONFIG, HISTORY, PREDICTIONS, RESULT, TrainingRun
+from graphprep.interop.training_run import CHECKPOINTS, CONFIG, HISTORY, PAGE, PAIRS, PREDICTIONS, RESULT, TrainingRun
 from graphprep.system.atomic import PARTIAL_PREFIX, locked, publish_folder, sweep
 from graphprep.system.child_process import child_settings, python_command
 from graphprep.system.home import require_cache
@@ -84,14 +84,15 @@ def train_to_folder(
         work.mkdir(parents=True)
         try:
             settings = {"output": work, "save_predictions": work / PREDICTIONS, "json": True, "quiet": quiet}
+            if options.get("task") == "links":
+                settings["save_pairs"] = work / PAIRS
             if options.get("checkpoint") is None:
                 settings |= {"checkpoint": work / CHECKPOINTS, "checkpoint_minutes": 0}
             if resumed is not None:
                 settings["resume"] = True
                 (work / CHECKPOINTS).mkdir()
                 shutil.copyfile(resumed, work / CHECKPOINTS / resumed.name)
-            epochs = _epochs(cache, _words({**options, **_moved(options, target, work), **settings}))
-            (work / HISTORY).write_text("".join(f"{json.dumps(epoch)}\n" for epoch in epochs))
+            _train(cache, _words({**options, **_moved(options, target, work), **settings}))
             for file in (*work.rglob(CONFIG), *work.rglob(LOCK)):
                 if file.name == CONFIG:  # which starts the same run again
                     before, after = (json.dumps(str(folder), ensure_ascii=False)[1:-1] for folder in (work, target))
@@ -112,7 +113,7 @@ def _require_replaceable(target: Path, *, replace: bool) -> None:
         UsageError: there are some.
     """
     names = {path.name for path in target.iterdir()} if target.exists() else set()
-    if other := sorted(names - {CONFIG, RESULT, HISTORY, PREDICTIONS, CHECKPOINTS, LOCK}):
+    if other := sorted(names - {CONFIG, RESULT, HISTORY, PREDICTIONS, PAIRS, CHECKPOINTS, PAGE, LOCK}):
         raise UsageError(f"--output {target} holds {other[0]}, which is no part of a run; give another folder")
     if names and not replace:
         raise UsageError(f"--output {target} holds a run; give --replace to replace it, or another folder")
@@ -147,11 +148,8 @@ def _words(options: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _epochs(cache: Path, options: Sequence[str]) -> list[dict[str, Any]]:
-    """Run the trainer; the lines that it prints for people go to this process's standard error.
-
-    Returns:
-        what it prints with --json of each validated epoch, of one that was run again the last.
+def _train(cache: Path, options: Sequence[str]) -> None:
+    """Run the trainer with --json; the lines that it prints for people go to this process's standard error.
 
     Raises:
         UsageError, CacheError, TrainingError: the trainer's own sentence.
@@ -172,7 +170,7 @@ def _epochs(cache: Path, options: Sequence[str]) -> list[dict[str, Any]]:
         try:
             listener = threading.Thread(target=_forward, args=(child.stderr, last), daemon=True)
             listener.start()
-            epochs = {epoch["epoch"]: epoch for epoch in _parsed(child.stdout)}
+            _print_others(child.stdout)
             status = child.wait()
             listener.join()
         except BaseException:
@@ -180,7 +178,6 @@ def _epochs(cache: Path, options: Sequence[str]) -> list[dict[str, Any]]:
             raise
     if status:
         raise _error_of(status, last.pop() if last else "")
-    return list(epochs.values())
 
 
 def _forward(lines: Iterable[str], last: deque[str]) -> None:
@@ -190,16 +187,13 @@ def _forward(lines: Iterable[str], last: deque[str]) -> None:
             print(last[-1], file=sys.stderr, flush=True)
 
 
-def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The epochs among JSON lines. What a user's own model prints is printed; the result is in a file too."""
+def _print_others(lines: Iterable[str]) -> None:
+    """Print what a user's own model prints between the JSON lines; epochs and result are in files of the run too."""
     for line in lines:
         try:
-            document = json.loads(line)
+            json.loads(line)
         except ValueError:
             print(line, end="", flush=True)
-            continue
-        if isinstance(document, dict) and document.keys() >= {"epoch", "loss", "bytes_sent"}:
-            yield document
 
 
 def _end(child: subprocess.Popen[str]) -> None:

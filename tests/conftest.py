@@ -91,3 +91,11 @@ def bounds_checked(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPat
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes are named after their argument: gzip's hold the time, and would differ between the workers of a run."""
     return argname if isinstance(val, bytes) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with bounds checks run in one process of several: what they compile, each process would compile again."""
+    for item in items:
+        if "bounds_checked" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("bounds checks"))

@@ -48,7 +48,7 @@ class Block:
             return "shell"
         if first.startswith("# run.toml"):
             return "toml"
-        return "yaml" if re.match(r"(name|nodes|datasets|machines):", first) else "other"
+        return "yaml" if re.match(r"(name|nodes|tables|datasets|machines):", first) else "other"
 
     def commands(self) -> list[str]:
         """Logical lines of a shell: continued ones joined, comments left in."""

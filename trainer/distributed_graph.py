@@ -24,7 +24,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,7 @@ from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange, row_counts
+from trainer.layers.halo_rows import with_halo
 from trainer.layers.message_passing import DistributedLayers, LocalRelation, distribute
 from trainer.sparse.dropout import Dropout
 from trainer.sparse.normalise import weighted
@@ -296,10 +297,7 @@ class DistributedGraph:
         if (last := of_type.last) is not None and last[0] is rows_nF and last[1:3] == call:
             return last[3]
         self._layer += 1
-        both = cast(
-            Tensor,
-            _WithHalo.apply(rows_nF.float(), of_type.exchange, self._layer, self._context()),  # type: ignore[no-untyped-call]
-        )
+        both = with_halo(rows_nF.float(), of_type.exchange, self._layer, self._context())
         of_type.last = (rows_nF, *call, both)
         return both
 
@@ -391,20 +389,6 @@ class DistributedGraph:
         if not torch.is_grad_enabled():
             return PassContext.evaluation(self._epoch)
         return PassContext(epoch=self._epoch, training=True, may_skip=self._epoch > self._options.warmup)
-
-
-class _WithHalo(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows_nF: Tensor, exchange: Exchange, layer: int, context: PassContext) -> Tensor:
-        [ctx.round], ctx.layer, ctx.context, ctx.num_rows = exchange.rounds, layer, context, len(rows_nF)
-        halo_HF = ctx.round.fetch(rows_nF, layer, context, compared=lambda: exchange.needed(rows_nF)).wait()
-        return torch.cat([rows_nF, halo_HF])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        own_nF = grad[: ctx.num_rows].clone()
-        ctx.round.send_back(grad[ctx.num_rows :].contiguous(), ctx.layer, ctx.context).add_to(own_nF)
-        return own_nF, None, None, None
 
 
 def _parameters(model: nn.Module | Iterable[Tensor]) -> list[Tensor]:

@@ -21,6 +21,7 @@ from trainer.config.command_line import parse
 from trainer.config.options import Options
 from trainer.data.cache import Cache, open_cache
 from trainer.dist.rank_processes import RankProcesses
+from trainer.reporting.live_view import ERASE_BELOW, shows_live
 from trainer.startup.preflight import check_task
 
 
@@ -45,6 +46,8 @@ def _launch(cache: Cache, arguments: Sequence[str], options: Options) -> int:
     prepare_torch_import()
     processes = RankProcesses(["-m", "trainer", *arguments], cache.num_parts, restarts=options.restarts)
     failed = processes.run()
+    if (failed or processes.stop_signal is not None) and shows_live(options, sys.stderr):
+        print(ERASE_BELOW, end="", file=sys.stderr, flush=True)  # what a rank that was ended has left
     if processes.stop_signal is not None:
         return 128 + processes.stop_signal
     return _status_of(failed) if failed else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,12 +16,12 @@ import torch
 from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.freed_memory import give_back_large_blocks, keep_freed_memory
 from trainer.base.pass_context import PassContext
+from trainer.base.peak_memory import peak_memory
 from trainer.base.sent_bytes import KIND_OF
 from trainer.base.traffic_log import Clock, TrafficLog, by_link_type
 from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.cross_edges import CrossEdges, cross_edges
-from trainer.data.labels import Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part, halo_ids, load_part
 from trainer.data.typed_part import load_typed_part
@@ -40,10 +41,15 @@ from trainer.layers.sums import remark_on_sums
 from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.models import Network, model_type, sums_of
 from trainer.models.typed_model import remark_on_types, types_of
+from trainer.reporting.environment import environment_of
+from trainer.reporting.epoch_view import Expectation
+from trainer.reporting.history import History
+from trainer.reporting.live_view import LiveView, log_above, shows_live
 from trainer.reporting.outputs import prepare_outputs, write_result
 from trainer.reporting.report import Report
 from trainer.reporting.tensorboard import Curves
 from trainer.reporting.trace import prepare_traces, write_trace
+from trainer.reporting.trackers import MlflowTracker, WandbTracker
 from trainer.reporting.weights_file import write_weights
 from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
@@ -52,6 +58,8 @@ from trainer.startup.preflight import ignored_arrays
 from trainer.startup.row_width import remark_on_row_width
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
+from trainer.training.supervision import PairSupervision
+from trainer.training.tasks import Learnt, Task, load_learnt
 
 log = logging.getLogger("trainer")
 
@@ -75,7 +83,13 @@ def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
         Communicator(rank_info, device, timeout=options.timeout, clock=Clock(device)) as communicator,
         folders_locked(options) if communicator.is_main else nullcontext(),
     ):
-        train(options, cache, communicator, Report(speaks=communicator.is_main, as_json=options.json))
+        view = LiveView(sys.stderr) if communicator.is_main and shows_live(options, sys.stderr) else None
+        report = Report(speaks=communicator.is_main, as_json=options.json, view=view)
+        with nullcontext() if view is None else log_above(view):
+            try:
+                train(options, cache, communicator, report)
+            finally:
+                report.finish()
 
 
 def train(options: Options, cache: Cache, communicator: Communicator, report: Report) -> dict[str, Any]:
@@ -92,13 +106,17 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     part = _load(options, cache, communicator.rank)
     objective = Objective.of(cache, options)
     report.set_metric(objective.name)
-    labels = Labels.of(part, objective, communicator.device)
-    facts = communicator.all_gather_object(facts_of(options, cache, part, labels, communicator, objective=objective))
+    learnt = load_learnt(options, cache, part, objective, communicator)
+    facts = communicator.all_gather_object(facts_of(options, cache, part, learnt, communicator, objective=objective))
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
     if communicator.is_main:
         if options.tensorboard is not None:
-            report.add_curves(Curves(options.tensorboard))
+            report.add_listener(Curves(options.tensorboard))
+        if options.wandb is not None:
+            report.add_listener(WandbTracker(options.wandb, asdict(options)))
+        if options.mlflow is not None:
+            report.add_listener(MlflowTracker(options.mlflow, asdict(options)))
         _log_start(options, cache, communicator, agreement)
     communicator.connect()
 
@@ -113,14 +131,19 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         resumed = checkpoint_to_resume(options, cache, communicator)
     if communicator.is_main:
         prepare_outputs(options)
+        if options.output is not None:
+            report.add_listener(History(options.output, resumed_after=None if resumed is None else resumed["epoch"]))
 
     traffic_log = TrafficLog(**row_counts(part), rank=communicator.rank, world=communicator.world)
     saturation = Saturation(rank=communicator.rank, world=communicator.world, device=communicator.device)
     model = model_type(options, communicator)
+    task = Task(options, cache, part, learnt, objective=objective, agreement=agreement, communicator=communicator)
+    part = task.message_part(part)
     view = partial(
         _view,
         options,
         cache,
+        task=task,
         model=model,
         objective=objective,
         communicator=communicator,
@@ -129,8 +152,8 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         saturation=saturation,
         tensor_layers=tensor_layers(options, agreement.layer_exchanges),
     )
-    graph = partial(_cross_edges, options, cache, part)
-    whole = training = view(part, labels=labels, num_nodes=cache.num_nodes, graph=graph)
+    graph = partial(_cross_edges, options, cache, part, task.message_part)
+    whole = training = view(part, learnt=learnt, num_nodes=cache.num_nodes, graph=graph)
     if communicator.is_main:
         for remark in whole.network.remarks:
             log.info("%s", remark)
@@ -141,7 +164,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         )
         training = view(
             training_part,
-            labels=Labels.of(training_part, objective, communicator.device),
+            learnt=load_learnt(options, cache, training_part, objective, communicator),
             num_nodes=num_training_nodes,
             graph=lambda: training_cross_edges(graph()),
         )
@@ -156,10 +179,18 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         report=report,
         checkpoints=checkpoints,
         saturation=saturation,
+        link_types=cache.slowest_links,
     )
     if resumed is not None:
         fit.load_state_dict(resumed)
     setup_seconds = time.perf_counter() - started
+    report.expect(
+        Expectation(
+            epochs=options.epochs,
+            epochs_before=0 if resumed is None else resumed["epoch"],
+            may_stop_early=bool(options.patience and agreement.num_val),
+        )
+    )
     if communicator.device.type == "cpu":
         (give_back_large_blocks if options.exchange == "sequential" else keep_freed_memory)()
     outcome = fit.run()
@@ -177,7 +208,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         if communicator.is_main:
             write_weights(options.save_weights, weights)
     layers, pairs = traffic_log.tables(communicator.all_reduce, communicator.device, cache.slowest_links)
-    seconds_by_rank = [facts["seconds"] for facts in communicator.all_gather_object({"seconds": clock.seconds})]
+    used = communicator.all_gather_object({"seconds": clock.seconds, "memory": peak_memory(communicator.device)})
     if options.trace is not None:
         write_trace(options.trace, communicator.rank, clock.spans, communicator.sent.points, start=connected)
     totals = fit.totals()
@@ -187,6 +218,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     result = {
         f"test_{objective.name}": outcome.test,
         f"val_{objective.name}": outcome.val,
+        **outcome.others,
         "task": objective.task,
         "metric": objective.name,
         "best_epoch": outcome.best_epoch,
@@ -210,7 +242,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         "exchanges": layers,
         "pairs": pairs,
         "link_types": by_link_type(pairs),
-        "seconds_by_rank": seconds_by_rank,
+        "seconds_by_rank": [of_rank["seconds"] for of_rank in used],
+        "memory_bytes_by_rank": [of_rank["memory"] for of_rank in used],
+        "memory_estimate_by_rank": list(agreement.memory_bytes),
+        "environment": environment_of(communicator.device, [fact["host"] for fact in facts]),
         "dataset": cache.dataset,
         "ranks": communicator.world,
         "device": communicator.device.type,
@@ -224,6 +259,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         "wire": options.wire,
         "parameters": fit.num_parameters,
         "seed": options.seed,
+        **whole.supervision.facts(),
     }
     if communicator.is_main:
         write_result(options, result)
@@ -238,6 +274,8 @@ def _save_rows(
     save = partial(save_node_rows, ids_n=part.target_ids, num_nodes=cache.target.num_nodes, communicator=communicator)
     if options.save_predictions is not None:
         save(options.save_predictions, scores_nC[part.target])
+    if options.save_pairs is not None and isinstance(whole.supervision, PairSupervision):
+        whole.supervision.save(options.save_pairs, scores_nC, part.ids_n)
     if options.save_embeddings is not None:
         save(options.save_embeddings, whole.embeddings(PassContext.evaluation(options.epochs))[part.target])
 
@@ -268,10 +306,12 @@ def _load(options: Options, cache: Cache, number: int) -> Part:
     return part
 
 
-def _cross_edges(options: Options, cache: Cache, own: Part) -> CrossEdges:
-    """The edges between all parts."""
+def _cross_edges(options: Options, cache: Cache, own: Part, message_part: Callable[[Part], Part]) -> CrossEdges:
+    """The edges between all parts that are in the graph."""
     numbers = range(cache.num_parts)
-    return cross_edges([own if number == own.number else _load(options, cache, number) for number in numbers])
+    return cross_edges(
+        [own if number == own.number else message_part(_load(options, cache, number)) for number in numbers]
+    )
 
 
 def _log_start(options: Options, cache: Cache, communicator: Communicator, agreement: Agreement) -> None:
@@ -290,7 +330,7 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
             log.info("%s", remark)
     log.info("%s", agreement.memory)
     log.info(
-        "%s on %s: %d nodes, %d edges, %d classes, %d ranks on %s; %d nodes to train on, %d to validate, %d to test",
+        "%s on %s: %d nodes, %d edges, %d classes, %d ranks on %s; %d %s to train on, %d to validate, %d to test",
         options.model,
         cache.dataset,
         cache.num_nodes,
@@ -299,6 +339,7 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
         communicator.world,
         communicator.device.type,
         agreement.num_train,
+        "pairs" if options.learns_pairs else "nodes",
         agreement.num_val,
         agreement.num_test,
     )
@@ -313,7 +354,8 @@ def _view(
     objective: Objective,
     communicator: Communicator,
     traffic_log: TrafficLog,
-    labels: Labels,
+    task: Task,
+    learnt: Learnt,
     num_nodes: int,
     by_entries: bool,
     saturation: Saturation,
@@ -350,5 +392,6 @@ def _view(
         communicator=communicator,
         types=types_of(options, cache, part),
         num_edge_features=part.num_edge_features,
+        decoder=task.decoder,
     ).to(communicator.device)
-    return ModelView(network=network, features=features, labels=labels)
+    return ModelView(network=network, features=features, supervision=task.supervision(learnt, network.decoder))

@@ -6,16 +6,20 @@ those of `graphprep.errors`, one sentence each.
 
 from __future__ import annotations
 
-from graphprep.api.caches import compare, export, infer, partition, plan, train
+from graphprep.api.batches import link_loader, loader
+from graphprep.api.caches import compare, export, infer, partition, plan, report, train
 from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
+from graphprep.api.tables import import_tables
 from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.core.bfloat16 import to_float32
+from graphprep.interop.batch_loader import BatchLoader
 from graphprep.interop.training_run import TrainingRun
 from graphprep.store.store import GraphStore, open_store
 from graphprep.system.progress import configure
 from graphprep.topology import Topology
 
 __all__ = [
+    "BatchLoader",
     "GraphStore",
     "PartitionCache",
     "Topology",
@@ -29,13 +33,17 @@ __all__ = [
     "from_pyg",
     "from_scipy",
     "import_graph",
+    "import_tables",
     "infer",
+    "link_loader",
+    "loader",
     "open_cache",
     "open_run",
     "open_store",
     "partition",
     "plan",
     "quiet",
+    "report",
     "to_float32",
     "train",
 ]

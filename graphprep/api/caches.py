@@ -222,7 +222,7 @@ def train(
 
     Args:
         cache: what to train on.
-        model: gcn, sage, gat, gatv2, gin, rgcn, FILE.py:Class, or a class of your own that lies in a file.
+        model: gcn, sage, gat, gatv2, gin, rgcn, rgat, hgt, FILE.py:Class, or a class of your own that lies in a file.
         output: the folder of the run; without one it is removed when Python ends.
         replace: whether a run that lies there may be replaced; that is done when the new one is whole.
 
@@ -280,6 +280,27 @@ def infer(
     trained = run.folder if isinstance(run, TrainingRun) else Path(run)
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     return infer_to_folder(folder, trained, _folder(output), values, replace=replace, quiet=progress.is_quiet())
+
+
+@library_call(CallOptions)
+def report(run: TrainingRun | Place, *, output: Place | None = None, **_: Unpack[CallOptions]) -> Path:
+    """Write the page of a run, as `graphprep report` does: curves, what each rank did, bytes, predictions.
+
+    Args:
+        run: what was trained.
+        output: the page; report.html in the run's folder by default.
+
+    Returns:
+        The page.
+
+    Raises:
+        TrainingError: it is no finished run.
+        UsageError: the page cannot be written there.
+    """
+    from pipelines.report import report_run
+
+    opened = run if isinstance(run, TrainingRun) else TrainingRun(run)
+    return report_run(opened, None if output is None else Path(output))[1]
 
 
 def _folder(output: Place | None) -> Path:

@@ -57,6 +57,14 @@ class GraphOptions(StoreTarget, total=False):
     seed: int
 
 
+class TableOptions(StoreTarget, total=False):
+    """The keywords of `import_tables`."""
+
+    name: str | None
+    splits: int
+    seed: int
+
+
 class FileOptions(StoreTarget, total=False):
     """The keywords of `import_graph`."""
 
@@ -137,6 +145,7 @@ class PlanOptions(CallOptions, total=False):
     eval_every: int
     wire: Wire
     exchange: Literal["boundary", "tensor", "auto"]
+    edge_features: str
 
 
 class TrainOptions(CallOptions, total=False):
@@ -157,10 +166,32 @@ class TrainOptions(CallOptions, total=False):
     attention_dropout: float | None
     edge_features: str | None
     target: str | None
-    task: Literal["auto", "classes", "multilabel", "regression"]
-    metric: Literal["auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae"]
+    task: Literal["auto", "classes", "multilabel", "regression", "links", "edges"]
+    metric: Literal[
+        "auto",
+        "accuracy",
+        "f1-micro",
+        "f1-macro",
+        "roc-auc",
+        "mse",
+        "mae",
+        "ap",
+        "mrr",
+        "hits@10",
+        "hits@20",
+        "hits@50",
+        "hits@100",
+    ]
     class_weights: str | Sequence[float]
     inductive: bool
+    edge_label: str | None
+    edge_split: str
+    disjoint_train: float
+    embedding: int | None
+    decoder: Literal["dot", "distmult", "mlp"]
+    negatives: int
+    eval_negatives: int
+    pair_batch: int
     optimiser: Literal["adam", "adamw", "sgd"]
     momentum: float
     lr: float
@@ -198,6 +229,8 @@ class TrainOptions(CallOptions, total=False):
     save_embeddings: Place | None
     save_weights: Place | None
     tensorboard: Place | None
+    wandb: str | None
+    mlflow: str | None
     trace: Place | None
     debug: bool
 
@@ -210,5 +243,6 @@ class InferOptions(CallOptions, total=False):
     timeout: float
     anyway: bool
     verify: bool
+    pair_batch: int
     save_embeddings: Place | None
     debug: bool

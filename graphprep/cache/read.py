@@ -338,7 +338,7 @@ class PartitionCache:
         """Draw the work of each rank over its share as bars (matplotlib axes)."""
         from graphprep.report import plots
 
-        return plots.plot_parts(self.quality["ranks"], ax)
+        return plots.plot_parts(self.quality, ax)
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -3,7 +3,10 @@
     FOLDER/config.toml         all options, from which the trainer starts the same run again
     FOLDER/result.json         the result, as in the last line of the trainer's --json
     FOLDER/history.jsonl       a line for each validated epoch
-    FOLDER/predictions.npy     float32 [N, C]: scores of all nodes by the best weights, in the dataset's order
+    FOLDER/report.html         the page of `graphprep report`
+    FOLDER/predictions.npy     float32 [N, C]: scores of all nodes by the best weights, in the dataset's order; of links
+                               the embeddings
+    FOLDER/pairs.csv           of links: the test pairs with their scores
     FOLDER/checkpoint/         weights and the state of the optimiser, unless another folder was named
 
 The trainer writes these files, and nothing of it is imported here.
@@ -16,7 +19,7 @@ import io
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +30,7 @@ from numpy.typing import NDArray
 from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.core.original_ids import OriginalIds
 from graphprep.errors import TrainingError
-from graphprep.interop.prediction_table import columns_of, write_table
+from graphprep.interop.prediction_table import class_names, columns_of, write_table
 from graphprep.system.packages import required
 from graphprep.system.regular_file import regular_file
 
@@ -35,17 +38,21 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
-CONFIG, RESULT, HISTORY, PREDICTIONS, CHECKPOINTS = (
+CONFIG, RESULT, HISTORY, PREDICTIONS, PAIRS, CHECKPOINTS, PAGE = (
     "config.toml",
     "result.json",
     "history.jsonl",
     "predictions.npy",
+    "pairs.csv",
     "checkpoint",
+    "report.html",
 )
 CHECKPOINT = re.compile(r"epoch-(\d{8,})-([0-9a-f]{16})\.pt")
 WRAPPER = "model."
 """begins the names of weights in checkpoints: the model is a part of the trainer's network"""
 AGAIN = "train again"
+LISTS = ("ranks", "links")
+"""the tables in a line of the history"""
 
 
 class Columns(Mapping[str, NDArray[Any]]):
@@ -108,19 +115,48 @@ class TrainingRun:
 
     @property
     def metrics(self) -> dict[str, float | None]:
-        """The metric by the best weights: `val_accuracy` and `test_accuracy`, or those of another metric; None where it
-        is not defined."""
+        """The metric by the best weights: `val_accuracy` and `test_accuracy`, or those of another metric; of links all
+        metrics, that of the run first. None where one is not defined."""
         metric = self.result["metric"]
-        return {name: self.result[name] for name in (f"val_{metric}", f"test_{metric}")}
+        first = {name: self.result[name] for name in (f"val_{metric}", f"test_{metric}")}
+        return first | {name: value for name, value in self.result.items() if name.startswith(("val_", "test_"))}
 
     @cached_property
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of the trainer's --json of all validated epochs; none where an earlier release kept no history.
+
+        Raises:
+            TrainingError: one of them is damaged.
+        """
+        if not (self.folder / HISTORY).exists():
+            return []
+        try:
+            return [json.loads(line) for line in self._text(HISTORY).splitlines()]
+        except ValueError as error:
+            raise TrainingError(f"{self.folder / HISTORY} is damaged ({error}); {AGAIN}") from error
+
+    @property
     def history(self) -> Columns:
-        """A row for each validated epoch: epoch, loss, the validation metric (NaN where it is not defined), seconds and
-        bytes since the row before."""
-        rows = [json.loads(line) for line in self._text(HISTORY).splitlines()]
-        names = rows[0] if rows else ()
-        columns = {name: [np.nan if row[name] is None else row[name] for row in rows] for name in names}
-        return Columns({name: np.array(values) for name, values in columns.items()})
+        """A row for each validated epoch: epoch, loss, the validation metric (NaN where it is not defined), and since
+        the row before the seconds, by kind as means over the ranks, and the bytes; the most memory of a rank."""
+        return _columns([{name: value for name, value in line.items() if name not in LISTS} for line in self.lines])
+
+    @property
+    def timeline(self) -> Columns:
+        """A row for each validated epoch and rank: its seconds by kind since the row before (NaN on GPUs, where they
+        are not measured), also of the exchanges by type of link, and its memory; no row in runs of earlier releases."""
+        rows = [{"epoch": line["epoch"]} | rank for line in self.lines for rank in line.get("ranks", ())]
+        flat = []
+        for row in rows:
+            by_type = row.pop("exchange_seconds_by_link_type")
+            flat.append(row | {f"exchange_seconds_{kind}": seconds for kind, seconds in by_type.items()})
+        return _columns(flat)
+
+    @property
+    def traffic(self) -> Columns:
+        """A row for each validated epoch, layer, direction and type of link: the bytes of rows that all ranks sent
+        since the row before; no rows in runs of earlier releases."""
+        return _columns([{"epoch": line["epoch"]} | link for line in self.lines for link in line.get("links", ())])
 
     @property
     def cache(self) -> PartitionCache:
@@ -133,7 +169,7 @@ class TrainingRun:
 
     @property
     def node_type(self) -> str:
-        """The node type whose labels were learnt."""
+        """The node type whose labels were learnt; of links the only one."""
         target = self.options.get("target")
         return str(target) if target is not None else labelled_type(self.cache)
 
@@ -151,13 +187,19 @@ class TrainingRun:
         ids = self._original_ids
         return np.arange(len(self.predictions())) if ids is None else ids.array()
 
+    @property
+    def class_names(self) -> Sequence[str] | None:
+        """The names of the classes by their numbers; None where the dataset has none but the numbers."""
+        return class_names(self.cache.attributes, self.node_type)
+
     @cached_property
     def _original_ids(self) -> OriginalIds | None:
         return self.cache.original_ids(self.node_type)
 
     def prediction_table(self) -> Columns:
-        """`id`, `prediction` (the class, where there are classes) and `score_0` .., a row a node."""
-        return Columns(columns_of(self.predictions(), self._original_ids, self.result["task"]))
+        """`id`, `prediction` (the class, where there are classes) and `score_0` .., a row a node; classes by name where
+        they have names."""
+        return Columns(columns_of(self.predictions(), self._original_ids, self.result["task"], self.class_names))
 
     def write_predictions(self, target: Path | str) -> None:
         """Write that table as .csv or .parquet.
@@ -165,7 +207,30 @@ class TrainingRun:
         Raises:
             UsageError: `target` has another ending, or its folder does not exist.
         """
-        write_table(Path(target), self.predictions(), self._original_ids, self.result["task"])
+        write_table(Path(target), self.predictions(), self._original_ids, self.result["task"], self.class_names)
+
+    def pair_table(self) -> Columns:
+        """Of a run that learnt links: a row for each test edge and for as many random pairs, with the columns `source`
+        and `destination` (ids of the nodes in the dataset's source), `is_edge` and `score`.
+
+        Raises:
+            TrainingError: the run has no such table.
+        """
+        from pyarrow import ArrowInvalid, csv
+
+        path = self.folder / PAIRS
+        try:
+            table = csv.read_csv(regular_file(path))
+            columns = {name: np.asarray(table[name]) for name in ("source", "destination", "is_edge", "score")}
+        except (OSError, ArrowInvalid, KeyError) as error:
+            raise TrainingError(
+                f"{path} is missing or damaged ({error}); train with task='links' by graphprep.train"
+            ) from error
+        ids = self._original_ids
+        if ids is not None:
+            of_node = ids.array()
+            columns |= {name: of_node[columns[name]] for name in ("source", "destination")}
+        return Columns(columns | {"is_edge": columns["is_edge"].astype(bool)})
 
     def state_dict(self) -> dict[str, Tensor]:
         """The best weights on the CPU, by their names in the model; learnt rows of nodes are in the dataset's order.
@@ -196,11 +261,19 @@ class TrainingRun:
         return max(files, key=lambda path: (epoch_of(path), path.stat().st_mtime_ns))
 
 
+def _columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    """A table of rows that have the same names; None is NaN."""
+    names = rows[0] if rows else ()
+    columns = {name: [np.nan if row[name] is None else row[name] for row in rows] for name in names}
+    return Columns({name: np.array(values) for name, values in columns.items()})
+
+
 def epoch_of(checkpoint: Path) -> int:
     """The epoch after which a checkpoint was written."""
     return int(checkpoint.name.split("-")[1])
 
 
 def labelled_type(cache: PartitionCache) -> str:
-    """The node type that has labels; the first where several have."""
-    return next(kind for kind in cache.node_types if "y" in cache.node_arrays(0, kind))
+    """The node type that has labels; the first where several have, or none has."""
+    labelled = (kind for kind in cache.node_types if "y" in cache.node_arrays(0, kind))
+    return next(labelled, next(iter(cache.node_types)))

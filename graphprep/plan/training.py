@@ -4,7 +4,8 @@ The rules are those of docs/training.md, for GCN and GraphSAGE. A layer [a] -> [
 narrower of both widths. Layer 1 exchanges nothing; without dropout before it, its sums were made once, and with it they
 are made anew but their gradients only where the product comes first. Where few features are not 0, layer 1 multiplies
 by these entries, and what that gives is summed forward and backward. Layers from the second on sum and exchange forward
-and backward. A validation is one more forward pass without masks.
+and backward. The mean of D features of edges is made once, and each layer multiplies it by a weight [D, b].
+A validation is one more forward pass without masks.
 
 An entry is multiplied by a row of a weight and added, as an edge's row is; so it counts as an edge.
 
@@ -43,6 +44,8 @@ class TrainingPlan:
     eval_every: int = 1
     wire: str = "fp32"
     exchange: str = "boundary"
+    edge_features: str | None = None
+    """`weights`, or an array of the edges"""
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -62,20 +65,22 @@ class TrainingPlan:
     @property
     def arguments(self) -> list[str]:
         """The same on the trainer's command line."""
-        return [f"--{name.replace('_', '-')}={value}" for name, value in asdict(self).items()]
+        options = {name: value for name, value in asdict(self).items() if value is not None}
+        return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
 
     def widths(self, num_features: int, num_classes: int) -> list[tuple[int, int]]:
         """(a, b) of each layer."""
         return list(pairwise([num_features, *[self.hidden] * (self.layers - 1), num_classes]))
 
-    def num_weights(self, num_features: int, num_classes: int) -> int:
+    def num_weights(self, num_features: int, num_classes: int, num_edge_features: int = 0) -> int:
         """Of all layers, with their biases: what all ranks sum the gradients of in each epoch."""
         paths = 2 if self.model == "sage" else 1
-        return sum(paths * a * b + b for a, b in self.widths(num_features, num_classes))
+        return sum((paths * a + num_edge_features + 1) * b for a, b in self.widths(num_features, num_classes))
 
-    def weight_bytes(self, num_features: int, num_classes: int, *, ranks: int) -> int:
+    def weight_bytes(self, num_features: int, num_classes: int, num_edge_features: int = 0, *, ranks: int) -> int:
         """Bytes of an epoch's ring all-reduce of weight gradients in fp32: k ranks send 2 (k - 1) times all of them."""
-        return 2 * (ranks - 1) * self.num_weights(num_features, num_classes) * WIRE_BYTES["fp32"][0]
+        number = self.num_weights(num_features, num_classes, num_edge_features)
+        return 2 * (ranks - 1) * number * WIRE_BYTES["fp32"][0]
 
     def row_bytes(self, num_features: int, num_classes: int, *, wire: str | None = None) -> list[int]:
         """Bytes of a row in each layer's exchange; 0 for the first, which makes none."""
@@ -110,6 +115,7 @@ def epoch_work(
     halo: int,
     edges: int,
     entries: float | None = None,
+    edge_features: int = 0,
     columns: Mapping[int, int] | None = None,
     cross_edges: int = 0,
     all_cross_edges: int = 0,
@@ -121,6 +127,7 @@ def epoch_work(
         pairs: (a, b) of each layer.
         rows, halo, edges: n, H and E of the rank; GCN's own self-loops are added here.
         entries: features of a row that are not 0, where they are held by these; else None.
+        edge_features: D, of those that the model reads.
         columns: by the number of each tensor-parallel layer, from 1, the columns of which it sums `all_cross_edges`.
         cross_edges: those of its in-edges that are from other ranks.
         all_cross_edges: the same of all ranks.
@@ -133,6 +140,10 @@ def epoch_work(
     if entries is not None:
         _first_layer_by_entries(work, plan, pairs[0][1], rank, entries)
     for number, pair in enumerate(pairs):
+        if edge_features:
+            of_edges = edge_features, pair[1]
+            _add(work.products, of_edges, rows * (1 + 1 / plan.eval_every))
+            _add(work.gradients, of_edges, rows)
         if not number and entries is not None:
             continue
         _forward(work, plan, number, pair, rank, part=1.0, masks=True)

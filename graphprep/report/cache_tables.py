@@ -146,7 +146,14 @@ def links_table(quality: Cited, bottleneck: Cited) -> Table:
 
 def limits_table(quality: Cited) -> Table:
     """Largest load against its limit, for each quantity that is balanced."""
-    return Table("balance", LIMITS, quality["limits"], mark="limit not kept", marked=lambda limit: not limit["met"])
+    return Table(
+        "balance",
+        LIMITS,
+        quality["limits"],
+        mark="limit not kept",
+        marked=lambda limit: not limit["met"],
+        is_problem=True,
+    )
 
 
 def matrix_table(what: str, matrix: Cited) -> Table:

@@ -33,10 +33,12 @@ def short(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit that suits them: 1.23 s, 1.234 ms, 1.2 us."""
+    """Seconds in the unit that suits them: 1.23 s, 1.234 ms, 1.2 us, 1.2 ns."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
-    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
+    if seconds >= 1e-3:
+        return f"{seconds * 1e3:.3f} ms"
+    return f"{seconds * 1e9:.1f} ns" if 0 < seconds < 1e-7 else f"{seconds * 1e6:.1f} us"
 
 
 def count_or_duration(value: float) -> str:

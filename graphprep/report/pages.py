@@ -1,6 +1,7 @@
 """Pages about a store, a cache and several caches: one self-contained file in light and dark, for any width and paper.
 
-The text is in `templates`, style and script lie beside this file and go into the page; the script only sorts tables.
+The text is in `templates`, style and script lie beside this file and go into the page; the script sorts and filters
+tables, and shows values under the pointer.
 Every figure is one of `--json` and carries its path there (`cited`).
 """
 
@@ -15,8 +16,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from graphprep.core.fallback import Fallback
-from graphprep.report import cache_tables, formats, plots, store_tables
+from graphprep.report import cache_tables, formats, plots, run_tables, store_tables
 from graphprep.report.cited import Cited
+from graphprep.report.summary.run_verdict import is_measured
 from graphprep.report.svg import drawn
 from graphprep.report.table import Column, Table
 from graphprep.system.printable import printable
@@ -48,6 +50,11 @@ def compare_page(compared: dict[str, Any]) -> str:
     loads = {row["cache"].value: row["work_share_max"].value for row in caches}
     bars = {"bottlenecks": bottlenecks, "loads": loads}
     return _page("compare", compared, cache_tables, link_types=link_types, cache_of=cache_of, **bars)
+
+
+def run_page(summary: dict[str, Any]) -> str:
+    """The page for a `run_summary`."""
+    return _page("run", summary, run_tables, is_measured=is_measured(summary["by_rank"]))
 
 
 def environment() -> Environment:

@@ -65,8 +65,10 @@ def degrees(summary: Cited) -> Iterator[Cited]:
 def classes_table(node: Cited) -> Table:
     """Nodes of each class, of all masks and of each mask of the first split."""
     splits, largest = node.get("first_split_per_class"), max(node["nodes_per_class"].value) or 1
+    names = node.get("class_names")
     columns = [
         Column("class", lambda size: size.last_key),
+        *([Column("name", lambda size: names[int(size.last_key)])] if names.value else []),
         Column("nodes", lambda size: size, count, fill="bar"),
         *(
             Column(mask, lambda size, mask=mask: splits[mask][int(size.last_key)], count)  # type: ignore[misc]
@@ -120,6 +122,8 @@ def _source(summary: dict[str, Any]) -> Report:
     )
     yield from (f"{name}: {source[name]}" for name in ("licence", "citation") if source.get(name))
     yield from (f"read as: {words}" for words in notes.pop("read_as", ()))
+    for name in ("features", "edge_features"):  # with all classes and means; the lines above say what is read
+        notes.pop(name, None)
     yield from (f"note: {name}: {value}" for name, value in notes.items())
 
 

@@ -2,7 +2,8 @@
 
 Matplotlib writes fixed colours. Those that mean ink, paper or a line are replaced by the page's variables, so that a
 drawing is readable in light, in dark and on paper. Ids are made the drawing's own, since a page holds several. The
-namespaces and metadata that only a file of its own needs are left out.
+namespaces and metadata that only a file of its own needs are left out. What a mark stands for is its title, which a
+browser shows under the pointer.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def drawn(name: str, alt: str, plot: Callable[..., Axes], *data: Any, size: tupl
 def _inline(text: str, name: str, alt: str) -> str:
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(rf"""<g id=(["']){plots.TIP}(.*?)\1>""", r"<g><title>\2</title>", body, flags=re.DOTALL)
     body = re.sub(r' id="', f' id="{name}-', body)
     body = re.sub(r'(href="|url\()#', rf"\1#{name}-", body)
     for colour, variable in VARIABLES.items():

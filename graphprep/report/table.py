@@ -72,6 +72,8 @@ class Table:
     """What a marked row is, such as `bottleneck`."""
     marked: Callable[[Cited], bool] | None = None
     """Which rows are marked; none without."""
+    is_problem: bool = False
+    """Whether the mark says that a limit is exceeded: a page has it in red."""
     sorts: bool = True
     """Whether a click on a page's heading sorts the rows."""
     rows_on_terminal: int | None = None
@@ -93,3 +95,12 @@ class Table:
         }
         heat = max((values[column.name] for column in self.columns if column.fill == "heat"), default=0)
         return values | {column.name: heat for column in self.columns if column.fill == "heat"}
+
+    def scale(self) -> Cited | None:
+        """The greatest value of the columns whose cells are coloured by theirs; None without such a column."""
+        cells = [column.cell(row)[0] for column in self.columns if column.fill == "heat" for row in self.rows]
+        return max((cell for cell in cells if cell.value is not None), key=lambda cell: cell.value, default=None)
+
+    def scale_text(self, most: Cited) -> Markup:
+        """That value, in the format of the columns that are coloured."""
+        return most.to_html(next(column.format or str for column in self.columns if column.fill == "heat"))

@@ -20,7 +20,7 @@ MAX_COLUMNS, MAX_PIPED_COLUMNS = 17, 129
 """Columns beyond which a table is not printed, on a terminal and in a pipe."""
 UNBROKEN = 24
 """Width up to which a cell is never broken; a number with its unit is narrower."""
-UNIT, NO_BREAK_SPACE = re.compile(r"(\d) (%|[kMGT]?B|[mu]?s)(?!\w)"), "\u00a0"
+UNIT, NO_BREAK_SPACE = re.compile(r"(\d) (%|[kMGT]?B|[mun]?s)(?!\w)"), "\u00a0"
 """No line is broken between a number and its unit."""
 GAP = 2
 """Spaces between two columns."""

@@ -93,6 +93,9 @@ def task(name: str, *, total: float | None = None, unit: str = "") -> Iterator[T
         total: how much there is to do in `unit`s, None if unknown.
         unit: "B" for bytes, else any word ("rows", "parts").
     """
+    from graphprep.system import compiling
+
+    compiling.watch()
     if _quiet or sys.stderr is None:
         yield _Silent()
     elif sys.stderr.isatty():

@@ -115,9 +115,36 @@ def validated(model: type[M], text: str, *, origin: str, error: type[GraphprepEr
     try:
         return model.model_validate(document.value)
     except ValidationError as problem:
-        faults = sorted((_Fault.of(details, model, document) for details in problem.errors()), key=_Fault.weight)
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise error(f"{origin}, line {faults[0].line}: {faults[0].message}{more}") from problem
+        line, message = _first_fault(problem, model, document)
+        raise error(f"{origin}, line {line}: {message}") from problem
+
+
+def validated_values(model: type[M], values: Mapping[str, Any], *, origin: str, error: type[GraphprepError]) -> M:
+    """As `validated`, of values that were never text.
+
+    Raises:
+        error: one sentence with `origin`, the key and what is wrong.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as problem:
+        _, message = _first_fault(problem, model, LinedYaml(value=values, lines=dict.fromkeys(_places(values, ()), 0)))
+        raise error(f"{origin}: {message}") from problem
+
+
+def _places(value: object, where: Where) -> Iterator[Where]:
+    """The way to each value below one."""
+    yield where
+    below = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, child in below:
+        yield from _places(child, (*where, key))
+
+
+def _first_fault(problem: ValidationError, model: type[BaseModel], document: LinedYaml) -> tuple[int, str]:
+    """The line of the first failure, and what it is."""
+    faults = sorted((_Fault.of(details, model, document) for details in problem.errors()), key=_Fault.weight)
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return faults[0].line, f"{faults[0].message}{more}"
 
 
 def describe(value: object) -> str:

@@ -35,7 +35,8 @@ def import_files(extend: str | None, **options: Any) -> None:
     and kept in the store as original_id, unless --num-nodes, --features or --labels say that they are row numbers.
     Labels without --train, --val and --test get --splits seeded splits: 20 and 30 nodes a class (with several labels or
     numbers a node, 60 % and 20 % of all nodes), the rest to test. What was taken as what is printed, and each guess has
-    an option that overrules it.
+    an option that overrules it. A schema also reads tables whose columns are named by role (ids, ends, labels, splits,
+    times, features), from CSV, Parquet, Arrow, folders of them, SQLite and DuckDB, and tables with foreign keys.
 
     \b
     Examples:

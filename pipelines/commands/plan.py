@@ -31,6 +31,9 @@ from pipelines.commands.common import FILE, common, parts_option, show, topology
 @click.option("--eval-every", type=int, default=1, show_default=True, help="Validate every so many epochs.")
 @click.option("--wire", default="fp32", show_default=True, help="What rows are sent in: fp32, bf16, fp16, int8.")
 @click.option("--exchange", default="boundary", show_default=True, help="Of rows: boundary, tensor, or auto by layer.")
+@click.option(
+    "--edge-features", metavar="NAME", help="For sage: weights, or an array of the edges, as for `graphprep train`."
+)
 @common
 def plan(
     store_or_cache: str,

@@ -32,7 +32,7 @@ from trainer.config.options import OPTIONS as TRAINER_OPTIONS
 
 OWN = {*keywords.StoreTarget.__annotations__, "name"}
 REQUESTS = (PartitionRequest, ModelWidths, FeatureOptions)
-OF_TRAIN = {"cache", "model", "output", "json", "quiet", "save_predictions"}
+OF_TRAIN = {"cache", "model", "output", "json", "quiet", "save_predictions", "save_pairs"}
 """options of the trainer that `train` takes by other names or decides"""
 
 

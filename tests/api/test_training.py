@@ -56,6 +56,7 @@ def test_one_and_two_ranks_predict_the_same(
     table = two.prediction_table()
     assert list(table) == ["id", "prediction", "score_0", "score_1", "score_2"]
     assert float((table["prediction"] == y).mean()) > 0.9
+    assert set(two.metrics) == {"val_accuracy", "test_accuracy"}
     assert list(two.history) == list(two.history.to_pandas().columns)
     assert two.history["epoch"].tolist() == list(range(1, 13))
     np.testing.assert_allclose(one.history["loss"], two.history["loss"], atol=1e-4)
@@ -243,3 +244,28 @@ def _descendants(process: int) -> list[int]:
     """All processes below one."""
     children = [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     return [*children, *(further for child in children for further in _descendants(child))]
+
+
+def test_links_are_learnt_from_python(caches: dict[int, PartitionCache], tmp_path: Path) -> None:
+    """Guards against a run of pairs that reads like one of nodes: metrics, the tables, inference on another cache."""
+    options: dict[str, Any] = {"epochs": 4, "dropout": 0.0, "embedding": 3, "decoder": "distmult"}
+    run = gp.train(caches[2], task="links", metric="ap", output=tmp_path / "run", **options)
+    assert list(run.metrics)[:2] == ["val_ap", "test_ap"]
+    assert {"test_roc_auc", "test_mrr", "test_hits@10", "val_mrr"} <= run.metrics.keys()
+    assert {"val_ap", "val_roc_auc", "val_mrr"} <= set(run.history)
+    assert list(run.prediction_table()) == ["id", "embedding_0", "embedding_1", "embedding_2"]
+    pairs = run.pair_table()
+    names = [f"person-{number:02d}" for number in range(60)][::-1]
+    assert set(pairs["source"]) | set(pairs["destination"]) <= set(names)
+    row_of = {name: row for row, name in enumerate(names)}
+    weights = run.state_dict()["decoder.relation_F"].numpy()
+    rows = run.predictions()
+    ends = [rows[[row_of[name] for name in pairs[end]]] for end in ("source", "destination")]
+    np.testing.assert_allclose((ends[0] * weights * ends[1]).sum(1), pairs["score"], rtol=1e-4, atol=1e-5)
+    assert pairs["is_edge"].sum() * 2 == len(pairs["is_edge"])
+    again = gp.infer(caches[1], run)
+    np.testing.assert_allclose(again.predictions(), rows, atol=1e-4)
+    assert again.metrics == pytest.approx(run.metrics, abs=1e-4)
+    plain = gp.train(caches[1], epochs=1)
+    with pytest.raises(TrainingError, match=r"train with task='links'"):
+        plain.pair_table()

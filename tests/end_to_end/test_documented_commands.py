@@ -35,10 +35,12 @@ import yaml
 from click.testing import CliRunner
 
 import cli
+from examples.tables_to_predictions import write_tables
 from graphprep.cache.read import PartitionCache
 from graphprep.datasets.importing.schema import load_schema
 from graphprep.system.home import require_cache
 from graphprep.topology import resolve
+from tests.datasets.user_graphs import written
 from tests.documented import PAGES, ROOT, Block, blocks
 from tests.end_to_end.test_documented_python import PAGES_WITH_EXAMPLES
 from tests.end_to_end.test_s3 import bucket, server  # noqa: F401 (fixtures)
@@ -356,6 +358,8 @@ def write_files(folder: Path) -> None:
     (folder / "mesh.graph").write_text("3 2\n2\n1 3\n2\n")
     networkx.write_graphml(networkx.karate_club_graph(), folder / "karate.graphml")
     (folder / "acm.yaml").write_text(block_of("docs/import.md", "nodes:").text)
+    (folder / "bank.yaml").write_text(block_of("docs/import.md", "nodes:\n  account:").text)
+    write_tables(folder, accounts=60)
     for name, columns in (("p_feat.npz", 8), ("a_feat.npz", 5)):
         scipy.sparse.save_npz(folder / name, scipy.sparse.random(60, columns, 0.5, "csr", np.float32, random))
     np.save(folder / "labels.npy", np.arange(60) % 3)
@@ -409,8 +413,8 @@ def test_a_page(page: str, reader: Reader, partitioned: Path, request: pytest.Fi
 
 def check_yaml(block: Block, folder: Path) -> None:
     """Read it as what it is."""
-    if block.text.startswith("nodes:"):
-        assert load_schema(folder / "acm.yaml").edges
+    if block.text.startswith(("nodes:", "tables:")):
+        assert load_schema(written(folder / "shown.yaml", block.text)).edges
     elif block.text.startswith("name:"):
         path = folder / f"{block.text.split()[1]}.yaml"
         path.write_text(block.text)

@@ -15,9 +15,11 @@ SAYS = {
     "cache_in_pyg.py": r"greatest difference between the parts and the whole graph: \S+",
     "compare_partitions.py": r"graphprep +\S+ us +\d+ edges",
     "import_edges.py": r"person-07 is row 7 and knows person-",
+    "mini_batches.py": r"test accuracy 0\.9\d+ with all neighbours",
     "own_model.py": r"rows over network +sent",
     "pyg_layers_on_ranks.py": r"one device, the same weights: 9\d",
     "pyg_to_predictions.py": r"test accuracy 0\.[5-9]\d; mistaken members: \[\d",
+    "tables_to_predictions.py": r"test +0\.[6-9](?s:.*)\n.DE-\d{6}.,.(business|private|charity).,",
     "two_machines.py": r"network +\S+ +\d+ rows +\S+ us",
 }
 """what each script prints at the end"""

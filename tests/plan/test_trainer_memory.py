@@ -22,7 +22,7 @@ from graphprep.system.child_process import child_settings, python_command
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, run_partition
 from pipelines.plan import plan_training
-from tests.graphs import labelled_graph
+from tests.graphs import labelled_graph, with_edge_arrays
 from tests.stores import make_store
 from trainer.config.options import Options
 from trainer.data.cache import open_cache
@@ -55,7 +55,7 @@ def facts_of_ranks(run: Options) -> list[Facts]:
     for rank in range(cache.num_parts):
         place = {"world": cache.num_parts, "rank": rank, "speaks": rank == 0}
         ranks = cast(Communicator, SimpleNamespace(**place, device=torch.device("cpu"), through_host=True))
-        part = load_part(cache, rank, split=0)
+        part = load_part(cache, rank, split=0, edge_features=run.edge_features)
         labels = Labels.of(part, objective, ranks.device)
         facts.append(facts_of(run, cache, part, labels, ranks, objective=objective))
     return facts
@@ -69,6 +69,8 @@ def facts_of_ranks(run: Options) -> list[Facts]:
         (1 / 40, "none", {"input_dropout": 0.0}, True),
         (1 / 40, "gcn", {"input_dropout": 0.0}, False),
         (1.0, "none", {"layers": 3, "exchange": "tensor"}, False),
+        (1.0, "none", {"model": "sage", "edge_features": "edge_attr"}, False),
+        (1 / 40, "none", {"model": "sage", "edge_features": "time", "exchange": "tensor"}, True),
     ],
 )
 def test_a_plan_has_the_bytes_that_the_trainer_checks(
@@ -77,6 +79,7 @@ def test_a_plan_has_the_bytes_that_the_trainer_checks(
     """Guards against a plan that fits and a run that is refused, or the other way round; `sums` are the cache's own."""
     random = np.random.default_rng(1)
     raw = labelled_graph(random, 300, 3000, undirected=True, num_features=80)
+    raw = with_edge_arrays(random, raw) if "edge_features" in options else raw
     x = raw.nodes[HOMOGENEOUS_NODE].x
     assert isinstance(x, np.ndarray)
     x[random.random(x.shape) >= share] = 0
@@ -98,6 +101,23 @@ def test_a_plan_has_the_bytes_that_the_trainer_checks(
     expected = [estimate_bytes(run, one) for one in (with_cross_edges(sizes) if run.exchange == "tensor" else sizes)]
     assert [row["memory_by_purpose"] for row in found["ranks"]] == expected
     assert [row["memory_bytes"] for row in found["ranks"]] == [sum(one.values()) for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"model": "sage", "edge_features": "times"}, "no array times; give --edge-features edge_attr or time or"),
+        ({"edge_features": "time"}, "does nothing for --model gcn"),
+    ],
+)
+def test_features_of_edges_that_no_run_has_cannot_be_planned(
+    graphprep_home: Path, options: dict[str, Any], sentence: str
+) -> None:
+    """Guards against a plan of a name that the trainer will refuse."""
+    random = np.random.default_rng(1)
+    store = make_store(with_edge_arrays(random, labelled_graph(random, 40, 200)))
+    with pytest.raises(UsageError, match=sentence):
+        plan_training(str(store.location), TrainingPlan(hidden=8, **options), parts=2, gpu="T4")
 
 
 def test_what_the_trainer_refuses_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,18 @@ def test_validations_add_a_forward_pass() -> None:
     assert each.masked == never.masked
 
 
+def test_features_of_edges_are_multiplied_in_every_layer() -> None:
+    """Guards against a plan that reads --edge-features and counts nothing for it."""
+    plan, pairs = TrainingPlan(model="sage", hidden=8, eval_every=2, edge_features="a"), [(20, 8), (8, 3)]
+    without, found = (epoch_work(plan, pairs, **RANK, edge_features=number) for number in (0, 5))
+    products, gradients = (found.products - without.products, found.gradients - without.gradients)
+    assert products == {(5, 8): 1.5 * RANK["rows"], (5, 3): 1.5 * RANK["rows"]}
+    assert gradients == {(5, 8): RANK["rows"], (5, 3): RANK["rows"]}
+    assert plan.num_weights(20, 3, 5) - plan.num_weights(20, 3) == 5 * (8 + 3)
+    assert "--edge-features=a" in plan.arguments
+    assert not any("edge-features" in word for word in TrainingPlan().arguments)
+
+
 def test_what_travels() -> None:
     """Guards against a first layer that is counted as sent, and against int8 rows without their scale."""
     plan = TrainingPlan(hidden=8, layers=3)

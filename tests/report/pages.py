@@ -11,6 +11,7 @@ WORDLESS = {"svg", "style", "script", "title"}
 NAMED = "name"
 SCALES = {
     "%": 0.01,
+    "ns": 1e-9,
     "us": 1e-6,
     "ms": 1e-3,
     "s": 1.0,

@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import rgb_to_hsv, to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from graphprep.cache.read import PartitionCache
+from graphprep.report import plots
 from graphprep.report.plots import plot_classes, plot_degrees
+from graphprep.report.svg import drawn
 from graphprep.store.store import GraphStore
 from graphprep.topology import Topology, resolve
 from tests.graphs import labelled_graph, typed_graph
@@ -53,6 +56,70 @@ def test_every_direction_of_every_link_is_drawn(cache: PartitionCache, axes: Axe
     widths = [arrow.get_linewidth() for arrow in arrows]
     assert int(np.argmax(widths)) == int(np.argmax(seconds))
     assert np.corrcoef(widths, seconds)[0, 1] > 0.999
+
+
+def test_only_what_exceeds_a_limit_is_red(axes: Axes) -> None:
+    """Guards against red for the longest bar, which some bar always is."""
+    quality = {"ranks": [{"work_share": 0.8}, {"work_share": 1.2}], "limits": [{"what": "work", "limit": 1.3}]}
+    assert {bar.get_facecolor() for bar in plots.plot_parts(quality, axes).patches} == {to_rgba(plots.ACCENT)}
+    quality["limits"] = [{"what": "work", "limit": 1.1}]
+    colours = [bar.get_facecolor() for bar in plots.plot_parts(quality, Figure().subplots()).patches]
+    assert colours == [to_rgba(plots.ACCENT), to_rgba(plots.HOT)]
+    for colour in (*(name for _, name in plots.KINDS.values()), *plots.LINK_COLOURS, *plots.LOADS, plots.METRIC):
+        hue, saturation, _ = rgb_to_hsv(to_rgb(colour))
+        assert saturation < 0.3 or 20 / 360 < hue < 330 / 360, colour
+
+
+def test_colours_of_values_have_a_bar(cache: PartitionCache, axes: Axes) -> None:
+    """Guards against a heat map without its greatest value, and a bar where nothing is sent."""
+    heat = cache.plot_traffic(axes)
+    figure = heat.get_figure(root=True)
+    assert figure is not None
+    [_, bar] = figure.axes
+    assert bar.get_ylim()[1] == np.asarray(cache.array("traffic_rows")).max()
+    links = cache.plot_links(Figure().subplots()).get_figure(root=True)
+    assert links is not None
+    assert links.axes[1].get_ylim()[1] == pytest.approx(1e3 * max(row["seconds"] for row in cache.quality["links"]))
+    empty = plots.plot_traffic([[0, 0], [0, 0]], Figure().subplots()).get_figure(root=True)
+    assert empty is not None
+    assert len(empty.axes) == 1
+
+
+def test_marks_have_their_values_as_titles(cache: PartitionCache) -> None:
+    """Guards against values that nobody sees under the pointer, and names that become markup."""
+    text = drawn("heat", "rows", plots.plot_traffic, cache.array("traffic_rows").tolist(), size=plots.SQUARE)
+    rows = cache.array("traffic_rows")
+    for p, q in np.argwhere(rows).tolist():
+        assert f"<g><title>from rank {p} to rank {q}: {int(rows[p, q]):,}</title>" in text
+    assert plots.TIP not in text
+    values = {"<b>x&": 1.5, '<b>"y"': 2.5, "<b>\"z's": 3.5}
+    names = drawn("bars", "values", plots.plot_compared, values, "us", size=plots.BARS)
+    assert "<title>&lt;b&gt;x&amp;: 1.5 us</title>" in names
+    assert '<title>&lt;b&gt;"y": 2.5 us</title>' in names
+    assert "<title>&lt;b&gt;&quot;z&apos;s: 3.5 us</title>" in names
+    assert plots.TIP not in names
+
+
+def test_the_timeline_has_every_kind_of_every_rank(axes: Axes) -> None:
+    """Guards against bars that overlap, or that are as long as those of another range."""
+    kinds = dict(zip(plots.KINDS, (2.0, 1.0, 1.0), strict=True))
+    groups = [
+        {
+            "first_epoch": 1,
+            "last_epoch": 2,
+            "epoch_seconds": 4.0,
+            "ranks": [{"rank": rank, **kinds} for rank in (0, 1)],
+        },
+        {
+            "first_epoch": 3,
+            "last_epoch": 3,
+            "epoch_seconds": 4.0,
+            "ranks": [{"rank": rank, **kinds} for rank in (0, 1)],
+        },
+    ]
+    bars = [patch for patch in plots.plot_timeline(groups, axes).patches if isinstance(patch, Rectangle)]
+    found = [(bar.get_y(), bar.get_x(), bar.get_width()) for bar in bars if bar.get_y() < 1]
+    assert found == [(0.1, x, width) for x, width in ((0, 4), (4, 2), (6, 2), (8, 2), (10, 1), (11, 1))]
 
 
 def test_degrees_and_classes(axes: Axes) -> None:

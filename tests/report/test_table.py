@@ -55,8 +55,24 @@ def test_a_column_has_name_unit_alignment_and_format() -> None:
     html = environment().from_string(SHOW).render(table=table)
     assert [text for *_, text in Page(html).figures] == ["1,234", "50.0 %", "1234", "7", "7"]
     assert '<th scope="col" class="right"><button type="button"><span class="name">size nodes</span>' in html
-    assert '<td class="right bar hot" style="--part: 0.006"><data value="7" data-path="rows.1.n">7</data></td>' in html
+    assert '<td class="right bar mark" style="--part: 0.006"><data value="7" data-path="rows.1.n">7</data></td>' in html
     assert html.count("smallest") == 1
+
+
+def test_a_problem_is_red_and_coloured_cells_have_a_scale() -> None:
+    """Guards against red for what is merely the first or the best, and against shades that nobody can read."""
+    rows, columns = Cited(DOCUMENT)["rows"], (COLUMNS[0], Column("n", "n", count, fill="heat", is_marked=True))
+    shown = {
+        is_problem: environment()
+        .from_string(SHOW)
+        .render(table=Table("t", columns, rows, mark="m", marked=lambda row: True, is_problem=is_problem))
+        for is_problem in (False, True)
+    }
+    assert "hot" not in shown[False]
+    assert '<td class="right heat hot"' in shown[True]
+    assert '<span class="badge hot">m</span>' in shown[True]
+    scale = '<span class="scale">none<i></i><data value="1234" data-path="rows.0.n">1,234</data></span>'
+    assert scale in shown[False]
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +113,7 @@ def test_terminal_and_page_show_the_same_values_of_the_document(kind: str, docum
 def test_formats() -> None:
     """Guards against a unit that is a thousand off, and against large floats in powers of ten."""
     assert [duration(value) for value in (2.5, 0.0025, 2.5e-6)] == ["2.50 s", "2.500 ms", "2.5 us"]
+    assert [duration(value) for value in (2.5e-8, 0.0)] == ["25.0 ns", "0.0 us"]
     assert [short(value) for value in (6.5, 23.216, 12345.6, 3)] == ["6.5", "23.22", "12,346", "3"]
     assert Cited(None).to_text() == "-"
     assert Cited([]).to_text() == "-"

@@ -31,6 +31,7 @@ class HandmadeGraph:
     test: Array
     weight: Array | None = None
     edge_attr: Array | None = None
+    edge_arrays: dict[str, Array] = field(default_factory=dict)
     num_classes: int = 0
     task: str = "classes"
     masks: dict[str, Array] = field(init=False)
@@ -253,6 +254,8 @@ def make_cache(
             writer.array(f"{block}/data", weight[edges][order].astype(np.float32), payload=weighted)
             if graph.edge_attr is not None:
                 writer.array(f"{block}/edge_attr", graph.edge_attr[edges][order])
+            for name, values in graph.edge_arrays.items():
+                writer.array(f"{block}/{name}", values[edges][order])
     writer.array("assignment", assignment.astype(np.int32))
     writer.array("traffic_rows", traffic)
     writer.array("cross_edges", cross)
@@ -269,7 +272,7 @@ def make_cache(
             "node_types": {"node": num_nodes},
             "node_offsets": {"node": 0},
             "edge_types": {"node__to__node": len(graph.src)},
-            "directed": True,
+            "directed": not _is_symmetric(graph.src, graph.dst, weight),
             "self_loops": {"node__to__node": int((graph.src == graph.dst).sum())},
             "num_features": {"node": graph.x.shape[1]},
             "num_classes": {"node": graph.num_classes},
@@ -284,6 +287,12 @@ def make_cache(
     )
     seal(folder)
     return folder
+
+
+def _is_symmetric(src: Array, dst: Array, weight: Array) -> bool:
+    """Whether every edge has its reverse, of equal weight."""
+    edges = sorted(zip(src.tolist(), dst.tolist(), weight.tolist(), strict=True))
+    return edges == sorted(zip(dst.tolist(), src.tolist(), weight.tolist(), strict=True))
 
 
 def traffic_rows(folder: Path, num_parts: int) -> Array:

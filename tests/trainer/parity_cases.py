@@ -89,6 +89,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gat, broadcast": {"model": "gat", "heads": 2, "exchange": "broadcast"},
     "gat, edge weights": {"model": "gat", "heads": 2, "edge_features": "weights"},
     "gatv2, edge weights, dropout": {"model": "gatv2", "heads": 2, "dropout": 0.4, "edge_features": "weights"},
+    "gin, edge weights, dropout": {"model": "gin", "lr": 0.001, "dropout": 0.4, "edge_features": "weights"},
+    "sage, edge weights, dropout": {"model": "sage", "hidden": 5, "dropout": 0.4, "edge_features": "weights"},
 }
 DENSE = (
     "gcn",
@@ -108,6 +110,7 @@ IN_TURN = (
     "gatv2",
     "gatv2, dropout",
     "gatv2, edge weights, dropout",
+    "gin, edge weights, dropout",
     "dropout, narrow",
     "dropout, wide",
     "sage, max, dropout",

@@ -56,6 +56,10 @@ ONE: dict[str, Case] = {
     "gatv2": ("plain", {"model": "gatv2", "heads": 2}),
     "rgcn": ("typed", {"model": "rgcn", "bases": 2}),
     "rgcn, few words": ("typed words", {"model": "rgcn"}),
+    "rgat": ("typed", {"model": "rgat", "heads": 2}),
+    "hgt": ("typed", {"model": "hgt", "heads": 2}),
+    "gin, edge features": ("plain", {"model": "gin", "lr": 0.001, "edge_features": "weights"}),
+    "sage, edge features": ("plain", {"model": "sage", "edge_features": "weights"}),
     "bf16": ("plain", {"precision": "bf16"}),
     "fp16": ("plain", {"precision": "fp16", "model": "sage"}),
     "batch norm": ("plain", {"norm": "batch", "layers": 3}),
@@ -82,6 +86,9 @@ SEVERAL: dict[str, Case] = {
     "gatv2, sequential": ("plain", {"model": "gatv2", "heads": 2, "exchange": "sequential"}),
     "rgcn": ("typed", {"model": "rgcn"}),
     "rgcn, sampled": ("typed", {"model": "rgcn", "boundary_sampling": 0.5}),
+    "rgat, sequential": ("typed", {"model": "rgat", "heads": 2, "exchange": "sequential"}),
+    "hgt": ("typed", {"model": "hgt", "heads": 2}),
+    "gin, edge features": ("plain", {"model": "gin", "lr": 0.001, "edge_features": "weights"}),
     "batch norm": ("plain", {"norm": "batch"}),
     "input dropout": ("plain", {"input_dropout": 0.2}),
     "inductive": ("plain", {"inductive": True, "exchange": "tensor"}),
@@ -214,8 +221,8 @@ def test_a_steady_epoch_waits_once_and_once_more_where_it_validates(
     if changes.get("wire") == "fp16":
         validated += Counter(SATURATED)
     plain, with_metric = (comparison.hidden(epoch) for epoch in (PLAIN_EPOCH, VALIDATED_EPOCH))
-    if "words" in graph or "gat" in name:
-        # Sparse features have the values of the epoch's dropout, and scores weigh the edges of attention.
+    if "words" in graph or any(word in name for word in ("gat", "hgt", "gin, edge")):
+        # Sparse features have the values of the epoch's dropout; scores weigh edges, and messages are made for some.
         plain, with_metric = without_sparse(plain), without_sparse(with_metric)
     assert plain == every_epoch
     assert with_metric == validated

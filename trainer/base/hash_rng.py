@@ -11,7 +11,7 @@ from torch import Tensor
 _MIX_1, _MIX_2 = 0x369DEA0F31A53F85, 0x27BB2EE687B0B0FD
 """Odd 63-bit factors; products wrap around."""
 _RANGE = 1 << 31
-DROPOUT, ATTENTION_DROPOUT, SAMPLING, EMBEDDING = range(4)
+DROPOUT, ATTENTION_DROPOUT, SAMPLING, EMBEDDING, PAIRS = range(5)
 """Purposes."""
 
 
@@ -43,6 +43,11 @@ def bernoulli(numbers: Tensor, key: int, chance: float) -> Tensor:
 def pair_ids(first: Tensor, second: Tensor) -> Tensor:
     """A number for each pair of whole numbers, int64; (a, b) and (b, a) have different ones."""
     return randint(first, 0, _RANGE) * _RANGE + second * _MIX_2
+
+
+def hash_62(first: Tensor, second: Tensor, key: int) -> Tensor:
+    """A whole number below 2^62 for each pair of numbers (int64, of one shape), of 31 bits of either's hash."""
+    return randint(first, key, _RANGE) * _RANGE + randint(second, _mixed(key), _RANGE)
 
 
 def bernoulli_of_pairs(first: Tensor, first_ends: Tensor, second_ends: Tensor, key: int, chance: float) -> Tensor:

@@ -19,6 +19,7 @@ from typing import Literal
 
 Purpose = Literal[
     "rows",
+    "pairs",
     "weights' gradients",
     "first weights",
     "batch norm",
@@ -32,6 +33,7 @@ Purpose = Literal[
 KINDS = ("rows", "weights", "other")
 KIND_OF: Mapping[Purpose, str] = {
     "rows": "rows",
+    "pairs": "other",
     "weights' gradients": "weights",
     "first weights": "weights",
     "batch norm": "other",

@@ -157,7 +157,7 @@ class TrafficLog:
         Returns:
             one row a layer and direction, and one row a layer, direction, source and destination.
         """
-        keys, world = sorted(self._entries), self._world
+        keys, world = self.keys, self._world
         all_ranks = torch.zeros(len(keys), world, 2 * world + 4, dtype=torch.int64)
         for row, key in enumerate(keys):
             entry = self._entries[key]
@@ -199,6 +199,26 @@ class TrafficLog:
             ]
         return layers, pairs
 
+    def sent_by_link_type(self, peer_types: Mapping[int, str], types: Sequence[str]) -> list[int]:
+        """The bytes that this rank has sent, of each entry in the order of `keys`, over each type of link.
+
+        Args:
+            peer_types: the type of the link to each peer.
+            types: of all ranks' links, in the order that all ranks use.
+        """
+        numbers: list[int] = []
+        for key in self.keys:
+            sums = dict.fromkeys(types, 0)
+            for peer, kind in peer_types.items():
+                sums[kind] += self._entries[key].sent_P[peer]
+            numbers += sums.values()
+        return numbers
+
+    @property
+    def keys(self) -> list[tuple[int, Direction]]:
+        """Layer and direction of each entry; the same on all ranks."""
+        return sorted(self._entries)
+
     def _entry(self, layer: int, direction: Direction, width: int) -> ExchangeRecord:
         if (layer, direction) not in self._entries:
             nothing = [0] * self._world
@@ -224,6 +244,7 @@ class Clock:
     def __init__(self, device: torch.device) -> None:
         self._running = device.type == "cpu"
         self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._peer_seconds: defaultdict[int, float] = defaultdict(float)
         self._spans: list[tuple[str, float, float]] | None = None
 
     @contextmanager
@@ -236,6 +257,11 @@ class Clock:
             self._seconds[activity] += ended - started
             if self._spans is not None:
                 self._spans.append((activity, started, ended))
+
+    def add_for_peer(self, peer: int, seconds: float) -> None:
+        """Say which peer's rows the rank waited for, in an activity that is timed already."""
+        if self._running:
+            self._peer_seconds[peer] += seconds
 
     def keep_spans(self) -> None:
         """From now on keep when each block began and ended."""
@@ -250,3 +276,13 @@ class Clock:
     def seconds(self) -> dict[str, float]:
         """The seconds of each activity so far."""
         return dict(self._seconds)
+
+    @property
+    def peer_seconds(self) -> dict[int, float]:
+        """The seconds so far in which the rank waited for rows of each peer."""
+        return dict(self._peer_seconds)
+
+    @property
+    def measures(self) -> bool:
+        """Whether seconds are measured at all."""
+        return self._running

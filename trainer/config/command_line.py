@@ -81,13 +81,14 @@ examples:
   python -m trainer.launch caches/cora/flat-4 --json > run.jsonl     (starts the right number of ranks itself)
   python -m trainer.launch --config run.toml --output runs/1         (options from a file; those given here win)
 
---json prints one line a validated epoch with epoch, loss, val_accuracy, seconds, bytes_sent (the sum of row_bytes_sent,
-weight_bytes_sent and other_bytes_sent) and bytes_skipped (of rows); seconds and bytes are those since the line before,
-of all ranks together. The last line is the result: test_accuracy, val_accuracy (of another metric val_f1_macro and so
-on), task, metric, best_epoch, epochs, resumed_after, seconds, the same bytes in all, by purpose (sent_for), those of
-rows by layer and direction (exchanges, with the seconds that they took on each rank), by pair of ranks (pairs) and by
-link type (link_types), and what the same passes would have sent in fp32 without kept copies: bytes_exact_boundary, the
-rows that peers need, and bytes_whole_block_broadcast, every rank's whole block to every other rank.
+--json prints one line a validated epoch with epoch, loss, val_accuracy, seconds, bytes_sent (the sum of
+row_bytes_sent, weight_bytes_sent and other_bytes_sent), bytes_skipped (of rows), seconds by kind and memory of all
+ranks (ranks), and bytes by layer and link type (links); seconds and bytes are those since the line before, of all
+ranks together. The last line is the result: test_accuracy, val_accuracy (of another metric val_f1_macro and so on),
+task, metric, best_epoch, epochs, resumed_after, seconds, the same bytes in all, by purpose (sent_for), those of rows
+by layer and direction (exchanges, with the seconds that they took on each rank), by pair of ranks (pairs) and by link
+type (link_types), and what the same passes would have sent in fp32 without kept copies: bytes_exact_boundary, the rows
+that peers need, and bytes_whole_block_broadcast, every rank's whole block to every other rank.
 docs/training.md is the guide, with a timeline of an epoch; docs/training-measurements.md says what each policy saves.
 
 exit status: 2 wrong options, 6 the cache, 7 training could not start or finish, 8 stopped by SIGTERM after saving.

@@ -116,6 +116,8 @@ class Option:
     """What a default of None means."""
     models: tuple[str, ...] = ()
     """The models that have it; empty for all."""
+    tasks: tuple[str, ...] = ()
+    """The tasks that have it; empty for all."""
     short: tuple[str, ...] = ()
     """Its flag of one letter."""
     name: str = ""
@@ -131,8 +133,9 @@ class Option:
 
     @property
     def full_help(self) -> str:
-        """The help, beginning with the models that have it where not all have."""
-        return f"{', '.join(self.models)}: {self.help}" if self.models else self.help
+        """The help, beginning with the models or tasks that have it where not all have."""
+        have = ", ".join(self.models or self.tasks)
+        return f"{have}: {self.help}" if have else self.help
 
     @property
     def default_text(self) -> str | None:

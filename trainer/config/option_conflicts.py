@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainer.base.errors import OptionError
+from trainer.config.edge_shares import is_array_name
 from trainer.config.options import OPTIONS, Options, is_own_model
 from trainer.config.policies import policy
 
@@ -29,11 +30,17 @@ def check_together(options: Options) -> None:
             "at large degrees; use bf16"
         )
     for name, option in OPTIONS.items():
+        if getattr(options, name) == option.default:
+            continue
         has_option = not option.models or options.model in option.models or is_own_model(options.model)
-        if not has_option and getattr(options, name) != option.default:
+        if not has_option and not (name == "edge_features" and options.learns_edge_labels):  # a decoder reads them
             raise OptionError(
                 f"{option.flag} does nothing for --model {options.model}; it is for {' or '.join(option.models)}"
             )
+        if option.tasks and options.task not in option.tasks:
+            raise OptionError(f"{option.flag} does nothing without --task {' or '.join(option.tasks)}; add it")
+    if options.learns_pairs:
+        _check_pairs(options)
 
 
 def _check_outputs(options: Options) -> None:
@@ -63,6 +70,26 @@ def _check_outputs(options: Options) -> None:
                 )
 
 
+def _check_pairs(options: Options) -> None:
+    if options.learns_edge_labels and options.edge_label is None:
+        raise OptionError("--task edges needs --edge-label, the array of the edges to learn")
+    for reason, applies in {
+        "--inductive: its graph is made of training nodes, and here pairs are split; leave it out": options.inductive,
+        "--class-weights: pairs have no classes; leave it out": options.learns_links
+        and options.class_weights != "none",
+        "--split: it names a mask of nodes; --seed decides the split of the pairs": options.split != 0,
+        "--target: the graph has one node type; leave it out": options.target is not None,
+        "--metric mrr and --eval-negatives 0: there would be nothing to rank": options.metric == "mrr"
+        and not options.eval_negatives,
+        f"--edge-split {options.edge_split}: give shares, as 0.85,0.05,0.1": options.learns_links
+        and is_array_name(options.edge_split),
+        "--edge-features and --edge-label of one name: the model would read the label": options.learns_edge_labels
+        and options.edge_features == options.edge_label,
+    }.items():
+        if applies:
+            raise OptionError(f"--task {options.task} cannot be with {reason}")
+
+
 def _check_sequential(options: Options, *, keeps: bool) -> None:
     if keeps or options.error_feedback:
         what = "--staleness and --staleness-grad keep" if keeps else "--error-feedback keeps"
@@ -70,9 +97,10 @@ def _check_sequential(options: Options, *, keeps: bool) -> None:
             f"--exchange sequential frees a peer's rows before it fetches the next one's, and {what} something of all "
             "peers' rows; use --exchange boundary, or leave it out"
         )
-    if options.wire == "int8" and (options.attends or is_own_model(options.model)):
+    if options.wire == "int8" and (options.attends or options.sums_messages or is_own_model(options.model)):
+        rows = "gin's rows" if options.sums_messages else "attention's rows"
         raise OptionError(
-            "--exchange sequential fetches attention's rows again for the backward pass, and --wire int8 would round "
+            f"--exchange sequential fetches {rows} again for the backward pass, and --wire int8 would round "
             "them another way then; use --wire bf16, or --exchange boundary"
         )
 
@@ -82,6 +110,8 @@ def obstacle_to_tensor(options: Options) -> str | None:
     keeps = policy(options.staleness).keeps or policy(options.staleness_grad).keeps
     for reason, applies in {
         f"sums columns by themselves, and the attention of --model {options.model} needs whole rows": options.attends,
+        "sums columns of rows, and --edge-features puts each row of --model gin through a ReLU with its edge's "
+        "features first": options.sums_messages,
         "is for sums and means, and --aggregator max takes a maximum": (options.model, options.aggregator)
         == ("sage", "max"),
         "brings no halo row that --boundary-sampling could leave out": options.boundary_sampling < 1,
@@ -102,6 +132,11 @@ def _check_sampling(options: Options, *, keeps: bool) -> None:
         )
     if options.exchange == "broadcast":
         raise OptionError("--boundary-sampling is of the rows that a peer needs, and --exchange broadcast sends all")
+    if options.model in ("rgat", "hgt"):
+        raise OptionError(
+            f"--boundary-sampling may leave a node no in-edge, and the attention of --model {options.model} has no "
+            "self-loop then; leave it out"
+        )
     if options.model == "sage" and options.aggregator == "max":
         raise OptionError(
             "--boundary-sampling is unbiased for sums and means; a maximum over a sample is too small, so use "

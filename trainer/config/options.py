@@ -8,13 +8,23 @@ from typing import Any
 from trainer.base.errors import OptionError
 from trainer.base.nearest import nearest
 from trainer.config.class_weights import listed_weights
+from trainer.config.edge_shares import check_edge_split
 from trainer.config.lr_schedule import schedule
 from trainer.config.option import PROBABILITY, SHARE, Group, checked, number, options_of, whole
 from trainer.config.policies import policy
 
-MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn")
+MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn", "rgat", "hgt")
+TYPED_MODELS = ("rgcn", "rgat", "hgt")
 EXCHANGES = ("boundary", "broadcast", "sequential", "tensor", "auto")
-ATTENTION_MODELS = ("gat", "gatv2")
+ATTENTION_MODELS = ("gat", "gatv2", "rgat", "hgt")
+ADDITIVE_MODELS = ("gat", "gatv2", "rgat")
+EDGE_FEATURE_MODELS = ("gat", "gatv2", "sage", "gin")
+LINKS, EDGES = "links", "edges"
+EDGE_TASKS = (LINKS, EDGES)
+METRICS = (
+    *("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae"),
+    *("ap", "mrr", "hits@10", "hits@20", "hits@50", "hits@100"),
+)
 
 _run = Group("run", decides_result=False)
 _model = Group("model")
@@ -58,7 +68,8 @@ class Options:
 
     model: str = _model(
         "gcn",
-        f"{', '.join(MODELS)} (for several node and edge types), or FILE.py:Class of your own, which is executed",
+        f"{', '.join(MODELS)} (the last {len(TYPED_MODELS)} for several node and edge types), or FILE.py:Class of your "
+        "own, which is executed",
         "MODEL",
         checked(_check_model),
     )
@@ -77,7 +88,7 @@ class Options:
         "K",
         whole(1, 10_000),
         default_words="as --heads",
-        models=ATTENTION_MODELS,
+        models=ADDITIVE_MODELS,
     )
     bases: int = _model(
         0,
@@ -111,13 +122,13 @@ class Options:
         "SHARE",
         SHARE,
         default_words="as --dropout",
-        models=ATTENTION_MODELS,
+        models=ADDITIVE_MODELS,
     )
     edge_features: str | None = _model(
         None,
-        "what scores depend on beside both ends of an edge: weights, or an array that the cache's edges have",
+        "what a neighbour counts by beside its row: weights, or an array that the cache's edges have",
         "NAME",
-        models=ATTENTION_MODELS,
+        models=EDGE_FEATURE_MODELS,
     )
 
     target: str | None = _task(
@@ -129,13 +140,15 @@ class Options:
     )
     task: str = _task(
         "auto",
-        "auto: the cache's, which is never regression; give regression to learn a matrix of numbers",
-        choices=("auto", "classes", "multilabel", "regression"),
+        "auto: the cache's; give regression to learn a matrix of numbers, links to predict edges, edges "
+        "to learn what edges have",
+        choices=("auto", "classes", "multilabel", "regression", LINKS, EDGES),
     )
     metric: str = _task(
         "auto",
-        "what validation and test measure; auto: accuracy, for several labels roc-auc, for a regression mse",
-        choices=("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc", "mse", "mae"),
+        "what validation and test measure; auto: accuracy, for several labels and for links roc-auc, for a regression "
+        "mse",
+        choices=METRICS,
     )
     class_weights: str = _task(
         "none",
@@ -145,6 +158,59 @@ class Options:
     )
     inductive: bool = _task(
         False, "train on the training nodes and the edges between them alone, and evaluate on the whole graph"
+    )
+    edge_label: str | None = _task(
+        None,
+        "array of the edges to learn: whole numbers are classes, others a regression",
+        "NAME",
+        tasks=(EDGES,),
+    )
+    edge_split: str = _task(
+        "0.85,0.05,0.1",
+        "shares of the edges to train on, to validate and to test; for edges also the name of an array that is 0, 1 "
+        "and 2 there",
+        "SPLIT",
+        checked(check_edge_split),
+        tasks=EDGE_TASKS,
+    )
+    disjoint_train: float = _task(
+        0.0,
+        "share of the training edges that are learnt and are not in the graph; 0: all are both",
+        "SHARE",
+        SHARE,
+        tasks=(LINKS,),
+    )
+    embedding: int | None = _task(
+        None,
+        "width of the rows from which the decoder computes scores",
+        "WIDTH",
+        whole(1),
+        default_words="as --hidden",
+        tasks=EDGE_TASKS,
+    )
+    decoder: str = _task(
+        "dot",
+        "score of a pair: dot product of its rows, distmult: with a learnt weight a column, mlp: two layers on both",
+        choices=("dot", "distmult", "mlp"),
+        tasks=(LINKS,),
+    )
+    negatives: int = _task(
+        1, "random pairs that are no edges, for each training edge", "K", whole(1, 10_000), tasks=(LINKS,)
+    )
+    eval_negatives: int = _task(
+        100,
+        "pairs that are no edges, among which mrr ranks each validation and test edge; 0: no mrr",
+        "K",
+        whole(0, 1_000_000),
+        tasks=(LINKS,),
+    )
+    pair_batch: int = _task(
+        65_536,
+        "pairs whose rows a rank fetches and scores at a time; changes memory and no result",
+        "N",
+        whole(1),
+        may_change=True,
+        tasks=EDGE_TASKS,
     )
 
     optimiser: str = _optimisation(
@@ -179,7 +245,7 @@ class Options:
         "exact: a forward pass of its own; training: the scores of the training pass, for no extra time",
         choices=("exact", "training"),
     )
-    seed: int = _optimisation(0, "decides the first weights and every dropout mask", "N", whole(0), may_change=False)
+    seed: int = _optimisation(0, "decides the first weights, dropout masks and pairs", "N", whole(0), may_change=False)
     split: int = _optimisation(0, "column of the masks, from 0", "I", whole(0), may_change=False)
 
     exchange: str = _exchange(
@@ -247,15 +313,23 @@ class Options:
         whole(0),
     )
 
-    output: str | None = _output(None, "folder for the options (config.toml) and the result (result.json)", "FOLDER")
+    output: str | None = _output(None, "folder for config.toml (the options), history.jsonl and result.json", "FOLDER")
     save_predictions: str | None = _output(
         None, "file for the scores of all nodes by the best weights, in the dataset's order: .npy or .pt", "FILE"
     )
     save_embeddings: str | None = _output(None, "the same for the input of the last layer", "FILE")
+    save_pairs: str | None = _output(
+        None,
+        "file for the scores of the test edges and of as many random pairs, by the best weights: .csv or .pt",
+        "FILE",
+        tasks=EDGE_TASKS,
+    )
     save_weights: str | None = _output(
         None, "file for the best weights, by their names in the model: .safetensors or .pt", "FILE"
     )
     tensorboard: str | None = _output(None, "folder for TensorBoard's curves", "FOLDER")
+    wandb: str | None = _output(None, "project of Weights & Biases for the curves; offline without a key", "PROJECT")
+    mlflow: str | None = _output(None, "experiment of MLflow for the curves", "EXPERIMENT")
     trace: str | None = _output(None, "folder for a trace of each rank, for chrome://tracing", "FOLDER")
     json: bool = _output(False, "JSON lines on standard output, nothing else there")
     quiet: bool = _output(False, "only warnings and errors on standard error", short=("-q",))
@@ -270,6 +344,36 @@ class Options:
     def attends(self) -> bool:
         """Whether the model is one of those with attention."""
         return self.model in ATTENTION_MODELS
+
+    @property
+    def input_width(self) -> int:
+        """The width of the rows that layer 1 reads where they are not the features themselves."""
+        return self.hidden * (self.heads if self.model == "hgt" else 1)
+
+    @property
+    def sums_messages(self) -> bool:
+        """Whether the model sums functions of a neighbour's row and of its edge's features that are not linear."""
+        return self.model == "gin" and self.edge_features is not None
+
+    @property
+    def learns_links(self) -> bool:
+        """Whether it is learnt which pairs of nodes are edges."""
+        return self.task == LINKS
+
+    @property
+    def learns_edge_labels(self) -> bool:
+        """Whether an array of the edges is learnt."""
+        return self.task == EDGES
+
+    @property
+    def learns_pairs(self) -> bool:
+        """Whether a decoder scores pairs of nodes, by rows that the model gives."""
+        return self.task in EDGE_TASKS
+
+    @property
+    def embedding_width(self) -> int:
+        """The columns of the rows that a decoder reads."""
+        return self.hidden if self.embedding is None else self.embedding
 
     @property
     def last_heads(self) -> int:
@@ -287,13 +391,14 @@ class Options:
         named = (
             ("--save-predictions", self.save_predictions, (".npy", ".pt")),
             ("--save-embeddings", self.save_embeddings, (".npy", ".pt")),
+            ("--save-pairs", self.save_pairs, (".csv", ".pt")),
             ("--save-weights", self.save_weights, (".safetensors", ".pt")),
         )
         return [(flag, file, endings) for flag, file, endings in named if file is not None]
 
     def same_on_all_ranks(self) -> dict[str, Any]:
         """What has to be the same on every rank: the options that decide the result, and what all ranks do together."""
-        together = {"checkpoint", "save_predictions", "save_embeddings", "save_weights"}
+        together = {"checkpoint", "save_predictions", "save_embeddings", "save_pairs", "save_weights"}
         are_given = {name: getattr(self, name) is not None for name in together}
         return self.of_the_result() | are_given | {"resume": self.resume, "anyway": self.anyway}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.base.errors import CacheError, OptionError
+from trainer.config.options import MODELS, TYPED_MODELS
 from trainer.data.manifest import Manifest, read_unlisted_json
 
 FORMATS = (2, 3)
@@ -85,6 +86,8 @@ class Cache:
     node_types: Sequence[NodeType]
     """In name order, at least one."""
     relations: Sequence[RelationType]
+    is_undirected: bool
+    """Whether every edge has its reverse, of equal weight."""
     node_type: str
     """The type that is learnt, to which the three counts below belong."""
     num_features: int
@@ -125,7 +128,11 @@ class Cache:
 
     def is_typed_for(self, model: str) -> bool:
         """Whether `model` distinguishes node types and relations here, and learns rows for nodes without features."""
-        return model == "rgcn" and not (self.is_plain and self.num_features)
+        return model in TYPED_MODELS and not (model == "rgcn" and self.is_plain and self.num_features)
+
+    def learns_rows_for(self, model: str) -> bool:
+        """Whether `model`, which takes all nodes for one type, learns a row a node here in place of features."""
+        return self.is_plain and not self.num_features and model in MODELS and not self.is_typed_for(model)
 
     @property
     def has_features(self) -> bool:
@@ -160,6 +167,14 @@ class Cache:
         if not isinstance(shape, list) or not all(isinstance(length, int) for length in shape) or not shape:
             raise self.manifest.damaged(metadata_name, f"gives the shape {shape!r}")
         return tuple(shape[1:])
+
+    def edge_array_type(self, relation: str, name: str) -> str:
+        """The type of the elements of array `name` of the edges."""
+        metadata_name = f"parts/0/edges/{relation}/local/{name}/zarr.json"
+        try:
+            return _data_type(self.manifest.json(metadata_name))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self.manifest.damaged(metadata_name, f"does not describe an array ({error!r})") from error
 
     def unread_node_arrays(self, node_type: str) -> list[str]:
         """The arrays of nodes that are for other readers, such as times."""
@@ -266,6 +281,7 @@ def _opened(folder: Path, manifest: Manifest, root: dict[str, Any], target: str 
             num_parts=int(root["num_parts"]),
             node_types=node_types,
             relations=_relations(root["edge_types"], classes),
+            is_undirected=not root.get("directed", True),
             node_type=node_type,
             num_features=int(root["num_features"][node_type]),
             num_classes=classes[node_type],

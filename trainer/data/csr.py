@@ -116,6 +116,18 @@ def select(block: Csr, rows_n: Tensor, columns: Tensor) -> Csr:
     )
 
 
+def with_edges(block: Csr, keep_E: Tensor) -> Csr:
+    """The block with the edges alone that a bool mask names; its rows, its columns and the order of edges stay."""
+    counts = torch.bincount(block.row_E[keep_E], minlength=block.num_rows)
+    return Csr(
+        indptr=indptr_of(counts, block.indptr.dtype),
+        indices=block.indices[keep_E],
+        weights=None if block.weights is None else block.weights[keep_E],
+        num_columns=block.num_columns,
+        features=None if block.features is None else block.features[keep_E],
+    )
+
+
 def _overlaid(blocks: Sequence[Csr], offsets: Sequence[int], num_rows: int, num_columns: int) -> Csr:
     """One matrix of the entries of all blocks, column 0 of block k at `offsets[k]`.
 

@@ -66,7 +66,9 @@ class PartArrays:
         return x_nF.float() if x_nF.dtype in _BARELY_KNOWN else x_nF
 
     def labels(self, num_rows: int) -> Tensor:
-        """The labels of the `num_rows` nodes of the type that is learnt: int64 [n], or [n, C]."""
+        """The labels of the `num_rows` nodes of the type that is learnt: int64 [n], or [n, C]; without any -1."""
+        if not self.cache.num_classes:
+            return torch.full((num_rows,), -1)
         cache, name = self.cache, f"{self.folder}/nodes/{self.cache.node_type}/y"
         if cache.task != "classes":
             y_nC = self.mapped(name, _LABEL_TYPES, (num_rows, cache.num_classes))
@@ -79,6 +81,8 @@ class PartArrays:
 
     def masks(self, num_rows: int, split: int) -> list[Tensor]:
         """Which nodes of that type are in column `split` of the masks to train, to validate and to test: bool [n]."""
+        if not self.cache.num_splits:
+            return [torch.zeros(num_rows, dtype=torch.bool) for _ in range(3)]
         masks = []
         for mask in ("train", "val", "test"):
             name = f"{self.folder}/nodes/{self.cache.node_type}/{mask}_mask"

@@ -48,6 +48,8 @@ class PendingExchange:
 
     communicator: Communicator
     works: list[dist.Work]
+    peers: Sequence[int]
+    """The peer of each of them; NCCL has one for all."""
     outgoing: Sequence[Tensor]
     """Kept alive until they are sent."""
     copies: Sequence[tuple[Tensor, Tensor]]
@@ -58,9 +60,12 @@ class PendingExchange:
 
     def wait(self) -> None:
         """Return when all rows are received and sent."""
-        with self.communicator.translate_remote_errors("exchange rows"), self.communicator.clock("waiting"):
-            for work in self.works:
+        clock = self.communicator.clock
+        with self.communicator.translate_remote_errors("exchange rows"), clock("waiting"):
+            for work, peer in zip(self.works, self.peers, strict=False):
+                before = time.perf_counter()
                 work.wait()
+                clock.add_for_peer(peer, time.perf_counter() - before)
         for target, received in self.copies:
             target.copy_(received, non_blocking=True)
         self.outgoing, self.copies = [], []
@@ -190,7 +195,12 @@ class Communicator:
         with self.translate_remote_errors("exchange rows"):
             works = dist.batch_isend_irecv(operations) if operations else []
         return PendingExchange(
-            communicator=self, works=works, outgoing=list(outgoing.values()), copies=copies, started=started
+            communicator=self,
+            works=works,
+            peers=[operation.peer for operation in operations],
+            outgoing=list(outgoing.values()),
+            copies=copies,
+            started=started,
         )
 
     def exchange_in_stages(

@@ -62,6 +62,8 @@ class StagedExchange:
     _arriving: dict[int, tuple[dist.Work, Tensor]] = field(default_factory=dict)
     """Through gloo, of each posted receive the work, and where it is filled."""
     _job: Future[None] | None = None
+    _arrivals: list[tuple[float, int]] = field(default_factory=list)
+    """When a message was here, and of which peer, in this order."""
 
     def start(self) -> None:
         """Post what can be posted now."""
@@ -80,6 +82,7 @@ class StagedExchange:
     def wait(self) -> None:
         """Return when all rows are received and sent."""
         with self.communicator.translate_remote_errors("exchange rows"), self.communicator.clock("waiting"):
+            before = time.perf_counter()
             if self._job is not None:
                 self._job.result()
             elif self.communicator.uses_nccl:
@@ -88,9 +91,17 @@ class StagedExchange:
                         self._post_stage(stage)
                     self._finish(stage)
             self._wait_for_works()
+            self._record_peers(before)
         self.finish()
         self._sent = []
         self.seconds = time.perf_counter() - self.started
+
+    def _record_peers(self, before: float) -> None:
+        """Say which peers' messages were waited for since `before`: each from the arrival of the one before it."""
+        for at, peer in self._arrivals:
+            if at > before:
+                self.communicator.clock.add_for_peer(peer, at - before)
+                before = at
 
     @torch.no_grad()
     def _run(self) -> None:
@@ -107,6 +118,7 @@ class StagedExchange:
                 if not uses_nccl:
                     work, target = self._arriving.pop(number)
                     work.wait()
+                    self._arrivals.append((time.perf_counter(), message.peer))
                     if target is not message.rows:
                         message.rows.copy_(target, non_blocking=True)
                 self.outgoing += self.received(number)

@@ -73,17 +73,18 @@ def column_counts(width: int, world: int) -> list[int]:
     return [width // world + (rank < width % world) for rank in range(world)]
 
 
-def exchanged_widths(options: Options, *, outputs: int, is_typed: bool) -> dict[int, int]:
+def exchanged_widths(options: Options, *, outputs: int, is_typed: bool, learns_rows: bool = False) -> dict[int, int]:
     """The width of the rows that each layer exchanges in every epoch, by layer; none for a model of the user's.
 
     Args:
         options: of a run without attention.
         outputs: scores a node.
         is_typed: whether node types and relations are distinguished, so that layer 1 exchanges too.
+        learns_rows: whether layer 1 reads learnt rows in place of features, and so exchanges too.
     """
     if is_own_model(options.model):
         return {}
-    first = 1 if is_typed else 2
+    first = 1 if is_typed or learns_rows else 2
     widths = dict.fromkeys(range(first, options.layers + 1), options.hidden)
     if options.layers in widths and options.jumping == "none" and not is_typed and options.model != "gin":
         widths[options.layers] = min(options.hidden, outputs)

@@ -37,9 +37,13 @@ class Sample:
     device: torch.device
     """Where rows are"""
 
+    def weights(self) -> Tensor:
+        """Each halo row's factor, float32 [H] on the device: 0 for one not kept."""
+        return to_device(torch.where(self.halo_H, self.factor, 0.0), self.device)
+
     def log_weights(self) -> Tensor:
         """The logarithm of each halo row's factor, float32 [H] on the device: minus infinity for one not kept."""
-        return to_device(torch.where(self.halo_H, self.factor, 0.0).log(), self.device)
+        return self.weights().log()
 
 
 @dataclass(frozen=True, slots=True)

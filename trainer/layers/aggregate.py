@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.pass_context import PassContext
-from trainer.data.csr import add
+from trainer.data.csr import Csr, add, hstack
 from trainer.data.part import Part
 from trainer.data.typed import RelationSums
 from trainer.dist.communicator import Communicator
@@ -34,7 +34,14 @@ from trainer.layers.tensor_aggregate import TensorAggregation
 from trainer.sparse.adjacency import InEdges, Matrix
 from trainer.sparse.dropout import Mask
 from trainer.sparse.edges import EdgeBlocks
-from trainer.sparse.normalise import loop_features, missing_loops, weighted
+from trainer.sparse.normalise import (
+    edge_feature_maxima,
+    edge_feature_sums,
+    loop_features,
+    missing_loops,
+    weighted,
+)
+from trainer.sparse.relation_edges import RelationEdges, relation_edges
 
 
 class Aggregation:
@@ -66,13 +73,18 @@ class Aggregation:
         """What each sum is of, where relations are distinguished."""
         if part.typed is not None:
             self.relations = [replace(relation, rows_m=relation.rows_m.to(device)) for relation in part.typed.relations]
-        self._patterns: dict[bool, InEdges[EdgeBlocks]] = {}
+        self._patterns: dict[tuple[bool, bool], InEdges[EdgeBlocks]] = {}
+        self._relation_edges: dict[tuple[tuple[bool, ...], bool], RelationEdges] = {}
+        self._edge_sums_nD: Tensor | None = None
         if sums is not None:
 
             def halo_column(column_n: Tensor) -> Tensor:
                 return exchange.fetch_constant(column_n.to(device).unsqueeze(1), layer=0).squeeze(1).cpu()
 
             local, remote = weighted(sums, part, halo_column)
+            if part.num_edge_features:
+                self._edge_sums_nD = edge_feature_sums([local, *remote.values()]).to(device)
+                local, remote = _without_features(local, remote)
             self.adjacency = InEdges.of(local, remote, exchange.sources, partial(Matrix, device=device))
 
     @property
@@ -80,27 +92,75 @@ class Aggregation:
         """D, 0 where edges have none that the run reads."""
         return self._part.num_edge_features
 
-    def patterns(self, *, with_loops: bool) -> InEdges[EdgeBlocks]:
+    def check_edge_features(self) -> None:
+        """Refuse a weight for features of edges where the run reads none.
+
+        Raises:
+            TrainingError: it reads none.
+        """
+        if not self.num_edge_features:
+            with found_by_every_rank():
+                raise TrainingError(
+                    "the model gives a weight for features of edges and the run reads none; name them by "
+                    "--edge-features"
+                )
+
+    @property
+    def edge_sums_nD(self) -> Tensor:
+        """A F: the features of a node's in-edges, summed as neighbours' rows are; a self-loop that GCN adds has 0."""
+        self.check_edge_features()
+        self._check_sums()
+        assert self._edge_sums_nD is not None
+        return self._edge_sums_nD
+
+    @cached_property
+    def edge_maxima_nD(self) -> Tensor:
+        """The greatest of the features of a node's in-edges, feature by feature; 0 where there are none."""
+        self.check_edge_features()
+        return edge_feature_maxima([self._part.local, *self._part.remote.values()]).to(self._device)
+
+    def patterns(self, *, with_loops: bool, with_features: bool) -> InEdges[EdgeBlocks]:
         """The edges without weights, made when first used.
 
         Args:
             with_loops: whether each node that has no self-loop gets one.
+            with_features: whether their features are read.
         """
-        if with_loops not in self._patterns:
+        key = with_loops, with_features
+        if key not in self._patterns:
             local = self._part.local.pattern()
             remote = {peer: block.pattern() for peer, block in self._part.remote.items()}
+            if not with_features:
+                local, remote = _without_features(local, remote)
             if with_loops:
                 loops, needs_loop_n = missing_loops(local)
                 if local.features is not None:
                     loops = replace(loops, features=loop_features(needs_loop_n, [local, *remote.values()]))
                 local = add(local, loops)
-            self._patterns[with_loops] = InEdges.of(
+            self._patterns[key] = InEdges.of(
                 local,
                 remote,
                 self.exchange.sources,
                 lambda csr: EdgeBlocks(csr.pattern(self._device)),
             )
-        return self._patterns[with_loops]
+        return self._patterns[key]
+
+    def relation_edges(self, used: tuple[bool, ...], *, by_node: bool) -> RelationEdges:
+        """The edges of some relations, where relations are distinguished, made when first used.
+
+        Args:
+            used: for each relation whether its edges count.
+            by_node: whether there is a row for each node, or one for each destination of each relation.
+        """
+        if (used, by_node) not in self._relation_edges:
+            part = self._part
+            assert part.typed is not None
+            sums = hstack([block.pattern() for block in (part.local, *part.remote.values())], part.local.num_rows)
+            num_nodes = part.num_rows if by_node else None
+            self._relation_edges[used, by_node] = relation_edges(
+                sums, part.typed.relations, used, num_nodes=num_nodes, device=self._device
+            )
+        return self._relation_edges[used, by_node]
 
     def __call__(
         self,
@@ -139,6 +199,10 @@ class Aggregation:
                     "the model asks for neighbour sums and does not say what edges count in them; give its class "
                     "sums = 'gcn', 'mean' or 'sum'"
                 )
+
+
+def _without_features(local: Csr, remote: dict[int, Csr]) -> tuple[Csr, dict[int, Csr]]:
+    return replace(local, features=None), {peer: replace(block, features=None) for peer, block in remote.items()}
 
 
 def fetch_rounds(

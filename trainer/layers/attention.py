@@ -26,11 +26,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.pass_context import PassContext
 from trainer.exchange.exchange import Round
 from trainer.exchange.halo_exchange import ComparedRows, PendingRows
 from trainer.layers.aggregate import Aggregation, ReturningGradients, fetch_rounds
+from trainer.sparse.adjacency import InEdges
 from trainer.sparse.attention_scores import Scores, scores_of
 from trainer.sparse.dropout import EdgeMask
 from trainer.sparse.edge_values import HeadEdges, at_edges, by_head, greatest, inner_products, totals
@@ -93,14 +93,14 @@ class Attention:
             halo_HG: z of the halo's rows where they are here; None to fetch them.
             edge_weight: of the edges' features, float32; None where they do not count.
         """
-        if edge_weight is not None and not self.aggregation.num_edge_features:
-            with found_by_every_rank():
-                raise TrainingError(
-                    "the model gives a weight for features of edges and the run reads none; name them by "
-                    "--edge-features"
-                )
+        if edge_weight is not None:
+            self.aggregation.check_edge_features()
         arguments = (values_nG, terms, vector_hF, halo_HG, edge_weight, self)
         return cast(Tensor, _Attend.apply(*arguments))  # type: ignore[no-untyped-call]
+
+    def edges(self, edge_weight: Tensor | None) -> InEdges[EdgeBlocks]:
+        """All in-edges with a self-loop at every node, with features where they are multiplied by a weight."""
+        return self.aggregation.patterns(with_loops=True, with_features=edge_weight is not None)
 
     def rounds(
         self, values_nG: Tensor, halo_HG: Tensor | None, *, again: bool = False
@@ -126,7 +126,7 @@ class Attention:
 
 
 @dataclass(slots=True)
-class _Softmax:
+class Softmax:
     """A softmax over the edges so far, and the sum of rows that it weighs."""
 
     greatest_hn: Tensor
@@ -168,9 +168,9 @@ class _Attend(torch.autograd.Function):
         edge_weight: Tensor | None,
         attention: Attention,
     ) -> Tensor:
-        edges, clock = attention.aggregation.patterns(with_loops=True), attention.aggregation.clock
+        edges, clock = attention.edges(edge_weight), attention.aggregation.clock
         num_rows, num_heads = len(values_nG), len(vector_hF)
-        softmax = _Softmax(
+        softmax = Softmax(
             greatest_hn=vector_hF.new_full((num_heads, num_rows), float("-inf")),
             total_hn=vector_hF.new_zeros(num_heads, num_rows),
             sums_nG=vector_hF.new_zeros(values_nG.shape),
@@ -198,7 +198,7 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, grad_nG: Tensor) -> tuple[Tensor | None, ...]:
         values_nG, terms, vector_hF, halo_HG, edge_weight, log_total_hn, out_nG = ctx.saved_tensors
         attention: Attention = ctx.attention
-        edges, clock = attention.aggregation.patterns(with_loops=True), attention.aggregation.clock
+        edges, clock = attention.edges(edge_weight), attention.aggregation.clock
         num_heads = len(vector_hF)
         grad_nG = grad_nG.float().contiguous()
         scores = scores_of(terms, vector_hF, edge_weight)
@@ -206,7 +206,7 @@ class _Attend(torch.autograd.Function):
         # The result is not needed any more, which is as large as the rows.
         del out_nG
         ctx.maybe_clear_saved_tensors()
-        backward = _Backward(scores=scores, grad_nG=grad_nG, mean_hn=mean_hn, log_total_hn=log_total_hn)
+        backward = SoftmaxGradient(scores=scores, grad_nG=grad_nG, mean_hn=mean_hn, log_total_hn=log_total_hn)
         halo_grad_HG: Tensor | None = None
         own_nG: Tensor | None = None
         returning = ReturningGradients(attention.layer, attention.context)
@@ -240,7 +240,7 @@ class _Attend(torch.autograd.Function):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Backward:
+class SoftmaxGradient:
     """The gradient of one attention, piece by piece."""
 
     scores: Scores

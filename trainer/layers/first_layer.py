@@ -31,8 +31,12 @@ def features_of(
     With the cache's sums no feature is sent, and GCN, which never reads a row by itself, reads none.
     """
     data_type = TYPES[options.precision]
+    may_be_sparse = not options.dense_features
     if part.typed is not None:
-        return TypedFeatures(part.typed, device, data_type, aggregation.clock, may_be_sparse=not options.dense_features)
+        of_types = [of.x_kF for of in part.typed.types]
+        return TypedFeatures(of_types, device, data_type, aggregation.clock, may_be_sparse=may_be_sparse)
+    if cache.learns_rows_for(options.model):
+        return TypedFeatures([None], device, data_type, aggregation.clock, may_be_sparse=may_be_sparse)
     sums_nF = None
     if part.aggregated_nF is not None and sums_suit(options, cache):
         sums_nF = part.aggregated_nF.to(device, data_type)

@@ -55,7 +55,7 @@ class Graph:
         else:
             self._layer, self._features = 1, features
             self.features: LayerInput = features.of_pass(context)
-            """The first layer's input: `own`, `aggregate`, `maximum` and `project` of `trainer.layers.inputs`."""
+            """The first layer's input: `own`, `aggregate` and the others of `trainer.layers.inputs.LayerInput`."""
         self.last_rows_nF: Tensor | None = None
         """What the last of the layers so far reads of this rank's own rows; None if that is the features, or in
         training, where it would be kept longer than the backward pass needs it."""

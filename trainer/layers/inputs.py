@@ -1,9 +1,10 @@
-"""The input of a layer: its own rows, and sums, maxima and attention over their in-neighbours; D is dropout.
+"""The input of a layer: its own rows, and sums, maxima, messages and attention over in-neighbours; D is dropout.
 
 A (D(H) W) and (A D(H)) W are the same numbers, so each layer takes the order in which the narrower rows are summed and
 sent. That decides what travels. Where the layer does not narrow, H itself does, before dropout. Where it narrows, the
 product D(H) W does (7 values a row in place of 64 in Cora's last layer), with the mask of the epoch that sent it; the
-staleness policies then compare H W, which has no mask in it. For a maximum H travels, for attention always D(H) W.
+staleness policies then compare H W, which has no mask in it. For a maximum and for messages H travels, for attention
+always D(H) W.
 
 The first layer is special: its input, the features, never changes and needs no gradient. So the halo's features are
 fetched once and kept, and no epoch after that sends any. Without input dropout, A X is computed once, and the first
@@ -15,7 +16,7 @@ them. Sparse features stay sparse, since X W is quickly computed from them, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -27,10 +28,13 @@ from trainer.base.traffic_log import Clock
 from trainer.exchange.halo_exchange import ComparedRows
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.attention import Attention
+from trainer.layers.halo_rows import with_halo
 from trainer.layers.maximum import maximum, maximum_with_halo
+from trainer.layers.messages import MessageSums
 from trainer.sparse.dense import dense
-from trainer.sparse.dropout import Dropout, Mask
+from trainer.sparse.dropout import Dropout, EdgeMask, Mask
 from trainer.sparse.feature_rows import DenseRows, FeatureRows, SparseRows
+from trainer.sparse.relation_edges import RelationEdges
 
 
 class LayerInput(Protocol):
@@ -39,12 +43,27 @@ class LayerInput(Protocol):
     def own(self, weight_FG: Tensor | None = None) -> Tensor:
         """D(H) W: this rank's own rows, transformed by the weight [F, G]: [n, G]. Without a weight D(H)."""
 
-    def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
-        """A D(H) W: the neighbour sums, transformed by the weight [F, G]: [n, G]. Without a weight A D(H)."""
+    def aggregate(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
+        """A D(H) W: the neighbour sums, transformed by the weight [F, G]: [n, G]. Without a weight A D(H).
 
-    def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
+        With `edge_weight` U [D, G] each in-neighbour's row has the D features of its edge beside it
+        (`--edge-features`): A [D(H) F] [W; U] = A D(H) W + A F U.
+        """
+
+    def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
         """The greatest of D(H) among a node's in-neighbours, feature by feature, 0 where there are none; [n, F], or
-        transformed by the weight [F, G]: [n, G]."""
+        transformed by the weight [F, G]: [n, G]. With `edge_weight` U [D, G] likewise of rows with their edges'
+        features, [D(H) F] [W; U]."""
+
+    def messages(self, edge_weight: Tensor, bias_F: Tensor, weight_FG: Tensor | None = None) -> Tensor:
+        """The sum over in-edges of relu(D(h_j) + f_ij U + b), edge weights left aside: [n, F], or transformed by the
+        weight [F, G]: [n, G].
+
+        Args:
+            edge_weight: U [D, F], of the features of edges (`--edge-features`).
+            bias_F: b.
+            weight_FG: None for the sums themselves.
+        """
 
     def project(self, weight_FG: Tensor) -> Projected:
         """D(H) W as what attention is computed over."""
@@ -122,7 +141,7 @@ class Features:
         self._was_just_fetched = False
         if self._sums_nF is None:
             return self._in_full(context)
-        return _FeatureSums(self._rows, self._sums_nF, self._aggregation.clock, lambda: self._in_full(context))
+        return _FeatureSums(self._rows, self._sums_nF, self._aggregation, lambda: self._in_full(context))
 
     @property
     def _width(self) -> int:
@@ -157,19 +176,23 @@ class _FeatureSums:
     _own: FeatureRows | None
     """X; None where no layer reads a row by itself."""
     _sums_nF: Tensor
-    _clock: Clock
+    _aggregation: Aggregation
     _in_full: Callable[[], LayerInput]
     """Makes an input that has the halo's features too."""
 
     def own(self, weight_FG: Tensor | None = None) -> Tensor:
         assert self._own is not None
-        return self._own.dense() if weight_FG is None else self._own.times(weight_FG, self._clock)
+        return self._own.dense() if weight_FG is None else self._own.times(weight_FG, self._aggregation.clock)
 
-    def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
-        return _product(self._sums_nF, weight_FG, self._clock)
+    def aggregate(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
+        sums_nG = _product(self._sums_nF, weight_FG, self._aggregation.clock)
+        return _with_edge_sums(sums_nG, self._aggregation, edge_weight)
 
-    def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
-        return self._in_full().maximum(weight_FG)
+    def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
+        return self._in_full().maximum(weight_FG, edge_weight=edge_weight)
+
+    def messages(self, edge_weight: Tensor, bias_F: Tensor, weight_FG: Tensor | None = None) -> Tensor:
+        return self._in_full().messages(edge_weight, bias_F, weight_FG)
 
     def project(self, weight_FG: Tensor) -> Projected:
         return self._in_full().project(weight_FG)
@@ -191,15 +214,22 @@ class _FeaturesWithHalo:
     def own(self, weight_FG: Tensor | None = None) -> Tensor:
         return self._own.dense() if weight_FG is None else self._own.times(weight_FG, self._aggregation.clock)
 
-    def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
+    def aggregate(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
         aggregation, clock = self._aggregation, self._aggregation.clock
         if weight_FG is not None and (_narrows(weight_FG) or isinstance(self._own, SparseRows)):
-            return aggregation.with_halo(self._own.times(weight_FG, clock), self._halo.times(weight_FG, clock))
-        return _product(aggregation.with_halo(self._own.dense(), self._halo.dense()), weight_FG, clock)
+            sums_nG = aggregation.with_halo(self._own.times(weight_FG, clock), self._halo.times(weight_FG, clock))
+        else:
+            sums_nG = _product(aggregation.with_halo(self._own.dense(), self._halo.dense()), weight_FG, clock)
+        return _with_edge_sums(sums_nG, aggregation, edge_weight)
 
-    def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
+    def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
         max_nF = maximum_with_halo(self._own.dense(), self._halo.dense(), self._aggregation)
-        return _product(max_nF, weight_FG, self._aggregation.clock)
+        return _with_edge_maxima(max_nF, weight_FG, self._aggregation, edge_weight)
+
+    def messages(self, edge_weight: Tensor, bias_F: Tensor, weight_FG: Tensor | None = None) -> Tensor:
+        of_pass = MessageSums(aggregation=self._aggregation, layer=1, context=self._context, has_constant_halo=True)
+        sums_nF = of_pass(self._own.dense(), self._halo.dense(), edge_weight, bias_F)
+        return _product(sums_nF.to(self._own.dense().dtype), weight_FG, self._aggregation.clock)
 
     def project(self, weight_FG: Tensor) -> Projected:
         def attention(share: float) -> Attention:
@@ -232,12 +262,14 @@ class Hidden:
             return dense(self.rows_nF, weight_FG, self.aggregation.clock, self.mask)
         return self.rows_nF if self.mask is None else self.mask.own(self.rows_nF)
 
-    def aggregate(self, weight_FG: Tensor | None = None) -> Tensor:
+    def aggregate(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
         if weight_FG is not None and _narrows(weight_FG):
             self._exchange_once()
             product_nG, compared = self.own(weight_FG), self._compared(weight_FG)
-            return self.aggregation(product_nG, self.layer, self.context, compared=compared)
-        return _product(self._sums(), weight_FG, self.aggregation.clock)
+            sums_nG = self.aggregation(product_nG, self.layer, self.context, compared=compared)
+        else:
+            sums_nG = _product(self._sums(), weight_FG, self.aggregation.clock)
+        return _with_edge_sums(sums_nG, self.aggregation, edge_weight)
 
     def aggregate_by_relation(self, weights: Sequence[Tensor | None]) -> Tensor:
         """The sum over relations r of A_r D(H) W_r: float32 [n, G]. The rows travel once for all of them.
@@ -256,10 +288,33 @@ class Hidden:
                 out_nG.index_add_(0, relation.rows_m, dense(sums_mF, weight_FG, self.aggregation.clock).float())
         return out_nG
 
-    def maximum(self, weight_FG: Tensor | None = None) -> Tensor:
+    def with_halo(self) -> Tensor:
+        """D(H) of this rank's rows, and below them of the halo's: [n + H, F]."""
+        self._exchange_once()
+        rows = with_halo(self.rows_nF, self.aggregation.exchange, self.layer, self.context, again=self.again)
+        return rows if self.mask is None else self.mask.with_halo(rows)
+
+    def mask_of_relations(self, edges: RelationEdges, share: float) -> EdgeMask | None:
+        """What is dropped of attention coefficients, by the rows and columns of `edges`; None for nothing."""
+        mask = self.dropout.of_edges(share, self.layer, self.context)
+        if mask is None:
+            return None
+        # The same two nodes in another relation are another edge.
+        numbers = zip(edges.numbers, edges.destinations, strict=True)
+        ids = [mask.ids_n[rows_m] + number * self.dropout.num_nodes for number, rows_m in numbers]
+        everyone = torch.cat([mask.ids_n, mask.halo_ids_H])
+        return replace(mask, ids_n=torch.cat(ids), halo_ids_H=everyone[torch.cat(list(edges.sources))])
+
+    def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
         self._exchange_once()
         max_nF = maximum(self.rows_nF, self.aggregation, self.layer, self.context, self.mask)
-        return _product(max_nF, weight_FG, self.aggregation.clock)
+        return _with_edge_maxima(max_nF, weight_FG, self.aggregation, edge_weight)
+
+    def messages(self, edge_weight: Tensor, bias_F: Tensor, weight_FG: Tensor | None = None) -> Tensor:
+        self._exchange_once()
+        of_pass = MessageSums(aggregation=self.aggregation, layer=self.layer, context=self.context, mask=self.mask)
+        sums_nF = of_pass(self.rows_nF, None, edge_weight, bias_F)
+        return _product(sums_nF.to(self.rows_nF.dtype), weight_FG, self.aggregation.clock)
 
     def project(self, weight_FG: Tensor) -> Projected:
         self._exchange_once()
@@ -306,6 +361,23 @@ class Hidden:
 def _product(rows_nF: Tensor, weight_FG: Tensor | None, clock: Clock) -> Tensor:
     """rows W, or without a weight the rows."""
     return rows_nF if weight_FG is None else dense(rows_nF, weight_FG, clock)
+
+
+def _with_edge_sums(sums_nG: Tensor, aggregation: Aggregation, edge_weight: Tensor | None) -> Tensor:
+    """The sums of rows, and those of the features of edges, transformed by their weight if there is one."""
+    if edge_weight is None:
+        return sums_nG
+    return dense(aggregation.edge_sums_nD, edge_weight, aggregation.clock).add_(sums_nG)
+
+
+def _with_edge_maxima(
+    max_nF: Tensor, weight_FG: Tensor | None, aggregation: Aggregation, edge_weight: Tensor | None
+) -> Tensor:
+    """The maxima transformed by the weight, with those of the features of edges likewise."""
+    max_nG = _product(max_nF, weight_FG, aggregation.clock)
+    if edge_weight is None:
+        return max_nG
+    return dense(aggregation.edge_maxima_nD, edge_weight, aggregation.clock).add_(max_nG)
 
 
 def _narrows(weight_FG: Tensor) -> bool:

@@ -65,7 +65,7 @@ class _Maximum(torch.autograd.Function):
                     "the model takes a maximum over in-neighbours, and over a sample that is too small; leave out "
                     "--boundary-sampling, or use a sum or a mean"
                 )
-        edges, clock, n = aggregation.patterns(with_loops=False), aggregation.clock, len(rows_nF)
+        edges, clock, n = aggregation.patterns(with_loops=False, with_features=False), aggregation.clock, len(rows_nF)
         max_nF = torch.full_like(rows_nF, float("-inf"))
         column_nF = torch.full(rows_nF.shape, _NONE, dtype=torch.int32, device=rows_nF.device)
 

@@ -23,14 +23,15 @@ def sums_suit(options: Options, cache: Cache) -> bool:
 def allows_sparse_features(options: Options, cache: Cache | None) -> bool:
     """Whether features are held by the entries that are not 0, if these are few.
 
-    Not where they are needed as rows, by a maximum or a sequential exchange, or not at all. Where types are kept
-    apart, each rank decides type by type, since their features stay where they are.
+    Not where they are needed as rows, by a maximum, by messages or a sequential exchange, or not at all. Where types
+    are kept apart, each rank decides type by type, since their features stay where they are.
 
     Args:
         options: of the run.
         cache: None where there is none yet: one of a single node type, with features and without sums of them.
     """
-    wants_rows = options.exchange == "sequential" or (options.model, options.aggregator) == ("sage", "max")
+    takes_maximum = (options.model, options.aggregator) == ("sage", "max")
+    wants_rows = options.exchange == "sequential" or takes_maximum or options.sums_messages
     if wants_rows or options.dense_features:
         return False
     if cache is None:
@@ -66,6 +67,8 @@ def _obstacle(options: Options, cache: Cache) -> str | None:
         return f"the cache's sums are by the rule {cache.aggregated}, which is not that of {flag}"
     if options.inductive:
         return "--inductive trains on another graph than the one that they were made of"
+    if options.learns_links:
+        return f"--task {options.task} takes validation and test edges out of the graph that they were made of"
     if not cache.has_features and reads_own_rows(options):
         return "--residual adds each node's own features"
     if options.first_dropout:

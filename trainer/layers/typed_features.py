@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from trainer.base.traffic_log import Clock
-from trainer.data.typed import Typed
 from trainer.layers.inputs import Features
 from trainer.sparse.feature_rows import feature_rows, is_sparse
 
@@ -21,20 +20,24 @@ class TypedFeatures:
     """The features of this rank's nodes."""
 
     def __init__(
-        self, typed: Typed, device: torch.device, data_type: torch.dtype, clock: Clock, *, may_be_sparse: bool
+        self,
+        of_types: Sequence[Tensor | None],
+        device: torch.device,
+        data_type: torch.dtype,
+        clock: Clock,
+        *,
+        may_be_sparse: bool,
     ) -> None:
         """Move them to the device, in the type that rows are stored in.
 
         Args:
-            typed: with the features.
+            of_types: the features of each type, in the cache's own type; None for a type that has none.
             may_be_sparse: whether features of which few entries are not 0 are kept as sparse rows.
         """
         self._clock = clock
         self._rows = [
-            None
-            if of.x_kF is None
-            else feature_rows(of.x_kF, device, data_type, sparse=may_be_sparse and is_sparse(of.x_kF))
-            for of in typed.types
+            None if x_kF is None else feature_rows(x_kF, device, data_type, sparse=may_be_sparse and is_sparse(x_kF))
+            for x_kF in of_types
         ]
 
     def products(self, weights: Sequence[Tensor]) -> list[Tensor | None]:

@@ -4,7 +4,9 @@
     sage    H W_self + A' H W_neighbours + b, with A' the mean; or the maximum over in-neighbours
     gat     attention with several heads, with GAT's scores or GATv2's
     gin     MLP((1 + epsilon) H + sum over in-neighbours)
-    rgcn    H W_self + the sum over relations of A_r H W_r, with A_r the mean; the one with node types and relations
+    rgcn    H W_self + the sum over relations of A_r H W_r, with A_r the mean; for node types and relations, as are
+    rgat    H W_self + the sum over relations of attention within a relation
+    hgt     attention over all relations together, with weights by node type and relation
     stacked layers of one family, with what is between them: norm, activation, residuals, jumping connections
     own     a class from a file of the user's
 

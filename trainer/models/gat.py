@@ -40,7 +40,7 @@ class GatLayer(nn.Module):
 
     def add_edge_weight(self, plan: Plan, width_out: int) -> None:  # noqa: ARG002
         """Draw the parameters of the edges' terms, where edges have features."""
-        self.edge_DX = plan.weight(plan.num_edge_features, self.num_heads) if plan.num_edge_features else None
+        self.edge_DX = plan.edge_weight(self.num_heads)
 
     def forward(self, rows: LayerInput) -> Tensor:
         projected = rows.project(self.weight_FG)
@@ -62,8 +62,7 @@ class Gatv2Layer(GatLayer):
         self.destination_FG = plan.weight(width_in, self.num_heads * width_out)
 
     def add_edge_weight(self, plan: Plan, width_out: int) -> None:
-        width = self.num_heads * width_out
-        self.edge_DX = plan.weight(plan.num_edge_features, width) if plan.num_edge_features else None
+        self.edge_DX = plan.edge_weight(self.num_heads * width_out)
 
     def terms_of(self, rows: LayerInput, projected: Projected) -> Tensor:  # noqa: ARG002
         return by_head(rows.own(self.destination_FG), self.num_heads)

@@ -1,6 +1,9 @@
 """GIN (Xu, Hu, Leskovec and Jegelka 2019): an MLP of (1 + epsilon) h_i plus the sum over in-neighbours, epsilon learnt.
 
 The MLP has two layers. Its first is linear, so it may be multiplied before the sum, where that is narrower.
+
+With features of edges (`--edge-features`) it is GINE (Hu et al. 2020): the sum is of relu(h_j + f_ij U + b), and edge
+weights do not count in it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,25 @@ class GinLayer(nn.Module):
         self.second_GG, self.second_bias_G = plan.weight(width, width_out), plan.bias(width_out, is_last=is_last)
 
     def forward(self, rows: LayerInput) -> Tensor:
-        sums_nG = rows.aggregate(self.first_FG).float()
-        hidden_nG = (sums_nG + rows.own(self.first_FG) * (1 + self.epsilon)).add_(self.first_bias_G).relu_()
+        sums_nG = self.of_neighbours(rows).float()
+        # One a column: the gradient of a single number is summed in an order that depends on the number of threads.
+        own_share_G = (1 + self.epsilon).expand(sums_nG.shape[1])
+        hidden_nG = (sums_nG + rows.own(self.first_FG) * own_share_G).add_(self.first_bias_G).relu_()
         return with_bias(hidden_nG @ self.second_GG, self.second_bias_G)
+
+    def of_neighbours(self, rows: LayerInput) -> Tensor:
+        """What the in-neighbours add before the MLP's first bias: [n, G]."""
+        return rows.aggregate(self.first_FG)
+
+
+class GineLayer(GinLayer):
+    """The same with features of edges."""
+
+    sums = None
+
+    def __init__(self, plan: Plan, width_in: int, width_out: int, *, is_last: bool) -> None:
+        super().__init__(plan, width_in, width_out, is_last=is_last)
+        self.edge_DF, self.edge_bias_F = plan.weight(plan.num_edge_features, width_in), zeros(width_in)
+
+    def of_neighbours(self, rows: LayerInput) -> Tensor:
+        return rows.messages(self.edge_DF, self.edge_bias_F, self.first_FG)

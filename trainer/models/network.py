@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -51,6 +53,7 @@ class Network(nn.Module):
         communicator: Communicator,
         types: Types | None = None,
         num_edge_features: int = 0,
+        decoder: Callable[[Plan], nn.Module | None] | None = None,
     ) -> None:
         """Draw the first weights.
 
@@ -65,6 +68,7 @@ class Network(nn.Module):
             communicator: the ranks of the run.
             types: node types and relations, where the model tells them apart.
             num_edge_features: of an edge, of those that the model reads.
+            decoder: makes what scores pairs from the rows that the model gives; None where these are scores of nodes.
         """
         super().__init__()
         plan = Plan(
@@ -81,8 +85,10 @@ class Network(nn.Module):
         self.remarks: list[str] = []
         """Sentences for the log about what a user's model is made of."""
         self._aggregation, self._dropout, self._options = aggregation, dropout, options
+        self.decoder: nn.Module | None = None
         if not self._is_own:
             self.model: nn.Module = model(plan)
+            self.decoder = decoder(plan) if decoder is not None else None
             return
         with torch.random.fork_rng(devices=[]):
             # What the model draws from torch's own generator is the same on every rank too.
@@ -92,6 +98,7 @@ class Network(nn.Module):
                 if not any(True for _ in self.model.parameters()):
                     raise TrainingError(f"--model {options.model} has no parameters to train")
                 self.model, self.remarks = own_norms.over_all_ranks(self.model, communicator)
+        self.decoder = decoder(plan) if decoder is not None else None
 
     def forward(self, features: FirstInput, context: PassContext) -> Tensor:
         """The scores of this rank's rows, float32 [n, C], by one pass over the whole graph."""

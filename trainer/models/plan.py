@@ -18,6 +18,10 @@ class Types:
 
     num_features: Sequence[int]
     """By type; 0 for one without features."""
+    rows: Sequence[slice]
+    """This rank's rows of each type."""
+    source_types: Sequence[int]
+    """The number of the type that the edges of each relation begin at."""
     destinations: Sequence[str]
     """The type that the edges of each relation end at."""
     target: str
@@ -54,12 +58,21 @@ class Plan:
 
     def weights(self, number: int, width_in: int, width_out: int) -> nn.Parameter:
         """So many first weights [number, in, out], each drawn likewise."""
-        return nn.Parameter(torch.stack([self.weight(width_in, width_out).detach() for _ in range(number)]))
+        drawn = [self.weight(width_in, width_out).detach() for _ in range(number)]
+        return nn.Parameter(torch.stack(drawn) if drawn else torch.empty(0, width_in, width_out))
 
     def vector(self, num_heads: int, width: int) -> nn.Parameter:
         """First attention vectors [heads, width], likewise."""
         bound = (6.0 / (1 + width)) ** 0.5
         return nn.Parameter(torch.empty(num_heads, width).uniform_(-bound, bound, generator=self.generator))
+
+    def vectors(self, number: int, num_heads: int, width: int) -> nn.Parameter:
+        """So many first attention vectors [number, heads, width]."""
+        return nn.Parameter(torch.stack([self.vector(num_heads, width).detach() for _ in range(number)]))
+
+    def edge_weight(self, width: int) -> nn.Parameter | None:
+        """A first weight [D, width] of the features of edges; None where the model reads none."""
+        return self.weight(self.num_edge_features, width) if self.num_edge_features else None
 
     def bias(self, width: int, *, is_last: bool) -> nn.Parameter | None:
         """A graph layer's first bias; None where batch norm follows, which takes every constant away again.

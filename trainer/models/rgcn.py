@@ -90,8 +90,8 @@ class TypedInput(nn.Module):
         self.weights, self.biases, self.learnt = nn.ParameterList(), nn.ParameterList(), nn.ModuleList()
         for number, num_features in enumerate(types.num_features):
             if num_features:
-                self.weights.append(plan.weight(num_features, plan.hidden))
-                self.biases.append(zeros(plan.hidden))
+                self.weights.append(plan.weight(num_features, plan.options.input_width))
+                self.biases.append(zeros(plan.options.input_width))
             else:
                 self.learnt.append(types.embedding(number))
 

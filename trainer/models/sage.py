@@ -2,6 +2,10 @@
 
 The neighbours count by their mean (weighted by the edges' weights), or feature by feature by the greatest of them. The
 maximum is of the neighbours' rows themselves, without the layer that the paper puts before it.
+
+With features of edges (`--edge-features`) mean or maximum are of [h_j f_ij], each neighbour's row with the features of
+its edge beside it: for the mean that is E-GraphSAGE's (Lo et al. 2022) W mean over j of [h_j f_ij]. Their own mean, or
+maximum, is a constant of the graph and is computed once; nothing more is sent.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ class SageLayer(nn.Module):
         self.width_out = width_out
         self.own_FG = plan.weight(width_in, width_out)
         self.neighbours_FG = plan.weight(width_in, width_out)
+        self.edge_DG = plan.edge_weight(width_out)
         self.bias_G = plan.bias(width_out, is_last=is_last)
 
     def forward(self, rows: LayerInput) -> Tensor:
@@ -31,7 +36,7 @@ class SageLayer(nn.Module):
 
     def of_neighbours(self, rows: LayerInput) -> Tensor:
         """What the in-neighbours add: [n, G]."""
-        return rows.aggregate(self.neighbours_FG)
+        return rows.aggregate(self.neighbours_FG, edge_weight=self.edge_DG)
 
 
 class SageMaxLayer(SageLayer):
@@ -40,4 +45,4 @@ class SageMaxLayer(SageLayer):
     sums = None
 
     def of_neighbours(self, rows: LayerInput) -> Tensor:
-        return rows.maximum(self.neighbours_FG)
+        return rows.maximum(self.neighbours_FG, edge_weight=self.edge_DG)

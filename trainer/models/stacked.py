@@ -17,12 +17,23 @@ from trainer.layers.graph import Graph
 from trainer.layers.inputs import LayerInput
 from trainer.models.gat import GatLayer, Gatv2Layer
 from trainer.models.gcn import GcnLayer
-from trainer.models.gin import GinLayer
+from trainer.models.gin import GineLayer, GinLayer
+from trainer.models.hgt import HgtLayer
 from trainer.models.plan import Plan, zeros
+from trainer.models.rgat import RgatLayer
 from trainer.models.rgcn import RgcnLayer, TypedInput, TypedRgcnLayer
 from trainer.models.sage import SageLayer, SageMaxLayer
 
-LayerType = type[GcnLayer] | type[SageLayer] | type[GatLayer] | type[GinLayer] | type[RgcnLayer] | type[TypedRgcnLayer]
+LayerType = (
+    type[GcnLayer]
+    | type[SageLayer]
+    | type[GatLayer]
+    | type[GinLayer]
+    | type[RgcnLayer]
+    | type[TypedRgcnLayer]
+    | type[RgatLayer]
+    | type[HgtLayer]
+)
 
 
 def layer_type(options: Options, *, is_typed: bool = False) -> LayerType:
@@ -36,7 +47,15 @@ def layer_type(options: Options, *, is_typed: bool = False) -> LayerType:
         return TypedRgcnLayer if is_typed else RgcnLayer
     if options.model == "sage":
         return SageMaxLayer if options.aggregator == "max" else SageLayer
-    types: dict[str, LayerType] = {"gcn": GcnLayer, "gat": GatLayer, "gatv2": Gatv2Layer, "gin": GinLayer}
+    if options.model == "gin":
+        return GineLayer if options.sums_messages else GinLayer
+    types: dict[str, LayerType] = {
+        "gcn": GcnLayer,
+        "gat": GatLayer,
+        "gatv2": Gatv2Layer,
+        "rgat": RgatLayer,
+        "hgt": HgtLayer,
+    }
     return types[options.model]
 
 
@@ -48,9 +67,12 @@ class Stacked(nn.Module):
         options = plan.options
         make = layer_type(options, is_typed=plan.types is not None)
         self.inputs = None if plan.types is None else TypedInput(plan, plan.types)
-        self._attends, self._jumping = options.attends, options.jumping
+        self._attends, self._jumping, is_hgt = options.attends, options.jumping, options.model == "hgt"
+        self._activation = (
+            nn.Identity() if is_hgt else nn.ELU(inplace=True) if options.attends else nn.ReLU(inplace=True)
+        )
         self.layers, self.norms, self.skips = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
-        width, widths = plan.num_features if self.inputs is None else plan.hidden, []
+        width, widths = plan.num_features if self.inputs is None else options.input_width, []
         for number in range(1, options.layers + 1):
             is_last = number == options.layers and options.jumping == "none"
             layer = make(plan, width, plan.num_classes if is_last else plan.hidden, is_last=is_last)
@@ -63,6 +85,7 @@ class Stacked(nn.Module):
                 widths.append(width_out)
             width = width_out
         self.jump = None if options.jumping == "none" else Jump(plan, widths, options.jumping)
+        self.scores = Jump(plan, [width], "cat") if is_hgt and self.jump is None else None
 
     def forward(self, graph: Graph) -> Tensor:
         rows_nF: Tensor | None = None if self.inputs is None else self.inputs(graph.by_type)
@@ -70,14 +93,18 @@ class Stacked(nn.Module):
         for number in range(len(self.layers)):
             out_nG = self._layer(number, graph, rows_nF)
             if number == len(self.norms):
-                return out_nG
-            out_nG = self.norms[number](out_nG)
-            out_nG = nn.functional.elu_(out_nG) if self._attends else out_nG.relu_()
+                return out_nG if self.scores is None else self._dense_scores(graph, out_nG)
+            out_nG = self._activation(self.norms[number](out_nG))
             rows_nF = out_nG
             if self._jumping != "none":
                 outputs.append(out_nG)
         assert self.jump is not None
         scores_nC: Tensor = self.jump(graph, outputs)
+        return scores_nC
+
+    def _dense_scores(self, graph: Graph, out_nG: Tensor) -> Tensor:
+        assert self.scores is not None
+        scores_nC: Tensor = self.scores(graph, [out_nG])
         return scores_nC
 
     def _layer(self, number: int, graph: Graph, rows_nF: Tensor | None) -> Tensor:

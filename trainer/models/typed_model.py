@@ -1,4 +1,4 @@
-"""The node types and relations of a cache and of this rank's part, as a typed model is built from them."""
+"""The node types and relations of a cache and of this rank's part, as a model is built from them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ from trainer.models.plan import Types
 
 
 def types_of(options: Options, cache: Cache, part: Part) -> Types | None:
-    """Node types and relations as weights depend on them; None where they are not distinguished."""
-    if part.typed is None:
+    """Node types and relations as weights depend on them; None where they are not distinguished and no row is learnt.
+
+    Where all nodes count as one type and have no features, that is the type.
+    """
+    if part.typed is None and not cache.learns_rows_for(options.model):
         return None
-    of_type = part.typed.types
+    everyone = slice(0, part.num_rows)
+    rows = [everyone] if part.typed is None else [of.rows for of in part.typed.types]
+    kinds, names = cache.node_types, [kind.name for kind in cache.node_types]
 
     def embedding(number: int) -> Embedding:
-        rows = of_type[number]
         return Embedding(
-            part.ids_n[rows.rows] - rows.first_id,
-            num_nodes=rows.num_nodes,
-            width=options.hidden,
+            part.ids_n[rows[number]] - kinds[number].first_id,
+            num_nodes=kinds[number].num_nodes,
+            width=options.input_width,
             seed=options.seed,
             number=number,
         )
 
     return Types(
-        num_features=[kind.num_features for kind in cache.node_types],
+        num_features=[kind.num_features for kind in kinds],
+        rows=rows,
+        source_types=[names.index(relation.source) for relation in cache.relations],
         destinations=[relation.destination for relation in cache.relations],
         target=cache.node_type,
         embedding=embedding,
@@ -34,10 +40,13 @@ def types_of(options: Options, cache: Cache, part: Part) -> Types | None:
 
 
 def remark_on_types(options: Options, cache: Cache) -> str | None:
-    """A sentence for the log about node types and relations that the model distinguishes, else None."""
+    """A sentence for the log about node types and relations that the model distinguishes, or rows that it learns."""
+    without = [kind.name for kind in cache.node_types if not kind.num_features]
+    learnt = f"rows are learnt for {', '.join(without)}, without features" if without else ""
+    if cache.learns_rows_for(options.model):
+        return learnt
     if not cache.is_typed_for(options.model):
         return None
-    without = [kind.name for kind in cache.node_types if not kind.num_features]
-    learnt = f"; rows are learnt for {', '.join(without)}, without features" if without else ""
     types, relations = len(cache.node_types), len(cache.relations)
-    return f"learning {cache.node_type}, among {types} node type(s) and {relations} relation(s){learnt}"
+    more = f"; {learnt}" if learnt else ""
+    return f"learning {cache.node_type}, among {types} node type(s) and {relations} relation(s){more}"

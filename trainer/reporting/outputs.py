@@ -1,6 +1,7 @@
 """The output files of a run other than checkpoints and traces: its options and its result.
 
     OUTPUT/config.toml    every option, before training
+    OUTPUT/history.jsonl  a line for each validated epoch, during training (trainer/reporting/history.py)
     OUTPUT/result.json    the result, as in the last line of `--json`
 
 Where they go is checked before training. Rank 0 writes; the others need no disk in common with it.

@@ -3,91 +3,70 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from trainer.base.printable import printable
-
-log = logging.getLogger("trainer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochLine:
-    """One validated epoch. Seconds and bytes are those since the line before, the bytes of all ranks together."""
-
-    epoch: int
-    loss: float
-    """Mean over the training nodes, in training mode."""
-    val: float | None
-    """The metric of the validation nodes; None where it is not defined, for instance without validation nodes."""
-    seconds: float
-    bytes_sent: int
-    """All that left a rank: the sum of the three below."""
-    row_bytes_sent: int
-    """Rows and their gradients."""
-    weight_bytes_sent: int
-    """Weights and their gradients."""
-    other_bytes_sent: int
-    bytes_skipped: int
-    """Of rows."""
-
-
-class Curves(Protocol):
-    """What draws curves of the lines."""
-
-    def epoch(self, line: EpochLine, metric: str) -> None:
-        """Draw one line; `metric` names its `val`."""
+from trainer.reporting.epoch_line import EpochLine, EpochListener
+from trainer.reporting.epoch_view import EpochView, Expectation, LogLines
+from trainer.reporting.formats import format_bytes, format_metric
 
 
 class Report:
     """Prints the lines of a run, on one rank."""
 
-    def __init__(self, *, speaks: bool, as_json: bool, output: TextIO | None = None) -> None:
+    def __init__(
+        self, *, speaks: bool, as_json: bool, output: TextIO | None = None, view: EpochView | None = None
+    ) -> None:
+        """Print nothing yet.
+
+        Args:
+            speaks: whether this rank prints at all.
+            as_json: JSON lines on standard output.
+            output: in place of standard output.
+            view: shows the epochs; lines of the log without one.
+        """
         self._speaks, self._as_json, self._metric = speaks, as_json, "accuracy"
         self._output = sys.stdout if output is None else output
-        self._lines = 0
-        self._curves: Curves | None = None
+        self._view = LogLines() if view is None else view
+        self._listeners: list[EpochListener] = []
+        self._has_ended = False
 
-    def add_curves(self, curves: Curves) -> None:
-        """From now on also draw every line."""
-        self._curves = curves
+    def add_listener(self, listener: EpochListener) -> None:
+        """From now on also give every line to `listener`."""
+        self._listeners.append(listener)
 
     def set_metric(self, metric: str) -> None:
         """Set the metric of `val` and `test`: a name as in JSON."""
         self._metric = metric
 
+    def expect(self, expectation: Expectation) -> None:
+        """Say how long the run may go on."""
+        self._view.expect(expectation)
+
     def epoch(self, line: EpochLine) -> None:
         """Print one validated epoch."""
         if not self._speaks:
             return
-        if self._lines == 0:
-            log.info("epoch      loss  %12s   seconds   rows sent  weights sent    skipped", f"val {self._metric}")
-        self._lines += 1
-        log.info(
-            "%5d  %8.4f  %12s  %8.3f  %10s  %12s %10s",
-            line.epoch,
-            line.loss,
-            format_metric(line.val, self._metric),
-            line.seconds,
-            format_bytes(line.row_bytes_sent),
-            format_bytes(line.weight_bytes_sent),
-            format_bytes(line.bytes_skipped),
-        )
-        if self._curves is not None:
-            self._curves.epoch(line, self._metric)
+        self._view.epoch(line, self._metric)
+        for listener in self._listeners:
+            listener.epoch(line, self._metric)
         if self._as_json:
-            self._print(json.dumps(_named(asdict(line), self._metric), allow_nan=False))
+            self._print(json.dumps(line.to_json(self._metric), allow_nan=False))
+
+    def finish(self) -> None:
+        """Show epochs that are not shown yet, and tell the listeners that there is no more; also after an error."""
+        self._end(None)
 
     def result(self, result: Mapping[str, Any]) -> None:
         """Print the result."""
         if not self._speaks:
             return
+        self._end(result)
         if self._as_json:
             self._print(json.dumps(result, allow_nan=False))
             return
@@ -122,6 +101,14 @@ class Report:
                 activities = ", ".join(f"{name} {number:.2f} s" for name, number in sorted(seconds.items()))
                 self._print(f"  rank {rank}: {activities}")
 
+    def _end(self, result: Mapping[str, Any] | None) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._view.finish()
+        for listener in self._listeners:
+            listener.end(result)
+
     def _print(self, text: str) -> None:
         if not self._as_json and self._output.isatty():
             width = shutil.get_terminal_size().columns
@@ -129,11 +116,6 @@ class Report:
         # DEL is the one control character that JSON leaves as it is
         text = text.replace("\x7f", "\\u007f") if self._as_json else printable(text)
         print(text, file=self._output, flush=True)
-
-
-def _named(line: dict[str, Any], metric: str) -> dict[str, Any]:
-    """The line with `val` under its metric's name, in its place."""
-    return {(f"val_{metric}" if name == "val" else name): value for name, value in line.items()}
 
 
 def wrap_line(text: str, width: int) -> str:
@@ -144,19 +126,3 @@ def wrap_line(text: str, width: int) -> str:
     indent = " " * (len(text) - len(text.lstrip()) + 2)
     lines = textwrap.wrap(firm, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines).replace("\u00a0", " ")
-
-
-def format_metric(value: float | None, metric: str) -> str:
-    """A metric's value as people read it: a share of 0.8154 is '81.54 %', an error stays a number."""
-    if value is None:
-        return "-"
-    return f"{value:.5g}" if metric in ("mse", "mae") else f"{100 * value:.2f} %"
-
-
-def format_bytes(number: float) -> str:
-    """Bytes with a decimal prefix: 1_234_567 is '1.2 MB'."""
-    for prefix in ("B", "kB", "MB", "GB"):
-        if abs(number) < 1000:
-            return f"{number:.0f} B" if prefix == "B" else f"{number:.1f} {prefix}"
-        number /= 1000
-    return f"{number:.1f} TB"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping
 from typing import Any
 
 from trainer.base.errors import OptionError, TrainingError
-from trainer.reporting.report import EpochLine
+from trainer.reporting.epoch_line import EpochLine
 
 
 class Curves:
@@ -35,7 +35,11 @@ class Curves:
 
     def epoch(self, line: EpochLine, metric: str) -> None:
         """Draw one line; `metric` names its `val`."""
-        for name, value in asdict(line).items():
+        for name, value in line.numbers(metric).items():
             if name != "epoch" and value is not None:
-                self._writer.add_scalar(f"val_{metric}" if name == "val" else name, value, line.epoch)
+                self._writer.add_scalar(name, value, line.epoch)
         self._writer.flush()
+
+    def end(self, result: Mapping[str, Any] | None) -> None:  # noqa: ARG002 - points are all that is drawn
+        """Close the files."""
+        self._writer.close()

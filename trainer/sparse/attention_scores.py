@@ -1,11 +1,14 @@
-"""Attention scores of GAT and GATv2, before the softmax, and their gradients.
+"""Attention scores of GAT, GATv2, R-GAT and HGT, before the softmax, and their gradients.
 
     GAT      e_ij = LeakyReLU(t_i + a . z_j + u . f_ij)        t_i a number a head: what node i adds as a destination
              (Velickovic et al. 2018; t_i = a' . z_i there)
     GATv2    e_ij = a . LeakyReLU(t_i + z_j + U f_ij)          t_i a vector a head
              (Brody, Alon and Yahav 2022; t_i = W' h_i there)
 
-f are the features of edges, where there are some; u and U belong to the model.
+f are the features of edges, where there are some; u and U belong to the model. R-GAT's and HGT's have two given ends:
+
+    R-GAT    e_ij = LeakyReLU(t_i + s_j)
+    HGT      e_ij = q_i . k_j
 
 GAT's scores are made from one number a node and head. GATv2's need a vector an edge and head, which is made, used and
 freed for some edges at a time.
@@ -18,7 +21,15 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
-from trainer.sparse.edge_values import add_at_nodes, at_edges, by_head, products_by_head, totals, weighted_by_head
+from trainer.sparse.edge_values import (
+    HeadEdges,
+    add_at_nodes,
+    at_edges,
+    by_head,
+    products_by_head,
+    totals,
+    weighted_by_head,
+)
 from trainer.sparse.edges import RowBlock
 from trainer.sparse.row_sums import weighted_row_sums
 
@@ -171,6 +182,95 @@ class Gatv2Scores:
         if self._edge_DG is not None and features_bD is not None:
             sums_bG.addmm_(features_bD, self._edge_DG)
         return sums_bG.add_(values_CG.index_select(0, source_b))
+
+
+class SumScores:
+    """LeakyReLU(t_i + s_j) head by head, with t of the destinations and s of the sources."""
+
+    def __init__(self, destination_nh: Tensor, source_Ch: Tensor, num_heads: int) -> None:  # noqa: ARG002
+        self._ends = [one.float().T.contiguous() for one in (destination_nh, source_Ch)]
+        self._gradients = [torch.zeros_like(one) for one in self._ends]
+
+    def of_sources(self, values_CG: Tensor) -> Tensor:  # noqa: ARG002
+        return self._ends[1]
+
+    def of_edges(
+        self,
+        of_sources: Tensor,
+        destination_B: Tensor,
+        source_B: Tensor,
+        features_BD: Tensor | None,  # noqa: ARG002
+    ) -> Tensor:
+        sums_hB = at_edges(self._ends[0], destination_B).add_(at_edges(of_sources, source_B))
+        return torch.nn.functional.leaky_relu_(sums_hB, SLOPE)
+
+    def add_gradients(
+        self,
+        score_grad_hB: Tensor,
+        score_hB: Tensor,
+        block: RowBlock,
+        values_CG: Tensor,  # noqa: ARG002
+        grad_CG: Tensor,  # noqa: ARG002
+    ) -> None:
+        # A sum and its score have the same sign.
+        sum_grad_hB = torch.ops.aten.leaky_relu_backward(score_grad_hB, score_hB, SLOPE, True)
+        of_destinations_hn, of_sources_hC = self._gradients
+        add_at_nodes(of_destinations_hn, block.column_B, sum_grad_hB)
+        of_sources_hC[:, block.rows] += totals(sum_grad_hB, block)
+
+    def gradients(self) -> tuple[Tensor, Tensor, None]:
+        of_destinations_hn, of_sources_hC = self._gradients
+        return of_destinations_hn.T, of_sources_hC.T, None
+
+
+class DotScores:
+    """q_i . k_j head by head, with q of the destinations and k of the sources."""
+
+    def __init__(self, query_nG: Tensor, key_CG: Tensor, num_heads: int) -> None:
+        self._query_nG, self._key_CG = query_nG.float().contiguous(), key_CG.float().contiguous()
+        self._num_heads = num_heads
+        self._query_grad_nG, self._key_grad_CG = torch.zeros_like(self._query_nG), torch.zeros_like(self._key_CG)
+
+    def of_sources(self, values_CG: Tensor) -> Tensor:  # noqa: ARG002
+        return self._key_CG
+
+    def of_edges(
+        self,
+        of_sources: Tensor,
+        destination_B: Tensor,
+        source_B: Tensor,
+        features_BD: Tensor | None,  # noqa: ARG002
+    ) -> Tensor:
+        score_hB = torch.empty(self._num_heads, len(source_B), device=source_B.device)
+        for begin in range(0, len(source_B), self._max_edges):
+            chunk = slice(begin, begin + self._max_edges)
+            products_bG = self._query_nG.index_select(0, destination_B[chunk])
+            products_bG.mul_(of_sources.index_select(0, source_B[chunk]))
+            score_hB[:, chunk] = by_head(products_bG, self._num_heads).sum(2).T
+        return score_hB
+
+    def add_gradients(
+        self,
+        score_grad_hB: Tensor,
+        score_hB: Tensor,  # noqa: ARG002
+        block: RowBlock,
+        values_CG: Tensor,  # noqa: ARG002
+        grad_CG: Tensor,  # noqa: ARG002
+    ) -> None:
+        of_heads = HeadEdges(block, self._num_heads, len(self._query_nG))
+        of_keys = by_head(self._key_grad_CG[block.rows], self._num_heads)
+        of_keys.add_(of_heads.weighted_sums(score_grad_hB, self._query_nG))
+        for chunk, _ in block.chunks(self._max_edges):
+            key_bhF = by_head(self._key_CG.index_select(0, block.row_B[chunk]), self._num_heads)
+            key_bhF.mul_(score_grad_hB[:, chunk].T.unsqueeze(2))
+            self._query_grad_nG.index_add_(0, block.column_B[chunk], key_bhF.flatten(1))
+
+    def gradients(self) -> tuple[Tensor, Tensor, None]:
+        return self._query_grad_nG, self._key_grad_CG, None
+
+    @property
+    def _max_edges(self) -> int:
+        return max(_VALUES // max(self._query_nG.shape[1], 1), 1)
 
 
 def destination_terms(own_nG: Tensor, vector_hF: Tensor) -> Tensor:

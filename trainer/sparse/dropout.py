@@ -52,6 +52,10 @@ class Mask:
         """The halo's rows after dropout, or those rows of it that `columns` names."""
         return dropped(rows_HF, self.table, self.starts_H[columns])
 
+    def with_halo(self, rows: Tensor) -> Tensor:
+        """This part's rows, and all of the halo's below them, after dropout: [n + H, F]."""
+        return dropped(rows, self.table, torch.cat([self.starts_n, self.starts_H]))
+
     def of_own(self, rows_nF: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """What this part's rows [n, F] are multiplied by, in their type, some rows at a time."""
         return _windows(rows_nF, self.table, self.starts_n)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from trainer.data.csr import Csr, add, indptr_of
 from trainer.data.part import Part
+from trainer.sparse.row_sums import weighted_row_sums
 
 HaloColumn = Callable[[Tensor], Tensor]
 """From one float32 value a local row [n] to the owners' values of the halo rows [H]."""
@@ -75,6 +76,34 @@ def missing_loops(local: Csr) -> tuple[Csr, Tensor]:
     indices = needs_loop_n.nonzero().squeeze(1).to(local.indices.dtype)
     indptr = indptr_of(needs_loop_n, local.indptr.dtype)
     return Csr(indptr=indptr, indices=indices, weights=None, num_columns=local.num_columns), needs_loop_n
+
+
+def edge_feature_sums(blocks: Sequence[Csr]) -> Tensor:
+    """The sum of the features of each row's edges, times their weights: float32 [n, D].
+
+    Args:
+        blocks: the edges of the same rows from several ranks, all with features.
+    """
+    return torch.stack([_feature_sums(block) for block in blocks]).sum(0)
+
+
+def _feature_sums(block: Csr) -> Tensor:
+    assert block.features is not None
+    numbers_E = torch.arange(block.num_edges, dtype=block.indptr.dtype)
+    return weighted_row_sums(block.indptr, numbers_E, block.weights, block.features)
+
+
+def edge_feature_maxima(blocks: Sequence[Csr]) -> Tensor:
+    """The greatest feature of each row's edges, feature by feature, 0 without edges: float32 [n, D]; see above."""
+    maxima = [
+        torch.segment_reduce(
+            block.features, "max", lengths=block.indptr.diff().long(), initial=float("-inf"), unsafe=True
+        )
+        for block in blocks
+        if block.features is not None
+    ]
+    greatest_nD = torch.stack(maxima).amax(0)
+    return greatest_nD.masked_fill_(greatest_nD == float("-inf"), 0)
 
 
 def loop_features(needs_loop_n: Tensor, blocks: Sequence[Csr]) -> Tensor:

@@ -54,7 +54,12 @@ def choose_exchanges(
         cross_edges=[one.cross_edges for one in sizes],
         rows_SPP=rows_SPP,
     )
-    widths = exchanged_widths(options, outputs=sizes[0].outputs, is_typed=sizes[0].typed is not None)
+    widths = exchanged_widths(
+        options,
+        outputs=sizes[0].outputs,
+        is_typed=sizes[0].typed is not None,
+        learns_rows=any(one.learnt for one in sizes),
+    )
     device = str(facts[0]["device"]).partition(":")[0]
     layers = layer_exchanges(options, widths, counts, links(), device=device)
     sentence = in_words(layers) if layers else None

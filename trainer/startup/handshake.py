@@ -18,13 +18,17 @@ import torch
 from torch import Tensor
 
 from trainer.base.errors import CacheError, TrainingError
+from trainer.config.edge_shares import edge_counts, is_array_name
 from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.cross_edges import missing_parts
 from trainer.data.csr import Csr
+from trainer.data.edge_labels import EdgeLabels
+from trainer.data.edge_split import PartEdges
 from trainer.data.labels import LabelCounts, Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part
+from trainer.data.typed import RelationSums
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import check_devices, check_hosts, places
 from trainer.dist.link_model import LinkModel
@@ -40,6 +44,7 @@ from trainer.startup.memory import (
     TypedSizes,
     available_bytes,
     check_memory,
+    estimate_bytes,
     estimate_summary,
     with_cross_edges,
 )
@@ -52,7 +57,7 @@ class Agreement:
     """What all ranks know after the handshake."""
 
     num_train: int
-    """Labelled nodes of all ranks to train on, above 0."""
+    """Labelled nodes, or pairs, of all ranks to train on, above 0."""
     num_val: int
     num_test: int
     label_counts: LabelCounts
@@ -67,20 +72,32 @@ class Agreement:
     """Of the layers that may be tensor-parallel, where that was asked for."""
     exchange_remark: str | None = None
     """A sentence about them, for the log."""
+    memory_bytes: Sequence[int] = ()
+    """The memory estimate of each rank."""
 
 
 def facts_of(
-    options: Options, cache: Cache, part: Part, labels: Labels, communicator: Communicator, *, objective: Objective
+    options: Options,
+    cache: Cache,
+    part: Part,
+    learnt: Labels | PartEdges | EdgeLabels,
+    communicator: Communicator,
+    *,
+    objective: Objective,
 ) -> Facts:
-    """What this rank posts to the others, as JSON."""
-    counts = labels.counts(objective)
+    """What this rank posts to the others, as JSON; `learnt` are the labels of its nodes, or the edges into them."""
+    counts = LabelCounts(labelled_C=[], positive_C=[])
+    if isinstance(learnt, Labels):
+        counts, nodes = learnt.counts(objective), [len(learnt.train), len(learnt.val), len(learnt.test)]
+    else:
+        nodes = learnt.counts
     sizes = sizes_of(part, cache, objective, communicator, may_be_sparse=not options.dense_features)
     if part.x_nF is not None and allows_sparse_features(options, cache):
         sizes = replace(sizes, entries=count_entries(part.x_nF))
     return {
         **rank_facts(options, cache, part, communicator),
         "rows": part.num_rows,
-        "nodes": [len(labels.train), len(labels.val), len(labels.test)],
+        "nodes": nodes,
         "sizes": asdict(sizes),
         "available": available(communicator.device),
         "labels": [counts.labelled_C, counts.positive_C],
@@ -107,7 +124,7 @@ def sizes_of(
     part: Part, cache: Cache, objective: Objective, communicator: Communicator, *, may_be_sparse: bool = True
 ) -> Sizes:
     """What this rank's memory depends on; `may_be_sparse` features are held by their entries where few are not 0."""
-    counted = row_counts(part)
+    counted, learns_rows = row_counts(part), part.typed is None and not cache.num_features
     blocks = [part.local, *part.remote.values()]
     return Sizes(
         rows=part.num_rows,
@@ -123,6 +140,8 @@ def sizes_of(
         features=cache.num_features,
         outputs=objective.num_outputs,
         edge_features=part.num_edge_features,
+        learnt=part.num_rows if learns_rows else 0,
+        gathered=cache.num_nodes if learns_rows and communicator.is_main else 0,
         typed=_typed_sizes(part, cache, communicator, may_be_sparse=may_be_sparse),
     )
 
@@ -148,7 +167,19 @@ def _typed_sizes(part: Part, cache: Cache, communicator: Communicator, *, may_be
         entries=sum(entries or 0 for entries, number in values if are_sparse([(entries, number)])),
         learnt=sum(number for _, number in without),
         gathered=sum(kind.num_nodes for kind, _ in without) if communicator.is_main else 0,
+        sources=sum(_num_sources(block, part.typed.relations) for block in (part.local, *part.remote.values())),
     )
+
+
+def _num_sources(block: Csr, relations: Sequence[RelationSums]) -> int:
+    """How many columns have an edge, counted for each relation by itself."""
+    number, begin = 0, 0
+    for relation in relations:
+        end = begin + len(relation.rows_m)
+        has_edges = torch.zeros(block.num_columns, dtype=torch.bool)
+        has_edges[block.indices[int(block.indptr[begin]) : int(block.indptr[end])].long()] = True
+        number, begin = number + int(has_edges.sum()), end
+    return number
 
 
 def available(device: torch.device) -> int:
@@ -180,6 +211,12 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     if num_rows != cache.num_nodes:
         raise CacheError(f"the parts of {cache.folder} have {num_rows} nodes, not {cache.num_nodes}; partition again")
     num_train, num_val, num_test = (sum(group) for group in zip(*(fact["nodes"] for fact in facts), strict=True))
+    if options.learns_pairs:
+        if not is_array_name(options.edge_split):
+            num_train, num_val, num_test = edge_counts(options.edge_split, num_train)
+        if not num_train:
+            what = f"edge to learn whose {options.edge_label} is known" if options.edge_label else "edge between nodes"
+            raise TrainingError(f"{cache.folder} has no {what}, so there is nothing to learn; give another graph")
     if not num_train:
         raise TrainingError(
             f"{cache.folder} has no labelled training node in split {options.split}; choose another --split"
@@ -194,6 +231,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
         remark=remark,
         layer_exchanges=layers,
         exchange_remark=exchange_remark,
+        memory_bytes=[sum(estimate_bytes(options, size).values()) for size in sizes],
     )
 
 

@@ -33,6 +33,8 @@ _BYTES_OF_AN_ENTRY = 48
 after dropout, and scratch memory to sort."""
 _INPUTS = {"gcn": 1, "sage": 2, "gat": 1, "gatv2": 2, "gin": 2, "rgcn": 2}
 """Copies of a layer's input that its backward pass needs: after dropout, for each product with a weight."""
+_SMALL_BATCH = 4096
+"""Pairs of a batch that is advised."""
 _BLOCK = 1 << 20
 """Scores in a block of edges, at least, and of those some five at a time."""
 
@@ -54,6 +56,8 @@ class TypedSizes:
     """Rows that are learnt"""
     gathered: int
     """Learnt rows of all ranks, on the rank that writes checkpoints; elsewhere 0"""
+    sources: int = 0
+    """C: rows, own and of the halo, that edges begin at, once for each relation"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,10 @@ class Sizes:
     """Features of own rows that are not 0, where the features are held by them"""
     edge_features: int = 0
     """D, of those that the model reads"""
+    learnt: int = 0
+    """Own rows that are learnt in place of features, where types are not distinguished"""
+    gathered: int = 0
+    """Those of all ranks, on the rank that writes checkpoints; elsewhere 0"""
     typed: TypedSizes | None = None
     cross: CrossSizes | None = None
 
@@ -130,6 +138,22 @@ def with_cross_edges(sizes: Sequence[Sizes]) -> list[Sizes]:
 
 def estimate_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
     """The peak bytes of training, by purpose."""
+    total = _of_encoder(options, sizes)
+    if options.learns_pairs:
+        width = options.embedding_width
+        batch = min(options.pair_batch, sizes.edges * max(options.negatives, 1))
+        # Edges in order with what sorts them, and pairs with their hash, once more by group.
+        # A batch's rows of both nodes and of each first node once, their products, and the gradients of all.
+        hidden = options.hidden if options.decoder == "mlp" or options.learns_edge_labels else 0
+        owners = 4 * (sizes.rows + sizes.others)
+        total["pairs"] = (
+            owners + 48 * sizes.edges + batch * (32 * (width + 2) + 16 * hidden) + sizes.rows * width * _FP32
+        )
+    return total
+
+
+def _of_encoder(options: Options, sizes: Sizes) -> dict[str, int]:
+    """The same without what pairs take."""
     total, cross, width = _of_own_part(options, sizes), sizes.cross, options.hidden
     if cross is None or cross.ranks == 1 or options.exchange not in ("tensor", "auto"):
         return total
@@ -158,16 +182,21 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
     halo = sizes.largest_halo if is_sequential else sizes.halo
     between = options.hidden * (options.heads if options.attends else 1)
     # Jumping connections come to one more layer, whose input is as wide as all outputs together.
-    widths = [sizes.features, *[between] * (options.layers - (options.jumping == "none")), sizes.outputs]
+    first = [0, options.input_width] if sizes.learnt else [sizes.features]
+    widths = [*first, *[between] * (options.layers - (options.jumping == "none")), sizes.outputs]
     pairs = list(pairwise(widths))
     inputs = _INPUTS.get(options.model, max(_INPUTS.values())) + options.residual
     weights = inputs * sum(one * other for one, other in pairs) + sum(widths[1:])
+    weights += sizes.edge_features * sum(widths[:-1] if options.sums_messages else widths[1:])
 
     edges = sizes.edges + (n if options.model == "gcn" or options.attends else 0)
-    # A sum has a weight an edge; attention the row of each edge, and where rows begin within their blocks.
-    of_edge = sizes.index_bytes + (sizes.index_bytes if options.attends else _FP32) + sizes.edge_features * _FP32
-    of_row = sizes.index_bytes * (2 if options.attends else 1)
+    # A sum has a weight an edge; attention and messages the row of each edge, and where rows begin within their blocks.
+    has_blocks = options.attends or options.sums_messages
+    of_edge = sizes.index_bytes + (sizes.index_bytes + sizes.edge_features * _FP32 if has_blocks else _FP32)
+    of_row = sizes.index_bytes * (2 if has_blocks else 1)
     matrices = 2 * (edges * of_edge + (n + sizes.halo) * of_row)
+    if not has_blocks:
+        matrices += n * sizes.edge_features * _FP32  # their sums, or the greatest of them
     features = (n + (0 if is_sequential else halo)) * widths[0] * b
     if sizes.entries is not None:
         # By their entries: those of the halo are as many a row. And its products, with their gradients.
@@ -184,6 +213,9 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
     # A sequential exchange makes one layer of attention at a time again, of which only the input is kept till then.
     is_made_again = is_sequential and options.attends
     saved = inputs * n * sum(widths[1:-1]) * b
+    if options.sums_messages:
+        # The halo's rows, where they need not be fetched again; and the gradients of a layer's and of the halo's.
+        saved += (0 if is_sequential else halo * sum(widths[1:-1]) * b) + (n + halo) * max(widths[:-1]) * _FP32
     if is_made_again:
         saved = (inputs - 1) * n * max(widths[:-1]) * b
     widest = max(min(pair) for pair in pairs[1:]) if len(pairs) > 1 else widths[1]
@@ -193,12 +225,12 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
         in_motion += 4 * n * max(widths[1:-1], default=0) * _FP32
 
     received = sizes.others if options.exchange == "broadcast" else halo
-    sent_widths = [min(pair) for pair in pairs[1:]]
+    sent_widths = [one if options.sums_messages else min(one, other) for one, other in pairs[1:]]
     projected = [between] * (options.layers - 1) + [
         between if options.jumping != "none" else options.last_heads * sizes.outputs
     ]
     if options.attends:
-        sent_widths = projected if is_sequential else projected[1:]
+        sent_widths = projected if is_sequential or sizes.learnt else projected[1:]
     buffers = (2 * received + halo + 2 * sent) * max(sent_widths, default=0) * _FP32
     kept = (
         sum(sent_widths)
@@ -212,6 +244,8 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
         "activations": outputs + norms + saved + in_motion,
         "exchange": buffers + kept,
     }
+    if sizes.learnt:
+        total["embeddings"] = _of_learnt_rows(options, sizes.learnt, sizes.gathered)
     if options.attends:
         # A layer's rows after their product and those of the halo are kept for the backward pass, which has their
         # gradients in fp32 beside them; a sequential exchange makes one layer at a time again.
@@ -232,6 +266,8 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
 
     Every layer reads rows that are `hidden` wide, and beside what GraphSAGE keeps, its M sums and their gradients.
     """
+    if options.attends:
+        return _of_relation_attention(options, sizes, typed)
     n, b, width = sizes.rows, _STORED[options.precision], options.hidden
     as_sage = replace(options, model="sage", layers=options.layers + 1)
     # One layer more, which makes layer 1's input and exchanges and sums nothing.
@@ -244,14 +280,61 @@ def _of_types(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, in
     total["adjacency"] = (
         2 * sizes.edges * (sizes.index_bytes + _FP32) + (2 * typed.sums + n + sizes.halo) * sizes.index_bytes
     )
-    total["features"] = typed.features * b + typed.entries * _BYTES_OF_AN_ENTRY
+    total |= _of_typed_input(options, typed)
     # Sums are kept for their weights' gradients, and are in fp32 beside their own gradients while they are made.
     total["activations"] += typed.sums * width * (options.layers * b + 2 * _FP32) + halo * width * _FP32
-    total["embeddings"] = typed.learnt * width * _FP32 * _COPIES_OF_WEIGHTS + (
-        typed.gathered * width * _FP32 * 8 if options.checkpoint is not None else 0
-    )
+    total["sorting"] = _sorting_typed(sizes, total)
+    return total
+
+
+def _of_typed_input(options: Options, typed: TypedSizes) -> dict[str, int]:
+    """Features of all types, and learnt rows."""
+    return {
+        "features": typed.features * _STORED[options.precision] + typed.entries * _BYTES_OF_AN_ENTRY,
+        "embeddings": _of_learnt_rows(options, typed.learnt, typed.gathered),
+    }
+
+
+def _of_learnt_rows(options: Options, learnt: int, gathered: int) -> int:
+    copies = learnt * _COPIES_OF_WEIGHTS + (gathered * 8 if options.checkpoint is not None else 0)
+    return copies * options.input_width * _FP32
+
+
+def _sorting_typed(sizes: Sizes, total: Mapping[str, int]) -> int:
     sorting = sizes.edges * 2 * (8 + sizes.index_bytes) - total["activations"] - total["exchange"] - total["features"]
-    total["sorting"] = max(0, sorting)
+    return max(0, sorting)
+
+
+def _of_relation_attention(options: Options, sizes: Sizes, typed: TypedSizes) -> dict[str, int]:
+    """The same for R-GAT and HGT.
+
+    A layer keeps its own rows with the halo's, the rows of the sources of each relation and what their product with the
+    relation's weight gives (HGT's is a key and a value); a sequential exchange makes one layer at a time again.
+    """
+    n, halo, b, is_hgt = sizes.rows, sizes.halo, _STORED[options.precision], options.model == "hgt"
+    width, is_sequential = options.hidden * options.heads, options.exchange == "sequential"
+    made = 2 if is_hgt else 1
+    a_layer = (n + halo) * 2 * width * b + typed.sources * (1 + made) * width * b
+    a_layer += n * (3 if is_hgt else 2) * width * _FP32
+    layers = 1 if is_sequential else options.layers
+    outputs = options.layers * n * width * (_FP32 + (b if b != _FP32 else 0))
+    norms = {"none": 0, "layer": 1, "batch": 3}[options.norm] * options.layers * n * width * _FP32
+    # Gradients of values (and keys) in fp32, of the rows that they are made of, and of rows with the halo's.
+    in_motion = typed.sources * (made + 1) * width * _FP32 + (4 * n + 2 * halo) * width * _FP32
+    received = sizes.others if options.exchange == "broadcast" else sizes.largest_halo if is_sequential else halo
+    kept = (received if options.staleness != "none" else 0) + (sizes.sent if options.staleness_grad != "none" else 0)
+    matrices = typed.relations * made * width + 4 * width
+    weights = options.layers * matrices * width + typed.feature_weights * options.input_width
+    rows = typed.sources + (n if is_hgt else typed.sums)
+    total = {
+        "weights": weights * _FP32 * _COPIES_OF_WEIGHTS,
+        "adjacency": 2 * (2 * sizes.edges + 2 * rows) * sizes.index_bytes + 8 * (typed.sources + typed.sums),
+        **_of_typed_input(options, typed),
+        "activations": layers * a_layer + outputs + norms + in_motion,
+        "exchange": (2 * received + halo + 2 * sizes.sent) * width * _FP32 + kept * width * options.layers * b,
+        "attention": 5 * max(_BLOCK, options.heads * max(n, halo)) * _FP32,
+    }
+    total["sorting"] = _sorting_typed(sizes, total)
     return total
 
 
@@ -310,6 +393,8 @@ def _options_that_fit(options: Options, sizes: Sequence[Sizes], available: int) 
         tries.append(("--exchange boundary", replace(options, exchange="boundary")))
     elif options.exchange != "sequential":
         tries.append(("--exchange sequential", replace(options, exchange="sequential")))
+    if options.learns_pairs and options.pair_batch > _SMALL_BATCH:
+        tries.append((f"--pair-batch {_SMALL_BATCH}", replace(options, pair_batch=_SMALL_BATCH)))
     if options.precision == "fp32":
         tries.append(("--precision bf16", replace(options, precision="bf16")))
     if options.first_dropout and all(one.entries is None for one in sizes):

@@ -6,7 +6,8 @@ They need only the options and the cache's root, so every rank raises the same e
 from __future__ import annotations
 
 from trainer.base.errors import OptionError, TrainingError
-from trainer.config.options import Options, is_own_model
+from trainer.config.edge_shares import is_array_name
+from trainer.config.options import EDGE_FEATURE_MODELS, MODELS, TYPED_MODELS, Options, is_own_model
 from trainer.data.cache import EDGE_WEIGHTS, Cache
 from trainer.data.objective import Objective
 from trainer.dist.rank_info import RankInfo
@@ -38,24 +39,34 @@ def check_task(cache: Cache, options: Options) -> None:
             graph cannot be cut out.
     """
     is_typed = cache.is_typed_for(options.model)
+    if options.learns_pairs and (is_typed or not cache.is_plain):
+        what = "several node or edge types" if not cache.is_plain else "no node features"
+        raise TrainingError(
+            f"{cache.folder} has {what}, and --task {options.task} learns pairs of nodes with features, of one node "
+            "type and one edge type; partition such a dataset"
+        )
     if not cache.is_plain:
         _check_types(cache, options)
     Objective.of(cache, options)
-    if cache.num_features < 1 and not is_typed:
+    learns_rows = cache.learns_rows_for(options.model)
+    if cache.num_features < 1 and not is_typed and not learns_rows:
         raise TrainingError(
-            f"{cache.folder} has no node features to learn from; partition a dataset with features, or learn some with "
-            "--model rgcn"
+            f"{cache.folder} has no node features to learn from; partition a dataset with features, or learn a row a "
+            f"node with --model {', '.join(MODELS[:-1])} or {MODELS[-1]}"
         )
-    if not is_typed and not cache.has_features and cache.aggregated == "none":
+    if not is_typed and not learns_rows and not cache.has_features and cache.aggregated == "none":
         name = f"parts/0/nodes/{cache.node_type}/x/zarr.json"
         raise cache.manifest.damaged(name, f"is not there, though nodes have {cache.num_features} features")
     check_sums(options, cache)
     _check_edge_features(options, cache)
+    if options.learns_pairs:
+        _check_edge_split(options, cache)
+        return
     if cache.num_splits < 1:
         raise TrainingError(
             f"{cache.folder} has no training, validation and test masks; partition a dataset with a split"
         )
-    if is_typed and options.inductive:
+    if (is_typed or learns_rows) and options.inductive:
         raise OptionError(
             "--inductive trains on the graph of the training nodes, and nodes of other types, or with learnt rows, are "
             "in no such graph; leave it out"
@@ -69,11 +80,15 @@ def check_task(cache: Cache, options: Options) -> None:
 def ignored_arrays(options: Options, cache: Cache) -> list[str]:
     """What this cache has and this run ignores, a sentence each for the log."""
     sentences = []
-    attends_or_maximum = options.attends or (options.model, options.aggregator) == ("sage", "max")
+    takes_maximum = (options.model, options.aggregator) == ("sage", "max")
+    ignores_weights = options.attends or options.sums_messages or takes_maximum
+    if options.learns_pairs and (cache.num_classes or cache.num_splits):
+        sentences.append(f"the labels and masks of nodes are ignored: --task {options.task} learns pairs of nodes")
     weighted = [relation.key for relation in cache.relations if cache.is_weighted(relation.key)]
-    if weighted and attends_or_maximum and options.edge_features != EDGE_WEIGHTS:
-        how = "--aggregator max" if options.model == "sage" else f"--model {options.model}"
-        also = f"; --edge-features {EDGE_WEIGHTS} would use them" if options.attends else ""
+    if weighted and ignores_weights and options.edge_features != EDGE_WEIGHTS:
+        how = "--aggregator max" if takes_maximum else f"--model {options.model}"
+        how += " with --edge-features" if options.sums_messages else ""
+        also = f"; --edge-features {EDGE_WEIGHTS} would use them" if options.model in EDGE_FEATURE_MODELS else ""
         sentences.append(
             f"the edges' weights are ignored by {how}; gcn, sage with --aggregator mean, gin and rgcn use them{also}"
         )
@@ -82,8 +97,9 @@ def ignored_arrays(options: Options, cache: Cache) -> list[str]:
             f"the edges' weights count in the sums of --model {options.model}, and not in maxima or attention"
         )
     of_edges = {array for relation in cache.relations for array in cache.edge_arrays(relation.key)}
-    if unread := sorted(of_edges - {options.edge_features}):
-        why = "--edge-features does not name them" if options.attends else f"--model {options.model} reads none"
+    if unread := sorted(of_edges - {options.edge_features, options.edge_label, options.edge_split}):
+        reads_some = options.model in EDGE_FEATURE_MODELS or options.learns_edge_labels
+        why = "--edge-features does not name them" if reads_some else f"--model {options.model} reads none"
         sentences.append(f"the edges' arrays {', '.join(unread)} are ignored: {why}")
     unlearnt = [kind.name for kind in cache.node_types if kind.name != cache.node_type and cache.has_labels(kind.name)]
     if unlearnt:
@@ -118,12 +134,24 @@ def _check_edge_features(options: Options, cache: Cache) -> None:
             )
 
 
+def _check_edge_split(options: Options, cache: Cache) -> None:
+    name = options.edge_split
+    if not is_array_name(name):
+        return
+    [relation] = cache.relations
+    if name not in cache.edge_arrays(relation.key) or cache.edge_array_shape(relation.key, name) not in ((), (1,)):
+        raise TrainingError(
+            f"the edges of {cache.folder} have no {name} with one number an edge; give --edge-split shares, as "
+            "0.85,0.05,0.1, or the name of such an array"
+        )
+
+
 def _check_types(cache: Cache, options: Options) -> None:
-    if options.model != "rgcn":
+    if options.model not in TYPED_MODELS:
         raise TrainingError(
             f"{cache.folder} has the node types {', '.join(kind.name for kind in cache.node_types)} and the edge types "
             f"{', '.join(relation.key for relation in cache.relations) or '(none)'}; graphs of several types are "
-            "trained with --model rgcn"
+            f"trained with --model {' or '.join(TYPED_MODELS)}"
         )
 
 

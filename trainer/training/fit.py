@@ -27,7 +27,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,19 +42,19 @@ from trainer.base.to_device import to_device
 from trainer.base.traffic_log import Totals, TrafficLog
 from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
-from trainer.data.labels import Labels
 from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
 from trainer.exchange.saturation import Saturation, in_words
 from trainer.layers.typed_features import FirstInput
 from trainer.models import Network
 from trainer.models.embeddings import OwnedRows
-from trainer.reporting.report import EpochLine, Report
+from trainer.reporting.epoch_line import EpochLine
+from trainer.reporting.report import Report
 from trainer.startup.handshake import Agreement
 from trainer.training.checkpoint import Checkpoints
-from trainer.training.losses import Loss
-from trainer.training.metrics import measure
+from trainer.training.supervision import Group, Measured, Supervision
 from trainer.training.termination import StopRequest
+from trainer.training.usage import UsageMeter
 
 log = logging.getLogger("trainer")
 
@@ -66,15 +66,15 @@ _WEIGHTS = "the weights after the step are not finite"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelView:
-    """A network on a graph, and the labels of its rows: what is trained, or what is evaluated."""
+    """A network on a graph, and what its rows are for: what is trained, or what is evaluated."""
 
     network: Network
     features: FirstInput
     """The first layer's input."""
-    labels: Labels
+    supervision: Supervision
 
     def scores(self, step: PassContext) -> Tensor:
-        """The scores of this rank's rows in one pass: float32 [n, C]."""
+        """The rows that the model gives in one pass, of nodes their scores: float32 [n, C]."""
         self.network.train(step.training)
         scores_nC: Tensor = self.network(self.features, step)
         return scores_nC
@@ -97,6 +97,8 @@ class Outcome:
     val: float | None
     """The metric; None where it is not defined, as for the test's."""
     test: float | None
+    others: Mapping[str, float | None]
+    """Further metrics by their names in JSON, of the validation and of the test."""
     scores_nC: Tensor
     """Of this rank's rows, with those weights."""
     seconds: float
@@ -140,6 +142,7 @@ class Fit:
         report: Report,
         checkpoints: Checkpoints | None = None,
         saturation: Saturation | None = None,
+        link_types: Sequence[Sequence[str]] = (),
     ) -> None:
         """Make the weights the same everywhere.
 
@@ -154,10 +157,11 @@ class Fit:
             report: where lines go.
             checkpoints: where the state goes, if anywhere.
             saturation: counts values that are too large for the wire.
+            link_types: the type of the slowest link from rank p (row) to rank q (column), for the lines.
         """
         self._training, self._whole, self._options = training, whole, options
         self._objective, self._agreement = objective, agreement
-        self._saturation, self._has_shrunk = saturation, False
+        self._saturation, self._has_shrunk, self._link_types = saturation, False, link_types
         self.saturated: list[dict[str, Any]] = []
         """Values too large for the wire, by layer and direction, when they were last counted."""
         self._communicator, self._traffic_log, self._report, self._checkpoints = (
@@ -166,7 +170,6 @@ class Fit:
             report,
             checkpoints,
         )
-        self._loss = Loss(objective, options.class_weights, agreement.label_counts, communicator.device)
         network = training.network
         embeddings, decays = network.embeddings_by_name, network.decays(options.weight_decay)
         self._optimiser = optimiser(
@@ -194,18 +197,22 @@ class Fit:
         """
         options = self._options
         if options.patience and not self._agreement.num_val and self._communicator.is_main:
-            log.info("there is no validation node, so all %d epochs are run and the last weights kept", options.epochs)
+            what = "edge" if options.learns_pairs else "node"
+            log.info(
+                "there is no validation %s, so all %d epochs are run and the last weights kept", what, options.epochs
+            )
         started = time.perf_counter()
         with StopRequest(listens=self._checkpoints is not None) as request:
             self._train(request)
         self._training.network.load_state_dict(self._best.weights)
-        (val, test), scores_nC = self._validate(self._whole.labels.val, self._whole.labels.test)
+        (val, test), scores_nC = self._validate("val", "test")
         non_finite = (~scores_nC.isfinite().all(1)).sum()
         return Outcome(
             epochs=self._epoch,
             best_epoch=self._best.epoch,
-            val=val,
-            test=test,
+            val=val.value,
+            test=test.value,
+            others=named_others(val=val, test=test),
             scores_nC=scores_nC,
             seconds=time.perf_counter() - started,
             num_non_finite=int(self._communicator.all_reduce(non_finite)),
@@ -273,28 +280,33 @@ class Fit:
     def _train(self, request: StopRequest) -> None:
         options = self._options
         line_started, totals_before = time.perf_counter(), Totals()
+        usage = UsageMeter(self._communicator, self._traffic_log, self._link_types)
         while self._epoch < self._last_epoch:
             self._epoch += 1
             is_last = self._epoch == self._last_epoch
             is_validated = self._epoch % options.eval_every == 0 or is_last
-            loss, val, flags = self._step(request, validates=is_validated and options.validate_from == "training")
+            loss, measured, flags = self._step(request, validates=is_validated and options.validate_from == "training")
             if is_validated:
                 if options.validate_from == "exact" or is_last:
-                    [val], _ = self._validate(self._whole.labels.val)
-                    self._keep_if_better(val, self._epoch)
-                totals = self.totals()
+                    [measured], _ = self._validate("val")
+                    self._keep_if_better(measured.value, self._epoch)
+                totals, of_ranks = self._totals(usage.amounts())
+                ranks, links = usage.since_last(of_ranks)
                 now = time.perf_counter()
                 self._report.epoch(
                     EpochLine(
                         epoch=self._epoch,
                         loss=loss,
-                        val=val,
+                        val=measured.value,
+                        others=named_others(val=measured),
                         seconds=now - line_started,
                         bytes_sent=totals.sent - totals_before.sent,
                         row_bytes_sent=totals.rows - totals_before.rows,
                         weight_bytes_sent=totals.weights - totals_before.weights,
                         other_bytes_sent=totals.other - totals_before.other,
                         bytes_skipped=totals.skipped - totals_before.skipped,
+                        ranks=ranks,
+                        links=links,
                     )
                 )
                 line_started, totals_before = now, totals
@@ -330,7 +342,7 @@ class Fit:
         if self._objective.is_better(val, self._best.value) or self._best.value is None:
             self._best = _BestWeights(value=val, epoch=epoch, weights=self._weights())
 
-    def _step(self, request: StopRequest, *, validates: bool) -> tuple[float, float | None, _ControlFlags]:
+    def _step(self, request: StopRequest, *, validates: bool) -> tuple[float, Measured, _ControlFlags]:
         """One gradient step.
 
         Args:
@@ -338,25 +350,22 @@ class Fit:
             validates: whether the scores of this pass validate the weights before the step.
 
         Returns:
-            the loss before the step, the mean over all ranks' training nodes; the metric of the validation nodes, if it
-            validates; and what all ranks do after this epoch.
+            the loss before the step, the mean over all ranks' training nodes or pairs; how good these scores are for
+            the validation, if it validates; and what all ranks do after this epoch.
         """
-        labels, epoch = self._training.labels, self._epoch
+        supervision, epoch = self._training.supervision, self._epoch
         # Kept gradients are those of a larger scale once it has been halved, so all are sent then.
         may_skip = self._options.warmup < epoch <= self._last_epoch - self._options.settle and not self._has_shrunk
         self._has_shrunk = False
         scores_nC = self._training.scores(PassContext(epoch=epoch, training=True, may_skip=may_skip))
-        val = None
+        measured = Measured(value=None)
         if validates:
-            [val] = measure(
-                self._objective, [(scores_nC.detach()[labels.val], labels.y[labels.val])], self._communicator
-            )
-            self._keep_if_better(val, epoch - 1)
-        loss = self._loss.sum(scores_nC[labels.train], labels.y[labels.train]) / self._loss.divisor
-        (loss * self._scale.factor).backward()  # type: ignore[no-untyped-call]
+            [measured] = supervision.measure(scores_nC.detach(), "val")
+            self._keep_if_better(measured.value, epoch - 1)
+        loss = supervision.backward(scores_nC, self._scale.factor, epoch)
         is_due = self._checkpoints is not None and self._checkpoints.is_due(epoch)
         flags = torch.tensor([float(request.is_requested), float(is_due)])
-        more = [loss.detach().reshape(1), to_device(flags, loss.device)]
+        more = [loss.reshape(1), to_device(flags, loss.device)]
         own_gradient_V = self._owned.flatten_gradients()
         if own_gradient_V is not None:
             more.insert(0, own_gradient_V.square().sum().reshape(1))
@@ -377,7 +386,7 @@ class Fit:
             self._has_shrunk = True
         else:
             raise self._non_finite("the gradient is not finite")
-        return total, val, _ControlFlags(stop=bool(stop), checkpoint=bool(checkpoint))
+        return total, measured, _ControlFlags(stop=bool(stop), checkpoint=bool(checkpoint))
 
     def _non_finite(self, what: str, epoch: int | None = None) -> TrainingError:
         """The error that ends a run whose numbers are not finite, the same on every rank; None for this epoch's."""
@@ -420,29 +429,32 @@ class Fit:
         self._optimiser.step(clipped(gradient_W, limit, length), lr)
 
     @torch.no_grad()
-    def _validate(self, *groups: Tensor) -> tuple[list[float | None], Tensor]:
-        """One exact pass without dropout: the metric of each group of all ranks' rows, this rank's scores [n, C]."""
+    def _validate(self, *groups: Group) -> tuple[list[Measured], Tensor]:
+        """One exact pass without dropout: how good its rows are for each group, and this rank's rows [n, C]."""
         whole = self._whole
         if whole is not self._training:
             whole.network.load_state_dict(self._training.network.state_dict())
         scores_nC = whole.scores(PassContext.evaluation(self._epoch))
-        values = measure(
-            self._objective, [(scores_nC[rows], whole.labels.y[rows]) for rows in groups], self._communicator
-        )
-        return values, scores_nC
+        return whole.supervision.measure(scores_nC, *groups), scores_nC
 
     def totals(self) -> Totals:
         """The bytes of all ranks so far, but for this sum of them; every rank has to call it."""
+        return self._totals(())[0]
+
+    def _totals(self, more: Sequence[int]) -> tuple[Totals, list[int]]:
+        """The same, and the sums over all ranks of `more` numbers."""
         _, weights, other = self._communicator.sent.by_kind
         saturated = 0 if self._saturation is None else self._saturation.count()
-        amounts = [*self._traffic_log.amounts(), weights, other, saturated]
-        sent, skipped, exact, broadcast, weights, other, saturated = self._communicator.all_reduce_numbers(amounts)
+        amounts = [*self._traffic_log.amounts(), weights, other, saturated, *more]
+        sums = self._communicator.all_reduce_numbers(amounts)
+        sent, skipped, exact, broadcast, weights, other, saturated, *sums_of_more = sums
         if saturated and self._saturation is not None:
             is_new = not self.saturated
             self.saturated = self._saturation.table(self._communicator.all_reduce)
             if is_new and self._communicator.is_main:
                 log.warning("%s", in_words(self.saturated))
-        return Totals(rows=sent, skipped=skipped, exact=exact, broadcast=broadcast, weights=weights, other=other)
+        totals = Totals(rows=sent, skipped=skipped, exact=exact, broadcast=broadcast, weights=weights, other=other)
+        return totals, sums_of_more
 
     def _shared(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights that are the same on every rank."""
@@ -450,6 +462,13 @@ class Fit:
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self._training.network.state_dict().items()}
+
+
+def named_others(**of_groups: Measured) -> dict[str, float | None]:
+    """Further metrics of groups, by their names in JSON."""
+    return {
+        f"{group}_{name}": value for group, measured in of_groups.items() for name, value in measured.others.items()
+    }
 
 
 def _other_weights(saved: Mapping[str, Tensor], expected: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ text until `table_files` knows what ids are.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -81,31 +81,56 @@ def line_of(path: Path, dialect: Dialect, row: int) -> tuple[int, bytes]:
 def _table(path: Path, dialect: Dialect, as_text: Collection[str]) -> Any:
     import pyarrow as pa
 
-    names = _names(dialect)
+    names = column_names(dialect)
     types = {}
     for column in as_text:
         try:
             types[names[column_place(column, dialect.names or names, dialect.columns)]] = pa.string()
         except KeyError:
             continue  # the caller says that it is not there
-    parts = []
+    parts = list(text_tables(path, dialect, types, numbers=not as_text))
+    if not parts:
+        return pa.table({name: pa.array([], pa.string()) for name in names})
+    return _joined(parts)
+
+
+def text_tables(
+    path: Path,
+    dialect: Dialect,
+    types: Mapping[str, Any],
+    *,
+    columns: Sequence[str] | None = None,
+    numbers: bool = False,
+) -> Iterator[Any]:
+    """The rows of a table, block by block, as Arrow tables.
+
+    Args:
+        path: text, packed or not.
+        dialect: how it is written.
+        types: Arrow's, of some columns; those of others are inferred from the values of each block.
+        columns: the ones that are wanted; None for all.
+        numbers: whether all of them are numbers, so that one in hexadecimal digits is an error.
+
+    Raises:
+        DatasetError: as the end of a sentence: a row has other than as many fields, or is no text.
+    """
+    import pyarrow as pa
+
+    names = column_names(dialect)
     for first_line, block in record_blocks(path, dialect.delimiter, quoted=dialect.quoted, after=dialect.last_skipped):
         text = records_alone(block, first_line, dialect)
         if not text:
             continue
-        if b"\0" in text or (not as_text and HEXADECIMAL.search(text)):
-            _find_fault(dialect, block, first_line, numbers=not as_text)
+        if b"\0" in text or (numbers and HEXADECIMAL.search(text)):
+            _find_fault(dialect, block, first_line, numbers=numbers)
         separator = dialect.delimiter
         if separator == " " or dialect.bracketed:
             text, separator = tidied(text, separator, quoted=dialect.quoted, bracketed=dialect.bracketed), "\t"
         try:
-            parts.append(arrow_table(text, separator, names, types, quoted=dialect.quoted))
+            yield arrow_table(text, separator, names, types, quoted=dialect.quoted, columns=columns)
         except pa.ArrowInvalid as problem:
             _find_fault(dialect, block, first_line, numbers=False)
             raise DatasetError(f"the lines from {first_line} on are no table ({problem})") from problem
-    if not parts:
-        return pa.table({name: pa.array([], pa.string()) for name in names})
-    return _joined(parts)
 
 
 def _joined(parts: Sequence[Any]) -> Any:
@@ -125,7 +150,7 @@ def _joined(parts: Sequence[Any]) -> Any:
     return pa.concat_tables([part.cast(schema) for part in parts])
 
 
-def _names(dialect: Dialect) -> list[str]:
+def column_names(dialect: Dialect) -> list[str]:
     """A name for each column, none twice."""
     if dialect.names is None:
         return [str(number) for number in range(1, dialect.columns + 1)]

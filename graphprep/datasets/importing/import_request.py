@@ -14,6 +14,7 @@ from typing import Any
 from graphprep.core.splits import SplitRule
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType, Treatment
 from graphprep.datasets.formats.text_dialect import given_delimiter
+from graphprep.datasets.importing.columns.edge_table import EdgeTableColumns
 from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import format_of
@@ -40,6 +41,8 @@ class EdgeFiles:
     """None: that of the request"""
     reverse: str | None = None
     """the relation of a second type with the same edges the other way round"""
+    table: EdgeTableColumns | None = None
+    """a table with named columns, in place of the format and options; `paths` are its files"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,11 @@ class ImportRequest:
             files += [("edges" if alone else f"{part.type.key} edges", path) for path in part.paths]
         for name, node_files in self.nodes.items():
             files += [(role if alone else f"{name} {role}", path) for role, path in node_files.files()]
-        return files
+        # Nodes and foreign keys may come from one table, and many tables from one database.
+        tables = {path for part in self.edges if part.table is not None for path in part.paths}
+        tables |= {path for part in self.nodes.values() if part.table is not None for _, path in part.files()}
+        first = {path: place for place, (_, path) in reversed(list(enumerate(files)))}
+        return [(role, path) for place, (role, path) in enumerate(files) if path not in tables or first[path] == place]
 
     def to_json(self) -> dict[str, object]:
         """All but the files' places, which do not change the graph: their roles and kinds stand for them."""
@@ -79,7 +86,8 @@ class ImportRequest:
                 "columns": asdict(part.options.columns),
                 "treatment": None if part.treatment is None else asdict(part.treatment),
                 "reverse": part.reverse,
-                "formats": [format_of(path, part.format) for path in part.paths],
+                "formats": [] if part.table else [format_of(path, part.format) for path in part.paths],
+                **({"table": part.table.to_json()} if part.table else {}),
             }
             for part in self.edges
         }

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from graphprep.core.choices import LabelTask
 from graphprep.datasets.formats.labels import checked_labels
 from graphprep.datasets.importing import tables
+from graphprep.datasets.importing.columns.node_table import NodeColumns, read_nodes
 from graphprep.datasets.importing.edges.edge_file import Words
 from graphprep.datasets.importing.node_ids import ListedIds, Original
 from graphprep.datasets.importing.table_files import (
@@ -72,6 +73,8 @@ class NodeFiles:
 
     task: LabelTask = "auto"
     """what the labels are for"""
+    table: NodeColumns | None = None
+    """a table that has all of it, in place of these files"""
 
     def options(self, *, words: bool, read_as: list[str]) -> TableOptions:
         """How its tables are read; see `TableOptions`."""
@@ -81,11 +84,13 @@ class NodeFiles:
         """How the files are read, for the key of a store."""
         names = ("num_nodes", "id_column", "header", "delimiter", "label", "feature", "split_column", "task")
         values = {name: getattr(self, name) for name in names}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        table = {} if self.table is None else {"table": self.table.to_json()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} | table
 
     def files(self) -> list[tuple[str, Path]]:
         """Every file with its role, in a fixed order."""
-        return [(part, path) for part in PARTS if (path := getattr(self, part)) is not None]
+        tables = [] if self.table is None else [("table", path) for path in self.table.source.files()]
+        return [(part, path) for part in PARTS if (path := getattr(self, part)) is not None] + tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +117,8 @@ class NodeData:
     """what was taken as what, for people"""
     original: Original | None = None
     """the nodes' ids by row, where the edges name rows already"""
+    described: Mapping[str, object] = field(default_factory=dict)
+    """what the store's attributes say of labels and features: `classes` and `features`"""
 
     def known_count(self) -> int | None:
         """N, if anything but the edges says it.
@@ -139,6 +146,8 @@ def load_nodes(files: NodeFiles, *, words: bool = False) -> NodeData:
         DatasetError: a file is not what it should be, or two do not fit together.
         UsageError: an id column without a table, or columns of a file that is none.
     """
+    if files.table is not None:
+        return _from_table(files.table, files.task, words=words)
     load: dict[str, Callable[[Path, TableOptions], Array]] = {
         "features": tables.load_features,
         "labels": partial(tables.load_labels, task=files.task),
@@ -189,6 +198,21 @@ def load_nodes(files: NodeFiles, *, words: bool = False) -> NodeData:
         read_as=read_as,
         task=files.task,
         reordered=reordered,
+    )
+
+
+def _from_table(columns: NodeColumns, task: LabelTask, *, words: bool) -> NodeData:
+    rows = read_nodes(columns, task=task, words=words)
+    called = columns.source.called
+    return NodeData(
+        arrays=rows.arrays,
+        counts={called: rows.num_nodes},
+        ids=None if rows.ids is None else ListedIds(rows.ids, called),
+        id_column=columns.id,
+        origin=dict.fromkeys(rows.arrays, called),
+        read_as=[rows.line],
+        task=task,
+        described=rows.described,
     )
 
 

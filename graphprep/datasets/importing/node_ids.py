@@ -26,6 +26,15 @@ Original = NDArray[Any]
 """int64, or words in NumPy's StringDType"""
 
 
+class UnknownNodeError(DatasetError):
+    """An id that no table lists; the end of a sentence that begins with the file."""
+
+    def __init__(self, position: int, message: str) -> None:
+        super().__init__(message)
+        self.position = position
+        """in the run of ids"""
+
+
 class NodeIds(Protocol):
     """The ids of one node type."""
 
@@ -78,7 +87,10 @@ class RowNumbers:
             low, high = int(ids.min()), int(ids.max())
             if low < 0 or high >= self.num_nodes:
                 bad = low if low < 0 else high
-                raise DatasetError(f"the node id {bad} does not fit {self.num_nodes:,} nodes, whose ids are 0 .. N-1")
+                raise UnknownNodeError(
+                    int(np.argmax(ids == bad)),
+                    f"the node id {bad} does not fit {self.num_nodes:,} nodes, whose ids are 0 .. N-1",
+                )
         return ids
 
     def empty(self) -> RowNumbers:
@@ -166,8 +178,9 @@ class ListedIds:
         words = self._words
         if isinstance(ids, Words) and words is not None:
             codes = words.take(ids)
-            if len(codes) and int(codes.max()) >= len(self.ids):
-                self._unknown(repr(words.word(int(codes.max()))))
+            if (unknown := codes >= len(self.ids)).any():
+                position = int(np.argmax(unknown))
+                self._unknown(repr(words.word(int(codes[position]))), position)
             return codes
         if isinstance(ids, Words) or words is not None:
             kind, other = ("words", "numbers") if isinstance(ids, Words) else ("numbers", "words")
@@ -175,7 +188,8 @@ class ListedIds:
         if len(ids):
             place = self._place(ids)
             if (wrong := self._ascending[place] != ids).any():
-                self._unknown(str(ids[int(np.argmax(wrong))]))
+                position = int(np.argmax(wrong))
+                self._unknown(str(ids[position]), position)
         return ids
 
     def empty(self) -> FoundIds:
@@ -201,8 +215,8 @@ class ListedIds:
     def _place(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         return np.minimum(np.searchsorted(self._ascending, ids), len(self._ascending) - 1).astype(np.int64, copy=False)
 
-    def _unknown(self, shown: str) -> None:
-        raise DatasetError(f"the node {shown} has no row in {self.table}")
+    def _unknown(self, shown: str, position: int) -> None:
+        raise UnknownNodeError(position, f"the node {shown} has no row in {self.table}")
 
 
 class WordCodes:

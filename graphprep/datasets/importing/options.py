@@ -25,7 +25,9 @@ class ImportOptions:
     edges: tuple[Path, ...] = option(
         (), "Files of edges, or one file of a whole graph.", metavar="PATH...", is_argument=True
     )
-    schema: Path | None = option(None, "YAML that names node and edge types and their files, instead of PATH.")
+    schema: Path | None = option(
+        None, "YAML that names node and edge types and their files or tables, instead of PATH."
+    )
     format: Format = option(
         "auto", "Of the files of edges; auto goes by the ending of the name, then by the first bytes."
     )

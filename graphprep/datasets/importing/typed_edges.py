@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, Treatment
+from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, Ids, Treatment
 from graphprep.datasets.formats.edge_weights import Rounded, as_float32, rounded_in, say_rounded
 from graphprep.datasets.importing.edge_sections import FileSections
-from graphprep.datasets.importing.edges.edge_file import EdgeFile
-from graphprep.datasets.importing.node_ids import NodeIds
+from graphprep.datasets.importing.edges.edge_file import EdgeFile, Words
+from graphprep.datasets.importing.node_ids import NodeIds, UnknownNodeError
 from graphprep.datasets.importing.spool import Column, Spool
 from graphprep.errors import DatasetError
 from graphprep.system import progress
@@ -53,7 +53,8 @@ class ScannedEdges:
     kept: Sequence[Column]
     """what the runs are read from, where it is not the files themselves"""
     num_edges: int
-    times: Array | None
+    arrays: Mapping[str, Array]
+    """times and others, one row an edge"""
     sections: FileSections | None = None
     """what is read in place of the runs"""
     counts: Sequence[int] = ()
@@ -76,7 +77,7 @@ class ScannedEdges:
                 chunks=partial(_chunks, self.runs, ids[forward.source], ids[forward.destination], turned),
                 release=self._release if last else _nothing,
                 num_edges=self.num_edges,
-                attributes={} if self.times is None else {"time": self.times},
+                attributes=self.arrays,
                 treatment=self.typed.treatment,
             )
 
@@ -115,10 +116,8 @@ def scan(
         kept = None if file.read_again else (Column(spool), Column(spool), Column(spool))
         columns += kept or ()
         for run in file.rows():
-            try:
-                src, dst = sources.codes(run.src), destinations.codes(run.dst)
-            except DatasetError as problem:
-                raise DatasetError(f"{file.path} cannot be used: {problem}") from problem
+            src = _codes(file, "source", run.src, sources)
+            dst = _codes(file, "destination", run.dst, destinations)
             if kept is not None:
                 kept[0].add_ids(src)
                 kept[1].add_ids(dst)
@@ -131,9 +130,19 @@ def scan(
             task.advance(len(src))
         say_rounded(file.path, rounded)
         runs.append(partial(_again, file) if kept is None else partial(_kept, *kept))
-    return ScannedEdges(
-        typed=typed, runs=runs, kept=columns, num_edges=num_edges, times=times.whole() if typed.times else None
-    )
+    arrays = {"time": times.whole()} if typed.times else {}
+    for file in typed.files:
+        arrays |= file.edge_arrays()
+    return ScannedEdges(typed=typed, runs=runs, kept=columns, num_edges=num_edges, arrays=arrays)
+
+
+def _codes(file: EdgeFile, end: Literal["source", "destination"], ids: Ids | Words, known: NodeIds) -> Ids:
+    """The numbers to keep for one end of a run of edges; an error begins with the place, or the file."""
+    try:
+        return known.codes(ids)
+    except DatasetError as problem:
+        place = file.place_of(end, problem.position) if isinstance(problem, UnknownNodeError) else ""
+        raise DatasetError(f"{place or f'{file.path} cannot be used'}: {problem}") from problem
 
 
 def _scanned_elsewhere(
@@ -161,7 +170,7 @@ def _scanned_elsewhere(
     for file, of_sections in zip(typed.files, rounded, strict=True):
         say_rounded(file.path, of_sections)
     return ScannedEdges(
-        typed=typed, runs=(), kept=(), num_edges=sum(counts), times=None, sections=sections, counts=counts
+        typed=typed, runs=(), kept=(), num_edges=sum(counts), arrays={}, sections=sections, counts=counts
     )
 
 
@@ -186,4 +195,6 @@ def _chunks(
     for of_file in runs:
         for src, dst, weight in of_file():
             one, other = sources.rows(src), destinations.rows(dst)
+            if one.dtype != other.dtype:  # rows of one type, and numbers that a table of the other lists
+                one, other = one.astype(np.int64), other.astype(np.int64)
             yield EdgeChunk(other, one, weight) if turned else EdgeChunk(one, other, weight)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from graphprep.core.types import HOMOGENEOUS_NODE, RawGraph
+from graphprep.datasets.importing.columns.edge_table import IdKinds, TableEdges
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import DOCUMENTS, WHOLE_GRAPH, format_of, open_edges
 from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
-from graphprep.datasets.importing.node_files import PARTS, load_nodes
+from graphprep.datasets.importing.node_files import PARTS, NodeData, load_nodes
 from graphprep.datasets.importing.typed_edges import TypedEdges
 from graphprep.datasets.importing.user_graph import build
 from graphprep.errors import UsageError
@@ -45,18 +46,21 @@ def read_files(
 
 
 def _read(request: ImportRequest, memory_limit: int | None, executor: Executor | None) -> RawGraph:
-    formats = {format_of(path, part.format) for part in request.edges for path in part.paths}
+    formats = {format_of(path, part.format) for part in request.edges if not part.table for path in part.paths}
     if formats & set(WHOLE_GRAPH):
         return _whole_graph(request, memory_limit)
     words = request.ids == "words"
     nodes = {name: load_nodes(files, words=words) for name, files in request.nodes.items()}
     counts = {name: None if data.ids is not None else data.known_count() for name, data in nodes.items()}
-    edges = open_edge_files(request, counts, executor)
+    edges = open_edge_files(request, counts, executor, _id_kinds(request, nodes))
     return build(request, nodes, edges, memory_limit=memory_limit, executor=executor)
 
 
 def open_edge_files(
-    request: ImportRequest, counts: Mapping[str, int | None], executor: Executor | None = None
+    request: ImportRequest,
+    counts: Mapping[str, int | None],
+    executor: Executor | None = None,
+    kinds: IdKinds | None = None,
 ) -> list[TypedEdges]:
     """The files of edges, opened.
 
@@ -64,18 +68,34 @@ def open_edge_files(
         request: the files and how to read them.
         counts: by node type, how many nodes there are, where ids are their row numbers.
         executor: as for `read_files`.
+        kinds: whether ids are words or numbers, of the node types of which that is known; for tables.
     """
     place = Path.absolute if executor is not None and executor.is_elsewhere else Path
     return [
         TypedEdges(
             type=part.type,
-            files=[open_edges(place(path), part.format, _edge_options(request, part, counts)) for path in part.paths],
+            files=[TableEdges(part.table, part.type, kinds or {})]
+            if part.table is not None
+            else [open_edges(place(path), part.format, _edge_options(request, part, counts)) for path in part.paths],
             treatment=part.treatment,
             reverse=part.reverse,
-            times=part.options.times,
+            times=part.options.times if part.table is None else part.table.time is not None,
         )
         for part in request.edges
     ]
+
+
+def _id_kinds(request: ImportRequest, nodes: Mapping[str, NodeData]) -> IdKinds:
+    """Whether ids of a node type are words or numbers, where a table of the nodes or the request says it."""
+    kinds: IdKinds = {}
+    for name, data in nodes.items():
+        if data.ids is not None:
+            kinds[name] = "words" if data.ids.ids.dtype.kind in "UT" else "numbers"
+        elif data.counts:
+            kinds[name] = "numbers"
+        elif request.ids != "auto":
+            kinds[name] = request.ids
+    return kinds
 
 
 def _edge_options(request: ImportRequest, part: EdgeFiles, counts: Mapping[str, int | None]) -> EdgeOptions:

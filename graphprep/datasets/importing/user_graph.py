@@ -94,7 +94,13 @@ def build(
     own = {
         typed.type.key: asdict(typed.treatment) for typed in edges if typed.treatment not in (None, request.treatment)
     }
-    facts: dict[str, Mapping[str, object]] = {"ids": numbered, "seeded_split": drawn, "treatments": own}
+    of_edges = {typed.type.key: file.described() for typed in edges for file in typed.files if file.described()}
+    of_nodes = {name: data.described for name, data in known.items()}
+    facts: dict[str, Mapping[str, object]] = {
+        **{"ids": numbered, "seeded_split": drawn, "treatments": own, "classes": _of_each(of_nodes, "classes")},
+        **{"features": _of_each(of_nodes, "features"), "edge_features": _of_each(of_edges, "features")},
+        "edge_classes": _of_each(of_edges, "classes"),
+    }
     return RawGraph(
         nodes=made,
         edges=tuple(table for part in scanned for table in part.tables(ids)),
@@ -110,6 +116,11 @@ def build(
             ],
         },
     )
+
+
+def _of_each(described: Mapping[str, Mapping[str, object]], name: str) -> dict[str, object]:
+    """One fact by the type that it is about."""
+    return {kind: facts[name] for kind, facts in described.items() if name in facts}
 
 
 def _read_as(typed: TypedEdges) -> Iterator[str]:

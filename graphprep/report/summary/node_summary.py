@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import row_bytes
+from graphprep.interop.prediction_table import class_names
 from graphprep.store.store import GraphStore
 
 ROWS_AT_A_TIME = 1 << 20
@@ -42,6 +43,8 @@ def node_summary(store: GraphStore, node_type: str, label_N: NDArray[np.int32] |
     if label_N is not None:
         counts = np.bincount(label_N[label_N >= 0])
         summary |= {"classes": len(counts), "labelled": int(counts.sum()), "nodes_per_class": counts.tolist()}
+        if (names := class_names(store.attributes, node_type)) is not None:
+            summary["class_names"] = list(names)
     elif (labels := store.node_array(node_type, "y")) is not None and labels.ndim == 2:
         summary["classes"] = int(labels.shape[1])
     if store.node_array(node_type, "train_mask") is not None:

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 FLOAT = 4
 NODES, FEATURES, HIDDEN, CLASSES = 60, 6, 8, 3
 BYTES = ("bytes_sent", "row_bytes_sent", "weight_bytes_sent", "other_bytes_sent", "bytes_skipped")
+USAGE = ("compute_seconds", "exchange_seconds", "waiting_seconds", "memory_bytes_max", "ranks", "links")
 NAME = "directed, weighted, uneven"
 
 
@@ -90,7 +91,7 @@ def test_wide_rows_are_summed_before_the_weight(runs: dict[Any, Run], caches: di
 def test_the_result_has_its_names(runs: dict[Any, Run]) -> None:
     """Other programs read these names; a renamed one breaks them without a word."""
     run = runs[NAME, "gcn", 2]
-    assert set(run.epochs[0]) == {"epoch", "loss", "val_accuracy", "seconds", *BYTES}
+    assert set(run.epochs[0]) == {"epoch", "loss", "val_accuracy", "seconds", *BYTES, *USAGE}
     assert [line["epoch"] for line in run.epochs] == list(range(1, EPOCHS + 1))
     assert {
         "test_accuracy",
@@ -101,4 +102,7 @@ def test_the_result_has_its_names(runs: dict[Any, Run]) -> None:
         *BYTES,
         "bytes_whole_block_broadcast",
         "exchanges",
+        "memory_bytes_by_rank",
+        "memory_estimate_by_rank",
+        "environment",
     } <= set(run.result)

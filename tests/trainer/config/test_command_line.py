@@ -10,7 +10,7 @@ import pytest
 
 from trainer.base.errors import OptionError
 from trainer.config.command_line import parse
-from trainer.config.options import Options
+from trainer.config.options import OPTIONS, Options
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,7 +31,7 @@ def test_every_option_arrives() -> None:
         " --metric f1-macro --class-weights 1,2 --inductive --optimiser sgd --momentum 0.5 --schedule step:3"
         " --lr-warmup 2 --clip-norm 1.5 --checkpoint d --checkpoint-every 4 --checkpoint-minutes 2 --resume"
         " --restarts 3 --output o --save-predictions p.npy --save-embeddings e.pt --save-weights w.safetensors"
-        " --tensorboard b --anyway --dense-features --weights-wire bf16"
+        " --tensorboard b --wandb p --mlflow e --anyway --dense-features --weights-wire bf16"
     )
     options = parse(line.split())
     assert options == Options(
@@ -87,6 +87,8 @@ def test_every_option_arrives() -> None:
         save_embeddings="e.pt",
         save_weights="w.safetensors",
         tensorboard="b",
+        wandb="p",
+        mlflow="e",
         anyway=True,
         dense_features=True,
         weights_wire="bf16",
@@ -102,7 +104,24 @@ def test_every_option_arrives() -> None:
     assert parse(["c", "--model", "rgcn", "--bases", "3", "--target", "paper"]) == Options(
         cache="c", model="rgcn", bases=3, target="paper"
     )
-    apart = {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
+    words = "c --task links --edge-split 0.7,0.1,0.2 --disjoint-train 0.3 --embedding 5 --decoder mlp --negatives 2"
+    assert parse([*words.split(), "--eval-negatives", "9", "--pair-batch", "11", "--save-pairs", "p.csv"]) == Options(
+        cache="c",
+        task="links",
+        edge_split="0.7,0.1,0.2",
+        disjoint_train=0.3,
+        embedding=5,
+        decoder="mlp",
+        negatives=2,
+        eval_negatives=9,
+        pair_batch=11,
+        save_pairs="p.csv",
+    )
+    assert parse(["c", "--task", "edges", "--edge-label", "kind"]) == Options(
+        cache="c", task="edges", edge_label="kind"
+    )
+    apart = {name for name, option in OPTIONS.items() if option.tasks}
+    apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
     assert set(same) == {"cache", "config", "validate_from"} | apart, "an option is not tried"

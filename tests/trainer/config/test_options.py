@@ -67,8 +67,10 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
     elif option.kind is str:
         text = '"f.pt"'
     together = {"resume": 'checkpoint = "c"', "restarts": 'checkpoint = "c"', "validate_from": "dropout = 0.0"}
+    together["task"] = 'edge-label = "f"'
     model = f'model = "{option.models[0]}"' if option.models else ""
-    file.write_text("\n".join([f"{name.replace('_', '-')} = {text}", together.get(name, ""), model]))
+    task = f'task = "{option.tasks[0]}"' if option.tasks else ""
+    file.write_text("\n".join([f"{name.replace('_', '-')} = {text}", together.get(name, ""), model, task]))
     value = getattr(parse(["c", "--config", str(file)]), name)
     assert type(value) is option.kind
     assert str(value).lower() == text.strip('"') or float(value) == float(text)
@@ -82,10 +84,56 @@ def test_options_of_some_models_are_refused_for_others(name: str) -> None:
     """Guards against an option that does nothing for the model, without a word."""
     option = OPTIONS[name]
     value = option.choices[-1] if option.choices else "0.3" if option.kind is float else "7"
-    with pytest.raises(OptionError, match=f"{option.flag} does nothing for --model gin; it is for"):
-        parse(["c", "--model", "gin", f"{option.flag}={value}"])
+    with pytest.raises(OptionError, match=f"{option.flag} does nothing for --model gcn; it is for"):
+        parse(["c", "--model", "gcn", f"{option.flag}={value}"])
     for model in (*option.models, "f.py:Mine"):
         assert str(getattr(parse(["c", "--model", model, f"{option.flag}={value}"]), name)) == value
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if OPTIONS[name].tasks])
+def test_options_of_some_tasks_are_refused_for_others(name: str) -> None:
+    """Guards against an option that does nothing for the task, without a word."""
+    option = OPTIONS[name]
+    value = option.choices[-1] if option.choices else "0.8,0.1,0.1" if name == "edge_split" else "0.3"
+    value = "7" if option.kind is int else "p.csv" if name == "save_pairs" else value
+    with pytest.raises(OptionError, match=f"{option.flag} does nothing without --task {option.tasks[0]}"):
+        parse(["c", f"{option.flag}={value}"])
+    assert str(getattr(parse(["c", "--task", option.tasks[0], f"{option.flag}={value}"]), name)) == value
+
+
+@pytest.mark.parametrize("shares", ["0.8,0.1", "0.8,0.1,0.2", "0,0.5,0.5", "a,b,c", "1.1,-0.05,-0.05"])
+def test_shares_of_edges_that_are_no_split_are_refused(shares: str) -> None:
+    """Guards against shares that leave nothing to learn, or of which some edges are in no part of the split."""
+    with pytest.raises(OptionError, match="edge-split: expected"):
+        parse(["c", "--task", "links", f"--edge-split={shares}"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--inductive"],
+        ["--class-weights=balanced"],
+        ["--split=1"],
+        ["--target=paper"],
+        ["--metric=mrr", "--eval-negatives=0"],
+        ["--edge-split=role"],
+    ],
+)
+def test_options_of_nodes_are_refused_for_links(words: list[str]) -> None:
+    """Guards against an option that is about nodes' labels, and does nothing for pairs."""
+    with pytest.raises(OptionError, match=f"--task links cannot be with {words[0].partition('=')[0]}"):
+        parse(["c", "--task", "links", *words])
+
+
+def test_labels_of_edges_need_a_name_that_is_no_feature() -> None:
+    """Guards against a run without labels, and against one that reads the answer."""
+    words = ["c", "--task", "edges"]
+    with pytest.raises(OptionError, match="--task edges needs --edge-label"):
+        parse(words)
+    with pytest.raises(OptionError, match="the model would read the label"):
+        parse([*words, "--edge-label", "kind", "--edge-features", "kind"])
+    options = parse([*words, "--edge-label", "kind", "--edge-features", "price", "--edge-split", "role"])
+    assert (options.edge_label, options.edge_features, options.edge_split) == ("kind", "price", "role")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +162,8 @@ def test_every_option_says_whether_a_resumed_run_may_change_it() -> None:
     model = {"model", "layers", "hidden", "aggregator", "heads", "output_heads", "bases", "residual", "jumping", "norm"}
     drops = {"dropout", "input_dropout", "attention_dropout"}
     data = {"edge_features", "task", "metric", "class_weights", "inductive", "seed", "split", "optimiser"}
-    assert fixed == model | drops | data
+    pairs = {"edge_label", "edge_split", "disjoint_train", "embedding", "decoder", "negatives", "eval_negatives"}
+    assert fixed == model | drops | data | pairs
 
 
 def test_the_tables_of_the_docs_are_those_of_the_options() -> None:

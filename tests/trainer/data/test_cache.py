@@ -184,7 +184,6 @@ def test_a_flipped_bit_is_found_on_request(cache: Path, capsys: pytest.CaptureFi
     [
         ({"task": "multilabel"}, 6, "gives the type int64"),
         ({"task": "none", "num_classes": {"node": 0}}, 7, "no labels"),
-        ({"num_features": {"node": 0}}, 7, "no node features"),
         ({"num_splits": {"node": 0}}, 7, "masks"),
         ({"edge_types": {"node__to__node": 1, "node__of__node": 1}}, 7, "are trained with --model rgcn"),
         ({"edge_types": {"a__to__b": 1}}, 6, "no node type for an end of a__to__b"),

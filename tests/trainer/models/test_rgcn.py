@@ -166,7 +166,7 @@ def found(caches: dict[tuple[str, int], Path], tmp_path_factory: pytest.TempPath
 
 def built(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[Network, FirstInput, Any]:
     """The network, features and part that a run would begin with."""
-    options, opened = run_options(cache, model="rgcn", **changes), open_cache(cache)
+    options, opened = run_options(cache, **{"model": "rgcn", **changes}), open_cache(cache)
     part = load_typed_part(opened, communicator.rank, split=0)
     communicator.connect()
     exchange, model = (

@@ -40,7 +40,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "sage": {"model": "sage", "hidden": 96, "layers": 3, "dropout": 0.5, "norm": "batch"},
     "gat": {"model": "gat", "heads": 2, "hidden": 48, "layers": 3, "dropout": 0.5, "input_dropout": 0.0},
     "gcn, tensor": {"hidden": 192, "layers": 3, "dropout": 0.5, "input_dropout": 0.0, "exchange": "tensor"},
+    "links": {"task": "links", "hidden": 96, "negatives": 2, "eval_negatives": 2, "input_dropout": 0.0},
     "gat, sequential": {"model": "gat", "heads": 2, "hidden": 96, "layers": 3, "exchange": "sequential"},
+    "gin, edge features": {"model": "gin", "hidden": 96, "layers": 3, "edge_features": "edge_attr"},
+    "sage, edge features": {"model": "sage", "hidden": 96, "layers": 3, "edge_features": "edge_attr"},
 }
 SIZES = Sizes(
     rows=1000, halo=200, largest_halo=80, sent=150, others=3000, edges=20_000, index_bytes=4, features=64, outputs=7
@@ -51,6 +54,7 @@ SIZES = Sizes(
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph = random_graph(num_nodes=40_000, num_edges=400_000, num_features=64, num_classes=5)
     nodes = np.arange(40_000)
+    graph.edge_attr = np.ones((len(graph.src), 16), np.float32)
     return make_cache(tmp_path_factory.mktemp("memory") / "cache", graph, (nodes % 10 < 4).astype(int), 2)
 
 
@@ -63,8 +67,10 @@ def status(name: str) -> int:
 def peak_of(communicator: Communicator, *, cache: str, **changes: Any) -> tuple[dict[str, int], int]:
     """What rank 0 was expected to take, by what for, and what it took at its fullest."""
     options, opened = run_options(cache, **changes), open_cache(cache)
-    load = load_typed_part if opened.is_typed_for(options.model) else load_part
-    part = load(opened, communicator.rank, split=0)
+    if opened.is_typed_for(options.model):
+        part = load_typed_part(opened, communicator.rank, split=0)
+    else:
+        part = load_part(opened, communicator.rank, split=0, edge_features=options.edge_features)
     sizes = sizes_of(part, opened, Objective.of(opened, options), communicator)
     if options.exchange == "tensor":
         of_ranks = communicator.all_gather_object({"sizes": asdict(sizes)})
@@ -85,8 +91,8 @@ def test_the_expected_peak_is_near_the_measured_one(cache: Path, model: str) -> 
     assert total / FACTOR < measured < total * FACTOR, (expected, measured)
 
 
-def test_the_expected_peak_of_several_types_is_near_the_measured_one(tmp_path: Path) -> None:
-    """Sums of relations and learnt rows are the most that R-GCN takes, and no other model has them."""
+@pytest.fixture(scope="module")
+def typed_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng, numbers = np.random.default_rng(0), {"author": 40_000, "paper": 30_000}
     ends = [("author", "writes", "paper"), ("paper", "by", "author"), ("paper", "cites", "paper")]
     graph = TypedGraph(
@@ -106,9 +112,24 @@ def test_the_expected_peak_of_several_types_is_near_the_measured_one(tmp_path: P
         role=rng.permutation(30_000) * 4 // 30_000,
     )
     assignment = {name: np.arange(number) % 2 for name, number in numbers.items()}
-    folder = make_typed_cache(tmp_path / "cache", graph, assignment, 2)
-    changes: dict[str, Any] = {"model": "rgcn", "hidden": 96, "layers": 2, "dropout": 0.5}
-    [(expected, measured)] = among_ranks(2, [partial(peak_of, cache=str(folder), **changes)])
+    return make_typed_cache(tmp_path_factory.mktemp("typed") / "cache", graph, assignment, 2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "rgcn", "hidden": 96},
+        {"model": "rgat", "hidden": 96, "heads": 1},
+        {"model": "hgt", "hidden": 48, "heads": 2},
+        {"model": "hgt", "hidden": 48, "heads": 2, "exchange": "sequential"},
+    ],
+)
+def test_the_expected_peak_of_several_types_is_near_the_measured_one(
+    typed_cache: Path, changes: dict[str, Any]
+) -> None:
+    """Rows and sums of relations and learnt rows are the most that these models take, and no other model has them."""
+    of_run = {**changes, "layers": 2, "dropout": 0.5}
+    [(expected, measured)] = among_ranks(2, [partial(peak_of, cache=str(typed_cache), **of_run)])
     total = sum(expected.values())
     assert expected["embeddings"] == 20_000 * 96 * 36
     assert measured > 100e6
@@ -118,7 +139,7 @@ def test_the_expected_peak_of_several_types_is_near_the_measured_one(tmp_path: P
 def test_several_types_grow_with_what_is_theirs() -> None:
     """A term that is forgotten for R-GCN makes the advice wrong."""
     typed = TypedSizes(
-        sums=1500, relations=3, feature_weights=90, features=64_000, entries=4_000, learnt=300, gathered=900
+        sums=1500, relations=3, feature_weights=90, features=64_000, entries=4_000, learnt=300, gathered=900, sources=70
     )
     plain = run_options("c", model="rgcn", hidden=64)
 
@@ -126,11 +147,30 @@ def test_several_types_grow_with_what_is_theirs() -> None:
         return sum(estimate_bytes(replace(plain, **changes), replace(SIZES, typed=changed)).values())
 
     for name in TypedSizes.__slots__:
-        grows = {"checkpoint": "c"} if name == "gathered" else {}
+        grows = {"checkpoint": "c"} if name == "gathered" else {"model": "hgt"} if name == "sources" else {}
         assert total(replace(typed, **{name: 10 * getattr(typed, name)}), **grows) > total(**grows), name
     assert total(bases=2) < total() < total(checkpoint="c")
     assert total(precision="bf16") < total()
     assert total(exchange="sequential") < total() < total(exchange="broadcast")
+    for model in ("rgat", "hgt"):
+        assert total(model=model, heads=1) < total(model=model, heads=4)
+        assert total(model=model, exchange="sequential") < total(model=model) < total(model=model, layers=4)
+        assert total(model=model, precision="bf16") < total(model=model) < total(model=model, checkpoint="c")
+    assert total(model="rgat") < total(model="hgt")
+
+
+def test_pairs_grow_with_what_is_theirs() -> None:
+    """A batch that is not counted lets a run die in its first epoch; advice that changes nothing helps nobody."""
+    plain = run_options("c", hidden=64, task="links", pair_batch=50, negatives=2)
+
+    def total(**changes: Any) -> int:
+        return sum(estimate_bytes(replace(plain, **changes), SIZES).values())
+
+    assert (
+        estimate_bytes(replace(plain, task="auto"), SIZES).get("pairs", 0) == 0 < estimate_bytes(plain, SIZES)["pairs"]
+    )
+    assert total(pair_batch=5) < total() < total(decoder="mlp")
+    assert total(pair_batch=10**9) < total(pair_batch=10**9, negatives=20)
 
 
 def test_what_grows_grows_and_what_saves_saves() -> None:
@@ -156,6 +196,14 @@ def test_what_grows_grows_and_what_saves_saves() -> None:
     assert total() < total(jumping="cat")
     assert total() < total(residual=True)
     assert total(replace(SIZES, halo=2000)) > total()
+    with_edges = replace(SIZES, edge_features=16)
+    for model in ("gat", "gin", "sage"):
+        more = total(with_edges, model=model, edge_features="a") - total(model=model, edge_features="a")
+        of_edges = SIZES.rows if model == "sage" else 2 * SIZES.edges
+        assert more > 16 * of_edges * 4, model
+    assert total(with_edges, model="gin", edge_features="a", exchange="sequential") < total(
+        with_edges, model="gin", edge_features="a"
+    )
     few = replace(SIZES, features=2000, entries=20_000)
     assert total(few) < total(replace(few, entries=None)) / 2
     assert total(few) < total(replace(few, halo=2000)) < total(replace(few, halo=2000, entries=40_000))

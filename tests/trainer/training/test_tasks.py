@@ -265,6 +265,9 @@ def test_tensorboard_is_asked_for_only_by_its_option(
         def flush(self) -> None:
             pass
 
+        def close(self) -> None:
+            pass
+
     module = types.ModuleType("torch.utils.tensorboard")
     module.SummaryWriter = SummaryWriter  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,18 @@ class EdgeFile(Protocol):
     def node_arrays(self) -> Mapping[str, NDArray[Any]]:
         """Arrays of one row a node that the file has, by their name in NodeTable (x, y, train_mask) or another."""
         return {}
+
+    def edge_arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Further arrays of one row an edge, by their name in EdgeTable; known when all `rows` have been read."""
+        return {}
+
+    def described(self) -> Mapping[str, object]:
+        """What the store's attributes say of these: `classes` and `features`."""
+        return {}
+
+    def place_of(self, end: Literal["source", "destination"], position: int) -> str:  # noqa: ARG002
+        """Where an end of an edge of the last run of `rows` is, for messages; empty where the format cannot tell it."""
+        return ""
 
 
 @runtime_checkable

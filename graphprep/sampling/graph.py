@@ -1,0 +1,103 @@
+"""The topology of a store or a cache in memory, for samplers: in-edges by destination, their weights and times.
+
+Numbers of nodes and of edges are the store's, whichever parts a cache has, so that draws do not depend on the parts.
+Memory: 4 bytes an edge (8 from 2^31 nodes on), 8 a node, and 4 more an edge for weights and 8 for times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.cache.read import PartitionCache
+from graphprep.cache.rebuild import rebuild_csr, rebuild_edge_arrays, rebuild_rows
+from graphprep.core.types import Csr, EdgeType
+from graphprep.errors import DatasetError, UsageError
+from graphprep.store.store import GraphStore
+
+TimesOf = Literal["edges", "nodes"]
+TIME = "time"
+"""the name of the array of times, of edges and of nodes"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SamplingGraph:
+    """What samplers read. Threads share it."""
+
+    num_nodes: Mapping[str, int]
+    """by node type, in name order"""
+    edges: Mapping[EdgeType, Csr]
+    """in-edges by type, in key order; columns ascend within a row"""
+    edge_times: Mapping[EdgeType, NDArray[Any]] = field(default_factory=dict)
+    """int64 or float64 [E] of the edge types that have times, in the order of `edges`"""
+    node_times: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """int64 or float64 [N] of the node types that have times"""
+
+
+def sampling_graph(source: GraphStore | PartitionCache, *, times_of: TimesOf | None = None) -> SamplingGraph:
+    """Read the topology.
+
+    Args:
+        source: a store or a cache.
+        times_of: whose array `time` says from when on an edge may be used: that of edges, or of nodes where they begin.
+
+    Raises:
+        UsageError: these have no times.
+        DatasetError, CacheError: a file is damaged or has changed, or times are not one number each.
+    """
+    num_nodes = source.node_types if isinstance(source, PartitionCache) else source.num_nodes
+    kinds = source.edge_types if isinstance(source, PartitionCache) else list(source.num_edges)
+    edge_times: dict[EdgeType, NDArray[Any]] = {}
+    node_times: dict[str, NDArray[Any]] = {}
+    if times_of == "edges":
+        edge_times = {kind: edge_rows(source, kind, TIME) for kind in kinds if TIME in source.edge_arrays(kind)}
+    elif times_of == "nodes":
+        node_times = {name: node_rows(source, name, TIME) for name in num_nodes if TIME in node_arrays(source, name)}
+    if times_of is not None and not edge_times and not node_times:
+        raise UsageError(f"the {times_of} have no array {TIME!r}; import the graph with their times, or use none")
+    return SamplingGraph(
+        num_nodes=num_nodes,
+        edges={kind: _edges(source, kind) for kind in kinds},
+        edge_times={kind: _as_times(times, kind.key) for kind, times in edge_times.items()},
+        node_times={name: _as_times(times, name) for name, times in node_times.items()},
+    )
+
+
+def node_arrays(source: GraphStore | PartitionCache, node_type: str) -> tuple[str, ...]:
+    """The names of the arrays that nodes of a type have in the store."""
+    return source.node_arrays(0, node_type) if isinstance(source, PartitionCache) else source.node_arrays(node_type)
+
+
+def node_rows(source: GraphStore | PartitionCache, node_type: str, name: str) -> NDArray[Any]:
+    """One array of all nodes of a type in memory, in the store's order."""
+    if isinstance(source, PartitionCache):
+        return rebuild_rows(source, node_type, name)
+    found = source.node_array(node_type, name)
+    assert found is not None
+    return found[:]
+
+
+def edge_rows(source: GraphStore | PartitionCache, edge_type: EdgeType, name: str) -> NDArray[Any]:
+    """One array of all edges of a type in memory, in the store's order."""
+    if isinstance(source, PartitionCache):
+        return rebuild_edge_arrays(source, edge_type)[name]
+    return source.edge_array(edge_type, name)[:]
+
+
+def _edges(source: GraphStore | PartitionCache, edge_type: EdgeType) -> Csr:
+    return rebuild_csr(source, edge_type) if isinstance(source, PartitionCache) else source.csr(edge_type)
+
+
+def _as_times(times: NDArray[Any], name: str) -> NDArray[Any]:
+    """Times as the kernels take them.
+
+    Raises:
+        DatasetError: they are not one number each.
+    """
+    if times.ndim != 1 or times.dtype.kind not in "iuf":
+        raise DatasetError(f"the times of {name} are {times.dtype} of shape {times.shape}, not one number each")
+    return times.astype(np.float64 if times.dtype.kind == "f" else np.int64, copy=False)
