@@ -87,6 +87,10 @@ SYNOPSES = {
         "graphprep partition cora --topology 2x2-25gbe --assignment parts.npy",
         "graphprep partition cora --topology 2x2-100gbe --assignment parts.npy --effort fast",
     ],
+    "graphprep report runs/cora [--output FILE.html] [--json]": [
+        "graphprep report runs/cora",
+        "graphprep report runs/cora --output run.html --json",
+    ],
     "graphprep run PIPELINE.yaml --dry-run": ["graphprep run PIPELINE.yaml --dry-run"],
     "graphprep run PIPELINE.yaml": ["graphprep run PIPELINE.yaml"],
     "graphprep partition NAME --topology T --memory 4GB [--method multilevel]": [
@@ -124,6 +128,7 @@ TEXT = (
     "OUT/META.json",
     "rank p (all ranks alike)",
     "--staleness adaptive --staleness-grad",
+    "epoch       57 of at most 200",
     "beside METIS",
     "ready ",
 )
