@@ -78,6 +78,10 @@ SYNOPSES = {
     "graphprep plan cora/2x2 [--model gcn|sage] [--hidden N] [--layers N] ...": [
         "graphprep plan cora/2x2 --model sage --hidden 16 --layers 2"
     ],
+    "graphprep report runs/cora [--output FILE.html] [--json]": [
+        "graphprep report runs/cora",
+        "graphprep report runs/cora --output run.html --json",
+    ],
     "graphprep plan cora --topology 2x4 ...": ["graphprep plan cora --topology 2x4"],
     "graphprep partition NAME --topology FILE_OR_PRESET [--effort none|fast|default|best] [--method M] "
     "[--balance rows|edges] [--minimise slowest|total]": [
@@ -86,10 +90,6 @@ SYNOPSES = {
     "graphprep partition NAME --topology T --assignment FILE [--effort fast|default|best]": [
         "graphprep partition cora --topology 2x2-25gbe --assignment parts.npy",
         "graphprep partition cora --topology 2x2-100gbe --assignment parts.npy --effort fast",
-    ],
-    "graphprep report runs/cora [--output FILE.html] [--json]": [
-        "graphprep report runs/cora",
-        "graphprep report runs/cora --output run.html --json",
     ],
     "graphprep run PIPELINE.yaml --dry-run": ["graphprep run PIPELINE.yaml --dry-run"],
     "graphprep run PIPELINE.yaml": ["graphprep run PIPELINE.yaml"],
