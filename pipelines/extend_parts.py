@@ -18,6 +18,7 @@ from graphprep.partition.external_assignment import ExternalAssignment
 from graphprep.partition.request import PartitionRequest
 from graphprep.plan.model_widths import ModelWidths, take_widths
 from graphprep.plan.rates_file import read_with_digest
+from graphprep.report.summary.cache_summary import quality_of
 from graphprep.store.extension import EXTENDS
 from graphprep.store.store import GraphStore, open_store
 from graphprep.system import memory, progress
@@ -53,13 +54,13 @@ class PartsGrowth:
     @classmethod
     def of(cls, cache: PartitionCache, before: PartitionCache) -> PartsGrowth:
         """Compare a cache with the one that it extends."""
-        now, then = cache.attributes["quality"], before.attributes["quality"]
+        now, then = quality_of(cache), quality_of(before)
         edges, edges_before = (sum(one.attributes["edge_types"].values()) for one in (cache, before))
         growth = edges / max(1, edges_before)
         limits = tuple(limit["what"] for limit in now["limits"] if not limit["met"])
         broken_before = {limit["what"] for limit in then["limits"] if not limit["met"]}
         reasons = []
-        if now["step_seconds"] > MOST_STEP_GROWTH * growth * then["step_seconds"]:
+        if now["step_seconds"] > MOST_STEP_GROWTH * growth * then["step_seconds"] > 0:
             reasons.append(
                 f"the predicted step takes {now['step_seconds'] / then['step_seconds']:.2f} times as long, for "
                 f"{growth:.2f} times the edges"

@@ -17,7 +17,7 @@ from typing import Any
 
 from graphprep.errors import CacheError, GraphprepError, TrainingError, UsageError
 from graphprep.interop.training_run import CHECKPOINTS, CONFIG, HISTORY, PAGE, PAIRS, PREDICTIONS, RESULT, TrainingRun
-from graphprep.system.atomic import PARTIAL_PREFIX, locked, publish_folder
+from graphprep.system.atomic import PARTIAL_PREFIX, locked, publish_folder, sweep
 from graphprep.system.child_process import child_settings, python_command
 from graphprep.system.home import require_cache
 from graphprep.system.output_path import checked_target
@@ -76,6 +76,8 @@ def train_to_folder(
         raise UsageError("--resume needs --checkpoint, the folder with the checkpoints of the run to continue")
     target = checked_target(output, called="--output")
     with locked(target, f"the run {target}"):
+        if target.exists():
+            sweep(target)
         _require_replaceable(target, replace=replace)
         work = target.with_name(PARTIAL_PREFIX + target.name)
         shutil.rmtree(work, ignore_errors=True)

@@ -262,9 +262,10 @@ class TrainingRun:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
-    """A table of rows that have the same names; None is NaN."""
-    names = rows[0] if rows else ()
-    columns = {name: [np.nan if row[name] is None else row[name] for row in rows] for name in names}
+    """A table of rows; None, and what a row has not, is NaN."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    values = {name: [row.get(name) for row in rows] for name in names}
+    columns = {name: [np.nan if one is None else one for one in column] for name, column in values.items()}
     return Columns({name: np.array(values) for name, values in columns.items()})
 
 

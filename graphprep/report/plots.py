@@ -243,7 +243,7 @@ def plot_timeline(groups: Sequence[Mapping[str, Any]], ax: Axes | None = None) -
     from matplotlib.patches import Patch, Rectangle
 
     axes = ax or _own_axes(0)
-    start, num_ranks = 0.0, len(groups[0]["ranks"])
+    start, num_ranks = 0.0, max(len(group["ranks"]) for group in groups)
     for group in groups:
         epochs = group["last_epoch"] - group["first_epoch"] + 1
         for row in group["ranks"]:

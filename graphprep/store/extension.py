@@ -23,6 +23,8 @@ from graphprep.core.row_ranges import row_ranges
 from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, Ids, NodeTable, RawGraph, Rows, Treatment, row_bytes
 from graphprep.datasets.importing import tables
 from graphprep.datasets.importing.added_ids import AddedIds, require_same_kind
+from graphprep.datasets.importing.columns.edge_table import FEATURES, LABEL, IdKinds
+from graphprep.datasets.importing.columns.refit import refitted_classes, refitted_features
 from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, format_of
 from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
 from graphprep.datasets.importing.node_files import NodeData, NodeFiles, load_mask, load_nodes
@@ -94,7 +96,8 @@ class _Extension:
             for name, files in request.nodes.items()
         }
         counts = {name: self._count(name, of_type, known[name]) for name, of_type in data.items()}
-        edges = open_edge_files(request, counts, executor)
+        kinds: IdKinds = {name: "words" if are_words else "numbers" for name, are_words in words.items()}
+        edges = open_edge_files(request, counts, executor, kinds)
         for typed in edges:
             self._take_counts(counts, known, typed)
         ids = {
@@ -110,7 +113,11 @@ class _Extension:
             nodes[name] = self._table(name, data.get(name, NodeData()), total, original, lines)
             named = "by row numbers" if original is None else "by their ids"
             lines.append(f"nodes {name}: {count:,} of {store.name} and {total - count:,} new ones, named {named}")
-        new_edges = [table for part in scanned for table in part.tables(ids)]
+        new_edges = [
+            self._refitted(typed, table)
+            for typed, part in zip(edges, scanned, strict=True)
+            for table in part.tables(ids)
+        ]
         store.require_unchanged("edges/")
         return RawGraph(
             nodes=nodes,
@@ -132,15 +139,13 @@ class _Extension:
             UsageError: a file is no list of edges.
         """
         store = self.store
-        named = [files.table.source.called for files in self.request.nodes.values() if files.table is not None]
-        named += [part.table.source.called for part in self.request.edges if part.table is not None]
-        if named:
-            raise UsageError(
-                f"{named[0]} is a table whose columns are named by role, and the numbers of classes and the means of "
-                f"{store.name} are those of its own tables; import all rows together, or give files of what is new"
-            )
         for part in self.request.edges:
-            for path in part.paths:
+            if part.table is not None and part.table.is_foreign_key and part.table.source_column is None:
+                raise UsageError(
+                    f"edges {part.type.key} count the rows of a table from 0, where with --extend new rows follow old "
+                    "ones; give the table a key"
+                )
+            for path in () if part.table is not None else part.paths:
                 if format_of(path, part.format) in WHOLE_GRAPH:
                     raise UsageError(
                         f"{path} is a whole graph, but --extend takes files of new edges, and tables of new nodes"
@@ -200,7 +205,43 @@ class _Extension:
                     f"--num-nodes {files.num_nodes} is fewer than the {self.store.num_nodes[name]:,} nodes that "
                     f"{self.store.name} has; give the number of all nodes, old and new"
                 )
-        return load_nodes(replace(files, num_nodes=added or None), words=words)
+        data = load_nodes(replace(files, num_nodes=added or None), words=words)
+        origin = next(iter(data.origin.values()), name)
+        return replace(data, arrays=self._refit(data.arrays, ("x", "y"), data.described, self._described(name), origin))
+
+    def _described(self, kind: str, prefix: str = "") -> dict[str, Any]:
+        """How features and labels of a type were made, where that is known; `prefix` is edge_ for an edge type."""
+        notes = self.store.attributes.get("notes", {})
+        found = {}
+        for fact in ("features", "classes"):
+            by_type = notes.get(f"{prefix}{fact}")
+            found[fact] = by_type.get(kind) if isinstance(by_type, dict) else by_type
+        return found
+
+    def _refitted(self, typed: TypedEdges, table: EdgeTable) -> EdgeTable:
+        """New edges, with features and labels made as those of the store."""
+        file, before = typed.files[0], self._described(typed.type.key, "edge_")
+        arrays = self._refit(table.attributes, (FEATURES, LABEL), file.described(), before, str(file.path))
+        return replace(table, attributes=arrays)
+
+    def _refit(
+        self,
+        arrays: Mapping[str, Array],
+        names: tuple[str, str],
+        now: Mapping[str, Any],
+        before: Mapping[str, Any],
+        origin: str,
+    ) -> dict[str, Array]:
+        """New arrays, with the features and labels of these names made as those of the store."""
+        made, (x, y) = dict(arrays), names
+        try:
+            if x in made:
+                made[x] = refitted_features(made[x], now.get("features"), before["features"], self.store.name)
+            if y in made:
+                made[y] = refitted_classes(made[y], now.get("classes"), before["classes"], self.store.name)
+        except DatasetError as problem:
+            raise DatasetError(f"{origin} cannot be used: {problem}") from problem
+        return made
 
     def _count(self, name: str, data: NodeData, known: Original | None) -> int | None:
         """How many nodes there will be, where ids are row numbers and a file or a person says it."""

@@ -193,8 +193,8 @@ def open_dask(where: str) -> Iterator[DaskExecutor]:
                 client.wait_for_workers(int(local[1]), timeout=SECONDS_TO_START)
             except TimeoutError as problem:
                 raise UsageError(
-                    f"--dask {where}: the workers did not start within {SECONDS_TO_START} s; give fewer, or run the "
-                    "command again when the machine is less busy"
+                    f"--dask {where}: the workers did not start within {SECONDS_TO_START} s; give fewer, or run it "
+                    "again when the machine is less busy (a script needs its calls below if __name__ == '__main__':)"
                 ) from problem
             yield DaskExecutor(client=client)
 

@@ -80,6 +80,10 @@ SYNOPSES = {
     "graphprep plan cora/2x2 [--model gcn|sage] [--hidden N] [--layers N] ...": [
         "graphprep plan cora/2x2 --model sage --hidden 16 --layers 2"
     ],
+    "graphprep report runs/cora [--output FILE.html] [--json]": [
+        "graphprep report runs/cora",
+        "graphprep report runs/cora --output run.html --json",
+    ],
     "graphprep plan cora --topology 2x4 ...": ["graphprep plan cora --topology 2x4"],
     "graphprep partition NAME --topology FILE_OR_PRESET [--effort none|fast|default|best] [--method M] "
     "[--balance rows|edges] [--minimise slowest|total]": [
@@ -127,6 +131,7 @@ TEXT = (
     "OUT/META.json",
     "rank p (all ranks alike)",
     "--staleness adaptive --staleness-grad",
+    "epoch       57 of at most 200",
     "beside METIS",
     "ready ",
 )

@@ -65,6 +65,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gp.from_arrays(index, ids=names, x=np.eye(40, 4), y=np.arange(40) % 2, name="named")
     caches_of("named")
     assert start_trainer("named/flat-2", ["--epochs=3", "--output=run", "--checkpoint=weights", "--quiet"]) == 0
+    Path(".partial-scores.csv-run", "run").mkdir(parents=True)  # of a run that was killed
     for out in ("scores.npy", "scores.csv", "scores.parquet"):
         done = CliRunner().invoke(main, ["infer", "named/flat-1", "run", out, "--embeddings", "rows.npy", "--quiet"])
         assert done.exit_code == 0, done.output

@@ -144,6 +144,30 @@ def test_runs_of_earlier_releases(folder: Path, tmp_path: Path) -> None:
         run_summary(TrainingRun(plain))
 
 
+def test_a_run_that_resumed_on_other_ranks(folder: Path, tmp_path: Path) -> None:
+    """Guards against a rank of an earlier start that is taken for one of this."""
+    resumed = copied(folder, tmp_path / "resumed")
+    lines = [json.loads(line) for line in (resumed / "history.jsonl").read_text().splitlines()]
+    of_two = [line | {"ranks": line["ranks"][:2]} for line in lines[:10]]
+    (resumed / "history.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in [*of_two, *lines[10:]]))
+    summary = run_summary(TrainingRun(resumed))
+    seconds = sum(line["ranks"][0]["compute_seconds"] for line in lines[10:])
+    assert summary["by_rank"][0]["compute_seconds"] == pytest.approx(seconds)
+    assert [len(group["ranks"]) for group in summary["groups"]] == [0] * 5 + [4] * 10
+    assert "timeline" in run_page(summary)
+    assert len(TrainingRun(resumed).timeline["rank"]) == 2 * 10 + 4 * 20
+
+
+def test_a_result_of_an_early_release(folder: Path, tmp_path: Path) -> None:
+    """Guards against a traceback about a key that nobody knows."""
+    early = copied(folder, tmp_path / "early")
+    result = json.loads((early / "result.json").read_text())
+    del result["sent_for"]
+    (early / "result.json").write_text(json.dumps(result))
+    with pytest.raises(TrainingError, match="is a run of an early release, whose result has no sent_for; train again"):
+        run_summary(TrainingRun(early))
+
+
 def test_a_cache_that_is_gone(folder: Path, tmp_path: Path) -> None:
     """Guards against a page that needs the cache, and predictions of another one."""
     moved = copied(folder, tmp_path / "moved")

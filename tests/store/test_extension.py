@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from click.testing import CliRunner
 
 import graphprep as gp
@@ -17,7 +16,6 @@ from graphprep.core.types import HOMOGENEOUS_EDGE
 from graphprep.errors import DatasetError, UsageError
 from graphprep.store import sort
 from graphprep.store.store import GraphStore
-from tests.datasets.importing.columns.bank import tables, written_as
 
 OLD, NEW = 30, 9
 """nodes"""
@@ -242,15 +240,56 @@ def test_the_command_and_a_second_extension(tmp_path: Path) -> None:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_tables_with_roles_are_refused(tmp_path: Path) -> None:
-    """Guards against classes that are numbered, and numbers that are normalised, by the new rows alone."""
-    people, moved = tables(0)
-    store = gp.import_tables(written_as("csv", tmp_path / "old", people, moved), name="old")
-    schema = tmp_path / "new.yaml"
-    schema.write_text(yaml.safe_dump(written_as("csv", tmp_path / "new", people, moved)))
-    done = CliRunner().invoke(main, ["import", "--extend", "old", "--schema", str(schema), "--name", "new"])
-    assert done.exit_code == UsageError.exit_status
-    assert "people.csv is a table whose columns are named by role, and the numbers of classes and the means of old" in (
-        done.stderr
-    )
-    assert gp.open_store("old").key == store.key
+ROLES = """
+nodes:
+  account:
+    file: {0}.csv
+    id_column: account
+    label: kind
+    features: [{{column: income, normalise: standard}}, city, {{column: level, as: codes}}]
+edges:
+  - {{source: account, relation: pays, destination: account, file: {0}-pays.csv, source_column: payer,
+      target_column: payee, label: ok, features: [channel]}}
+"""
+
+
+def accounts(folder: Path, name: str, rows: str, pays: str) -> Path:
+    """A schema of a table of accounts and one of transfers."""
+    (folder / f"{name}.csv").write_text(f"account,kind,income,city,level\n{rows}")
+    (folder / f"{name}-pays.csv").write_text(f"payer,payee,ok,channel\n{pays}")
+    (folder / f"{name}.yaml").write_text(ROLES.format(name))
+    return folder / f"{name}.yaml"
+
+
+def test_classes_and_scales_are_those_of_the_store(tmp_path: Path) -> None:
+    """Guards against words that have other numbers, and means that are those of the new rows alone."""
+    rows = "a1,shop,10,Rome,low\na2,person,20,Oslo,high\na3,bank,60,Bonn,mid\n"
+    schema = accounts(tmp_path, "accounts", rows, "a1,a2,yes,web\na2,a3,no,cash\na3,a1,yes,app\n")
+    old = gp.import_graph(name="accounts", schema=schema, progress=False)
+    rows = "b1,shop,30,Oslo,mid\nb2,person,20,Bonn,low\n"
+    schema = accounts(tmp_path, "more", rows, "b1,a1,no,web\na2,b2,yes,app\n")
+    new = gp.import_graph(name="more", schema=schema, extend=old, progress=False)
+    before, table = old.node_table("account"), new.node_table("account")
+    assert before.x is not None
+    assert table.x is not None
+    assert table.y is not None
+    np.testing.assert_array_equal(table.x[:3], before.x)
+    income = np.array([10, 20, 60])
+    np.testing.assert_allclose(table.x[3:, 0], (np.array([30, 20]) - income.mean()) / income.std(), rtol=1e-5)
+    cities, levels = ["Bonn", "Oslo", "Rome"], ["high", "low", "mid"]
+    assert table.x[3:, 1:4].argmax(1).tolist() == [cities.index("Oslo"), cities.index("Bonn")]
+    assert table.x[3:, 4].tolist() == [levels.index("mid"), levels.index("low")]
+    assert table.y.tolist() == [2, 1, 0, 2, 1]
+    kind = next(iter(new.num_edges))
+    channels = new.edge_array(kind, "features")[:]
+    pairs = list(zip(*new.to_scipy().nonzero(), strict=True))
+    found = {(int(row), int(column)): int(channels[place].argmax()) for place, (row, column) in enumerate(pairs)}
+    assert found == {(1, 0): 2, (2, 1): 1, (0, 2): 0, (0, 3): 2, (4, 1): 0}
+    assert new.attributes["notes"]["classes"] == old.attributes["notes"]["classes"]
+    for change, words in (
+        ("b1,club,30,Oslo,mid\n", "its label 'club' occurs nowhere in accounts"),
+        ("b1,shop,30,Paris,mid\n", "its value in the column 'city' 'Paris' occurs nowhere in accounts"),
+    ):
+        schema = accounts(tmp_path, "other", change, "b1,a1,no,web\n")
+        with pytest.raises(DatasetError, match=words):
+            gp.import_graph(name="other", schema=schema, extend=old, progress=False)

@@ -184,20 +184,22 @@ class Communicator:
             targets = incoming
             incoming = {peer: _host_memory(target) for peer, target in targets.items()}
             copies = [(target, incoming[peer]) for peer, target in targets.items()]
-        operations, started = [], time.perf_counter()
+        operations, peers, started = list[dist.P2POp](), list[int](), time.perf_counter()
         for step in range(1, self.world):
             # Each rank begins with the next one, so that no rank is the first destination of all.
             destination, source = (self.rank + step) % self.world, (self.rank - step) % self.world
             if source in incoming and incoming[source].numel():
                 operations.append(dist.P2POp(dist.irecv, incoming[source], source))
+                peers.append(source)
             if destination in outgoing and outgoing[destination].numel():
                 operations.append(dist.P2POp(dist.isend, outgoing[destination], destination))
+                peers.append(destination)
         with self.translate_remote_errors("exchange rows"):
             works = dist.batch_isend_irecv(operations) if operations else []
         return PendingExchange(
             communicator=self,
             works=works,
-            peers=[operation.peer for operation in operations],
+            peers=peers,
             outgoing=list(outgoing.values()),
             copies=copies,
             started=started,

@@ -83,6 +83,11 @@ class Report:
             f"{format_bytes(result['bytes_exact_boundary'])}, "
             f"whole blocks {format_bytes(result['bytes_whole_block_broadcast'])}"
         )
+        others = {name: value for name, value in result.items() if name.startswith("test_")}
+        del others[f"test_{self._metric}"]
+        if others:
+            values = (f"{name.removeprefix('test_')} {format_metric(value, name)}" for name, value in others.items())
+            self._print(f"  other metrics of the test: {', '.join(values)}")
         for row in result["sent_for"]:
             if row["kind"] != "rows":
                 self._print(f"  {row['purpose']:24}  sent {format_bytes(row['bytes_sent']):>10}")

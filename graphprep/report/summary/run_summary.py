@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphprep.cache.read import PartitionCache
-from graphprep.errors import CacheError
+from graphprep.errors import CacheError, TrainingError
 from graphprep.interop.training_run import TrainingRun
 from graphprep.report.summary.cache_summary import quality_of, what_if
 from graphprep.report.summary.run_verdict import KINDS, run_advice, run_verdict
@@ -29,6 +29,8 @@ from graphprep.report.summary.run_verdict import KINDS, run_advice, run_verdict
 GROUPS, MIN_GROUPS, CELLS = 24, 6, 400
 """Ranges of epochs at most, and at most so many that groups times ranks are CELLS, unless they are too few then."""
 POINTS = 200
+NEEDED = ("sent_for", "pairs", "weight_bytes_sent", "parameters", "setup_seconds", "metric")
+"""What a result has since releases that counted all bytes."""
 WIRE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}
 """Of a value on its way."""
 
@@ -37,9 +39,11 @@ def run_summary(run: TrainingRun) -> dict[str, Any]:
     """The figures of a run.
 
     Raises:
-        TrainingError: its history is damaged.
+        TrainingError: its history is damaged, or an early release made it.
     """
     result, lines = run.result, run.lines
+    if missing := [name for name in NEEDED if name not in result]:
+        raise TrainingError(f"{run.folder} is a run of an early release, whose result has no {missing[0]}; train again")
     summary: dict[str, Any] = {
         "folder": str(run.folder),
         **{name: result[name] for name in ("dataset", "model", "ranks", "device", "metric", "task")},
@@ -47,7 +51,7 @@ def run_summary(run: TrainingRun) -> dict[str, Any]:
         "by_rank": _by_rank(lines, result),
         "curves": _curves(lines, result["metric"]),
         "groups": [
-            _group(chunk, result["metric"])
+            _group(chunk, result["metric"], result["ranks"])
             for chunk in _chunks(lines, max(MIN_GROUPS, min(GROUPS, CELLS // result["ranks"])))
         ],
         "by_link": _by_link(result["pairs"]),
@@ -90,7 +94,12 @@ def _first_step(lines: Sequence[Mapping[str, Any]]) -> int:
     return int(min(step, lines[0]["epoch"]))
 
 
-def _group(chunk: Sequence[tuple[int, dict[str, Any]]], metric: str) -> dict[str, Any]:
+def _have_ranks(lines: Sequence[Mapping[str, Any]], num_ranks: int) -> bool:
+    """Whether lines are of so many ranks: a resumed run may have others, and earlier releases wrote none."""
+    return all(len(line.get("ranks", ())) == num_ranks for line in lines)
+
+
+def _group(chunk: Sequence[tuple[int, dict[str, Any]]], metric: str, num_ranks: int) -> dict[str, Any]:
     epochs = sum(number for number, _ in chunk)
     lines = [line for _, line in chunk]
     last = lines[-1]
@@ -105,7 +114,7 @@ def _group(chunk: Sequence[tuple[int, dict[str, Any]]], metric: str) -> dict[str
         "memory_bytes_max": last.get("memory_bytes_max"),
         "ranks": [
             {"rank": rank, **{kind: _mean_of([line["ranks"][rank] for line in lines], kind, epochs) for kind in KINDS}}
-            for rank in range(len(last.get("ranks", ())))
+            for rank in range(num_ranks if _have_ranks(lines, num_ranks) else 0)
         ],
     }
 
@@ -122,7 +131,7 @@ def _epoch(lines: Sequence[dict[str, Any]], metric: str) -> dict[str, Any] | Non
         return None
     [all_lines] = _chunks(lines, 1)
     later = all_lines[1:] or all_lines
-    group = _group(later, metric)
+    group = _group(later, metric, 0)
     return {name: group[name] for name in ("first_epoch", "last_epoch", "epoch_seconds", *KINDS, "bytes_sent")} | {
         "epochs": sum(number for number, _ in later)
     }
@@ -132,7 +141,7 @@ def _by_rank(lines: Sequence[dict[str, Any]], result: Mapping[str, Any]) -> list
     """Sums over all lines, and the memory."""
     rows = []
     for rank in range(result["ranks"]):
-        of_rank = [line["ranks"][rank] for line in lines if "ranks" in line]
+        of_rank = [line["ranks"][rank] for line in lines if _have_ranks([line], result["ranks"])]
         by_type: dict[str, float] = {}
         for row in of_rank:
             for kind, seconds in row["exchange_seconds_by_link_type"].items():
@@ -170,7 +179,7 @@ def _predicted(cache: PartitionCache, summary: Mapping[str, Any]) -> list[dict[s
     """What the cache's cost model and the trainer's memory model said, and what was measured."""
     result, options = summary["result"], summary["options"]
     sent_rows = int(cache.array("traffic_rows").sum())
-    wire = options["wire"] if options["wire"] != "fp32" else options["precision"]
+    wire = result["wire"] if result["wire"] != "fp32" else result["precision"]
     rows = []
     for exchange in result["exchanges"]:
         sends = exchange["exchanges"] * exchange["share_sent"]

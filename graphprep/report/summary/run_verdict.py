@@ -57,7 +57,7 @@ def run_advice(summary: Mapping[str, Any]) -> list[str]:
     result, options, by_rank = summary["result"], summary["options"], summary["by_rank"]
     advice = []
     if is_measured(by_rank) and len(by_rank) > 1:
-        advice += _about_seconds(by_rank, options)
+        advice += _about_seconds(by_rank, result, options)
     elif result["best_epoch"] == 0:
         return []
     if result["best_epoch"] >= LAST * result["epochs"] and result["epochs"] == options["epochs"] > 1:
@@ -67,7 +67,9 @@ def run_advice(summary: Mapping[str, Any]) -> list[str]:
     return advice
 
 
-def _about_seconds(by_rank: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> list[str]:
+def _about_seconds(
+    by_rank: Sequence[Mapping[str, Any]], result: Mapping[str, Any], options: Mapping[str, Any]
+) -> list[str]:
     advice = []
     exchange, waiting = (mean_share(by_rank, kind) for kind in KINDS[1:])
     if exchange + waiting >= WORTH_SAYING and _unevenness(by_rank) >= UNEVEN:
@@ -75,11 +77,15 @@ def _about_seconds(by_rank: Sequence[Mapping[str, Any]], options: Mapping[str, A
             f"rank {_slowest(by_rank)['rank']} computes {times(_unevenness(by_rank))} times the mean, and others wait: "
             "a smaller --imbalance of partition, or the speed of ranks in the topology, evens their work"
         )
-    if exchange >= WORTH_SAYING and options["wire"] == "fp32" and options["precision"] == "fp32":
+    if exchange >= WORTH_SAYING and result["wire"] == "fp32" and result["precision"] == "fp32":
         advice.append(f"{_percent(exchange)} of the seconds are exchanges: --wire bf16 sends half of the bytes")
-    if exchange >= WORTH_SAYING and options["staleness"] == "none" and options["exchange"] == "boundary":
+    if exchange >= WORTH_SAYING and result["staleness"] == "none" and result["exchange"] == "boundary":
         advice.append("--staleness adaptive:3 sends rows once in four epochs and uses copies in the others")
-    if exchange + waiting >= WORTH_SAYING and options["eval_every"] == 1 and options["validate_from"] == "exact":
+    if (
+        exchange + waiting >= WORTH_SAYING
+        and options.get("eval_every") == 1
+        and options.get("validate_from") == "exact"
+    ):
         advice.append("--eval-every 5 leaves out four of five validations, which exchange rows too")
     if mean_share(by_rank, "compute_seconds") < 1 - 2 * WORTH_SAYING:
         advice.append("ranks wait for more than two fifths of the time: fewer of them may be as fast")

@@ -65,6 +65,16 @@ def test_a_result_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int)
     assert any(len(line) > 120 for line in piped.getvalue().splitlines())
 
 
+def test_other_metrics_are_shown() -> None:
+    """Guards against figures of a link prediction that only --json has."""
+    shown = io.StringIO()
+    Report(speaks=True, as_json=False, output=shown).result(RESULT | {"test_mrr": 0.25, "test_hits@10": None})
+    assert "other metrics of the test: mrr 25.00 %, hits@10 -\n" in shown.getvalue()
+    plain = io.StringIO()
+    Report(speaks=True, as_json=False, output=plain).result(RESULT)
+    assert "other metrics" not in plain.getvalue()
+
+
 def test_json_is_never_wrap_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a JSON line that becomes several on a terminal."""
     monkeypatch.setenv("COLUMNS", "60")

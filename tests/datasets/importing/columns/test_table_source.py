@@ -168,3 +168,17 @@ def test_ends_that_are_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     }
     with pytest.raises(DatasetError, match="name both ends of an edge by `source_column` and `target_column`"):
         read_files(schema_of({"nodes": {"p": None}, "edges": [entry]}))
+
+
+def test_one_kind_of_ids_for_all_edges_of_a_type(tmp_path: Path) -> None:
+    """Guards against a type whose ids are words in one table of edges and numbers in the next."""
+    files = [
+        written(tmp_path / name, text)
+        for name, text in (("a.csv", "source,target\nx,7\n"), ("b.csv", "source,target\n7,8\n"))
+    ]
+    edges = [
+        {"source": "p", "relation": f"r{number}", "destination": "p", "file": str(file)}
+        for number, file in enumerate(files)
+    ]
+    raw = read_files(schema_of({"nodes": {"p": None}, "edges": edges}))
+    assert raw.nodes["p"].original_id.tolist() == ["7", "8", "x"]  # type: ignore[union-attr]
