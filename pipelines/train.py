@@ -154,7 +154,7 @@ def _train(cache: Path, options: Sequence[str]) -> None:
     Raises:
         UsageError, CacheError, TrainingError: the trainer's own sentence.
     """
-    last = deque[str](maxlen=1)
+    last, interrupted = deque[str](maxlen=1), threading.Event()
     with subprocess.Popen(
         python_command("-m", "trainer.launch", str(cache), *options),
         stdout=subprocess.PIPE,
@@ -168,22 +168,24 @@ def _train(cache: Path, options: Sequence[str]) -> None:
         assert child.stdout is not None
         assert child.stderr is not None
         try:
-            listener = threading.Thread(target=_forward, args=(child.stderr, last), daemon=True)
+            listener = threading.Thread(target=_forward, args=(child.stderr, last, interrupted), daemon=True)
             listener.start()
             _print_others(child.stdout)
             status = child.wait()
             listener.join()
         except BaseException:
+            interrupted.set()
             _end(child)
             raise
     if status:
         raise _error_of(status, last.pop() if last else "")
 
 
-def _forward(lines: Iterable[str], last: deque[str]) -> None:
+def _forward(lines: Iterable[str], last: deque[str], interrupted: threading.Event) -> None:
+    """Print lines, but for those that a process writes which is ended while it still imports."""
     for line in lines:
         last.append(line.rstrip())
-        if sys.stderr is not None:
+        if sys.stderr is not None and not interrupted.is_set():
             print(last[-1], file=sys.stderr, flush=True)
 
 
