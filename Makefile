@@ -14,7 +14,7 @@ demo: $(VENV)/.ready
 	@PATH="$(CURDIR)/$(BIN):$$PATH" GRAPHPREP_HOME="$(DEMO_HOME)" $(BIN)/python -m benchmarks.demo
 
 test: $(VENV)/.ready-test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations 40
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/trainer/kernels
 
 # The tests that are not marked slow, in about three minutes on two cores.
