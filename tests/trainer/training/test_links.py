@@ -33,6 +33,7 @@ WORLDS = (1, 3)
 GRAPHS = {
     "undirected": random_graph(seed=1, undirected=True),
     "directed": random_graph(seed=2, weighted=True, loops_and_duplicates=True),
+    "without features": random_graph(seed=6, undirected=True, num_features=0),
 }
 COMMON: dict[str, Any] = {
     "task": "links",
@@ -50,6 +51,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "tensor": ("undirected", {"embedding": 4, "exchange": "tensor"}),
     "sequential": ("undirected", {"embedding": 4, "exchange": "sequential"}),
     "broadcast, from training": ("undirected", {"exchange": "broadcast", "validate_from": "training"}),
+    "learnt rows": ("without features", {"embedding": 4}),
     "without mrr": ("directed", {"eval_negatives": 0, "dropout": 0.3}),
 }
 
