@@ -243,7 +243,7 @@ def _numbers(fanouts: Any, name: str) -> tuple[int, ...]:
 
 
 def _is_fanout(number: object) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool) and EVERY <= number < 2**63
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and EVERY <= int(number) < 2**63
 
 
 def _joined(hops: Sequence[tuple[NDArray[np.int64], ...]]) -> SampledEdges:
