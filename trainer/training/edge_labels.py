@@ -93,7 +93,7 @@ class EdgeSupervision:
         return [Measured(value=value) for value in measure(self._objective, of_groups, self._communicator)]
 
     def facts(self) -> Mapping[str, Any]:
-        return {"pairs": self._counts}
+        return {"split_counts": self._counts}
 
     @torch.no_grad()
     def save(self, file: str, rows_nF: Tensor, ids_n: Tensor) -> None:

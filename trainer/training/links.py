@@ -114,7 +114,7 @@ class LinkSupervision:
                 num_kept,
                 TRIES,
             )
-        return {"pairs": self.counts, "negatives_kept": num_kept}
+        return {"split_counts": self.counts, "negatives_kept": num_kept}
 
     @torch.no_grad()
     def save(self, file: str, rows_nF: Tensor, ids_n: Tensor) -> None:

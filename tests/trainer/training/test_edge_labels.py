@@ -100,7 +100,7 @@ def test_any_number_of_ranks_learns_the_same(fitted: dict[tuple[str, int], Run],
     metric = one.result["metric"]
     for group in ("val", "test"):
         assert three.result[f"{group}_{metric}"] == pytest.approx(one.result[f"{group}_{metric}"], abs=1e-3)
-    assert three.result["pairs"] == one.result["pairs"]
+    assert three.result["split_counts"] == one.result["split_counts"]
 
 
 def test_features_of_edges_and_batches(fitted: dict[tuple[str, int], Run]) -> None:
@@ -119,7 +119,7 @@ def test_saved_edges_have_their_own_labels(fitted: dict[tuple[str, int], Run], c
     rows = rows_of(folder / "given split-3.csv")
     assert list(rows[0]) == ["source", "destination", "label", "prediction", "score_0", "score_1", "score_2"]
     known = (GRAPH.edge_arrays["role"] == 2) & (GRAPH.edge_arrays["kind"] >= 0)
-    assert len(rows) == known.sum() == fitted["given split", 3].result["pairs"]["test"]
+    assert len(rows) == known.sum() == fitted["given split", 3].result["split_counts"]["test"]
     for row in rows:
         ends = int(row["source"]), int(row["destination"])
         assert int(row["label"]) in kinds[ends]

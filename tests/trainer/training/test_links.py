@@ -142,7 +142,7 @@ def test_saved_pairs_are_the_test_edges_with_scores_of_the_embeddings(
     edges = set(zip(GRAPHS["undirected"].src.tolist(), GRAPHS["undirected"].dst.tolist(), strict=True))
     pairs = list(zip(one["source"].tolist(), one["destination"].tolist(), strict=True))
     assert [pair in edges for pair in pairs] == one["is_edge"].bool().tolist()
-    assert int(one["is_edge"].sum()) * 2 == len(pairs) == 2 * fitted["dot", 3].result["pairs"]["test"]
+    assert int(one["is_edge"].sum()) * 2 == len(pairs) == 2 * fitted["dot", 3].result["split_counts"]["test"]
     area = roc_auc_score(one["is_edge"], one["score"])
     assert fitted["dot", 1].result["test_roc_auc"] == pytest.approx(area, abs=1e-9)
     header, *lines = (folder / "mlp-3.csv").read_text().splitlines()
@@ -167,12 +167,18 @@ def test_the_result_has_the_split(fitted: dict[tuple[str, int], Run]) -> None:
     for name, setting in (("undirected", "dot"), ("directed", "mlp")):
         edges = {edge for edge in zip(GRAPHS[name].src, GRAPHS[name].dst, strict=True) if edge[0] != edge[1]}
         total = len(edges) // (2 if name == "undirected" else 1)
-        pairs = fitted[setting, 3].result["pairs"]
+        pairs = fitted[setting, 3].result["split_counts"]
         assert sum(pairs.values()) == total
         if name == "undirected":
             assert (pairs["val"], pairs["test"]) == (total // 10, total // 5)
-        assert pairs == fitted[setting, 1].result["pairs"]
+        assert pairs == fitted[setting, 1].result["split_counts"]
         assert fitted[setting, 3].result["negatives_kept"] == 0
+
+
+def test_the_result_has_the_bytes_of_links(fitted: dict[tuple[str, int], Run]) -> None:
+    """Guards against counts of the task under the name of other counts, which `graphprep report` reads."""
+    result = fitted["dot", 3].result
+    assert sum(row["bytes_sent"] for row in result["pairs"]) == result["row_bytes_sent"] > 0
 
 
 def test_the_loss_is_that_of_a_dense_computation(folder: Path, caches: dict[tuple[str, int], Path]) -> None:
