@@ -106,6 +106,10 @@ class NeighbourSampler:
             )
         self._thread = threading.local()
 
+    def __reduce__(self) -> tuple[type[NeighbourSampler], tuple[SamplingGraph, SamplingOptions]]:
+        """Pickle what it was made of: numbers of nodes are a thread's."""
+        return NeighbourSampler, (self.graph, self.options)
+
     @property
     def has_trees(self) -> bool:
         """Whether each seed has a tree of its own: as requested, and always where there are times, which differ."""

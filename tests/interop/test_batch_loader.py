@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,13 @@ def test_arguments_that_do_not_fit(store: GraphStore, options: dict[str, Any], s
     """Guards against tracebacks, and against batches of something else than was meant."""
     with pytest.raises(UsageError, match=sentence):
         gp.loader(store, **{"num_neighbors": [2], **options})
+
+
+def test_a_pickled_loader_makes_the_same_batches(store: GraphStore) -> None:
+    """Guards against a loader that cannot go to another process, as frameworks send them."""
+    loader = gp.loader(store, num_neighbors=[3, 2], batch_size=20, num_workers=0)
+    copy = pickle.loads(pickle.dumps(loader))
+    assert all(same(one, other) for one, other in zip(loader, copy, strict=True))
 
 
 def test_a_graph_that_is_no_store() -> None:
