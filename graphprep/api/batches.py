@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from graphprep.api.caches import Cache, Store
@@ -49,8 +50,9 @@ def loader(
     of workers, ranks and parts; `num_workers` are threads, since the kernels release Python's lock.
 
     Args:
-        graph: a store or a cache, open, or by its name, path or URL. The topology is read into memory, 4 bytes an edge;
-            rows of a cache stay in its files until a batch needs them, those of a store are read into memory.
+        graph: a store or a cache, open, or by its name or path; a store by its URL too. The topology is read into
+            memory, 4 bytes an edge; rows of a cache stay in its files until a batch needs them, those of a store are
+            read into memory.
         num_neighbors: neighbours a node in each hop, from the seeds on: [15, 10, 5]; -1 takes all. With several edge
             types {TYPE: [...]}, by key or (source, relation, destination), or one list for all.
         input_nodes: the seeds: train, val, test, an array of nodes [B], a mask [N], or None for all nodes; with several
@@ -207,13 +209,16 @@ def _options(
     Raises:
         UsageError: a value is out of its range.
     """
-    from graphprep.interop.batch_request import BatchOptions
+    from graphprep.interop.batch_request import BatchOptions, check_whole
     from graphprep.sampling.sampler import SamplingOptions
 
-    if batch_size < 1:
-        raise UsageError(f"batch_size is {batch_size}; give 1 or more")
-    if num_workers is not None and num_workers < 0:
-        raise UsageError(f"num_workers is {num_workers}; give 0 or more")
+    check_whole("batch_size", batch_size, 1)
+    check_whole("num_workers", cores() if num_workers is None else num_workers, 0)
+    check_whole("seed", seed)
+    check_whole("rank", rank)
+    check_whole("world_size", world_size)
+    if isinstance(arrays, str):
+        raise UsageError(f"arrays is {arrays!r}; give a list of names, as [{arrays!r}]")
     if time not in (None, "edges", "nodes"):
         raise UsageError(f"time is {time!r}; give 'edges' or 'nodes'")
     if time_strategy not in ("uniform", "last"):
@@ -242,10 +247,20 @@ def _options(
 
 
 def _opened(graph: Store | Cache) -> GraphStore | PartitionCache:
-    """A store or a cache, by whatever names it."""
+    """A store or a cache, by whatever names it.
+
+    Raises:
+        UsageError: it is an object of another kind.
+        DatasetError, CacheError: there is none, or it is damaged.
+    """
     from pipelines.look import find
 
     if isinstance(graph, GraphStore | PartitionCache):
         return graph
+    if not isinstance(graph, str | Path):
+        raise UsageError(
+            f"graph is of the type {type(graph).__name__}; give a store, as of gp.from_pyg, a cache, or the name or "
+            "path of one"
+        )
     kind, place = find(location_of(graph))
     return open_cache(place) if kind == "cache" else open_store(place)

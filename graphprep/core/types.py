@@ -232,7 +232,7 @@ def chosen_edge_type(known: Iterable[EdgeType], requested: Sequence[str] | str |
         return known[0]
     for edge_type in known:
         if requested == edge_type.key or (
-            requested is not None and not isinstance(requested, str) and tuple(requested) == edge_type
+            isinstance(requested, Sequence) and not isinstance(requested, str) and tuple(requested) == edge_type
         ):
             return edge_type
     problem = "there are several edge types" if requested is None else f"there is no edge type {requested!r}"

@@ -5,6 +5,7 @@ Letters: N nodes of a type, B seeds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,6 +89,18 @@ def pair_batches(
     return _loader(source, graph, options, seeds, excluded)
 
 
+def check_whole(name: str, number: object, least: int | None = None) -> None:
+    """Check an argument that is a whole number.
+
+    Raises:
+        UsageError: it is none, or below `least`.
+    """
+    if not isinstance(number, int | np.integer) or isinstance(number, bool):
+        raise UsageError(f"{name} is {number!r}; give a whole number")
+    if least is not None and number < least:
+        raise UsageError(f"{name} is {number}; give {least} or more")
+
+
 def _loader(
     source: GraphStore | PartitionCache,
     graph: SamplingGraph,
@@ -95,28 +108,36 @@ def _loader(
     seeds: Seeds,
     excluded: Mapping[EdgeType, bool] | None = None,
 ) -> BatchLoader:
-    arrays = {name: [each for each in node_arrays(source, name) if each != "original_id"] for name in graph.num_nodes}
+    arrays = {name: list(node_arrays(source, name)) for name in graph.num_nodes}
     of_edges = {kind: list(source.edge_arrays(kind)) for kind in graph.edges}
-    if options.arrays is not None:
+    if options.arrays is None:
+        arrays = {name: [each for each in names if each != "original_id"] for name, names in arrays.items()}
+    else:
         known = {each for names in (*arrays.values(), *of_edges.values()) for each in names}
         if absent := [name for name in options.arrays if name not in known]:
             listed = ", ".join(sorted(known))
             raise UsageError(f"there is no array {absent[0]!r}{nearest(absent[0], known)}; arrays: {listed}")
         arrays = {name: [each for each in names if each in options.arrays] for name, names in arrays.items()}
         of_edges = {kind: [each for each in names if each in options.arrays] for kind, names in of_edges.items()}
+    schedule = Schedule(
+        num_seeds=len(seeds),
+        seed=options.sampling.seed,
+        batch_size=options.batch_size,
+        shuffle=options.shuffle,
+        rank=options.rank,
+        world_size=options.world_size,
+        drop_last=options.drop_last,
+    )
+    if schedule.num_batches == 0:
+        raise UsageError(
+            f"drop_last=True leaves no batch of {len(seeds):,} seeds for each of {options.world_size:,} ranks with "
+            f"batch_size {options.batch_size:,}; make batch_size smaller or leave drop_last out"
+        )
     return BatchLoader(
         source,
         seeds=seeds,
         sampler=NeighbourSampler(graph, options.sampling),
-        schedule=Schedule(
-            num_seeds=len(seeds),
-            seed=options.sampling.seed,
-            batch_size=options.batch_size,
-            shuffle=options.shuffle,
-            rank=options.rank,
-            world_size=options.world_size,
-            drop_last=options.drop_last,
-        ),
+        schedule=schedule,
         arrays=arrays,
         edge_arrays=of_edges,
         workers=options.workers,
@@ -140,14 +161,21 @@ def _pair_seeds(
         found = as_array(pairs, "edge_label_index")
         if found.ndim != 2 or found.shape[0] != 2:
             raise UsageError(f"edge_label_index has shape {found.shape}; give [2, B]: sources above destinations")
+        if found.dtype == bool:
+            raise UsageError("edge_label_index is bool; give numbers of nodes, [2, B]: sources above destinations")
         ends = [_numbers(found[end], counts[end], f"edge_label_index[{end}]") for end in range(2)]
     if len(ends[0]) == 0:
         raise UsageError("edge_label_index has no pairs; give at least one")
     label_B = None if labels is None else as_array(labels, "edge_label")
     if label_B is not None and label_B.shape[:1] != ends[0].shape:
-        raise UsageError(f"edge_label has {len(label_B):,} rows for {len(ends[0]):,} pairs; give one a pair")
+        rows = len(label_B) if label_B.ndim else "no"
+        raise UsageError(f"edge_label has {rows} rows for {len(ends[0]):,} pairs; give one a pair")
+    if label_B is not None and label_B.dtype.kind not in "biuf":
+        raise UsageError(f"edge_label is {label_B.dtype}; give numbers, one a pair")
     if ratio is None:
         ratio = 1.0 if label_B is None else 0.0
+    if not isinstance(ratio, int | float | np.number) or not math.isfinite(ratio):
+        raise UsageError(f"neg_sampling_ratio is {ratio!r}; give a number from 0 on")
     if ratio < 0 or (ratio > 0 and label_B is not None):
         wrong = "below 0" if ratio < 0 else "given beside edge_label, and random pairs have no label"
         raise UsageError(f"neg_sampling_ratio is {wrong}; leave one of them out")
@@ -180,6 +208,7 @@ def _node_seeds(
     Raises:
         UsageError: as for `node_batches`.
     """
+    check_whole("split", split)
     node_type, chosen = _type_and_nodes(source, graph, input_nodes)
     count = graph.num_nodes[node_type]
     if isinstance(chosen, str):
@@ -216,6 +245,8 @@ def _numbers(nodes: Any, count: int, name: str = "input_nodes") -> NDArray[np.in
     found = as_array(nodes, name)
     if found.dtype == bool and found.shape == (count,):
         return np.flatnonzero(found)
+    if found.shape == (0,):
+        return np.empty(0, np.int64)
     if found.ndim != 1 or found.dtype.kind not in "iu":
         raise UsageError(f"{name} are {found.dtype} of shape {found.shape}; give numbers or a mask [{count}]")
     wrong = np.flatnonzero((found < 0) | (found >= count))
@@ -240,7 +271,14 @@ def _times(
 
 
 def _as_times(times: Any, name: str, count: int) -> NDArray[Any]:
+    """The time of each seed as the kernels take it.
+
+    Raises:
+        UsageError: they are not one number each.
+    """
     found = as_array(times, name)
     if found.shape != (count,) or found.dtype.kind not in "iuf":
         raise UsageError(f"{name} are {found.dtype} of shape {found.shape}; give {count:,} numbers, one a seed")
+    if found.dtype.kind == "f" and np.isnan(found).any():
+        raise UsageError(f"{name}[{np.flatnonzero(np.isnan(found))[0]}] is NaN; give a number for each seed")
     return found.astype(np.float64 if found.dtype.kind == "f" else np.int64)

@@ -14,6 +14,8 @@ from numba import njit
 from graphprep.core.csr_kernels import mixed
 
 ANY_TIME = np.iinfo(np.int64).max
+LOOKED_THROUGH = 64
+"""so many drawn edges of a node are compared one by one; where there are more, a hash table has them"""
 _ONE_OVER_2_53 = 1.0 / (1 << 53)
 
 
@@ -42,9 +44,22 @@ def count_uniform(indptr, nodes_n, fanout, with_replacement):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
+def _is_in_table(number, table_T):  # type: ignore[no-untyped-def]
+    """Whether a hash table of 2^k places, -1 where free, has a number; it has it afterwards."""
+    slot = np.int64(mixed(np.uint64(0), number) & np.uint64(len(table_T) - 1))
+    while table_T[slot] != -1:
+        if table_T[slot] == number:
+            return True
+        slot = (slot + 1) & (len(table_T) - 1)
+    table_T[slot] = number
+    return False
+
+
+@njit(cache=True, nogil=True)
 def draw_uniform(indptr, nodes_n, offsets_n, with_replacement, key, number_E):  # type: ignore[no-untyped-def]
     """The numbers of the drawn edges, each as probable as another (without replacement: Floyd's algorithm, Bentley and
     Floyd 1987, "A sample of brilliance")."""
+    table_T = np.empty(0, np.int64)
     for i in range(len(nodes_n)):
         node = nodes_n[i]
         first, at = indptr[node], offsets_n[i]
@@ -54,16 +69,27 @@ def draw_uniform(indptr, nodes_n, offsets_n, with_replacement, key, number_E):  
                 number_E[at + j] = first + j
             continue
         of_node = mixed(key, node)
+        has_table = count > LOOKED_THROUGH and not with_replacement
+        if has_table:
+            size = 2 * LOOKED_THROUGH
+            while size < 2 * count:
+                size *= 2
+            table_T = np.full(size, -1, np.int64)
         for j in range(count):
             if with_replacement:
                 number_E[at + j] = first + below(mixed(of_node, j), degree)
                 continue
             last = degree - count + j
             chosen = first + below(mixed(of_node, j), last + 1)
-            for k in range(at, at + j):
-                if number_E[k] == chosen:
+            if has_table:
+                if _is_in_table(chosen, table_T):
                     chosen = first + last
-                    break
+                    _is_in_table(chosen, table_T)
+            else:
+                for k in range(at, at + j):
+                    if number_E[k] == chosen:
+                        chosen = first + last
+                        break
             number_E[at + j] = chosen
 
 

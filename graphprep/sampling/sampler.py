@@ -106,6 +106,10 @@ class NeighbourSampler:
             )
         self._thread = threading.local()
 
+    def __reduce__(self) -> tuple[type[NeighbourSampler], tuple[SamplingGraph, SamplingOptions]]:
+        """Pickle what it was made of: numbers of nodes are a thread's."""
+        return NeighbourSampler, (self.graph, self.options)
+
     @property
     def has_trees(self) -> bool:
         """Whether each seed has a tree of its own: as requested, and always where there are times, which differ."""
@@ -155,10 +159,12 @@ class NeighbourSampler:
                     drawn[kind].append((place_E, owner_E + first, number_E))
                 for name in names:
                     per_hop[name].append(len(ids[name]) - new[name][1])
-        finally:
-            if not self.has_trees:
-                for name in names:
-                    forget_nodes(ids[name], places[name])
+        except BaseException:  # Ctrl-C too: numbers may be there of nodes that `ids` does not have yet
+            del self._thread.places
+            raise
+        if not self.has_trees:
+            for name in names:
+                forget_nodes(ids[name], places[name])
         return SampledBatch(
             nodes={
                 name: SampledNodes(
@@ -213,19 +219,35 @@ def _fanouts_by_type(fanouts: Fanouts, kinds: Sequence[EdgeType]) -> dict[EdgeTy
         UsageError: as for `NeighbourSampler`.
     """
     if isinstance(fanouts, Mapping):
-        by_type = {chosen_edge_type(kinds, kind): tuple(numbers) for kind, numbers in fanouts.items()}
+        by_type = {chosen_edge_type(kinds, kind): numbers for kind, numbers in fanouts.items()}
         if absent := [kind.key for kind in kinds if kind not in by_type]:
             raise UsageError(f"num_neighbors has no edge type {absent[0]}; give it too, with zeros to draw none")
     else:
-        by_type = dict.fromkeys(kinds, tuple(fanouts))
-    for kind, numbers in by_type.items():
-        if not numbers or any(not isinstance(each, int | np.integer) or each < EVERY for each in numbers):
-            raise UsageError(
-                f"num_neighbors of {kind.key} is {list(numbers)}; give whole numbers from 0 on, or -1 for all"
-            )
-    if len({len(numbers) for numbers in by_type.values()}) > 1:
+        by_type = dict.fromkeys(kinds, fanouts)
+    by_hop = {kind: _numbers(numbers, kind.key) for kind, numbers in by_type.items()}
+    if len({len(numbers) for numbers in by_hop.values()}) > 1:
         raise UsageError("num_neighbors have different numbers of hops; give each edge type as many")
-    return by_type
+    return by_hop
+
+
+def _numbers(fanouts: Any, name: str) -> tuple[int, ...]:
+    """The fanouts of an edge type, from a list, an array or a tensor.
+
+    Raises:
+        UsageError: they are no whole numbers from -1 on, one for each hop.
+    """
+    numbers = fanouts.tolist() if hasattr(fanouts, "tolist") else fanouts
+    numbers = list(numbers) if isinstance(numbers, tuple) else numbers
+    if not isinstance(numbers, list) or not numbers or any(not _is_fanout(each) for each in numbers):
+        raise UsageError(
+            f"num_neighbors of {name} is {numbers!r}; give whole numbers from 0 on, or -1 for all, one for each hop, "
+            "as [15, 10]"
+        )
+    return tuple(numbers)
+
+
+def _is_fanout(number: object) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and EVERY <= int(number) < 2**63
 
 
 def _joined(hops: Sequence[tuple[NDArray[np.int64], ...]]) -> SampledEdges:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch_geometric.utils import trim_to_layer
 
 import graphprep as gp
 from graphprep.errors import UsageError
+from graphprep.sampling import sampler
 from graphprep.store.store import GraphStore
 from graphprep.topology import Topology
 from tests.graphs import labelled_graph, typed_graph
@@ -130,7 +132,6 @@ def test_times_of_seeds(tmp_path: Path) -> None:
         ({"input_nodes": "trian"}, r"input_nodes is 'trian' \(did you mean 'train'\?\)"),
         ({"input_nodes": [1, 90]}, r"input_nodes\[1\] is 90; nodes are 0 .. 89"),
         ({"input_nodes": [1, 1]}, "input_nodes has a node twice"),
-        ({"input_nodes": []}, "input_nodes"),
         ({"input_nodes": [0.5]}, "input_nodes are float64"),
         ({"input_nodes": ("paper", None)}, "there is no node type 'paper'"),
         ({"split": 1}, "there is no split 1"),
@@ -141,12 +142,72 @@ def test_times_of_seeds(tmp_path: Path) -> None:
         ({"time": "edge"}, "time is 'edge'"),
         ({"input_time": [1]}, "input_time needs"),
         ({"num_workers": -1}, "num_workers is -1"),
+        ({"input_nodes": []}, "input_nodes has no nodes"),
+        ({"num_neighbors": 5}, r"num_neighbors of node__to__node is 5; .* as \[15, 10\]"),
+        ({"num_neighbors": [2**70]}, "num_neighbors of node__to__node is"),
+        ({"num_neighbors": {"node__to__node": 5}}, "num_neighbors of node__to__node is 5"),
+        ({"num_neighbors": {3: [5]}}, "there is no edge type 3"),
+        ({"batch_size": 2.5}, "batch_size is 2.5; give a whole number"),
+        ({"batch_size": None}, "batch_size is None"),
+        ({"seed": 1.5}, "seed is 1.5"),
+        ({"split": "0"}, "split is '0'"),
+        ({"world_size": None}, "world_size is None"),
+        ({"rank": 0.5, "world_size": 2}, "rank is 0.5"),
+        ({"world_size": 0}, "rank is 0 of world_size 0"),
+        ({"arrays": "xy"}, "arrays is 'xy'; give a list"),
+        ({"drop_last": True}, "drop_last=True leaves no batch of"),
     ],
 )
 def test_arguments_that_do_not_fit(store: GraphStore, options: dict[str, Any], sentence: str) -> None:
     """Guards against tracebacks, and against batches of something else than was meant."""
     with pytest.raises(UsageError, match=sentence):
         gp.loader(store, **{"num_neighbors": [2], **options})
+
+
+def test_a_pickled_loader_makes_the_same_batches(store: GraphStore) -> None:
+    """Guards against a loader that cannot go to another process, as frameworks send them."""
+    loader = gp.loader(store, num_neighbors=[3, 2], batch_size=20, num_workers=0)
+    copy = pickle.loads(pickle.dumps(loader))
+    assert all(same(one, other) for one, other in zip(loader, copy, strict=True))
+
+
+def test_a_graph_that_is_no_store() -> None:
+    """Guards against a traceback for who gives the Data itself, as PyG's own loader takes it."""
+    with pytest.raises(UsageError, match="graph is of the type Data; give a store"):
+        gp.loader(Data(), num_neighbors=[2])
+
+
+def test_a_time_that_is_no_number() -> None:
+    """Guards against trees without a limit: nothing is later than NaN."""
+    graph = gp.from_arrays(np.array([[1, 2], [0, 0]]), edge_time=np.array([1.0, 2.0]), num_nodes=3)
+    with pytest.raises(UsageError, match=r"input_time\[1\] is NaN"):
+        gp.loader(graph, num_neighbors=[2], input_nodes=[0, 1], time="edges", input_time=[1.0, np.nan])
+
+
+def test_original_ids_are_there_when_named() -> None:
+    """Guards against ids that no batch can have, though only the default leaves them out."""
+    graph = gp.from_arrays(np.array([[70, 50], [50, 60]]))
+    (batch,) = gp.loader(graph, num_neighbors=[1], input_nodes=None, arrays=["original_id"], num_workers=0)
+    assert batch.original_id.tolist() == [50 + 10 * node for node in batch.n_id.tolist()]
+
+
+def test_batches_after_an_interrupted_one(store: GraphStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against numbers that Ctrl-C leaves behind, of nodes that the next batch does not have."""
+    loader = gp.loader(store, num_neighbors=[3, 3], batch_size=20, num_workers=0)
+    expected = list(loader)
+    number_nodes = sampler.number_nodes
+
+    def interrupted(*arguments: Any) -> Any:
+        number_nodes(*arguments)
+        raise KeyboardInterrupt
+
+    loader.set_epoch(0)
+    with monkeypatch.context() as patched:
+        patched.setattr(sampler, "number_nodes", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+    loader.set_epoch(0)
+    assert all(same(one, other) for one, other in zip(expected, loader, strict=True))
 
 
 def test_only_requested_arrays(store: GraphStore) -> None:

@@ -135,6 +135,12 @@ def test_times_of_pairs() -> None:
         ({"edge_label_index": [[1], [3]], "edge_label": [1], "neg_sampling_ratio": 1}, "given beside edge_label"),
         ({"neg_sampling_ratio": -1}, "neg_sampling_ratio is below 0"),
         ({"edge_label_time": [1]}, "edge_label_time needs the times"),
+        ({"edge_label_index": np.ones((2, 60), bool)}, "edge_label_index is bool"),
+        ({"edge_label_index": [[1], [3]], "edge_label": 1}, "edge_label has no rows for 1 pairs"),
+        ({"edge_label_index": [[1], [3]], "edge_label": ["a"]}, "edge_label is <U1; give numbers"),
+        ({"neg_sampling_ratio": float("nan")}, "neg_sampling_ratio is nan"),
+        ({"neg_sampling_ratio": "1"}, "neg_sampling_ratio is '1'"),
+        ({"edge_type": 5}, "there is no edge type 5"),
         ({"edge_type": "a__b__c"}, "there is no edge type 'a__b__c'"),
     ],
 )

@@ -13,6 +13,7 @@ from graphprep.core.csr import from_edges
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr, EdgeChunk, EdgeType, Treatment
 from graphprep.errors import UsageError
 from graphprep.sampling.graph import SamplingGraph
+from graphprep.sampling.neighbour_kernels import LOOKED_THROUGH
 from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
 from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, random_edges
@@ -111,6 +112,22 @@ def test_uniform_draws_are_uniform(fanout: int) -> None:
     # 7 degrees of freedom; 1 in 10,000 is above 29.9.
     statistic = ((counts - draws * chance) ** 2 / (draws * chance * (1 - chance))).sum() * 7 / 8
     assert statistic < 29.9
+
+
+def test_many_draws_of_a_hub_are_different_edges() -> None:
+    """Guards against an edge drawn twice where a hash table has those drawn, and against edges never drawn there."""
+    matrix = csr_of(EdgeChunk(np.arange(1, 301), np.zeros(300, np.int64)), 301)
+    sampler = NeighbourSampler(graph_of(matrix), SamplingOptions(fanouts=(150,)))
+    assert LOOKED_THROUGH < 150
+    counts, draws = np.zeros(300), 2_000
+    for epoch in range(draws):
+        number_E = (
+            sampler.sample({HOMOGENEOUS_NODE: np.zeros(1, np.int64)}, epoch=epoch).edges[HOMOGENEOUS_EDGE].number_E
+        )
+        assert len(np.unique(number_E)) == 150
+        counts[number_E] += 1
+    # As above, of 300 edges with a chance of 1/2: 299 degrees of freedom; 1 in 10,000 is above 398.
+    assert ((counts - draws / 2) ** 2 / (draws / 4)).sum() * 299 / 300 < 398
 
 
 def test_weighted_draws_follow_the_weights() -> None:
@@ -228,6 +245,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "seeds = np.arange(0, 200, 7)\n"
         "for weighted in (False, True):\n"
         "    graph = random_graph(weighted=weighted)\n"
+        "    sampled(graph, seeds, fanouts=(70,))\n"
         "    for options in ({}, {'disjoint': True}, {'weighted': True} if weighted else {'with_replacement': True}):\n"
         "        sampled(graph, seeds, fanouts=(4, -1, 300), **options)\n"
         "matrix = graph.edges[HOMOGENEOUS_EDGE]\n"

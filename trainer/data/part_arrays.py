@@ -133,7 +133,7 @@ class PartArrays:
         elif edge_features is not None:
             shape = self.cache.edge_array_shape(self.cache.relations[0].key, edge_features)
             features = self.mapped(f"{name}/{edge_features}", tuple(_TYPES), (num_edges, *shape)).float()
-            features = features.view(num_edges, -1) if features.dim() == 2 else features.unsqueeze(1)
+            features = features if features.dim() == 2 else features.unsqueeze(1)
         return Csr(indptr=indptr, indices=indices, weights=weights, num_columns=num_columns, features=features)
 
     def _ids(self, kind: NodeType, name: str) -> Tensor:

@@ -252,6 +252,18 @@ def test_bfloat16_features_are_mapped_as_they_lie(tmp_path: Path) -> None:
     assert torch.equal(part.x_nF, narrow[part.ids_n])
 
 
+@pytest.mark.parametrize("width", [(), (1,), (3,)])
+def test_a_part_without_edges_has_their_features(width: tuple[int, ...], tmp_path: Path) -> None:
+    """Guards against a run that ends because one part, or one pair of parts, has no edge."""
+    graph = random_graph()
+    graph.edge_arrays = {"price": np.ones((len(graph.src), *width), np.float32)}
+    graph.src, graph.dst = graph.src % 40, graph.dst % 40
+    cache = open_cache(str(make_cache(tmp_path / "cache", graph, (np.arange(60) >= 40).astype(int), 2)))
+    features = load_part(cache, 1, split=0, edge_features="price").local.features
+    assert features is not None
+    assert features.shape == (0, *(width or (1,)))
+
+
 @pytest.mark.parametrize("kind", ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))])
 def test_whole_numbers_are_features_too(kind: str, tmp_path: Path) -> None:
     """Guards against features that were imported and partitioned, and are refused when they are to be learnt from."""

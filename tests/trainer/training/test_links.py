@@ -178,6 +178,12 @@ def test_the_result_has_the_split(fitted: dict[tuple[str, int], Run]) -> None:
         assert {"source", "destination", "bytes_sent"} <= fitted[setting, 3].result["pairs"][0].keys(), "of ranks"
 
 
+def test_the_result_has_the_bytes_of_links(fitted: dict[tuple[str, int], Run]) -> None:
+    """Guards against counts of the task under the name of other counts, which `graphprep report` reads."""
+    result = fitted["dot", 3].result
+    assert sum(row["bytes_sent"] for row in result["pairs"]) == result["row_bytes_sent"] > 0
+
+
 def test_the_loss_is_that_of_a_dense_computation(folder: Path, caches: dict[tuple[str, int], Path]) -> None:
     """The first loss and the step of PyG's GAE: cross-entropies of edges and of random pairs, each a mean."""
     options = run_options(caches["undirected", 1], **COMMON | {"embedding": 4, "epochs": 1, "weight_decay": 0.0})
