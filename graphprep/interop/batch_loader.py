@@ -64,10 +64,7 @@ class BatchLoader:
         self._rows: dict[str, dict[str, NodeRows]] = {
             name: rows_of_type(source, name, arrays.get(name, ())) for name in sampler.graph.num_nodes
         }
-        self._edge_rows = {
-            kind: {name: edge_rows(source, kind, name) for name in edge_arrays.get(kind, ())}
-            for kind in sampler.graph.edges
-        }
+        self._edge_rows = {kind: edge_rows(source, kind, edge_arrays.get(kind, ())) for kind in sampler.graph.edges}
         self._workers, self._epoch = workers, 0
 
     @property

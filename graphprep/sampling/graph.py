@@ -6,7 +6,7 @@ Memory: 4 bytes an edge (8 from 2^31 nodes on), 8 a node, and 4 more an edge for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -54,7 +54,7 @@ def sampling_graph(source: GraphStore | PartitionCache, *, times_of: TimesOf | N
     edge_times: dict[EdgeType, NDArray[Any]] = {}
     node_times: dict[str, NDArray[Any]] = {}
     if times_of == "edges":
-        edge_times = {kind: edge_rows(source, kind, TIME) for kind in kinds if TIME in source.edge_arrays(kind)}
+        edge_times = {kind: edge_rows(source, kind, [TIME])[TIME] for kind in kinds if TIME in source.edge_arrays(kind)}
     elif times_of == "nodes":
         node_times = {name: node_rows(source, name, TIME) for name in num_nodes if TIME in node_arrays(source, name)}
     if times_of is not None and not edge_times and not node_times:
@@ -81,11 +81,14 @@ def node_rows(source: GraphStore | PartitionCache, node_type: str, name: str) ->
     return found[:]
 
 
-def edge_rows(source: GraphStore | PartitionCache, edge_type: EdgeType, name: str) -> NDArray[Any]:
-    """One array of all edges of a type in memory, in the store's order."""
+def edge_rows(
+    source: GraphStore | PartitionCache, edge_type: EdgeType, names: Sequence[str]
+) -> dict[str, NDArray[Any]]:
+    """Some arrays of all edges of a type in memory, in the store's order."""
     if isinstance(source, PartitionCache):
-        return rebuild_edge_arrays(source, edge_type)[name]
-    return source.edge_array(edge_type, name)[:]
+        rebuilt = rebuild_edge_arrays(source, edge_type) if names else {}
+        return {name: rebuilt[name] for name in names}
+    return {name: source.edge_array(edge_type, name)[:] for name in names}
 
 
 def _edges(source: GraphStore | PartitionCache, edge_type: EdgeType) -> Csr:
