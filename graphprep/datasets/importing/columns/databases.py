@@ -89,9 +89,6 @@ class SqliteReader(TableReader):
                 yield Batch(self, start, arrays, len(fetched))
                 start += len(fetched)
 
-    def place(self, row: int) -> str:
-        return f"{self.called}, row {row:,}"
-
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
@@ -140,9 +137,6 @@ class DuckDbReader(TableReader):
             for batch in reader(rows):
                 yield Batch(self, start, dict(zip(columns, batch.columns, strict=False)), batch.num_rows)
                 start += batch.num_rows
-
-    def place(self, row: int) -> str:
-        return f"{self.called}, row {row:,}"
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:

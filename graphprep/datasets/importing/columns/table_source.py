@@ -7,6 +7,7 @@ its values look; what a value is, is decided by the role of its column (`values`
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,7 +69,7 @@ class TableReader(Protocol):
 
     def place(self, row: int) -> str:
         """Where a row is, counted from 0: the file, and its line in text."""
-        ...
+        return f"{self.called}, row {row:,}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,14 +249,13 @@ class _TypedReader(TableReader):
                     yield Batch(self, start, arrays, some.num_rows)
                     start += some.num_rows
 
-    def place(self, row: int) -> str:
-        return f"{self.called}, row {row:,}"
-
+    @abstractmethod
     def _schema(self) -> Any:
-        raise NotImplementedError
+        """Arrow's, of all columns."""
 
+    @abstractmethod
     def _record_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        raise NotImplementedError
+        """Of these columns, in any sizes."""
 
 
 class ParquetReader(_TypedReader):
