@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from graphprep.core.row_ranges import row_ranges
 from graphprep.core.types import EdgeChunk, EdgeTable, EdgeType, Ids, NodeTable, RawGraph, Rows, Treatment, row_bytes
 from graphprep.datasets.importing import tables
-from graphprep.datasets.importing.added_ids import AddedIds, require_same_kind
+from graphprep.datasets.importing.added_ids import AddedIds
 from graphprep.datasets.importing.columns.edge_table import FEATURES, LABEL, IdKinds
 from graphprep.datasets.importing.columns.refit import refitted_classes, refitted_features
 from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, format_of
 from graphprep.datasets.importing.import_request import EdgeFiles, ImportRequest
 from graphprep.datasets.importing.node_files import NodeData, NodeFiles, load_mask, load_nodes
-from graphprep.datasets.importing.node_ids import ListedIds, NodeIds, Original, RowNumbers
+from graphprep.datasets.importing.node_ids import ListedIds, NodeIds, Original, RowNumbers, require_same_kind
 from graphprep.datasets.importing.spool import KEPT_BYTES, Spool
 from graphprep.datasets.importing.table_files import word_array
 from graphprep.datasets.importing.typed_edges import TypedEdges, scan

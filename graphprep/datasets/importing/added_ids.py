@@ -12,19 +12,9 @@ from numpy.typing import NDArray
 from graphprep.core.types import Ids
 from graphprep.datasets.importing.edges.edge_file import Words
 from graphprep.datasets.importing.ids import DistinctIds, IdSet
-from graphprep.datasets.importing.node_ids import FoundIds, ListedIds, Original
+from graphprep.datasets.importing.node_ids import FoundIds, ListedIds, Original, require_same_kind
 from graphprep.datasets.importing.table_files import word_array
 from graphprep.errors import DatasetError
-
-
-def require_same_kind(ids: Ids | Words | Original, known: Original, whose: str) -> None:
-    """Raises:
-    DatasetError: these ids are words and the known ones numbers, or the other way round; the end of a sentence.
-    """
-    is_words = isinstance(ids, Words) or ids.dtype.kind in "UT"
-    if is_words != (known.dtype.kind in "UT"):
-        kind, other = ("words", "numbers") if is_words else ("numbers", "words")
-        raise DatasetError(f"its ids are {kind}, but those of {whose} are {other}")
 
 
 class AddedIds:

@@ -26,6 +26,16 @@ Original = NDArray[Any]
 """int64, or words in NumPy's StringDType"""
 
 
+def require_same_kind(ids: Ids | Words | Original, known: Original, whose: str) -> None:
+    """Raises:
+    DatasetError: these ids are words and the known ones numbers, or the other way round; the end of a sentence.
+    """
+    is_words = isinstance(ids, Words) or ids.dtype.kind in "UT"
+    if is_words != (known.dtype.kind in "UT"):
+        kind, other = ("words", "numbers") if is_words else ("numbers", "words")
+        raise DatasetError(f"its ids are {kind}, but those of {whose} are {other}")
+
+
 class UnknownNodeError(DatasetError):
     """An id that no table lists; the end of a sentence that begins with the file."""
 
@@ -175,16 +185,15 @@ class ListedIds:
             self._words.take(Words(np.arange(len(ids)), ids.tolist()))
 
     def codes(self, ids: Ids | Words) -> Ids:
-        words = self._words
-        if isinstance(ids, Words) and words is not None:
+        require_same_kind(ids, self.ids, self.table)
+        if isinstance(ids, Words):
+            words = self._words
+            assert words is not None
             codes = words.take(ids)
             if (unknown := codes >= len(self.ids)).any():
                 position = int(np.argmax(unknown))
                 self._unknown(repr(words.word(int(codes[position]))), position)
             return codes
-        if isinstance(ids, Words) or words is not None:
-            kind, other = ("words", "numbers") if isinstance(ids, Words) else ("numbers", "words")
-            raise DatasetError(f"its ids are {kind}, but those of {self.table} are {other}")
         if len(ids):
             place = self._place(ids)
             if (wrong := self._ascending[place] != ids).any():
