@@ -167,7 +167,6 @@ def plan(
     from pipelines.plan import plan_training
 
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    values.setdefault("input_dropout", values.get("dropout", TrainingPlan().dropout))
     return plan_training(
         location_of(graph),
         TrainingPlan(**values),

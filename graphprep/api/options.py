@@ -144,7 +144,11 @@ class PlanOptions(CallOptions, total=False):
     input_dropout: float
     eval_every: int
     wire: Wire
+    weights_wire: Literal["fp32", "bf16"]
     exchange: Literal["boundary", "tensor", "auto"]
+    relay: Literal["auto", "off"]
+    staleness: str
+    staleness_grad: str
     edge_features: str
 
 

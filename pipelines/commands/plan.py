@@ -7,8 +7,11 @@ from typing import Any
 
 import click
 
+from graphprep.plan.training import TrainingPlan
+from graphprep.system.options import take_options
 from pipelines.commands import names
 from pipelines.commands.common import FILE, common, parts_option, show, topology_option
+from pipelines.commands.from_dataclass import options_of
 
 
 @click.command()
@@ -23,17 +26,7 @@ from pipelines.commands.common import FILE, common, parts_option, show, topology
     metavar="FILE",
     help="The rates that `graphprep doctor --rates FILE` measured on the machine that trains.",
 )
-@click.option("--model", default="gcn", show_default=True, help="gcn or sage.")
-@click.option("--layers", type=int, default=2, show_default=True)
-@click.option("--hidden", type=int, default=64, show_default=True, help="Width of the layers between.")
-@click.option("--dropout", type=float, default=0.5, show_default=True, help="Share zeroed before layers 2 .. L.")
-@click.option("--input-dropout", type=float, help="Share zeroed before layer 1.  [default: as --dropout]")
-@click.option("--eval-every", type=int, default=1, show_default=True, help="Validate every so many epochs.")
-@click.option("--wire", default="fp32", show_default=True, help="What rows are sent in: fp32, bf16, fp16, int8.")
-@click.option("--exchange", default="boundary", show_default=True, help="Of rows: boundary, tensor, or auto by layer.")
-@click.option(
-    "--edge-features", metavar="NAME", help="For sage: weights, or an array of the edges, as for `graphprep train`."
-)
+@options_of(TrainingPlan)
 @common
 def plan(
     store_or_cache: str,
@@ -41,8 +34,6 @@ def plan(
     topology: str | None,
     gpu: str | None,
     rates_from: Path | None,
-    dropout: float,
-    input_dropout: float | None,
     json_output: bool,
     **options: Any,
 ) -> None:
@@ -60,11 +51,9 @@ def plan(
       graphprep plan digits/2x2 --exchange auto         # boundary or tensor-parallel, layer by layer
       graphprep plan digits/2x2 --rates node.json       # of `graphprep doctor --rates node.json` on that machine
     """
-    from graphprep.plan.training import TrainingPlan
     from graphprep.report.plan_tables import print_plan
     from pipelines.plan import plan_training
 
-    first = dropout if input_dropout is None else input_dropout
-    training = TrainingPlan(dropout=dropout, input_dropout=first, **options)
+    training = take_options(TrainingPlan, options)
     planned = plan_training(store_or_cache, training, parts=parts, topology=topology, gpu=gpu, rates_from=rates_from)
     show(planned, print_plan, json_output)
