@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def plan_training(
     model, compute = LinkModel.of(graph.topology), found.compute_seconds
     direct = None
     if graph.traffic.relayed is not None:
-        direct = communication(graph, model, replace(training, relay="off"), found.tensor).seconds
+        direct = communication(graph, model, training.with_options(relay="off"), found.tensor).seconds
     slowest = link_seconds(graph.traffic, graph.topology, 1024)
     plan = {
         "dataset": graph.dataset,
@@ -128,6 +128,7 @@ def predict(
     cache: Path | None = None,
     gpu: str | None = None,
     rates_from: Path | None = None,
+    words: Sequence[str] = (),
 ) -> tuple[RankRates, list[Prediction | Refusal]]:
     """What training takes with each of some options, by rates that are measured once for all of them.
 
@@ -136,6 +137,7 @@ def predict(
         trainings: the options.
         cache: its folder, where it is one.
         gpu, rates_from: as for `plan_training`.
+        words: further options of the trainer, with which it may refuse some.
 
     Returns:
         the rates, and for each of `trainings` the prediction, or why the trainer refuses it.
@@ -145,7 +147,10 @@ def predict(
     """
     is_cpu = _is_cpu(graph.topology, gpu, rates_from)
     memories = expected_memory(
-        [(each, _traffic_request(graph, each, is_cpu=is_cpu)) for each in trainings], rank_sizes(graph), cache
+        [(each, _traffic_request(graph, each, is_cpu=is_cpu)) for each in trainings],
+        rank_sizes(graph),
+        cache,
+        words=words,
     )
     works = [
         None if isinstance(memory, Refusal) else _work(graph, each, memory)
@@ -262,10 +267,10 @@ def _traffic_request(graph: PartitionedGraph, training: TrainingPlan, *, is_cpu:
 def _alternatives(graph: PartitionedGraph, model: LinkModel, found: Prediction) -> list[dict[str, Any]]:
     """The requested exchange, then others that send less, each with its epoch time; no policy goes with tensors."""
     training = found.training
-    trainings = [replace(training, wire=wire) for wire in dict.fromkeys((training.wire, "bf16", "int8"))]
+    trainings = [training.with_options(wire=wire) for wire in dict.fromkeys((training.wire, "bf16", "int8"))]
     if not found.tensor:
         stale = {"staleness": ADVISED_STALENESS, "staleness_grad": ADVISED_STALENESS}
-        trainings.append(replace(training, wire="int8", **stale))
+        trainings.append(training.with_options(wire="int8", **stale))
     alternatives = []
     for each in trainings:
         of_epoch = communication(graph, model, each, found.tensor)

@@ -92,7 +92,7 @@ def train_to_folder(
                 settings["resume"] = True
                 (work / CHECKPOINTS).mkdir()
                 shutil.copyfile(resumed, work / CHECKPOINTS / resumed.name)
-            _train(cache, _words({**options, **_moved(options, target, work), **settings}))
+            _train(cache, words_of({**options, **_moved(options, target, work), **settings}))
             for file in (*work.rglob(CONFIG), *work.rglob(LOCK)):
                 if file.name == CONFIG:  # which starts the same run again
                     before, after = (json.dumps(str(folder), ensure_ascii=False)[1:-1] for folder in (work, target))
@@ -136,7 +136,7 @@ def _moved(options: Mapping[str, Any], target: Path, work: Path) -> dict[str, Pa
     return {name: work / path for name, path in inside.items()}
 
 
-def _words(options: Mapping[str, Any]) -> list[str]:
+def words_of(options: Mapping[str, Any]) -> list[str]:
     """Options as the trainer's command line has them."""
     words = []
     for name, value in options.items():

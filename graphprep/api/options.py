@@ -152,6 +152,15 @@ class PlanOptions(CallOptions, total=False):
     edge_features: str
 
 
+class BestOptions(PlanOptions, total=False):
+    """The keywords of `plan_best`: those of `plan` that are given stay, the others are searched."""
+
+    epochs: int
+    within: float
+    price: float
+    cost: float
+
+
 class TrainOptions(CallOptions, total=False):
     """The keywords of `train`: the trainer's options, which docs/training-reference.md describes."""
 

@@ -61,7 +61,11 @@ class Refusal:
 
 
 def expected_memory(
-    runs: Sequence[tuple[TrainingPlan, TrafficRequest | None]], sizes: Sequence[RankSizes], cache: Path | None
+    runs: Sequence[tuple[TrainingPlan, TrafficRequest | None]],
+    sizes: Sequence[RankSizes],
+    cache: Path | None,
+    *,
+    words: Sequence[str] = (),
 ) -> list[ExpectedMemory | Refusal]:
     """What each rank would need with each of some options.
 
@@ -70,6 +74,7 @@ def expected_memory(
             rows.
         sizes: of all ranks.
         cache: a cache's folder, whose sums of features the trainer may use; None for a store.
+        words: further options of the trainer, the same for all.
 
     Returns:
         for each of `runs` the trainer's answer, or why it refuses these options.
@@ -81,7 +86,7 @@ def expected_memory(
     """
     request = {
         "runs": [
-            {"arguments": training.arguments, "traffic": None if traffic is None else asdict(traffic)}
+            {"arguments": [*words, *training.arguments], "traffic": None if traffic is None else asdict(traffic)}
             for training, traffic in runs
         ],
         "cache": None if cache is None else str(cache.absolute()),

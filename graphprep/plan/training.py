@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -71,6 +71,10 @@ class TrainingPlan:
         check_options(self)
         for flag, policy in (("--staleness", self.staleness), ("--staleness-grad", self.staleness_grad)):
             age_of(policy, flag)
+
+    def with_options(self, **options: Any) -> TrainingPlan:
+        """The same with some others."""
+        return replace(self, **options)
 
     @property
     def first_dropout(self) -> float:

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from graphprep.errors import UsageError
+from graphprep.plan.search import Budget
 from graphprep.plan.training import TrainingPlan
 from graphprep.system.options import take_options
 from pipelines.commands import names
@@ -27,6 +30,15 @@ from pipelines.commands.from_dataclass import options_of
     help="The rates that `graphprep doctor --rates FILE` measured on the machine that trains.",
 )
 @options_of(TrainingPlan)
+@click.option("--best", is_flag=True, help="Search all ways to train, and show the best three with their commands.")
+@click.option(
+    "--pilot",
+    type=int,
+    default=0,
+    metavar="EPOCHS",
+    help="With --best and a cache: train some short runs here, to consider int8 rows and kept rows too.",
+)
+@options_of(Budget)
 @common
 def plan(
     store_or_cache: str,
@@ -34,6 +46,8 @@ def plan(
     topology: str | None,
     gpu: str | None,
     rates_from: Path | None,
+    best: bool,
+    pilot: int,
     json_output: bool,
     **options: Any,
 ) -> None:
@@ -50,10 +64,24 @@ def plan(
       graphprep plan digits/2x2 --gpu A100-40GB --wire int8 --json
       graphprep plan digits/2x2 --exchange auto         # boundary or tensor-parallel, layer by layer
       graphprep plan digits/2x2 --rates node.json       # of `graphprep doctor --rates node.json` on that machine
+      graphprep plan digits/2x2 --best --pilot 40       # exchange, wire and staleness, chosen for this graph
+      graphprep plan digits --topology 2x4 --best --price 2.5 --cost 20
     """
+    source_of = click.get_current_context().get_parameter_source
+    given = {name for name in options if source_of(name) is not ParameterSource.DEFAULT}
+    where: dict[str, Any] = {"parts": parts, "topology": topology, "gpu": gpu, "rates_from": rates_from}
+    training, budget = take_options(TrainingPlan, options), take_options(Budget, options)
+    if best:
+        from graphprep.report.plan_tables import print_best
+        from pipelines.plan_best import plan_best
+
+        found = plan_best(store_or_cache, training, fixed=given, budget=budget, pilot_epochs=pilot, **where)
+        show(found, print_best, json_output)
+        return
+    ignored = [f"--{name}" for name in ("epochs", "within", "price", "cost") if name in given]
+    if ignored or pilot:
+        raise UsageError(f"{' and '.join([*ignored, *(['--pilot'] if pilot else [])])} is for --best; add it")
     from graphprep.report.plan_tables import print_plan
     from pipelines.plan import plan_training
 
-    training = take_options(TrainingPlan, options)
-    planned = plan_training(store_or_cache, training, parts=parts, topology=topology, gpu=gpu, rates_from=rates_from)
-    show(planned, print_plan, json_output)
+    show(plan_training(store_or_cache, training, **where), print_plan, json_output)
