@@ -3,5 +3,5 @@
 `plan.py` says what a policy answers for each batch and feeds it batches ahead of their use. The policies: `belady.py`
 keeps the rows that are needed soonest, which is known since draws are hashes; `lru.py` those that were used last;
 `fixed.py` those of the highest scores: degrees or counts of a presampled epoch (`scores.py`), or the probability of a
-visit (`visit_probability.py`). `policies.py` makes each by its name.
+visit (`graphprep.traffic.visits`). `policies.py` makes each by its name.
 """

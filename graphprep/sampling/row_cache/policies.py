@@ -15,7 +15,7 @@ from graphprep.sampling.row_cache.fixed import FixedCache
 from graphprep.sampling.row_cache.lru import LruCache
 from graphprep.sampling.row_cache.plan import RowCache
 from graphprep.sampling.row_cache.scores import degrees
-from graphprep.sampling.row_cache.visit_probability import visit_probabilities
+from graphprep.traffic.visits import visit_probabilities
 
 POLICIES = {
     "belady": "the rows that known batches need soonest",
@@ -44,7 +44,7 @@ def scores_of(
     """
     match policy:
         case "belady" | "vip":
-            return visit_probabilities(graph, fanouts, seed_probability)
+            return visit_probabilities(graph.edges, graph.num_nodes, fanouts, seed_probability)
         case "degree":
             return {name: degrees(graph, name) for name in graph.num_nodes}
         case "presampled":

@@ -1,6 +1,6 @@
 """Scores of rows for a cache that is filled once: how many neighbours a node has, how often an epoch needed it.
 
-Visit probabilities are the third kind; see `visit_probability.py`. Letters: N nodes of a type, n rows of a batch.
+Visit probabilities are the third kind; see `graphprep.traffic.visits`. Letters: N nodes of a type, n rows of a batch.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "import numpy as np\n"
         "from graphprep.sampling.row_cache.belady import BeladyCache\n"
         "from graphprep.sampling.row_cache.lru import LruCache\n"
-        "from graphprep.sampling.row_cache.visit_probability import visit_probabilities\n"
+        "from graphprep.traffic.visits import visit_probabilities\n"
         "from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE\n"
         "from tests.sampling.row_cache.replayed import fetched_rows\n"
         "from tests.sampling.test_sampler import random_graph\n"
@@ -94,5 +94,6 @@ def test_kernels_stay_within_bounds(bounds_checked: BoundsChecked) -> None:
         "        fetched_rows(BeladyCache(3000, slots, look_ahead, rng.random(3000)), slots, batches)\n"
         "    fetched_rows(LruCache(3000, slots), slots, batches)\n"
         "graph = random_graph()\n"
-        "visit_probabilities(graph, {HOMOGENEOUS_EDGE: (3, -1)}, {HOMOGENEOUS_NODE: np.full(200, 0.1)})\n"
+        "seeds = {HOMOGENEOUS_NODE: np.full(200, 0.1)}\n"
+        "visit_probabilities(graph.edges, graph.num_nodes, {HOMOGENEOUS_EDGE: (3, -1)}, seeds)\n"
     )
