@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Sequence
 from dataclasses import fields
 
-from graphprep.errors import CacheError, TrainingError, UsageError
+from graphprep.errors import UsageError
 from graphprep.plan.search import SEARCHED, Budget
 from graphprep.plan.training import MODELS, TrainingPlan
 from graphprep.report.formats import duration
 from graphprep.system import progress
-from graphprep.system.child_process import child_settings, python_command
 from graphprep.system.home import require_cache
 from pipelines.plan_best import plan_best
 from pipelines.train import words_of
+from pipelines.trainer_options import given_options
 
 AUTO, PILOT = "--auto", "--pilot"
 
@@ -53,18 +51,8 @@ def chosen_options(cache: str, words: Sequence[str], *, pilot_epochs: int) -> li
         TrainingError: as for `plan_best`.
     """
     folder = require_cache(cache)
-    done = subprocess.run(
-        python_command("-m", "trainer.config.given_options", str(folder), *words),
-        capture_output=True,
-        text=True,
-        **child_settings(),
-    )
-    if done.returncode:
-        sentence = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        kinds = {UsageError.exit_status: UsageError, CacheError.exit_status: CacheError}
-        raise kinds.get(done.returncode, TrainingError)(sentence)
-    parsed = json.loads(done.stdout)
-    given, values = parsed["given"], parsed["values"]
+    options = given_options(folder, words)
+    given, values = options.given, options.values
     if values["model"] not in MODELS:
         raise UsageError(f"--auto knows {' and '.join(MODELS)}, not --model {values['model']}; leave --auto out")
     planned = {each.name for each in fields(TrainingPlan)}
@@ -77,10 +65,10 @@ def chosen_options(cache: str, words: Sequence[str], *, pilot_epochs: int) -> li
         others={name: value for name, value in given.items() if name not in planned},
     )
     way = found["best"][0]
-    options = words_of({name: value for name, value in way["options"].items() if name not in given})
+    chosen = words_of({name: value for name, value in way["options"].items() if name not in given})
     progress.say(
-        f"{AUTO} chose {' '.join(options) or 'the defaults'} of {found['considered']} ways: an epoch is estimated to "
+        f"{AUTO} chose {' '.join(chosen) or 'the defaults'} of {found['considered']} ways: an epoch is estimated to "
         f"take {duration(way['epoch_seconds'])}, {way['times_faster']:.2f} times as fast as without; "
         f"{'; '.join(way['reasons'])}"
     )
-    return options
+    return chosen
