@@ -23,6 +23,7 @@ from graphprep.report.summary.cache_summary import quality_of
 from graphprep.topology import Topology
 from pipelines import train_rebalanced as loop
 from pipelines.rebalance import speeds_of_run
+from pipelines.train import start_trainer
 from pipelines.train_rebalanced import LINES, decide
 from tests.graphs import labelled_graph
 from tests.stores import make_cache, make_store
@@ -129,7 +130,7 @@ def test_a_rank_that_becomes_slow_loses_nodes(
     nodes = [rank["nodes"] for rank in quality_of(PartitionCache(made))["ranks"]]
     assert nodes[1] < 0.45 * 400
     alone = tmp_path / "alone"
-    assert loop.start_trainer(str(cache.folder), [*words, "--output", str(alone)]) == 0
+    assert start_trainer(str(cache.folder), [*words, "--output", str(alone)]) == 0
     expected = [json.loads(text)["loss"] for text in (alone / "history.jsonl").read_text().splitlines()]
     np.testing.assert_allclose([each["loss"] for each in history], expected, rtol=1e-4)
 
