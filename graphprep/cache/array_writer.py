@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +58,37 @@ class FolderWriter:
             array.flush()
             payload = payload_path(path, array.ndim)
             self.files[payload] = FileEntry(size=array.nbytes, sha256=file_sha256(self.folder / payload))
+
+    @contextmanager
+    def growing_array(
+        self, path: str, dtype: np.dtype[Any], row_shape: tuple[int, ...] = ()
+    ) -> Iterator[Callable[[NDArray[Any]], None]]:
+        """Append rows to an array whose length is known when the block ends; they are in no memory map.
+
+        Gives the function that appends rows.
+        """
+        payload = payload_path(path, 1 + len(row_shape))
+        target = self.folder / payload
+        target.parent.mkdir(parents=True, exist_ok=True)
+        digest, num_rows = hashlib.sha256(), 0
+        with target.open("wb") as file:
+
+            def append(rows: NDArray[Any]) -> None:
+                nonlocal num_rows
+                little_endian = np.ascontiguousarray(rows, dtype=dtype.newbyteorder("<"))
+                content = little_endian.reshape(-1).view(np.uint8).data
+                file.write(content)
+                digest.update(content)
+                num_rows += len(rows)
+
+            yield append
+        shape = (num_rows, *row_shape)
+        self._metadata(path, shape, dtype, fill_value=0)
+        size = math.prod(shape) * dtype.itemsize
+        if size:
+            self.files[payload] = FileEntry(size=size, sha256=digest.hexdigest())
+        else:
+            target.unlink()
 
     def ones(self, path: str, length: int) -> None:
         """Declare a float32 array of ones that has no payload: the weights of an unweighted block."""

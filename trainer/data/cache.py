@@ -207,33 +207,7 @@ class Cache:
         Raises:
             CacheError: it is absent, of another type or layout, or its payload has another size.
         """
-        metadata_name = f"{name}/zarr.json"
-        metadata = self.manifest.json(metadata_name)
-        try:
-            shape = tuple(int(length) for length in metadata["shape"])
-            data_type = _data_type(metadata)
-            chunk = tuple(metadata["chunk_grid"]["configuration"]["chunk_shape"])
-            plain = all(
-                codec["name"] == "bytes" and codec.get("configuration", {}).get("endian", "little") == "little"
-                for codec in metadata["codecs"]
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise self.manifest.damaged(metadata_name, f"does not describe an array ({error!r})") from error
-        if data_type not in data_types or data_type not in ITEM_SIZES:
-            expected = " or ".join(data_types)
-            raise self.manifest.damaged(metadata_name, f"gives the type {data_type} where {expected} belongs")
-        if len(shape) != dimensions:
-            raise self.manifest.damaged(metadata_name, f"gives {len(shape)} dimensions where {dimensions} belong")
-        if 0 in shape:
-            return StoredArray(name=name, path=None, shape=shape, data_type=data_type)
-        if chunk != shape or not plain:
-            raise self.manifest.damaged(metadata_name, "describes an array that is not one plain little-endian chunk")
-        payload = "/".join([name, "c", *["0"] * dimensions])
-        path = self.manifest.sized(payload)
-        size, needed = path.stat().st_size, prod(shape) * ITEM_SIZES[data_type]
-        if size != needed:
-            raise self.manifest.damaged(payload, f"has {size} bytes and {list(shape)} {data_type} needs {needed}")
-        return StoredArray(name=name, path=path, shape=shape, data_type=data_type)
+        return stored_array(self.manifest, name, data_types=data_types, dimensions=dimensions)
 
 
 def open_cache(location: str, target: str | None = None) -> Cache:
@@ -256,6 +230,8 @@ def open_cache(location: str, target: str | None = None) -> Cache:
         raise CacheError(f"{folder} is not a partition cache: it has no zarr.json; graphprep partition makes caches")
     root = read_unlisted_json(folder, "zarr.json").get("attributes")
     kind = root.get("graphprep_kind") if isinstance(root, dict) else None
+    if kind == "events":
+        raise CacheError(f"{folder} is an event cache; give --model tgn, tgcn, gclstm or evolvegcn")
     if not isinstance(root, dict) or kind != "cache":
         reason = f"graphprep_kind is {kind!r}" if kind is not None else "no graphprep_kind"
         raise CacheError(f"{folder} is not a partition cache ({reason}); graphprep partition makes caches")
@@ -267,6 +243,37 @@ def open_cache(location: str, target: str | None = None) -> Cache:
         )
     manifest = Manifest.load(folder)
     return _opened(folder, manifest, _attributes(manifest, "zarr.json"), target)
+
+
+def stored_array(manifest: Manifest, name: str, *, data_types: tuple[str, ...], dimensions: int) -> StoredArray:
+    """`Cache.array` for any folder with a manifest."""
+    metadata_name = f"{name}/zarr.json"
+    metadata = manifest.json(metadata_name)
+    try:
+        shape = tuple(int(length) for length in metadata["shape"])
+        data_type = _data_type(metadata)
+        chunk = tuple(metadata["chunk_grid"]["configuration"]["chunk_shape"])
+        plain = all(
+            codec["name"] == "bytes" and codec.get("configuration", {}).get("endian", "little") == "little"
+            for codec in metadata["codecs"]
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise manifest.damaged(metadata_name, f"does not describe an array ({error!r})") from error
+    if data_type not in data_types or data_type not in ITEM_SIZES:
+        expected = " or ".join(data_types)
+        raise manifest.damaged(metadata_name, f"gives the type {data_type} where {expected} belongs")
+    if len(shape) != dimensions:
+        raise manifest.damaged(metadata_name, f"gives {len(shape)} dimensions where {dimensions} belong")
+    if 0 in shape:
+        return StoredArray(name=name, path=None, shape=shape, data_type=data_type)
+    if chunk != shape or not plain:
+        raise manifest.damaged(metadata_name, "describes an array that is not one plain little-endian chunk")
+    payload = "/".join([name, "c", *["0"] * dimensions])
+    path = manifest.sized(payload)
+    size, needed = path.stat().st_size, prod(shape) * ITEM_SIZES[data_type]
+    if size != needed:
+        raise manifest.damaged(payload, f"has {size} bytes and {list(shape)} {data_type} needs {needed}")
+    return StoredArray(name=name, path=path, shape=shape, data_type=data_type)
 
 
 def _opened(folder: Path, manifest: Manifest, root: dict[str, Any], target: str | None) -> Cache:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from trainer.data.cache import EDGE_WEIGHTS, ITEM_SIZES, Cache, NodeType, StoredArray
 from trainer.data.csr import Csr
+from trainer.data.manifest import Manifest
 
 _TYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_SIZES}
 _BARELY_KNOWN = {torch.uint16, torch.uint32, torch.uint64}
@@ -142,7 +143,7 @@ class PartArrays:
 
     def vector(self, name: str, data_types: tuple[str, ...], end: int) -> Tensor:
         """An array of one dimension and any length, of numbers from 0 up to below `end`."""
-        values = self._map(self.cache.array(name, data_types=data_types, dimensions=1))
+        values = mapped_tensor(self.cache.manifest, self.cache.array(name, data_types=data_types, dimensions=1))
         if len(values) and not (int(values.min()) >= 0 and int(values.max()) < end):
             raise self.cache.manifest.damaged(name, f"points outside 0 .. {end - 1}")
         return values
@@ -163,14 +164,16 @@ class PartArrays:
             raise self.cache.manifest.damaged(
                 f"{name}/zarr.json", f"gives the shape {list(stored.shape)}, not {list(shape)}"
             )
-        return self._map(stored)
+        return mapped_tensor(self.cache.manifest, stored)
 
-    def _map(self, stored: StoredArray) -> Tensor:
-        data_type = _TYPES[stored.data_type]
-        if stored.path is None:
-            return torch.empty(stored.shape, dtype=data_type)
-        try:
-            flat = torch.from_file(str(stored.path), shared=False, size=prod(stored.shape), dtype=data_type)
-        except RuntimeError as error:
-            raise self.cache.manifest.damaged(stored.name, f"cannot be mapped ({error})") from error
-        return flat.view(stored.shape)
+
+def mapped_tensor(manifest: Manifest, stored: StoredArray) -> Tensor:
+    """The file of an array as a tensor, mapped copy-on-write."""
+    data_type = _TYPES[stored.data_type]
+    if stored.path is None:
+        return torch.empty(stored.shape, dtype=data_type)
+    try:
+        flat = torch.from_file(str(stored.path), shared=False, size=prod(stored.shape), dtype=data_type)
+    except RuntimeError as error:
+        raise manifest.damaged(stored.name, f"cannot be mapped ({error})") from error
+    return flat.view(stored.shape)

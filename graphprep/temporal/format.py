@@ -1,0 +1,28 @@
+"""The names and numbers of event stores and event caches; docs/temporal.md says what they mean."""
+
+from __future__ import annotations
+
+EVENT_FORMAT = 1
+EVENT_STORE_KIND = "event-store"
+EVENT_CACHE_KIND = "events"
+
+SOURCE, DESTINATION, TIME = "events/source", "events/destination", "events/time"
+EVENT_X, EVENT_Y = "events/x", "events/y"
+NODE_X = "nodes/x"
+EVENT_ARRAYS = (SOURCE, DESTINATION, TIME, EVENT_X, EVENT_Y)
+"""one row an event, in the order of time"""
+RANK_OF = "nodes/rank_of"
+INDEX_OFFSETS, INDEX_EVENT, INDEX_NEIGHBOUR = "index/offsets", "index/event", "index/neighbour"
+SNAPSHOT_OFFSETS, SNAPSHOT_GROUP = "snapshots/offsets", "snapshots/group"
+
+SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86_400.0,
+    "w": 604_800.0,
+}
+"""Units of time, by their length in seconds."""

@@ -1,0 +1,52 @@
+"""Groups of consecutive snapshots, one a rank, whose largest cost is as small as it can be.
+
+The optimum of the contiguous partition problem is found by bisection: whether groups of at most a given cost suffice is
+answered by filling one group after the other, and the largest cost of an answer is the next upper bound.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.errors import PartitionError
+
+
+def balanced_groups(cost_T: NDArray[np.float64], num_groups: int) -> NDArray[np.int16]:
+    """The group of each snapshot; int16 [T], ascending, every group with a snapshot.
+
+    Raises:
+        PartitionError: there are more groups than snapshots.
+    """
+    count = len(cost_T)
+    if count < num_groups:
+        raise PartitionError(
+            f"{count} snapshots cannot be divided into {num_groups} groups; give a shorter --window or fewer --parts"
+        )
+    sums_T = np.concatenate([[0.0], np.cumsum(cost_T, dtype=np.float64)])
+    low, high = float(sums_T[-1]) / num_groups, float(sums_T[-1])
+    best = _filled(sums_T, num_groups, high)
+    high = _largest(sums_T, best)
+    while low < high and low < (middle := (low + high) / 2) < high:
+        borders = _filled(sums_T, num_groups, middle)
+        largest = _largest(sums_T, borders)
+        if largest <= middle:
+            best, high = borders, largest
+        else:
+            low = middle
+    return np.repeat(np.arange(num_groups, dtype=np.int16), np.diff(best))
+
+
+def _filled(sums_T: NDArray[np.float64], num_groups: int, limit: float) -> NDArray[np.int64]:
+    """Borders of groups that are filled up to a limit one after the other; the last one has all that remains."""
+    count = len(sums_T) - 1
+    borders = [0]
+    for group in range(num_groups - 1):
+        start = borders[-1]
+        fits = int(np.searchsorted(sums_T, sums_T[start] + limit, side="right")) - 1
+        borders.append(min(max(start + 1, fits), count - (num_groups - 1 - group)))
+    return np.array([*borders, count], np.int64)
+
+
+def _largest(sums_T: NDArray[np.float64], borders: NDArray[np.int64]) -> float:
+    return float(np.diff(sums_T[borders]).max())
