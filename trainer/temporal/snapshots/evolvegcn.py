@@ -41,10 +41,10 @@ class EvolvingLayer(Recurrence):
         self.hidden_gFF = plan.weights(num_gates, width_in, width_in)
         self.bias_gFG = nn.Parameter(torch.zeros(num_gates, width_in, width_out))
 
-    def state_rows(self, num_nodes: int) -> int:
+    def state_rows(self, _num_nodes: int, /) -> int:
         return self._width_in
 
-    def after(self, graph: SnapshotGraph, rows_nF: Tensor, state: Tensor, clock: Clock) -> Tensor:
+    def after(self, graph: SnapshotGraph, rows_nF: Tensor, state: Tensor, clock: Clock, /) -> Tensor:
         rows_nG = dense(product(graph.gcn, rows_nF, clock), state[:, : self._width_out], clock)
         return rows_nG if self._is_last else rows_nG.relu()
 
@@ -56,13 +56,13 @@ class EvolveByWeights(EvolvingLayer):
         super().__init__(plan, width_in, width_out, num_gates=4, is_last=is_last)
         self.width = 2 * width_out
 
-    def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock) -> Tensor:
+    def before(self, _graph: SnapshotGraph, rows_nF: Tensor, _clock: Clock, /) -> Tensor:
         return rows_nF.new_zeros(0)
 
     def first(self) -> Tensor:
         return torch.cat([self.weight_FG, torch.zeros_like(self.weight_FG)], dim=1)
 
-    def step(self, inputs: Tensor, state: Tensor, graph_before: SnapshotGraph | None, clock: Clock) -> Tensor:
+    def step(self, _inputs: Tensor, state: Tensor, _before: SnapshotGraph | None, _clock: Clock, /) -> Tensor:
         weight_FG, cell_FG = state.chunk(2, dim=1)
         gates_gFG = (self.input_gFF + self.hidden_gFF) @ weight_FG + self.bias_gFG
         forget_FG, input_FG, output_FG = gates_gFG[:3].sigmoid()
@@ -77,7 +77,7 @@ class EvolveByRows(EvolvingLayer):
         super().__init__(plan, width_in, width_out, num_gates=3, is_last=is_last)
         self.score_F = nn.Parameter(plan.weight(width_in, 1).detach().squeeze(1))
 
-    def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock) -> Tensor:
+    def before(self, _graph: SnapshotGraph, rows_nF: Tensor, _clock: Clock, /) -> Tensor:
         score_n = rows_nF @ self.score_F / torch.linalg.vector_norm(self.score_F).clamp(min=1e-12)
         number = min(self._width_out, len(rows_nF))
         score_k, row_k = score_n.topk(number)
@@ -87,7 +87,7 @@ class EvolveByRows(EvolvingLayer):
     def first(self) -> Tensor:
         return self.weight_FG
 
-    def step(self, inputs: Tensor, state: Tensor, graph_before: SnapshotGraph | None, clock: Clock) -> Tensor:
+    def step(self, inputs: Tensor, state: Tensor, _before: SnapshotGraph | None, _clock: Clock, /) -> Tensor:
         of_input_gFG = self.input_gFF @ inputs + self.bias_gFG
         update_FG, reset_FG = (of_input_gFG[:2] + self.hidden_gFF[:2] @ state).sigmoid()
         candidate_FG = (of_input_gFG[2] + self.hidden_gFF[2] @ (reset_FG * state)).tanh()

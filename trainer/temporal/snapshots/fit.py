@@ -1,10 +1,10 @@
 """The training of a model on snapshots: one change of the weights an epoch, by the loss of all training steps.
 
-The loss is the mean over the pairs of all windows of the training and their negatives. Each rank has the gradient of its
-group's share, and one all-reduce adds the shares, so the result does not depend on the groups.
+The loss is the mean over the pairs of all windows of the training and their negatives. Each rank has the gradient of
+its group's share, and one all-reduce adds the shares, so the result does not depend on the groups.
 
-The first epochs measure what each snapshot takes. Then all ranks fit the same cost to the seconds of all, and change the
-groups if the slowest group becomes faster by that.
+The first epochs measure what each snapshot takes. Then all ranks fit the same cost to the seconds of all, and change
+the groups if the slowest group becomes faster by that.
 
 A validation goes through all snapshots up to the last one that predicts a pair of it, in groups of its own, since it
 needs the states after the training's last snapshot.
@@ -198,9 +198,8 @@ class SnapshotFit:
 
     def _metrics(self, scores: Mapping[int, Tensor], negatives: int) -> Metrics:
         nothing = torch.zeros(0, 1 + negatives, device=self._communicator.device)
-        positive_k1, negative_kK = torch.cat([nothing, *(scores[step] for step in sorted(scores))]).split(
-            [1, negatives], dim=1
-        )
+        all_scores = torch.cat([nothing, *(scores[step] for step in sorted(scores))])
+        positive_k1, negative_kK = all_scores[:, :1], all_scores[:, 1:]
         above_k, ties_k = (compare(negative_kK, positive_k1).sum(1).double() for compare in (torch.gt, torch.eq))
         found = ranking_metrics(
             positive_k1.squeeze(1).contiguous(),

@@ -5,9 +5,9 @@
     c_t = f_t * C_c(L_{t-1}, c_{t-1}) + i_t * tanh(A_t W_g + C_g(L_{t-1}, h_{t-1}) + b_g)
     h_t = o_t * tanh(c_t)
 
-A_t has 1 for every edge. Its weights W, a row for each node in the paper, are X_t U here, with learnt rows X where nodes
-have no features. The scaled Laplacian L takes 2 for the largest eigenvalue. The convolution C_c of the cell's state
-begins as the identity, so that the first model is an LSTM.
+A_t has 1 for every edge. Its weights W, a row for each node in the paper, are X_t U here, with learnt rows X where
+nodes have no features. The scaled Laplacian L takes 2 for the largest eigenvalue. The convolution C_c of the cell's
+state begins as the identity, so that the first model is an LSTM.
 
 The state of each node depends on its neighbours', so the recurrence has one piece.
 """
@@ -46,16 +46,15 @@ class GcLstm(Recurrence):
         self.hidden_GG = plan.weight((order + 1) * plan.hidden, 4 * plan.hidden)
         self.cell_GG = nn.Parameter(torch.eye((order + 1) * plan.hidden, plan.hidden))
 
-    def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock) -> Tensor:
+    def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock, /) -> Tensor:
         return dense(product(graph.pattern, rows_nF, clock), self.input_FG, clock) + self.bias_G
 
-    def step(self, inputs: Tensor, state: Tensor, graph_before: SnapshotGraph | None, clock: Clock) -> Tensor:
+    def step(self, inputs: Tensor, state: Tensor, graph_before: SnapshotGraph | None, clock: Clock, /) -> Tensor:
         gates_nG, cell_nG = inputs, inputs.new_zeros(len(inputs), self._hidden)
         if graph_before is not None:
             terms = self._terms(state, graph_before, clock)
             hidden, cell = (
-                torch.cat([term[:, side : side + self._hidden] for term in terms], dim=1)
-                for side in (0, self._hidden)
+                torch.cat([term[:, side : side + self._hidden] for term in terms], dim=1) for side in (0, self._hidden)
             )
             gates_nG = gates_nG + grown(dense(hidden, self.hidden_GG, clock), len(inputs))
             cell_nG = grown(dense(cell, self.cell_GG, clock), len(inputs))
@@ -71,5 +70,5 @@ class GcLstm(Recurrence):
             terms.append(summed if number == 1 else 2 * summed - terms[-2])
         return terms
 
-    def after(self, graph: SnapshotGraph, rows_nF: Tensor, state: Tensor, clock: Clock) -> Tensor:
+    def after(self, _graph: SnapshotGraph, _rows_nF: Tensor, state: Tensor, _clock: Clock, /) -> Tensor:
         return state[:, : self._hidden]

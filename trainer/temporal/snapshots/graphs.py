@@ -161,7 +161,7 @@ class Snapshots:
         self._place_N = torch.empty_like(self.order_N)
         self._place_N[self.order_N] = torch.arange(events.num_nodes)
         self._num_seen_T = torch.searchsorted(first_N, events.offsets[1:]).tolist()
-        self.candidates_D = events.destination_M.unique()
+        self.candidates_D = torch.unique(events.destination_M)
 
     def num_seen(self, number: int) -> int:
         """How many nodes have occurred by the end of a snapshot."""
@@ -181,9 +181,10 @@ class Snapshots:
         """The graph of one window."""
         if number not in self._graphs:
             begin, end = (int(one) for one in self.events.offsets[number : number + 2])
-            first_m, second_m = self._place_N[self.events.source_M[begin:end]], self._place_N[
-                self.events.destination_M[begin:end]
-            ]
+            first_m, second_m = (
+                self._place_N[self.events.source_M[begin:end]],
+                self._place_N[self.events.destination_M[begin:end]],
+            )
             csr = _symmetric(first_m, second_m, self.num_seen(number))
             self._graphs[number] = SnapshotGraph(csr, self.device)
         return self._graphs[number]
@@ -205,7 +206,7 @@ class Snapshots:
         """
         begin, end = self._span(number, split)
         events = self.events
-        keys_k = (events.source_M[begin:end] * events.num_nodes + events.destination_M[begin:end]).unique()
+        keys_k = torch.unique(events.source_M[begin:end] * events.num_nodes + events.destination_M[begin:end])
         source_k, destination_k = keys_k // events.num_nodes, keys_k % events.num_nodes
         key = key_of(self.seed, epoch, _TRAINING if split == "train" else _EVALUATION, PAIRS)
         draw_K = (number << 20) + torch.arange(num_negatives)

@@ -62,7 +62,7 @@ def _least_squares(columns: Tensor, target: Tensor) -> Tensor:
     """By columns of length 1, since edges and nodes are of other sizes than 1; columns may depend on each other."""
     lengths = torch.linalg.vector_norm(columns, dim=0).clamp(min=1e-300)
     solution: Tensor = torch.linalg.lstsq(columns / lengths, target.unsqueeze(1), driver="gelsd").solution.squeeze(1)
-    return solution / lengths
+    return solution.div(lengths)
 
 
 def balanced_groups(costs: Sequence[float], number: int) -> list[int]:

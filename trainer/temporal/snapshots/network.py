@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +75,7 @@ class SnapshotNetwork(nn.Module):
         return torch.cat([self.vectors_NF[:num_rows], degree_n.log1p().unsqueeze(1)], dim=1)
 
     def scores(self, rows_nG: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """The scores of the pairs [k] and of their negatives [k, K]; a node that has not occurred has a row of zeros."""
+        """The scores of the pairs [k] and of their negatives [k, K]; nodes that have not occurred have zeros."""
         num_rows = len(rows_nG)
         padded = torch.nn.functional.pad(rows_nG, (0, 0, 0, 1))
         source_kG = padded[pairs.source_k.clamp(max=num_rows)]
@@ -95,7 +96,7 @@ def input_words(options: Options, snapshots: Snapshots) -> str:
     x_NF = snapshots.events.x_NF
     if x_NF is not None:
         return f"the {x_NF.shape[1]} features that its nodes have"
-    return f"a learnt row of {options.hidden} numbers for each node and its degree in the snapshot, as nodes have no features"
+    return f"a learnt row of {options.hidden} numbers a node and its degree in the snapshot, as nodes have no features"
 
 
 def _recurrences(options: Options, plan: Plan) -> list[Recurrence]:
@@ -107,5 +108,5 @@ def _recurrences(options: Options, plan: Plan) -> list[Recurrence]:
     widths = [plan.num_features] + [plan.hidden] * options.layers
     return [
         layer(plan, width_in, width_out, is_last=number == options.layers)
-        for number, (width_in, width_out) in enumerate(zip(widths, widths[1:], strict=False), start=1)
+        for number, (width_in, width_out) in enumerate(pairwise(widths), start=1)
     ]

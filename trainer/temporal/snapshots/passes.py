@@ -1,9 +1,10 @@
 """One pass over the snapshots of a rank's group, forward and backward, with the states that cross its borders.
 
 What depends on no other snapshot is computed for all snapshots of the group first, by several workers: the segment
-before a recurrence. Then come the lanes of the recurrence (trainer/temporal/snapshots/lanes.py), and after them the next
-segment: the rows that a state gives, and what the next recurrence reads of them, or the scores and the loss. The graph of
-autograd is cut between segments and lanes, so that each piece's backward pass begins as soon as its gradients are there.
+before a recurrence. Then come the lanes of the recurrence (trainer/temporal/snapshots/lanes.py), and after them the
+next segment: the rows that a state gives, and what the next recurrence reads of them, or the scores and the loss. The
+graph of autograd is cut between segments and lanes, so that each piece's backward pass begins as soon as its gradients
+are there.
 
 Only states and their gradients leave a rank here. All receives are posted before the pass begins, in the order in which
 the peer sends.
@@ -28,7 +29,7 @@ from trainer.temporal.snapshots.recurrence import Recurrence
 from trainer.temporal.snapshots.workers import Workers
 
 Finish = Callable[[int, Tensor], Tensor | None]
-"""From the number of a snapshot and the rows after it [n, G] to this step's share of the loss; None in an evaluation."""
+"""From the number of a snapshot and the rows after it [n, G] to the step's share of the loss; None in an evaluation."""
 _LEAST_ROWS = 256
 """Nodes of a piece: fewer take as long, since the call of each operation does."""
 _PIECES_OF_A_RANK = 4

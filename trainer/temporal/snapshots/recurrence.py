@@ -37,7 +37,7 @@ class Recurrence(nn.Module):
         for name in self.matrices:
             getattr(graph, name)
 
-    def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock) -> Tensor:
+    def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock, /) -> Tensor:
         """The inputs of the recurrence: [n, ...]."""
         raise NotImplementedError
 
@@ -45,7 +45,7 @@ class Recurrence(nn.Module):
         """The state before the first snapshot: without rows, since no node has occurred."""
         return torch.zeros(0, self.width, device=next(self.parameters()).device)
 
-    def step(self, inputs: Tensor, state: Tensor, graph_before: SnapshotGraph | None, clock: Clock) -> Tensor:
+    def step(self, inputs: Tensor, state: Tensor, graph_before: SnapshotGraph | None, clock: Clock, /) -> Tensor:
         """The state after a snapshot.
 
         Args:
@@ -56,11 +56,11 @@ class Recurrence(nn.Module):
         """
         raise NotImplementedError
 
-    def after(self, graph: SnapshotGraph, rows_nF: Tensor, state: Tensor, clock: Clock) -> Tensor:
+    def after(self, graph: SnapshotGraph, rows_nF: Tensor, state: Tensor, clock: Clock, /) -> Tensor:
         """The rows that the next recurrence or the decoder reads: [n, G]."""
         raise NotImplementedError
 
-    def state_rows(self, num_nodes: int) -> int:
+    def state_rows(self, num_nodes: int, /) -> int:
         """The rows of the whole state while so many nodes have occurred."""
         return num_nodes
 

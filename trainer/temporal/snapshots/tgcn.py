@@ -12,6 +12,7 @@ itself, and a node's states depend on no other node's.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import ClassVar
 
 import torch
@@ -33,26 +34,24 @@ class TGcn(Recurrence):
         super().__init__()
         self.width = plan.hidden
         widths = [plan.num_features] + [plan.hidden] * num_layers
-        self.weights_FG = nn.ParameterList(
-            plan.weight(width_in, width_out) for width_in, width_out in zip(widths, widths[1:], strict=False)
-        )
+        self.weights_FG = nn.ParameterList(plan.weight(width_in, width_out) for width_in, width_out in pairwise(widths))
         self.gates_FG = plan.weight(plan.hidden, 3 * plan.hidden)
         self.bias_G = zeros(3 * plan.hidden)
         self.update_reset_GG = plan.weight(plan.hidden, 2 * plan.hidden)
         self.candidate_GG = plan.weight(plan.hidden, plan.hidden)
 
-    def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock) -> Tensor:
+    def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock, /) -> Tensor:
         for number, weight_FG in enumerate(self.weights_FG, start=1):
             summed_nG = dense(product(graph.gcn, rows_nF, clock), weight_FG, clock)
             rows_nF = summed_nG.sigmoid() if number == len(self.weights_FG) else summed_nG.relu()
         return dense(rows_nF, self.gates_FG, clock) + self.bias_G
 
-    def step(self, inputs: Tensor, state: Tensor, graph_before: SnapshotGraph | None, clock: Clock) -> Tensor:
+    def step(self, inputs: Tensor, state: Tensor, _before: SnapshotGraph | None, clock: Clock, /) -> Tensor:
         state_nG = grown(state, len(inputs))
-        of_gates, of_candidate = inputs.split([2 * self.width, self.width], dim=1)
+        of_gates, of_candidate = torch.split(inputs, [2 * self.width, self.width], dim=1)
         update_nG, reset_nG = (of_gates + dense(state_nG, self.update_reset_GG, clock)).sigmoid().chunk(2, dim=1)
         candidate_nG = torch.tanh(of_candidate + dense(reset_nG * state_nG, self.candidate_GG, clock))
         return torch.lerp(candidate_nG, state_nG, update_nG)
 
-    def after(self, graph: SnapshotGraph, rows_nF: Tensor, state: Tensor, clock: Clock) -> Tensor:
+    def after(self, _graph: SnapshotGraph, _rows_nF: Tensor, state: Tensor, _clock: Clock, /) -> Tensor:
         return state

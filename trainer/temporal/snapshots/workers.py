@@ -23,7 +23,9 @@ class Workers:
     def __init__(self, number: int, device: torch.device) -> None:
         self.clocks = [Clock(device) for _ in range(number)]
         self._threads = ThreadPoolExecutor(number) if number > 1 else None
-        self._streams = [torch.cuda.Stream(device) for _ in range(number)] if device.type == "cuda" else []
+        self._streams: list[torch.cuda.Stream] = []
+        if device.type == "cuda":
+            self._streams = [torch.cuda.Stream(device) for _ in range(number)]  # type: ignore[no-untyped-call]
 
     @property
     def number(self) -> int:
@@ -82,8 +84,10 @@ def _merged(spans: Sequence[Span], activity: str) -> list[tuple[float, float]]:
 
 def _common(one: Sequence[tuple[float, float]], other: Sequence[tuple[float, float]]) -> float:
     """Seconds in which both are."""
-    points = sorted([(time, step) for pair in one for time, step in zip(pair, (1, -1), strict=True)]
-                    + [(time, step) for pair in other for time, step in zip(pair, (2, -2), strict=True)])
+    points = sorted(
+        [(time, step) for pair in one for time, step in zip(pair, (1, -1), strict=True)]
+        + [(time, step) for pair in other for time, step in zip(pair, (2, -2), strict=True)]
+    )
     state, total = 0, 0.0
     for (time, step), (following, _) in pairwise(points):
         state += step

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -140,7 +142,7 @@ class Reference:
             pairs = snapshots.pairs(number + 1, "train", epoch=1, num_negatives=num_negatives)
             decoder = self.network.decoder
 
-            def score(one: Tensor, other: Tensor, padded: Tensor = padded) -> Tensor:
+            def score(one: Tensor, other: Tensor, padded: Tensor = padded, decoder: Any = decoder) -> Tensor:
                 joint = torch.cat([padded[one], padded[other]], 1)
                 hidden = torch.relu(joint @ decoder.weight_FG + decoder.bias_G)
                 return (hidden @ decoder.weight_GC + decoder.bias_C).squeeze(1)

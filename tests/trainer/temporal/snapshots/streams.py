@@ -29,9 +29,7 @@ def small_events(
     """Random events; nodes occur one after the other, some never, one window is empty and one event is of one node."""
     generator = torch.Generator().manual_seed(seed)
     highest_M = torch.linspace(4, num_nodes - 2, num_events).long()
-    source_M, destination_M = (
-        (torch.rand(num_events, generator=generator) * highest_M).long() for _ in range(2)
-    )
+    source_M, destination_M = ((torch.rand(num_events, generator=generator) * highest_M).long() for _ in range(2))
     destination_M[7] = source_M[7]
     inner = torch.randint(num_events, (num_snapshots - 2,), generator=generator).sort().values
     offsets = torch.cat([torch.tensor([0]), inner[:3], inner[2:], torch.tensor([num_events])])

@@ -29,5 +29,7 @@ def test_equals_the_formulas_on_dense_matrices(model: str, history: int, with_fe
     assert loss == pytest.approx(float(expected.detach()), rel=1e-5)
     for name, parameter in network.named_parameters():
         wanted = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        torch.testing.assert_close(gradients[name], wanted, rtol=1e-4, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}")
+        torch.testing.assert_close(
+            gradients[name], wanted, rtol=1e-4, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}"
+        )
         assert name == "vectors_NF" or bool(wanted.any()), name

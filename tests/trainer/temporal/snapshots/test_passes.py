@@ -39,14 +39,16 @@ def one_rank() -> dict[tuple[str, str], Any]:
 def test_any_groups_give_the_same_gradients(world: int, one_rank: dict[tuple[str, str], Any]) -> None:
     """A state or gradient that does not cross a border, arrives in the wrong order, or is added twice."""
     keys = [(model, case, name) for model, case in _KEYS for name in BORDERS[world]]
-    tasks = [
-        step_task(EVENTS, BORDERS[world][name], **MODELS[model], **CASES[case]) for model, case, name in keys
-    ]
+    tasks = [step_task(EVENTS, BORDERS[world][name], **MODELS[model], **CASES[case]) for model, case, name in keys]
     for (model, case, name), (loss, gradients) in zip(keys, among_ranks(world, tasks), strict=True):
         expected_loss, expected = one_rank[model, case]
         where = f"{model}, {case}, {name}"
         assert loss == pytest.approx(expected_loss, rel=1e-5), where
         for parameter, gradient in gradients.items():
             torch.testing.assert_close(
-                gradient, expected[parameter], rtol=1e-4, atol=1e-6, msg=lambda text, w=where, p=parameter: f"{w} {p}: {text}"
+                gradient,
+                expected[parameter],
+                rtol=1e-4,
+                atol=1e-6,
+                msg=lambda text, w=where, p=parameter: f"{w} {p}: {text}",
             )
