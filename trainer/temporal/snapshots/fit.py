@@ -129,17 +129,16 @@ class SnapshotFit:
         """What later epochs depend on."""
         return {"steps": self._optimiser.steps, "weights": self.weights(), **self._optimiser.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any], epochs: int) -> None:
-        """Continue after `epochs` epochs of a run of the same stream and model."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from the state of a run of the same stream and model."""
         self.load_weights(state["weights"])
         self._optimiser.load_state_dict(state["steps"], {name: state[name] for name in self._optimiser.state_dict()})
 
-    def round(self, number: int, *, is_last: bool) -> float:
+    def round(self, number: int) -> float:
         """One epoch; every rank has to call it.
 
         Args:
             number: of epochs before it.
-            is_last: whether no other one follows.
 
         Returns:
             the loss before the change of the weights.

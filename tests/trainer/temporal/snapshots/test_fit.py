@@ -29,7 +29,7 @@ def trained(communicator: Communicator, **changes: Any) -> dict[str, Any]:
     num_steps = snapshots.num_steps("train")
     first = [0, *(min(1 + rank, num_steps) for rank in range(communicator.world - 1)), num_steps]
     fit = SnapshotFit(snapshots, options, communicator, Workers(2, communicator.device), borders=first)
-    losses = [fit.round(number, is_last=number == EPOCHS - 1) for number in range(EPOCHS)]
+    losses = [fit.round(number) for number in range(EPOCHS)]
     return {
         "losses": losses,
         "weights": fit.weights(),
