@@ -15,6 +15,7 @@ from trainer.config.policies import policy
 
 MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn", "rgat", "hgt")
 TYPED_MODELS = ("rgcn", "rgat", "hgt")
+SNAPSHOT_MODELS = ("tgcn", "gclstm", "evolvegcn")
 EXCHANGES = ("boundary", "broadcast", "sequential", "tensor", "auto")
 ATTENTION_MODELS = ("gat", "gatv2", "rgat", "hgt")
 ADDITIVE_MODELS = ("gat", "gatv2", "rgat")
@@ -96,6 +97,21 @@ class Options:
         "B",
         whole(0, 10_000),
         models=("rgcn",),
+    )
+    variant: str = _model(
+        "o",
+        "what changes the weights from snapshot to snapshot; o: an LSTM of the weights alone, h: a GRU that reads the "
+        "rows with the largest scores",
+        choices=("o", "h"),
+        models=("evolvegcn",),
+    )
+    history: int | None = _model(
+        None,
+        "snapshots of a sequence, each of which begins with a state of zeros; 0: all are one sequence",
+        "N",
+        whole(0),
+        default_words="20 for gclstm, else 0",
+        models=SNAPSHOT_MODELS,
     )
     residual: bool = _model(False, "add each layer's input to its output, by a learnt matrix where the widths differ")
     jumping: str = _model(
@@ -295,6 +311,15 @@ class Options:
         "auto", "auto: GPUs if each rank of this machine has one, else the CPU", choices=("auto", "cpu", "cuda")
     )
     timeout: float = _machine(300.0, "seconds that a rank waits for another one", "SECONDS", number(1e-3, 1e9))
+    workers: int | None = _machine(
+        None,
+        "threads of a rank that compute other snapshots at the same time, so that one's sparse product runs beside "
+        "another's dense one",
+        "N",
+        whole(1, 64),
+        default_words="2 where a rank has as many cores or a GPU, else 1",
+        models=SNAPSHOT_MODELS,
+    )
     anyway: bool = _machine(False, "start even if the memory estimate is more than there is")
     verify: bool = _machine(False, "check the SHA-256 of the files of this rank's part first (reads every byte)")
 
