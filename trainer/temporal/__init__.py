@@ -1,0 +1,1 @@
+"""Training on graphs that change."""
