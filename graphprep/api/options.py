@@ -169,6 +169,7 @@ class TrainOptions(CallOptions, total=False):
     hidden: int
     aggregator: Literal["mean", "max"]
     heads: int
+    neighbours: int
     output_heads: int | None
     bases: int
     residual: bool
@@ -212,6 +213,7 @@ class TrainOptions(CallOptions, total=False):
     lr_warmup: int
     clip_norm: float
     weight_decay: float
+    batch_size: int | None
     epochs: int
     patience: int
     eval_every: int
@@ -225,6 +227,8 @@ class TrainOptions(CallOptions, total=False):
     staleness_grad: str
     warmup: int
     settle: int
+    parallel: str
+    lost_mail: float
     precision: Literal["fp32", "bf16", "fp16"]
     dense_features: bool
     wire: Wire
