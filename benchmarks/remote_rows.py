@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def part_of_nodes(matrix: Csr) -> NDArray[np.int32]:
 
 def input_nodes(matrix: Csr, seeds: NDArray[np.int64], epoch: int, place_N: NDArray[np.int32]) -> NDArray[np.int64]:
     """The nodes whose rows a batch of some seeds needs."""
+    ids_n: NDArray[np.int64]
     ids_n, _ = number_nodes(seeds, place_N, np.empty(0, np.int64))
     for hop, fanout in enumerate(FANOUTS):
         offsets_n = draws.count_uniform(matrix.indptr, ids_n, fanout, False)
@@ -94,7 +96,7 @@ def measured(name: str, matrix: Csr, train_share: float, epochs: int, alphas: Se
                 graph,
                 fanouts={HOMOGENEOUS_EDGE: FANOUTS},
                 seed_probability={HOMOGENEOUS_NODE: probability_N},
-                presampled=lambda counts=counts: counts,
+                presampled=partial(dict, counts),
             )[HOMOGENEOUS_NODE]
     used = [[batch for of_epoch in of_part[:-1] for batch in of_epoch] for of_part in by_part]
     an_epoch = len(by_part[0][0])
