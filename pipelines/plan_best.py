@@ -93,7 +93,7 @@ def plan_best(
         for prediction in predictions:
             if isinstance(prediction, Refusal):
                 continue
-            candidate = _candidate(graph, chosen, prediction, convergence)
+            candidate = candidate_of(graph, chosen, prediction, convergence)
             if candidate is not None:
                 defaults.setdefault(graph.topology.name, candidate)
                 found.append(candidate)
@@ -163,10 +163,10 @@ def _trainings(
     )
 
 
-def _candidate(
+def candidate_of(
     graph: PartitionedGraph, rates: RankRates, found: Prediction, convergence: Convergence | None
 ) -> Candidate | None:
-    """None where pilots have not reached the accuracy with as coarse an exchange."""
+    """The candidate of a prediction; None where pilots have not reached the accuracy with as coarse an exchange."""
     factor = 1.0 if convergence is None else convergence.factor(found.training)
     if factor is None:
         return None
