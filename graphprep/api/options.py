@@ -119,6 +119,9 @@ class PartitionOptions(WorkOptions, total=False):
         "random",
     ]
     effort: Literal["none", "fast", "default", "best"]
+    purpose: Literal["full-graph", "sampling"]
+    fanouts: str | Sequence[int]
+    batch_size: int
     seed: int
     imbalance: float
     row_bytes: int

@@ -50,7 +50,17 @@ def visit_probabilities(
     fanouts: Mapping[EdgeType, Sequence[int]],
     seed_probability: Mapping[str, NDArray[np.float64]],
 ) -> Probabilities:
-    """The probability that a batch needs the row of each node, by type: float64 [N].
+    """The probability that a batch needs the row of each node, by type: float64 [N]. See `visits_by_hop`."""
+    return visits_by_hop(matrices, num_nodes, fanouts, seed_probability)[-1]
+
+
+def visits_by_hop(
+    matrices: Matrices,
+    num_nodes: Mapping[str, int],
+    fanouts: Mapping[EdgeType, Sequence[int]],
+    seed_probability: Mapping[str, NDArray[np.float64]],
+) -> list[Probabilities]:
+    """The probabilities that a batch has met each node before the first hop, and after each hop.
 
     Args:
         matrices: in-edges of every edge type.
@@ -63,12 +73,14 @@ def visit_probabilities(
         name: 1 - np.asarray(seed_probability.get(name, np.zeros(count)), np.float64)
         for name, count in num_nodes.items()
     }
+    found = [{name: 1 - each for name, each in missed.items()}]
     for hop in range(max((len(numbers) for numbers in fanouts.values()), default=0)):
         before = {name: each.copy() for name, each in missed.items()}
         for kind, numbers in fanouts.items():
             matrix = matrices[kind]
             _draw(matrix.indptr, matrix.indices, numbers[hop], before[kind.destination], missed[kind.source])
-    return {name: 1 - each for name, each in missed.items()}
+        found.append({name: 1 - each for name, each in missed.items()})
+    return found
 
 
 def fetched_rows(

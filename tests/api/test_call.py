@@ -128,6 +128,9 @@ def test_every_field_of_the_partition_step_is_taken() -> None:
     given: dict[str, Any] = {
         "method": "random",
         "effort": "none",
+        "purpose": "sampling",
+        "fanouts": [3, 2],
+        "batch_size": 16,
         "seed": 3,
         "imbalance": 1.2,
         "balance": "edges",
