@@ -66,7 +66,10 @@ class Options:
     """The options of one run. The defaults suit a citation graph (about 81.9 % on Cora's public split)."""
 
     cache: str = field(
-        metadata=_run.metadata("folder that graphprep partition made; may be in --config", metavar="CACHE")
+        metadata=_run.metadata(
+            "folder that graphprep partition made, or with several, one of them for as many ranks; may be in --config",
+            metavar="CACHE",
+        )
     )
     config: str | None = _run(None, "TOML file with options; those given here win", "FILE")
 
