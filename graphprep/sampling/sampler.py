@@ -58,6 +58,8 @@ class SampledEdges:
     number_E: NDArray[np.int64]
     """which edge of the store's CSR each one is"""
     per_hop: tuple[int, ...]
+    weight_E: NDArray[np.float32] | None = None
+    """what each one counts, where edges are drawn by other probabilities than in the neighbour sampler"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,7 +110,7 @@ class NeighbourSampler:
 
     def __reduce__(self) -> tuple[type[NeighbourSampler], tuple[SamplingGraph, SamplingOptions]]:
         """Pickle what it was made of: numbers of nodes are a thread's."""
-        return NeighbourSampler, (self.graph, self.options)
+        return type(self), (self.graph, self.options)
 
     @property
     def has_trees(self) -> bool:
