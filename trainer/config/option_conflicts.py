@@ -50,6 +50,7 @@ def check_together(options: Options) -> None:
 _OF_RUNS = {"cache", "config", "model", "metric", "eval_negatives", "batch_size", "seed", "timeout", "verify"}
 _OF_LEARNING = {
     *(
+        "task",
         "hidden",
         "heads",
         "neighbours",
@@ -76,7 +77,15 @@ def _check_events(options: Options) -> None:
         if name not in _OF_EVENTS[options.model] and getattr(options, name) != option.default_for(options.model):
             raise OptionError(f"{option.flag} does nothing for --model {options.model}; leave it out")
     for reason, applies in {
-        f"--metric {options.metric}: events are ranked by ap or mrr": options.metric not in ("auto", "ap", "mrr"),
+        f"--task {options.task}: it predicts links, or the classes of states": options.task
+        not in ("auto", "links", "classes"),
+        f"--metric {options.metric}: events are ranked by ap or mrr": options.task != "classes"
+        and options.metric not in ("auto", "ap", "mrr"),
+        f"--metric {options.metric}: states have classes": options.task == "classes"
+        and options.metric not in ("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc"),
+        "--negatives and --eval-negatives: --task classes has none": options.task == "classes"
+        and (options.negatives, options.eval_negatives)
+        != tuple(OPTIONS[name].default_for(options.model) for name in ("negatives", "eval_negatives")),
         "--metric mrr and --eval-negatives below 2: there would be nothing to rank": options.metric == "mrr"
         and options.eval_negatives < 2,
         "--eval-negatives 0: ap needs one": not options.eval_negatives,

@@ -22,6 +22,7 @@ from trainer.base.traffic_log import TrafficLog
 from trainer.config.options import Options
 from trainer.config.parallel import parse_parallel
 from trainer.data.events import EventCache
+from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
 from trainer.reporting.environment import environment_of
 from trainer.reporting.epoch_line import EpochLine
@@ -33,11 +34,12 @@ from trainer.reporting.report import Report
 from trainer.reporting.weights_file import write_weights
 from trainer.startup.handshake import available, check_same_run
 from trainer.temporal.events.edgebank import EdgeBank
-from trainer.temporal.events.evaluation import Metrics, evaluate
+from trainer.temporal.events.evaluation import Metrics, evaluate_links
 from trainer.temporal.events.fit import EventFit
 from trainer.temporal.events.memory import row_bytes
 from trainer.temporal.events.parallelism import BATCH_OF_ONE_RANK, Parallelism, Resources, choose_parallelism, lost_mail
 from trainer.temporal.events.stream import EventStream
+from trainer.temporal.events.tasks import LinkTask, StateTask
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.termination import StopRequest
 from trainer.training.usage import UsageMeter
@@ -73,7 +75,9 @@ def train_events(options: Options, cache: EventCache, communicator: Communicator
     """
     started = time.perf_counter()
     communicator.sent.reset()
-    metric = "mrr" if options.metric == "mrr" else "ap"
+    with found_by_every_rank():
+        objective = _objective(options, cache)
+    metric = objective.name
     report.set_metric(metric)
     if options.verify:
         cache.manifest.verify("")
@@ -108,13 +112,13 @@ def train_events(options: Options, cache: EventCache, communicator: Communicator
             log.info("%s", parallelism.reason)
         communicator.connect()
         setup_seconds = time.perf_counter() - started
-        outcome = _Run(options, cache, stream, parallelism, communicator, report, metric=metric).run()
+        outcome = _Run(options, cache, stream, parallelism, communicator, report, objective=objective).run()
     seconds = time.perf_counter() - started - setup_seconds
     if options.save_weights is not None and communicator.is_main:
         write_weights(options.save_weights, outcome.weights)
     result = {
         **_named(metric, val=outcome.val, test=outcome.test),
-        "task": "links",
+        "task": objective.task,
         "metric": metric,
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
@@ -128,7 +132,7 @@ def train_events(options: Options, cache: EventCache, communicator: Communicator
         "model": options.model,
         "parallel": None if outcome.parallelism is None else outcome.parallelism.numbers,
         "batch_size": _batch_size(options) if outcome.parallelism is None else outcome.parallelism.batch_size,
-        "eval_negatives": options.eval_negatives,
+        "eval_negatives": options.eval_negatives if objective.task == "links" else None,
         "parameters": outcome.num_parameters,
         "seed": options.seed,
     }
@@ -136,6 +140,18 @@ def train_events(options: Options, cache: EventCache, communicator: Communicator
         write_result(options, result)
     report.result(result)
     return result
+
+
+def _objective(options: Options, cache: EventCache) -> Objective:
+    if options.task != "classes":
+        return Objective(task="links", metric="mrr" if options.metric == "mrr" else "ap", num_outputs=1)
+    if cache.num_states < 2:
+        raise TrainingError(
+            f"the events of {cache.folder} do not say in which of several states they leave their sources; give a "
+            "stream with states, or --task links"
+        )
+    metric = "roc-auc" if options.metric == "auto" else options.metric
+    return Objective(task="classes", metric=metric, num_outputs=cache.num_states)
 
 
 def _check_stream(cache: EventCache, stream: EventStream) -> None:
@@ -191,7 +207,7 @@ def _test_edgebank(options: Options, stream: EventStream, communicator: Communic
         return bank.scores(stream.source_M[event_b], destination_bm, first).to(communicator.device)
 
     val, test = (
-        evaluate(
+        evaluate_links(
             stream,
             group,
             score,
@@ -217,10 +233,10 @@ class _Run:
         communicator: Communicator,
         report: Report,
         *,
-        metric: str,
+        objective: Objective,
     ) -> None:
         self._options, self._parallelism, self._communicator = options, parallelism, communicator
-        self._report, self._metric = report, metric
+        self._report, self._metric = report, objective.name
         self._checkpoints, resumed = None, None
         if options.checkpoint is not None:
             self._checkpoints = Checkpoints(options, cache, communicator)
@@ -230,8 +246,8 @@ class _Run:
             prepare_outputs(options)
             if options.output is not None:
                 report.add_listener(History(options.output, resumed_after=self._resumed_after))
-        owners = parallelism.shares * parallelism.epochs
-        self._fit = EventFit(stream, options, parallelism, communicator, stream.owner_N(owners))
+        task = LinkTask(stream, options) if objective.task == "links" else StateTask(stream, objective)
+        self._fit = EventFit(stream, options, parallelism, communicator, task)
         self._each = parallelism.epochs_a_round
         self._rounds, self._done = math.ceil(options.epochs / self._each), 0
         if self._rounds * self._each != options.epochs and communicator.is_main:

@@ -13,6 +13,7 @@ from trainer.dist.communicator import Communicator
 from trainer.temporal.events.fit import EventFit
 from trainer.temporal.events.parallelism import Parallelism
 from trainer.temporal.events.stream import EventStream, time_index
+from trainer.temporal.events.tasks import LinkTask
 
 
 def stream_of(
@@ -67,7 +68,8 @@ def fit_of(
     i, j, k = numbers
     parallelism = Parallelism(shares=i, epochs=j, copies=k, batch_size=batch_size)
     communicator.connect()
-    return EventFit(stream, options_of(**changes), parallelism, communicator, stream.owner_N(i * j))
+    options = options_of(**changes)
+    return EventFit(stream, options, parallelism, communicator, LinkTask(stream, options))
 
 
 def trained(
