@@ -18,12 +18,12 @@ from torch import Tensor
 
 from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
+from trainer.temporal.epochs import Metrics
 from trainer.temporal.events.negatives import evaluation_key, negative_destinations
 from trainer.temporal.events.stream import EventStream
 from trainer.training.metrics import measure
 from trainer.training.ranking import ranking_metrics
 
-Metrics = dict[str, float | None]
 Score = Callable[[Tensor, Tensor, int, int], Tensor]
 """The scores [b, m] of events (this rank's, of a batch) with m destinations each, or of their classes [b, C]; the last
 two arguments are the first event and the end of the batch."""

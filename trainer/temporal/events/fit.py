@@ -27,7 +27,8 @@ from trainer.base.optimiser import clipped, optimiser
 from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
 from trainer.dist.communicator import Communicator
-from trainer.temporal.events.evaluation import Metrics, batches_of, share_of
+from trainer.temporal.epochs import Metrics, Split
+from trainer.temporal.events.evaluation import batches_of, share_of
 from trainer.temporal.events.memory import NodeMemory, NodeRows
 from trainer.temporal.events.parallelism import Parallelism
 from trainer.temporal.events.queries import Queries
@@ -112,13 +113,13 @@ class EventFit:
         """What later rounds depend on beside memory, which is read anew."""
         return {"steps": self._optimiser.steps, "weights": self.weights(), **self._optimiser.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any], rounds: int) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], rounds: int, /) -> None:
         """Continue after `rounds` rounds of a run of the same stream and model."""
         self.load_weights(state["weights"])
         self._optimiser.load_state_dict(state["steps"], {name: state[name] for name in self._optimiser.state_dict()})
         self._iteration = self._first_iteration = rounds * len(self._batches)
 
-    def round(self, number: int, *, is_last: bool) -> float:
+    def round(self, number: int, is_last: bool, /) -> float:
         """Go through the training events once; every rank has to call it.
 
         Args:
@@ -152,7 +153,7 @@ class EventFit:
             raise error
         return mean
 
-    def evaluate(self, *groups: str, negatives: int) -> list[Metrics]:
+    def evaluate(self, *groups: Split, negatives: int) -> list[Metrics]:
         """How good the scores of val, or of val and test, are; every rank has to call it."""
         self.model.eval()
         kept = self._memory.save() if self._parallelism.copies > 1 else None

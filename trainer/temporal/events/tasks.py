@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from trainer.config.options import Options
 from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
-from trainer.temporal.events.evaluation import Metrics, Score, evaluate_links, evaluate_states
+from trainer.temporal.epochs import Metrics
+from trainer.temporal.events.evaluation import Score, evaluate_links, evaluate_states
 from trainer.temporal.events.negatives import negative_destinations, training_key
 from trainer.temporal.events.stream import EventStream
 

@@ -77,7 +77,7 @@ def trained(
 ) -> dict[str, Any]:
     """Losses, weights and metrics of a few rounds on a random stream; a task of `among_ranks`."""
     fit = fit_of(communicator, random_stream(), numbers, batch_size=batch_size, **changes)
-    losses = [fit.round(number, is_last=number == rounds - 1) for number in range(rounds)]
+    losses = [fit.round(number, number == rounds - 1) for number in range(rounds)]
     val, test = fit.evaluate("val", "test", negatives=5)
     return {"losses": losses, "weights": fit.weights(), "val": val, "test": test}
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from tests.trainer.rank_group import among_ranks
 from tests.trainer.temporal.events.streams import random_stream
 from trainer.dist.communicator import Communicator
-from trainer.temporal.events.evaluation import Metrics, evaluate_links, share_of
+from trainer.temporal.epochs import Metrics
+from trainer.temporal.events.evaluation import evaluate_links, share_of
 from trainer.temporal.events.negatives import evaluation_key, negative_destinations
 
 NEGATIVES = 5
