@@ -103,6 +103,7 @@ def train_events(options: Options, cache: EventCache, communicator: Communicator
         "setup_seconds": setup_seconds,
         **traffic_facts(communicator, facts),
         "dataset": cache.dataset,
+        "events": cache.num_events,
         "ranks": communicator.world,
         "device": communicator.device.type,
         "model": options.model,

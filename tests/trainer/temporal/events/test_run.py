@@ -16,6 +16,9 @@ import numpy as np
 import pytest
 import torch
 
+from graphprep.errors import GraphprepError
+from graphprep.interop.training_run import TrainingRun
+from graphprep.report.summary.run_summary import run_summary
 from graphprep.temporal.write_cache import cache_of_arrays
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import Run, among_ranks
@@ -76,6 +79,8 @@ def test_a_run_reports_epochs_and_both_metrics(cache: Path, tmp_path: Path) -> N
     assert result["val_ap"] == max(line["val_ap"] for line in run.epochs)
     assert json.loads((out / "result.json").read_text()) == result
     assert len((out / "history.jsonl").read_text().splitlines()) == 3
+    with pytest.raises(GraphprepError, match="is a run on a stream of events, and the page is of runs on a graph"):
+        run_summary(TrainingRun(out))
     saved = torch.load(weights, weights_only=True)
     assert sum(value.numel() for value in saved.values()) == result["parameters"]
 
