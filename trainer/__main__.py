@@ -19,9 +19,10 @@ from trainer.base.errors import LostPeerError, StoppedError, TrainerError, found
 from trainer.base.printable import PrintableFormatter
 from trainer.base.torch_import import prepare_torch_import
 from trainer.config.command_line import parse
-from trainer.data.cache import open_cache
+from trainer.data.cache import Cache
 from trainer.dist.rank_info import RankInfo
-from trainer.startup.preflight import check_task, check_world
+from trainer.startup.opening import open_for
+from trainer.startup.preflight import check_world
 
 log = logging.getLogger("trainer")
 
@@ -41,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = parse(arguments)
             debug = options.debug
             log.setLevel(logging.DEBUG if debug else logging.WARNING if options.quiet else logging.INFO)
-            cache = open_cache(options.cache, options.target)
-            check_world(cache, rank_info)
-            check_task(cache, options)
+            cache = open_for(options)
+            if isinstance(cache, Cache):  # any number of ranks trains on events
+                check_world(cache, rank_info)
         prepare_torch_import()
         from trainer.run import run
 

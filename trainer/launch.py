@@ -19,10 +19,11 @@ from trainer.base.printable import printable
 from trainer.base.torch_import import prepare_torch_import
 from trainer.config.command_line import parse
 from trainer.config.options import Options
-from trainer.data.cache import Cache, open_cache
+from trainer.data.cache import Cache
+from trainer.data.events import EventCache
 from trainer.dist.rank_processes import RankProcesses
 from trainer.reporting.live_view import ERASE_BELOW, shows_live
-from trainer.startup.preflight import check_task
+from trainer.startup.opening import open_for
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,8 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     try:
         options = parse(arguments)
-        cache = open_cache(options.cache, options.target)
-        check_task(cache, options)
+        cache = open_for(options)
     except TrainerError as error:
         if debug:
             traceback.print_exc()
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _launch(cache, arguments, options)
 
 
-def _launch(cache: Cache, arguments: Sequence[str], options: Options) -> int:
+def _launch(cache: Cache | EventCache, arguments: Sequence[str], options: Options) -> int:
     _prepare_environment(cache.num_parts, debug=options.debug, saves_memory=options.exchange == "sequential")
     prepare_torch_import()
     processes = RankProcesses(["-m", "trainer", *arguments], cache.num_parts, restarts=options.restarts)

@@ -22,6 +22,7 @@ from trainer.base.traffic_log import Clock, TrafficLog, by_link_type
 from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.cross_edges import CrossEdges, cross_edges
+from trainer.data.events import EventCache
 from trainer.data.objective import Objective
 from trainer.data.part import Part, halo_ids, load_part
 from trainer.data.typed_part import load_typed_part
@@ -44,18 +45,18 @@ from trainer.models.typed_model import remark_on_types, types_of
 from trainer.reporting.environment import environment_of
 from trainer.reporting.epoch_view import Expectation
 from trainer.reporting.history import History
+from trainer.reporting.listeners import add_trackers
 from trainer.reporting.live_view import LiveView, log_above, shows_live
 from trainer.reporting.outputs import prepare_outputs, write_result
 from trainer.reporting.report import Report
-from trainer.reporting.tensorboard import Curves
 from trainer.reporting.trace import prepare_traces, write_trace
-from trainer.reporting.trackers import MlflowTracker, WandbTracker
 from trainer.reporting.weights_file import write_weights
 from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
 from trainer.startup.handshake import Agreement, agree, facts_of
 from trainer.startup.preflight import ignored_arrays
 from trainer.startup.row_width import remark_on_row_width
+from trainer.temporal.run import train_temporal
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
 from trainer.training.supervision import PairSupervision
@@ -67,15 +68,17 @@ _OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Storage size ca
 """torch's words for more bytes than there are, by platform, or than can be counted."""
 
 
-def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
+def run(options: Options, cache: Cache | EventCache, rank_info: RankInfo) -> None:
     """Join the process group, train, and report.
 
     Raises:
         TrainerError: in one sentence what is wrong.
     """
-    with found_by_every_rank():
-        place = places(cache)[rank_info.rank]
-    device = choose_device(options, rank_info, place.gpu)
+    gpu = None
+    if isinstance(cache, Cache):
+        with found_by_every_rank():
+            gpu = places(cache)[rank_info.rank].gpu
+    device = choose_device(options, rank_info, gpu)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     with (
@@ -87,7 +90,10 @@ def run(options: Options, cache: Cache, rank_info: RankInfo) -> None:
         report = Report(speaks=communicator.is_main, as_json=options.json, view=view)
         with nullcontext() if view is None else log_above(view):
             try:
-                train(options, cache, communicator, report)
+                if isinstance(cache, Cache):
+                    train(options, cache, communicator, report)
+                else:
+                    train_temporal(options, cache, communicator, report)
             finally:
                 report.finish()
 
@@ -111,12 +117,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
     with found_by_every_rank():
         agreement = agree(options, cache, facts)
     if communicator.is_main:
-        if options.tensorboard is not None:
-            report.add_listener(Curves(options.tensorboard))
-        if options.wandb is not None:
-            report.add_listener(WandbTracker(options.wandb, asdict(options)))
-        if options.mlflow is not None:
-            report.add_listener(MlflowTracker(options.mlflow, asdict(options)))
+        add_trackers(report, options)
         _log_start(options, cache, communicator, agreement)
     communicator.connect()
 
@@ -281,7 +282,7 @@ def _save_rows(
 
 
 @contextmanager
-def _translate_out_of_memory(cache: Cache, rank_info: RankInfo) -> Iterator[None]:
+def _translate_out_of_memory(cache: Cache | EventCache, rank_info: RankInfo) -> Iterator[None]:
     """Turn torch's errors for too little memory into one sentence."""
     try:
         yield

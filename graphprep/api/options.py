@@ -156,8 +156,11 @@ class TrainOptions(CallOptions, total=False):
     hidden: int
     aggregator: Literal["mean", "max"]
     heads: int
+    neighbours: int
     output_heads: int | None
     bases: int
+    variant: Literal["o", "h"]
+    history: int | None
     residual: bool
     jumping: Literal["none", "cat", "max"]
     norm: Literal["none", "batch", "layer"]
@@ -199,6 +202,7 @@ class TrainOptions(CallOptions, total=False):
     lr_warmup: int
     clip_norm: float
     weight_decay: float
+    batch_size: int | None
     epochs: int
     patience: int
     eval_every: int
@@ -212,6 +216,8 @@ class TrainOptions(CallOptions, total=False):
     staleness_grad: str
     warmup: int
     settle: int
+    parallel: str
+    lost_mail: float
     precision: Literal["fp32", "bf16", "fp16"]
     dense_features: bool
     wire: Wire
@@ -219,6 +225,7 @@ class TrainOptions(CallOptions, total=False):
     error_feedback: bool
     device: Literal["auto", "cpu", "cuda"]
     timeout: float
+    workers: int | None
     anyway: bool
     verify: bool
     checkpoint: Place | None

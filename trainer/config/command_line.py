@@ -36,7 +36,9 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     values = from_file | from_words
     if "cache" not in values:
         parser.error("give CACHE, the folder of a partition cache")
-    options = Options(**values)
+    model = values.get("model", OPTIONS["model"].default)
+    of_model = {name: option.default_for(model) for name, option in OPTIONS.items() if option.model_defaults}
+    options = Options(**(of_model | values))
     check_together(options)
     return options
 
@@ -77,6 +79,7 @@ examples:
   torchrun --nproc-per-node 4 -m trainer caches/arxiv/flat-4 --model sage --layers 3 --hidden 256 --norm batch
   torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --staleness adaptive --staleness-grad adaptive --wire int8
   torchrun --nproc-per-node 4 -m trainer caches/cora/flat-4 --model gat --heads 8 --hidden 8 --output-heads 1
+  torchrun --nproc-per-node 4 -m trainer caches/messages/events-4 --model tgn          (a stream of events)
   torchrun --nproc-per-node 4 --max-restarts 3 -m trainer caches/cora/flat-4 --checkpoint runs/cora
   python -m trainer.launch caches/cora/flat-4 --json > run.jsonl     (starts the right number of ranks itself)
   python -m trainer.launch --config run.toml --output runs/1         (options from a file; those given here win)

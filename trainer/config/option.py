@@ -114,6 +114,8 @@ class Option:
     choices: tuple[str, ...] = ()
     default_words: str | None = None
     """What a default of None means."""
+    model_defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Other defaults, by model; the command line and TOML files have them."""
     models: tuple[str, ...] = ()
     """The models that have it; empty for all."""
     tasks: tuple[str, ...] = ()
@@ -137,10 +139,16 @@ class Option:
         have = ", ".join(self.models or self.tasks)
         return f"{have}: {self.help}" if have else self.help
 
+    def default_for(self, model: str) -> Any:
+        """The default where `model` is trained."""
+        return self.model_defaults.get(model, self.default)
+
     @property
     def default_text(self) -> str | None:
         """The default as people read it; None where there is nothing to say."""
-        return self.default_words or (None if self.default in (None, MISSING) else str(self.default))
+        text = self.default_words or (None if self.default in (None, MISSING) else str(self.default))
+        others = [f"{model}: {value}" for model, value in self.model_defaults.items()]
+        return "; ".join(filter(None, [text, *others])) or None
 
 
 def options_of(options_class: type) -> Mapping[str, Option]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainer.base.errors import OptionError
 from trainer.config.edge_shares import is_array_name
-from trainer.config.options import OPTIONS, Options, is_own_model
+from trainer.config.options import MODELS, OPTIONS, SNAPSHOT_MODELS, TEMPORAL_MODELS, Options, is_own_model
 from trainer.config.policies import policy
 
 
@@ -14,6 +14,9 @@ def check_together(options: Options) -> None:
     Raises:
         OptionError: two of them, or more, with the reason.
     """
+    if options.model in TEMPORAL_MODELS:
+        _check_events(options)
+        return
     _check_outputs(options)
     keeps = policy(options.staleness).keeps or policy(options.staleness_grad).keeps
     if options.exchange == "sequential":
@@ -32,7 +35,8 @@ def check_together(options: Options) -> None:
     for name, option in OPTIONS.items():
         if getattr(options, name) == option.default:
             continue
-        has_option = not option.models or options.model in option.models or is_own_model(options.model)
+        has_option = not option.models or options.model in option.models
+        has_option |= is_own_model(options.model) and any(model in MODELS for model in option.models)
         if not has_option and not (name == "edge_features" and options.learns_edge_labels):  # a decoder reads them
             raise OptionError(
                 f"{option.flag} does nothing for --model {options.model}; it is for {' or '.join(option.models)}"
@@ -43,18 +47,66 @@ def check_together(options: Options) -> None:
         _check_pairs(options)
 
 
+_OF_RUNS = {"cache", "config", "model", "metric", "eval_negatives", "batch_size", "seed", "timeout", "verify"}
+_OF_LEARNING = {
+    *(
+        "hidden",
+        "heads",
+        "neighbours",
+        "negatives",
+        "optimiser",
+        "momentum",
+        "lr",
+        "schedule",
+        "lr_warmup",
+        "clip_norm",
+    ),
+    *("weight_decay", "epochs", "patience", "eval_every", "parallel", "lost_mail", "device", "checkpoint"),
+    *("checkpoint_every", "checkpoint_minutes", "resume", "restarts", "save_weights", "tensorboard", "wandb", "mlflow"),
+}
+_OF_SNAPSHOTS = {
+    *("layers", "hidden", "history", "negatives", "optimiser", "momentum", "lr", "schedule", "lr_warmup", "clip_norm"),
+    *("weight_decay", "epochs", "patience", "eval_every", "device", "workers", "anyway", "checkpoint", "trace"),
+    *("checkpoint_every", "checkpoint_minutes", "resume", "restarts", "save_weights", "tensorboard", "wandb", "mlflow"),
+    *("output", "json", "quiet", "debug"),
+}
+_OF_EVENTS = {
+    **dict.fromkeys(SNAPSHOT_MODELS, (_OF_RUNS - {"batch_size"}) | _OF_SNAPSHOTS),
+    "evolvegcn": (_OF_RUNS - {"batch_size"}) | _OF_SNAPSHOTS | {"variant"},
+    "edgebank": _OF_RUNS | {"output", "json", "quiet", "debug"},
+    "tgn": _OF_RUNS | {"output", "json", "quiet", "debug"} | _OF_LEARNING,
+}
+"""The options that the models of events and snapshots have."""
+
+
+def _check_events(options: Options) -> None:
+    for name, option in OPTIONS.items():
+        if name not in _OF_EVENTS[options.model] and getattr(options, name) != option.default_for(options.model):
+            raise OptionError(f"{option.flag} does nothing for --model {options.model}; leave it out")
+    for reason, applies in {
+        f"--metric {options.metric}: events are ranked by ap or mrr": options.metric not in ("auto", "ap", "mrr"),
+        "--metric mrr and --eval-negatives below 2: there would be nothing to rank": options.metric == "mrr"
+        and options.eval_negatives < 2,
+        "--eval-negatives 0: ap needs one": not options.eval_negatives,
+        f"--hidden {options.hidden} and --heads {options.heads}: heads divide it, so give a multiple": options.model
+        == "tgn"
+        and options.hidden % options.heads != 0,
+        "--lost-mail: it is for --parallel auto": options.parallel != "auto"
+        and options.lost_mail != OPTIONS["lost_mail"].default,
+        "--lost-mail and --batch-size: it chooses the size of batches": options.batch_size is not None
+        and options.lost_mail != OPTIONS["lost_mail"].default,
+    }.items():
+        if applies:
+            raise OptionError(f"--model {options.model} cannot be with {reason}")
+    _check_endings(options)
+    _check_recovery(options)
+
+
 def _check_outputs(options: Options) -> None:
-    for flag, file, endings in options.saved_files:
-        if not file.endswith(endings):
-            raise OptionError(
-                f"{flag} {file} ends in neither {' nor '.join(endings)}; name the form that it is to have"
-            )
+    _check_endings(options)
     if options.save_embeddings is not None and options.layers < 2:
         raise OptionError("--save-embeddings needs at least --layers 2: with one layer the last one reads the features")
-    if options.resume and options.checkpoint is None:
-        raise OptionError("--resume needs the --checkpoint folder to resume from")
-    if options.restarts and options.checkpoint is None:
-        raise OptionError("--restarts needs a --checkpoint folder, from which the ranks resume")
+    _check_recovery(options)
     if options.validate_from == "training":
         for reason, applies in {
             "dropout (give --dropout 0)": options.dropout or options.first_dropout,
@@ -68,6 +120,21 @@ def _check_outputs(options: Options) -> None:
                     f"--validate-from training cannot be with {reason}: the training pass then has other scores than "
                     "an evaluation; leave it out"
                 )
+
+
+def _check_endings(options: Options) -> None:
+    for flag, file, endings in options.saved_files:
+        if not file.endswith(endings):
+            raise OptionError(
+                f"{flag} {file} ends in neither {' nor '.join(endings)}; name the form that it is to have"
+            )
+
+
+def _check_recovery(options: Options) -> None:
+    if options.resume and options.checkpoint is None:
+        raise OptionError("--resume needs the --checkpoint folder to resume from")
+    if options.restarts and options.checkpoint is None:
+        raise OptionError("--restarts needs a --checkpoint folder, from which the ranks resume")
 
 
 def _check_pairs(options: Options) -> None:

@@ -11,11 +11,14 @@ from trainer.config.class_weights import listed_weights
 from trainer.config.edge_shares import check_edge_split
 from trainer.config.lr_schedule import schedule
 from trainer.config.option import PROBABILITY, SHARE, Group, checked, number, options_of, whole
+from trainer.config.parallel import parse_parallel
 from trainer.config.policies import policy
 
 MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn", "rgat", "hgt")
 TYPED_MODELS = ("rgcn", "rgat", "hgt")
+EVENT_MODELS = ("tgn", "edgebank")
 SNAPSHOT_MODELS = ("tgcn", "gclstm", "evolvegcn")
+TEMPORAL_MODELS = (*EVENT_MODELS, *SNAPSHOT_MODELS)
 EXCHANGES = ("boundary", "broadcast", "sequential", "tensor", "auto")
 ATTENTION_MODELS = ("gat", "gatv2", "rgat", "hgt")
 ADDITIVE_MODELS = ("gat", "gatv2", "rgat")
@@ -39,7 +42,7 @@ _output = Group("output", decides_result=False)
 
 def is_own_model(model: str) -> bool:
     """Whether `model` names a class of the user's, as FILE.py:Class."""
-    return model not in MODELS
+    return model not in (*MODELS, *TEMPORAL_MODELS)
 
 
 def own_model(model: str) -> tuple[str, str]:
@@ -51,7 +54,8 @@ def own_model(model: str) -> tuple[str, str]:
 def _check_model(text: str) -> None:
     file, name = own_model(text)
     if is_own_model(text) and not (file.endswith(".py") and name.isidentifier()):
-        raise OptionError(f"expected {', '.join(MODELS)} or FILE.py:Class, not {text!r}{nearest(text, MODELS)}")
+        models = (*MODELS, *TEMPORAL_MODELS)
+        raise OptionError(f"expected {', '.join(models)} or FILE.py:Class, not {text!r}{nearest(text, models)}")
 
 
 def _check_schedule(text: str) -> None:
@@ -69,20 +73,36 @@ class Options:
 
     model: str = _model(
         "gcn",
-        f"{', '.join(MODELS)} (the last {len(TYPED_MODELS)} for several node and edge types), or FILE.py:Class of your "
-        "own, which is executed",
+        f"{', '.join(MODELS)} (the last {len(TYPED_MODELS)} for several node and edge types), "
+        f"{' or '.join(EVENT_MODELS)} for a cache of events, {' or '.join(SNAPSHOT_MODELS)} for one of snapshots, or "
+        "FILE.py:Class of your own, which is executed",
         "MODEL",
         checked(_check_model),
     )
     layers: int = _model(2, "graph layers; each reaches one hop further", "L", whole(1, 1000))
-    hidden: int = _model(64, "width of the hidden layers, or of each head", "WIDTH", whole(1))
+    hidden: int = _model(
+        64,
+        "width of the hidden layers, or of each head; of tgn, the width that its heads divide",
+        "WIDTH",
+        whole(1),
+    )
     aggregator: str = _model(
         "mean",
         "how in-neighbours are combined; max: the greatest value of each feature",
         choices=("mean", "max"),
         models=("sage",),
     )
-    heads: int = _model(4, "attention heads, each --hidden wide", "K", whole(1, 10_000), models=ATTENTION_MODELS)
+    heads: int = _model(
+        4,
+        "attention heads, each --hidden wide",
+        "K",
+        whole(1, 10_000),
+        models=(*ATTENTION_MODELS, "tgn"),
+        model_defaults={"tgn": 2},
+    )
+    neighbours: int = _model(
+        10, "most recent neighbours of a node that it attends to", "K", whole(1, 10_000), models=("tgn",)
+    )
     output_heads: int | None = _model(
         None,
         "heads of the last layer, whose scores are averaged",
@@ -211,7 +231,11 @@ class Options:
         tasks=(LINKS,),
     )
     negatives: int = _task(
-        1, "random pairs that are no edges, for each training edge", "K", whole(1, 10_000), tasks=(LINKS,)
+        1,
+        "random pairs that are no edges, for each training edge; of tgn other destinations of each training event",
+        "K",
+        whole(1, 10_000),
+        tasks=(LINKS,),
     )
     eval_negatives: int = _task(
         100,
@@ -219,6 +243,7 @@ class Options:
         "K",
         whole(0, 1_000_000),
         tasks=(LINKS,),
+        model_defaults=dict.fromkeys(TEMPORAL_MODELS, 49),
     )
     pair_batch: int = _task(
         65_536,
@@ -236,7 +261,7 @@ class Options:
         may_change=False,
     )
     momentum: float = _optimisation(0.9, "momentum of sgd", "SHARE", SHARE)
-    lr: float = _optimisation(0.01, "learning rate", "RATE", number())
+    lr: float = _optimisation(0.01, "learning rate", "RATE", number(), model_defaults={"tgn": 2e-4})
     schedule: str = _optimisation(
         "constant",
         "of the learning rate: constant, cosine[:FLOOR], step:N[:FACTOR]",
@@ -252,8 +277,17 @@ class Options:
         "L2 coefficient: on the first layer, as in GCN's paper; for attention on all weights",
         "RATE",
         number(or_zero=True),
+        model_defaults={"tgn": 1e-4} | dict.fromkeys(SNAPSHOT_MODELS, 0.0),
     )
-    epochs: int = _optimisation(200, "most passes over the whole graph", "N", whole(1))
+    batch_size: int | None = _optimisation(
+        None,
+        "events of a batch, of all ranks that share it; of a node's events in one batch the last one counts",
+        "B",
+        whole(1),
+        default_words="200 for each rank that shares a batch",
+        models=EVENT_MODELS,
+    )
+    epochs: int = _optimisation(200, "most passes over the whole graph", "N", whole(1), model_defaults={"tgn": 12})
     patience: int = _optimisation(50, "stop after N epochs without a better validation metric; 0: never", "N", whole(0))
     eval_every: int = _optimisation(1, "validate every N epochs, and always after the last", "N", whole(1))
     validate_from: str = _optimisation(
@@ -291,6 +325,22 @@ class Options:
     staleness_grad: str = _exchange("none", "the same for the gradients of rows", "POLICY", checked(policy))
     warmup: int = _exchange(0, "first epochs, in which everything is sent whatever the policy", "N", whole(0))
     settle: int = _exchange(0, "last epochs, in which everything is sent; also run after early stopping", "N", whole(0))
+    parallel: str = _exchange(
+        "auto",
+        "i,j,k: i ranks share a batch, j train on it with the negatives of as many epochs, and k such groups have a "
+        "node memory each; auto: chosen for the stream and the memory",
+        "I,J,K",
+        checked(parse_parallel),
+        models=("tgn",),
+    )
+    lost_mail: float = _exchange(
+        0.1,
+        "by how much the share of mails that are overwritten in a batch may grow where more ranks share it; for "
+        "--parallel auto",
+        "SHARE",
+        SHARE,
+        models=("tgn",),
+    )
     precision: str = _exchange(
         "fp32",
         "type that rows and their gradients are stored and multiplied in; sums over edges and weights stay fp32",

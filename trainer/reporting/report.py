@@ -78,11 +78,14 @@ class Report:
             f"rank(s), {result['device']}\n"
             f"sent {format_bytes(result['bytes_sent'])}: rows {format_bytes(result['row_bytes_sent'])}, weights "
             f"{format_bytes(result['weight_bytes_sent'])}, other {format_bytes(result['other_bytes_sent'])}; "
-            f"rows skipped {format_bytes(result['bytes_skipped'])}\n"
-            "in fp32 and without kept copies the rows that peers need are "
-            f"{format_bytes(result['bytes_exact_boundary'])}, "
-            f"whole blocks {format_bytes(result['bytes_whole_block_broadcast'])}"
+            f"rows skipped {format_bytes(result['bytes_skipped'])}"
         )
+        if "bytes_exact_boundary" in result:
+            self._print(
+                "in fp32 and without kept copies the rows that peers need are "
+                f"{format_bytes(result['bytes_exact_boundary'])}, "
+                f"whole blocks {format_bytes(result['bytes_whole_block_broadcast'])}"
+            )
         others = {name: value for name, value in result.items() if name.startswith("test_")}
         del others[f"test_{self._metric}"]
         if others:

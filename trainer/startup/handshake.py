@@ -235,12 +235,12 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     )
 
 
-def check_ranks(options: Options, cache: Cache, facts: Sequence[Facts]) -> str | None:
-    """Refuse ranks that cannot exchange rows; a sentence about their machines for the log, if there is one.
+def check_same_run(facts: Sequence[Facts]) -> None:
+    """Refuse ranks that have not the same cache and options.
 
     Raises:
-        CacheError: the ranks opened different caches, or parts that do not fit.
-        TrainingError: they have other options, hosts or devices than they should.
+        CacheError: they opened different caches.
+        TrainingError: they have other options.
     """
     hosts = [fact["host"] for fact in facts]
     for rank, fact in enumerate(facts):
@@ -250,6 +250,17 @@ def check_ranks(options: Options, cache: Cache, facts: Sequence[Facts]) -> str |
             )
         if fact["options"] != facts[0]["options"]:
             raise TrainingError(f"rank {rank} was started with other options than rank 0; start all ranks alike")
+
+
+def check_ranks(options: Options, cache: Cache, facts: Sequence[Facts]) -> str | None:
+    """Refuse ranks that cannot exchange rows; a sentence about their machines for the log, if there is one.
+
+    Raises:
+        CacheError: the ranks opened different caches, or parts that do not fit.
+        TrainingError: they have other options, hosts or devices than they should.
+    """
+    check_same_run(facts)
+    hosts = [fact["host"] for fact in facts]
     remark = check_hosts(places(cache), hosts)
     check_devices([fact["device"] for fact in facts], hosts, may_share=all(fact["through_host"] for fact in facts))
     check_boundaries([fact["boundaries"] for fact in facts])

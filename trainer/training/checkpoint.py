@@ -31,6 +31,7 @@ from trainer.base.errors import OptionError, TrainingError, found_by_every_rank
 from trainer.base.regular_file import regular_file
 from trainer.config.options import OPTIONS, Options
 from trainer.data.cache import Cache
+from trainer.data.events import EventCache
 from trainer.dist.communicator import Communicator
 
 log = logging.getLogger("trainer")
@@ -45,7 +46,7 @@ CheckpointContent = dict[str, Any]
 class Checkpoints:
     """When and where one run's checkpoints are written. Every rank has one; only the one that speaks writes."""
 
-    def __init__(self, options: Options, cache: Cache, communicator: Communicator) -> None:
+    def __init__(self, options: Options, cache: Cache | EventCache, communicator: Communicator) -> None:
         """Make the folder.
 
         Args:
@@ -116,7 +117,9 @@ class Checkpoints:
         self._saved_at = time.monotonic()
 
 
-def checkpoint_to_resume(options: Options, cache: Cache, communicator: Communicator) -> CheckpointContent | None:
+def checkpoint_to_resume(
+    options: Options, cache: Cache | EventCache, communicator: Communicator
+) -> CheckpointContent | None:
     """The checkpoint that this run resumes, the same on every rank, or None; every rank has to call it.
 
     `--resume` uses the newest, if there is one. So does a rank that torchrun has started again. Without either the
@@ -153,8 +156,17 @@ def checkpoint_to_resume(options: Options, cache: Cache, communicator: Communica
     return loaded
 
 
-def graph_identity(cache: Cache) -> dict[str, Any]:
+def graph_identity(cache: Cache | EventCache) -> dict[str, Any]:
     """What makes two caches caches of one graph, whatever the number of parts: as JSON, with a digest of the source."""
+    if isinstance(cache, EventCache):
+        source = json.dumps(cache.source, sort_keys=True)
+        return {
+            "dataset": cache.dataset,
+            "nodes": cache.num_nodes,
+            "events": cache.num_events,
+            "split": list(cache.split),
+            "source": hashlib.sha256(source.encode()).hexdigest(),
+        }
     source = json.dumps([cache.source, cache.feature_options], sort_keys=True)
     return {
         "dataset": cache.dataset,
@@ -194,9 +206,10 @@ def _extended_identities(cache: Cache) -> Iterator[dict[str, Any]]:
         yield graph_identity(of_origin)
 
 
-def _check(content: CheckpointContent, options: Options, cache: Cache, folder: Path) -> None:
+def _check(content: CheckpointContent, options: Options, cache: Cache | EventCache, folder: Path) -> None:
     ours = graph_identity(cache)
-    if (extended := next((one for one in _extended_identities(cache) if one == content["graph"]), None)) is not None:
+    earlier = _extended_identities(cache) if isinstance(cache, Cache) else iter(())
+    if (extended := next((one for one in earlier if one == content["graph"]), None)) is not None:
         log.info(
             "the checkpoints are of %s, which %s extends by new nodes and edges", extended["dataset"], cache.dataset
         )

@@ -120,7 +120,30 @@ def test_every_option_arrives() -> None:
     assert parse(["c", "--task", "edges", "--edge-label", "kind"]) == Options(
         cache="c", task="edges", edge_label="kind"
     )
+    events = parse(
+        [
+            "c",
+            "--model",
+            "tgn",
+            "--neighbours",
+            "3",
+            "--batch-size",
+            "50",
+            "--parallel",
+            "1,2,1",
+            "--lr",
+            "0.5",
+            "--heads",
+            "4",
+        ]
+    )
+    assert (events.neighbours, events.batch_size, events.parallel) == (3, 50, "1,2,1")
+    assert (events.lr, events.heads) == (0.5, 4)
+    assert parse(["c", "--model", "tgn", "--lost-mail", "0.2"]).lost_mail == 0.2
+    snapshots = parse("c --model evolvegcn --variant h --history 5 --workers 3".split())
+    assert (snapshots.variant, snapshots.history, snapshots.workers) == ("h", 5, 3)
     apart = {name for name, option in OPTIONS.items() if option.tasks}
+    apart |= {"neighbours", "batch_size", "parallel", "lost_mail", "variant", "history", "workers"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
@@ -182,7 +205,8 @@ def test_help_shows_every_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert "--weight-decay" in text
-    assert f"(default: {Options(cache='c').weight_decay})" in text
+    assert f"(default: {Options(cache='c').momentum})" in text
+    assert "(default: 0.01; tgn: 0.0002)" in text
 
 
 def test_help_and_wrong_options_need_no_torch() -> None:

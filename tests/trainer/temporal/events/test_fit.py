@@ -1,0 +1,190 @@
+"""Training on a stream: what ranks change, what the future changes, and whether it learns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainer.rank_group import among_ranks
+from tests.trainer.temporal.events.streams import alternating_stream, fit_of, random_stream, task_of
+from trainer.base.traffic_log import Clock
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
+from trainer.temporal.events.evaluation import share_of
+from trainer.temporal.events.memory import NodeMemory
+from trainer.temporal.events.negatives import evaluation_key, negative_destinations
+from trainer.temporal.events.queries import Queries
+from trainer.temporal.events.stream import time_index
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def alone() -> Communicator:
+    """The communicator of a run of one rank."""
+    return Communicator(RankInfo(), CPU, timeout=60.0, clock=Clock(CPU))
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one["losses"] == pytest.approx(other["losses"], abs=1e-5)
+    assert one["val"] == pytest.approx(other["val"], abs=1e-5)
+    assert one["test"] == pytest.approx(other["test"], abs=1e-5)
+    for name, weight in one["weights"].items():
+        torch.testing.assert_close(weight, other["weights"][name], atol=1e-5, rtol=0)
+
+
+def test_shares_give_what_one_rank_gives() -> None:
+    """Guards against a rank whose events count more, and against memory that misses another rank's events."""
+    task = task_of(numbers=(1, 1, 1), batch_size=16, optimiser="sgd")
+    [alone] = among_ranks(1, [task])
+    for ranks in (2, 4):
+        [shared] = among_ranks(ranks, [task_of(numbers=(ranks, 1, 1), batch_size=16, optimiser="sgd")])
+        assert_same(shared, alone)
+
+
+def test_a_score_does_not_depend_on_later_events(alone: Communicator) -> None:
+    """Guards against a leak: events are changed from a place on, and no score before it may change."""
+    stream = random_stream(num_events=120)
+    first = int(stream.first_of_time_M[90])
+    ends = torch.stack([stream.source_M, stream.destination_M])
+    changed = ends.clone()
+    changed[:, first:] = (changed[:, first:] + 5) % stream.num_nodes
+    scores = []
+    for source_M, destination_M in (ends, changed):
+        offset_N1, event_2M, neighbour_2M = time_index(source_M, destination_M, stream.num_nodes)
+        later = replace(
+            stream,
+            source_M=source_M,
+            destination_M=destination_M,
+            offset_N1=offset_N1,
+            event_2M=event_2M,
+            neighbour_2M=neighbour_2M,
+        )
+        fit = fit_of(alone, later, (1, 1, 1), batch_size=10)
+        memory = NodeMemory(later, 8, alone, range(1), later.owner_N(1))
+        of_batches = []
+        with torch.no_grad():
+            for begin in range(0, first, 10):
+                event_b = torch.arange(begin, min(begin + 10, first))
+                destination_bm = torch.stack([destination_M[event_b], (destination_M[event_b] + 1) % 12], 1)
+                queries = Queries.of(later, event_b, destination_bm, 4)
+                rows = memory.read(queries.node_n)
+                memory.write(fit.model.states, begin, min(begin + 10, first))
+                of_batches.append(queries.scores(fit.model, later, rows))
+        scores.append(torch.cat(of_batches))
+    assert torch.equal(*scores)
+    assert scores[0].std() > 0
+
+
+def test_it_learns_whose_turn_it_is(alone: Communicator) -> None:
+    """Guards against a model that sees neither memory nor time: both destinations of a source are equally frequent."""
+    fit = fit_of(alone, alternating_stream(), (1, 1, 1), batch_size=8, hidden=16)
+    before = fit.evaluate("val", negatives=5)[0]["ap"]
+    for number in range(6):
+        fit.round(number, is_last=number == 5)
+    [val] = fit.evaluate("val", negatives=5)
+    assert before is not None
+    assert val["ap"] is not None
+    assert before < 0.75
+    assert val["ap"] > 0.95
+
+
+def test_epochs_and_copies_take_their_batches_in_order() -> None:
+    """Guards against a batch that is skipped, negatives of a wrong epoch, and memory that is not zeroed at the wrap:
+    what every rank trains on is compared with the schedule that the module describes."""
+    for numbers in ((1, 2, 1), (1, 1, 2)):
+        [(seen, loss)] = among_ranks(2, [_Schedule(numbers)])
+        batches, (_, j, k) = 9, numbers
+        for rank, events in enumerate(seen):
+            copy, epoch = rank // j, rank % j
+            expected = []
+            for iteration in range(2 * batches):
+                position = (copy * batches // k + iteration) % batches
+                if position == 0:
+                    expected.append("reset")
+                if iteration % j == epoch:
+                    first = iteration // batches * j * k + copy * j + 1
+                    expected += [(position, number) for number in range(first, first + j)]
+                expected.append(f"write {position}")
+            assert events == expected
+        assert loss == pytest.approx(0.69, abs=0.1)
+
+
+class _Schedule:
+    """Records what a rank reads, writes and resets in two rounds; a task of `among_ranks`."""
+
+    def __init__(self, numbers: tuple[int, int, int]) -> None:
+        self.numbers = numbers
+
+    def __call__(self, communicator: Communicator) -> tuple[list[list[Any]], float]:
+        stream = random_stream()
+        fit = fit_of(communicator, stream, self.numbers, batch_size=16)
+        seen: list[Any] = []
+        memory, queries = fit._memory, fit._queries
+        reset, write = memory.reset, memory.write
+
+        def record_queries(event_b: torch.Tensor, epoch: int) -> Queries:
+            seen.append((int(event_b[0]) // 16, epoch))
+            return queries(event_b, epoch)
+
+        def record_write(states: Any, first: int, end: int) -> None:
+            seen.append(f"write {first // 16}")
+            write(states, first, end)
+
+        def record_reset() -> None:
+            seen.append("reset")
+            reset()
+
+        fit._queries = record_queries  # type: ignore[method-assign]
+        memory.reset, memory.write = record_reset, record_write  # type: ignore[method-assign]
+        losses = [fit.round(number, is_last=number == 1) for number in range(2)]
+        gathered = communicator.all_gather_object(
+            {"seen": [list(one) if isinstance(one, tuple) else one for one in seen]}
+        )
+        return [
+            [tuple(one) if isinstance(one, list) else one for one in of_rank["seen"]] for of_rank in gathered
+        ], losses[0]
+
+
+def test_epochs_train_every_batch_as_often_as_they_are(alone: Communicator) -> None:
+    """Guards against a last batch that is dropped: with j epochs on j ranks, the steps are those of one and j - 1."""
+    [steps] = among_ranks(2, [_steps])
+    assert steps == 2 * 9 + 1
+
+
+def _steps(communicator: Communicator) -> int:
+    fit = fit_of(communicator, random_stream(), (1, 2, 1), batch_size=16)
+    for number in range(2):
+        fit.round(number, is_last=number == 1)
+    return int(fit.state_dict()["steps"])
+
+
+def test_evaluation_leaves_training_as_it_is() -> None:
+    """Guards against a validation that changes the memory of a copy in the middle of the stream."""
+    [with_it, without] = among_ranks(2, [_WithEvaluation(True), _WithEvaluation(False)])
+    assert with_it == without
+
+
+class _WithEvaluation:
+    def __init__(self, evaluates: bool) -> None:
+        self.evaluates = evaluates
+
+    def __call__(self, communicator: Communicator) -> list[float]:
+        fit = fit_of(communicator, random_stream(), (1, 1, 2), batch_size=16)
+        losses = []
+        for number in range(3):
+            losses.append(fit.round(number, is_last=number == 2))
+            if self.evaluates:
+                fit.evaluate("val", negatives=1)
+        return losses
+
+
+def test_negatives_of_shares_are_those_of_the_batch() -> None:
+    """Guards against negatives that depend on the rank."""
+    stream = random_stream()
+    whole = negative_destinations(stream, torch.arange(32, 48), 2, evaluation_key(0))
+    pieces = [negative_destinations(stream, share_of(32, 48, share, 3), 2, evaluation_key(0)) for share in range(3)]
+    assert torch.equal(torch.cat(pieces), whole)

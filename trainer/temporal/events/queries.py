@@ -1,0 +1,88 @@
+"""What the scores of some pairs need: the nodes whose memory is read, and the neighbours of each query.
+
+It depends on the stream alone, not on weights or memory. The time of a query is that of the event that its pair is
+compared with, and its neighbours are of strictly earlier events.
+
+Letters: b events, m destinations of each of them, q = b (1 + m) queries (sources first), n nodes, K neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainer.temporal.events.memory import NodeRows
+from trainer.temporal.events.stream import EventStream
+from trainer.temporal.events.tgn import Tgn
+
+_AT_A_TIME = 1 << 14
+"""Queries whose neighbours' rows are in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queries:
+    """The queries of b events with m destinations each."""
+
+    num_events: int
+    node_n: Tensor
+    """Every node that is read, ascending."""
+    query_q: Tensor
+    """The place among them of each query's node, and below of its neighbours."""
+    neighbour_qK: Tensor
+    event_qK: Tensor
+    passed_qK: Tensor
+    """float64: the time since each neighbour's event."""
+    exists_qK: Tensor
+
+    @classmethod
+    def of(cls, stream: EventStream, event_b: Tensor, destination_bm: Tensor, number: int) -> Queries:
+        """The queries of the sources of events and of destinations, with at most `number` neighbours each."""
+        query_q = torch.cat([stream.source_M[event_b], destination_bm.reshape(-1)])
+        event_q = torch.cat([event_b, event_b.repeat_interleave(destination_bm.shape[1])])
+        found = stream.recent_neighbours(query_q, stream.first_of_time_M[event_q], number)
+        node_n, place = torch.unique(torch.cat([query_q, found.node_qK.reshape(-1)]), return_inverse=True)
+        return cls(
+            num_events=len(event_b),
+            node_n=node_n,
+            query_q=place[: len(query_q)],
+            neighbour_qK=place[len(query_q) :].view_as(found.node_qK),
+            event_qK=found.event_qK,
+            passed_qK=(stream.time_M[event_q].unsqueeze(1) - stream.time_M[found.event_qK]).double(),
+            exists_qK=found.exists_qK,
+        )
+
+    def scores(self, model: Tgn, stream: EventStream, rows: NodeRows) -> Tensor:
+        """The scores of all pairs, float32 [b, m].
+
+        Args:
+            model: the weights.
+            stream: whose features are read.
+            rows: of `node_n`, in their order.
+        """
+        embedding_qW = self.embeddings(model, stream, rows)
+        source_bW, destination_pW = embedding_qW[: self.num_events], embedding_qW[self.num_events :]
+        each = len(destination_pW) // max(self.num_events, 1)
+        return model.pair_scores(source_bW.repeat_interleave(each, 0), destination_pW).view(self.num_events, -1)
+
+    def embeddings(self, model: Tgn, stream: EventStream, rows: NodeRows) -> Tensor:
+        """The embeddings of all queries: [q, W]; see `scores`."""
+        node_nW = model.nodes(stream, self.node_n, model.states(rows))
+        device = node_nW.device
+        pieces = []
+        for begin in range(0, max(len(self.query_q), 1), _AT_A_TIME):
+            here = slice(begin, begin + _AT_A_TIME)
+            encoded = [model.time(self.passed_qK[here].to(device))]
+            if stream.x_MF is not None:
+                encoded.append(stream.x_MF[self.event_qK[here]].to(device))
+            pieces.append(
+                model.attention(
+                    node_nW,
+                    self.query_q[here].to(device),
+                    self.neighbour_qK[here].to(device),
+                    torch.cat(encoded, 2),
+                    self.exists_qK[here].to(device),
+                )
+            )
+        return torch.cat(pieces)

@@ -1,0 +1,124 @@
+"""TGN (Rossi et al. 2020), with static and dynamic node memory as in DistTGL (Zhou et al. 2023).
+
+    state      GRU of the memory's state and its mail: the states of both ends of a node's last event, the features of
+               the event, and the time between the mail and the one before it
+    node       the state, and what does not change: a vector of the node's own, learnt, or its features
+    embedding  attention over the most recent neighbours at a time: their nodes, the features of the events, and the
+               time since each of them
+    score      two layers on the embeddings of source and destination, and on their products
+
+Time enters as cos(w t + b) of differences t, with learnt w and b. Products of a matrix with the encoding of every
+neighbour's time would be most of the work; they are made once for a query: of the query before the scores, and of the
+weighted sum of the encodings after them.
+
+Letters: N nodes, n nodes, q queries (a node at a time), K neighbours of each, H heads, W width, F features of an event,
+T values of a time encoding.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from trainer.temporal.events.memory import NodeRows
+from trainer.temporal.events.stream import EventStream
+
+
+class TimeEncoding(nn.Module):
+    """cos(w t + b) of times t, with frequencies from one in the mean gap between events down to one in the stream."""
+
+    def __init__(self, width: int, stream: EventStream) -> None:
+        super().__init__()
+        duration = max(float(stream.time_M[-1] - stream.time_M[0]), 1e-6) if stream.num_events else 1.0
+        self._unit = duration / max(stream.num_events, 1)
+        slowest = 1 / max(stream.num_events, 2)
+        self.weight = nn.Parameter(slowest ** torch.linspace(0, 1, width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, time: Tensor) -> Tensor:
+        """Encode times of any shape; the values are a further dimension."""
+        return ((time / self._unit).float().unsqueeze(-1) * self.weight + self.bias).cos()
+
+
+class RecentAttention(nn.Module):
+    """Attention of each query over its neighbours."""
+
+    def __init__(self, width: int, heads: int, num_features: int) -> None:
+        super().__init__()
+        self._heads, self._scale = heads, 1 / math.sqrt(width // heads)
+        self.query = nn.Linear(width, width)
+        self.node = nn.Linear(width, 2 * width, bias=False)
+        # Of times and features of events: keys and values.
+        self.event_key = nn.Parameter(torch.empty(heads, width // heads, width + num_features))
+        self.event_value = nn.Parameter(torch.empty(heads, width // heads, width + num_features))
+        for matrix in (self.event_key, self.event_value):
+            nn.init.uniform_(matrix, -1 / math.sqrt(matrix.shape[2]), 1 / math.sqrt(matrix.shape[2]))
+        self.merge = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, width))
+
+    def forward(
+        self, node_nW: Tensor, query_q: Tensor, neighbour_qK: Tensor, event_qKT: Tensor, exists_qK: Tensor
+    ) -> Tensor:
+        """The embeddings of the queries: [q, W].
+
+        Args:
+            node_nW: the nodes that queries and neighbours are places of.
+            query_q: the node of each query.
+            neighbour_qK: its neighbours.
+            event_qKT: time encodings and features of their events.
+            exists_qK: which of them are there.
+        """
+        heads, width = self._heads, node_nW.shape[1]
+        key_nHV, value_nHV = self.node(node_nW).view(len(node_nW), 2, heads, -1).unbind(1)
+        query_qHV = self.query(node_nW)[query_q].view(len(query_q), heads, -1)
+        of_nodes_qKH = (key_nHV[neighbour_qK] * query_qHV.unsqueeze(1)).sum(3)
+        query_qHT = torch.einsum("qhv,hvt->qht", query_qHV, self.event_key)
+        score_qKH = (of_nodes_qKH + event_qKT @ query_qHT.mT) * self._scale
+        score_qKH = score_qKH.masked_fill(~exists_qK.unsqueeze(2), -math.inf)
+        # A query without neighbours has a softmax of nothing, NaN.
+        share_qKH = score_qKH.softmax(1).masked_fill(~exists_qK.unsqueeze(2), 0.0)
+        of_nodes_qHV = (share_qKH.unsqueeze(3) * value_nHV[neighbour_qK]).sum(1)
+        of_events_qHV = torch.einsum("qht,hvt->qhv", share_qKH.mT @ event_qKT, self.event_value)
+        sums_qW = (of_nodes_qHV + of_events_qHV).reshape(len(query_q), width)
+        merged: Tensor = self.merge(torch.cat([node_nW[query_q], sums_qW], 1))
+        return merged
+
+
+class Tgn(nn.Module):
+    """The weights of TGN, and of the score of a pair."""
+
+    def __init__(self, stream: EventStream, *, width: int, heads: int) -> None:
+        super().__init__()
+        self.time = TimeEncoding(width, stream)
+        self.gru = nn.GRUCell(3 * width + stream.num_features, width)
+        self.static: nn.Embedding | nn.Linear
+        if stream.x_NF is None:
+            self.static = nn.Embedding(stream.num_nodes, width)
+        else:
+            self.static = nn.Linear(stream.x_NF.shape[1], width)
+        self.state = nn.Linear(width, width)
+        self.attention = RecentAttention(width, heads, stream.num_features)
+        self.score = nn.Sequential(nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def states(self, rows: NodeRows) -> Tensor:
+        """The states of nodes after their mail: [n, W]."""
+        mailed = rows.has_mail_n.nonzero().squeeze(1)
+        if not len(mailed):
+            return rows.state_nW
+        read = rows[mailed]
+        passed = self.time(read.mail_time_n - read.state_time_n)
+        taken_in = self.gru(torch.cat([read.mail_nX, passed], 1), read.state_nW)
+        return rows.state_nW.index_copy(0, mailed, taken_in)
+
+    def nodes(self, stream: EventStream, node_n: Tensor, state_nW: Tensor) -> Tensor:
+        """Nodes by their states and by what does not change: [n, W]."""
+        static_nW = self.static(node_n if stream.x_NF is None else stream.x_NF[node_n])
+        nodes: Tensor = static_nW + self.state(state_nW)
+        return nodes
+
+    def pair_scores(self, source_qW: Tensor, destination_qW: Tensor) -> Tensor:
+        """One score a pair: [q]."""
+        pairs = torch.cat([source_qW, destination_qW, source_qW * destination_qW], 1)
+        scores: Tensor = self.score(pairs).squeeze(1)
+        return scores
