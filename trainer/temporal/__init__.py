@@ -1,1 +1,1 @@
-"""Training on graphs that change: on events (continuous time) and on snapshots (discrete time)."""
+"""Training on graphs that change: on snapshots (discrete time) and on events (continuous time)."""

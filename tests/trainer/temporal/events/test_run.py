@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
+import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +20,7 @@ from graphprep.temporal.write_cache import cache_of_arrays
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import Run, among_ranks
 from tests.trainer.temporal.events.streams import alternating_stream
+from tests.trainer.test_launch import PATIENCE, children_of, is_running, running
 from trainer.base.errors import OptionError, StoppedError, TrainingError
 from trainer.config.command_line import parse
 from trainer.data.events import open_event_cache
@@ -124,6 +128,19 @@ def test_edgebank_is_tested_and_said_in_words(cache: Path) -> None:
     text = alone(cache, "--model", "edgebank", as_json=False)
     assert text.startswith(f"test ap {100 * result['test_ap']:.2f} %")
     assert "whole blocks" not in text
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_named(cache: Path) -> None:
+    """Guards against ranks that wait for the memory of a rank that is gone."""
+    arguments = [str(one) for one in (cache, *SMALL, "--epochs", 1_000_000, "--patience", 0, "--json", "-q")]
+    with running("-m", "trainer.launch", *arguments) as process:
+        ranks = children_of(process.pid)
+        os.kill(ranks[1], signal.SIGKILL)
+        assert process.wait(timeout=PATIENCE) == 128 + signal.SIGKILL
+        assert not any(is_running(rank) for rank in ranks)
+        assert process.stderr is not None
+        assert re.match(r"trainer: rank [01] was ended by SIGKILL", process.stderr.read())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,142 @@
+"""TGN and EdgeBank on a stream of events: AP and MRR, on one rank and on ranks divided in several ways.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.temporal_events CollegeMsg.txt --out docs/figures/temporal_events.json
+    OMP_NUM_THREADS=1 python -m benchmarks.temporal_events CollegeMsg.txt --parallel 1,1,1 2,1,1 1,4,1 1,1,4
+
+The file has a line `source destination time` an event. Split 70/15/15 by time, batches of 200 events in all runs,
+negatives of all nodes that are a destination, one an event for AP and 49 for MRR. Ranks are processes of this machine,
+so seconds on more ranks than cores say nothing. `--waiting SECONDS` also stops one rank of the largest run for a while
+(SIGSTOP), and measures which share of a core the others take meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measured import tree
+from graphprep.temporal.write_cache import cache_of_arrays
+
+PUBLIC_REFERENCE = {2: 83.9, 4: 85.0, 6: 86.3, 8: 87.4, 12: 87.7}
+"""Test AP of a public implementation of TGN on CollegeMsg after as many epochs, by the same protocol."""
+BATCH = 200
+
+
+def make_cache(file: Path, folder: Path) -> Path:
+    """An event cache of a file of edges with times."""
+    rows = np.loadtxt(file, dtype=np.int64)
+    _, ends = np.unique(rows[:, :2], return_inverse=True)
+    ends = ends.reshape(-1, 2)
+    return cache_of_arrays(folder, ends[:, 0], ends[:, 1], rows[:, 2], dataset=file.stem)
+
+
+def train(cache: Path, numbers: str, *words: str, waiting: float = 0.0) -> dict[str, Any]:
+    """A run on as many ranks as `numbers` say: its epochs, its result, and the shares of a core of waiting ranks."""
+    ranks = int(np.prod([int(number) for number in numbers.split(",")]))
+    start = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", "0"] if ranks > 1 else []
+    command = [sys.executable, *start, "-m", "trainer", str(cache), "--json", "-q", "--batch-size", str(BATCH), *words]
+    shares: list[float] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        lines = []
+        assert child.stdout is not None
+        for text in child.stdout:
+            lines.append(json.loads(text))
+            if waiting and not shares and ranks > 1:
+                shares = _waiting_shares(child.pid, waiting)
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command)
+    *epochs, result = lines
+    return {"ranks": ranks, "epochs": epochs, "result": result, "waiting": shares}
+
+
+def _waiting_shares(supervisor: int, seconds: float) -> list[float]:
+    """Stop the last rank for some seconds: the share of a core that each other one takes, without its first second."""
+    *others, stopped = tree(supervisor)[1:]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        time.sleep(1.0)
+        before = [_cpu_seconds(process) for process in others]
+        time.sleep(seconds)
+        return [(_cpu_seconds(process) - then) / seconds for process, then in zip(others, before, strict=True)]
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+
+
+def _cpu_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def row_of(numbers: str, run: dict[str, Any], num_batches: int) -> dict[str, Any]:
+    """What the figure has of one run."""
+    result, epochs = run["result"], run["epochs"]
+    i, j, k = (int(number) for number in numbers.split(","))
+    rounds = len(epochs)
+    return {
+        "parallel": [i, j, k],
+        "iterations": rounds * num_batches + j - 1,
+        "val_ap_by_epoch": {line["epoch"]: 100 * line["val_ap"] for line in epochs},
+        "seconds_a_step": sum(line["seconds"] for line in epochs) / (rounds * num_batches),
+        "best_epoch": result["best_epoch"],
+        "bytes_sent": result["bytes_sent"],
+        **{f"{group}_{name}": 100 * result[f"{group}_{name}"] for group in ("val", "test") for name in ("ap", "mrr")},
+        "waiting_shares_of_a_core": run["waiting"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("edges", type=Path)
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--parallel", nargs="+", default=["1,1,1"])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--waiting", type=float, default=0.0, help="seconds to stop one rank of the last run")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    common = ["--seed", str(arguments.seed)]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        cache = make_cache(arguments.edges, Path(folder, "cache"))
+        bank = train(cache, "1,1,1", "--model", "edgebank", *common)["result"]
+        print(f"EdgeBank: test AP {100 * bank['test_ap']:.1f}, MRR {100 * bank['test_mrr']:.1f}")
+        root = json.loads((cache / "zarr.json").read_text())["attributes"]
+        num_batches = -(-root["split"][0] // BATCH)
+        for numbers in arguments.parallel:
+            words = ["--model", "tgn", "--parallel", numbers, "--epochs", str(arguments.epochs), *common]
+            is_last = numbers == arguments.parallel[-1]
+            row = row_of(
+                numbers, train(cache, numbers, *words, waiting=arguments.waiting if is_last else 0.0), num_batches
+            )
+            rows.append(row)
+            by_epoch = ", ".join(f"{epoch}: {ap:.1f}" for epoch, ap in row["val_ap_by_epoch"].items())
+            print(
+                f"TGN {numbers}: test AP {row['test_ap']:.1f}, MRR {row['test_mrr']:.1f} after {row['iterations']} "
+                f"iterations, {1000 * row['seconds_a_step']:.0f} ms each; validation AP by epoch {by_epoch}",
+                flush=True,
+            )
+    print("a public TGN, test AP by epoch:", ", ".join(f"{epoch}: {ap}" for epoch, ap in PUBLIC_REFERENCE.items()))
+    if arguments.out:
+        figure = {
+            "epochs": arguments.epochs,
+            "batch_size": BATCH,
+            "seed": arguments.seed,
+            "edgebank": {name: 100 * bank[name] for name in ("val_ap", "val_mrr", "test_ap", "test_mrr")},
+            "public_reference_test_ap": PUBLIC_REFERENCE,
+            "tgn": rows,
+            "environment": bank["environment"],
+        }
+        arguments.out.write_text(json.dumps(figure, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
