@@ -15,7 +15,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from graphprep.cache.features import FeatureOptions
+from graphprep.datasets.generators.events import EventsRequest
 from graphprep.datasets.generators.requests import GENERATORS
+from graphprep.datasets.importing.event_options import EventOptions
 from graphprep.datasets.importing.options import ImportOptions
 from graphprep.partition.request import PartitionRequest
 from graphprep.plan.model_widths import ModelWidths
@@ -24,7 +26,8 @@ from pipelines.run.config import DatasetForm, PipelineForm
 
 REQUESTS: dict[str, tuple[type, ...]] = {
     "partition": (PartitionRequest, ModelWidths, FeatureOptions),
-    "import": (ImportOptions,),
+    "import": (ImportOptions, EventOptions),
+    "generate events": (EventsRequest,),
     **{f"generate {name}": (request,) for name, request in GENERATORS.items()},
 }
 FORMS: dict[str, type[BaseModel]] = {"run": PipelineForm, "run datasets": DatasetForm}

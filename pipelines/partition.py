@@ -22,7 +22,7 @@ from graphprep.cache.features import FeatureOptions
 from graphprep.cache.format import CACHE_FORMAT, CACHE_KIND, X_AGGREGATED
 from graphprep.cache.read import OF_THE_CACHE, PartitionCache
 from graphprep.cache.write import CacheContent, labels_of, width_of, write_cache
-from graphprep.errors import CacheError, UsageError
+from graphprep.errors import CacheError, PartitionError, UsageError
 from graphprep.partition.engine import Engine, InMemoryEngine, OutOfCoreEngine, PartitionSource, whole_graph
 from graphprep.partition.estimates import estimate, estimate_out_of_core, needs_out_of_core
 from graphprep.partition.external_assignment import ASSIGNMENT, ExternalAssignment, read_assignment
@@ -116,7 +116,9 @@ class PartitionStep(ABC):
     @property
     def relay_row_bytes(self) -> int | None:
         """Bytes of a row by which relays are chosen; None for no relays."""
-        return self.request.row_bytes if self.request.relay == "auto" and self.request.balance == "rows" else None
+        request = self.request
+        is_relayed = request.relay == "auto" and request.balance == "rows" and request.purpose == "full-graph"
+        return request.row_bytes if is_relayed else None
 
     @cached_property
     def determinants(self) -> dict[str, Any]:
@@ -148,6 +150,9 @@ class PartitionStep(ABC):
         """The request's options; those of the model in place of the bytes that follow from them and the graph."""
         options = asdict(self.request)
         del options["row_seconds"]  # which follow from the rates
+        if self.request.purpose == "full-graph":
+            for name in ("purpose", "fanouts", "batch_size"):
+                del options[name]
         if self.widths is not None:
             del options["row_bytes"]
             options |= asdict(self.widths)
@@ -163,12 +168,27 @@ class PartitionStep(ABC):
         if self.widths is None:
             progress.say(f"links are loaded with rows of {self.request.row_bytes} bytes, as given")
             return self.request.row_bytes
+        if self.request.purpose == "sampling":
+            return self._feature_bytes(source)
         is_typed = len(source.num_nodes) > 1 or len(source.num_edges) > 1
         node_type = next(iter(source.num_nodes))
         classes = 0 if is_typed else labels_of(source, node_type)[1]
         exchanged = self.widths.exchanged(width_of(source, node_type, "x"), classes, is_typed=is_typed)
         progress.say(self.widths.sentence(exchanged))
         return self.widths.row_bytes(exchanged)
+
+    def _feature_bytes(self, source: PartitionSource) -> int:
+        """Bytes of the widest features of a node, which mini-batches fetch."""
+        widths = [0]
+        for node_type in source.num_nodes:
+            stored = source.node_array(node_type, "x")
+            if stored is not None:
+                widths.append(int(stored.shape[1]) * self.features.dtype(stored.dtype).itemsize)
+        row_bytes = max(widths) or self.request.row_bytes
+        progress.say(
+            f"links are loaded with rows of {row_bytes} bytes, as wide as features are; --row-bytes says otherwise"
+        )
+        return row_bytes
 
     def _counts(self, size: GraphSize) -> dict[str, Any]:
         return {
@@ -335,6 +355,11 @@ class PartitionStep(ABC):
     def _engine(self, source: PartitionSource, request: PartitionRequest) -> Engine:
         options = (self.topology, request, self.memory_limit)
         if self.is_out_of_core:
+            if request.purpose == "sampling":
+                raise PartitionError(
+                    "--for sampling needs all edges in memory, which is too small for them; give more --memory, or "
+                    "leave --for out"
+                )
             return OutOfCoreEngine.of(source, *options, scratch=self.work, executor=self.executor)
         return InMemoryEngine(
             whole_graph(source), *options, None if self.external is None else self.external.assignment_N

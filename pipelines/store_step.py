@@ -22,6 +22,7 @@ from graphprep.store.store import STORE_FORMAT, GraphStore
 from graphprep.system import home
 from graphprep.system.atomic import sweep
 from graphprep.system.executor import Executor
+from graphprep.system.output_path import kind_of
 from graphprep.version import __version__
 from pipelines.estimate import Estimate, GraphSize
 from pipelines.step import ABSENT, Existing, State, key_of, run_step
@@ -109,6 +110,9 @@ class StoreStep(ABC):
                 return Existing(State.PARTIAL, reason="an earlier run was cut short")
             return Existing(State.MISSING, reason=ABSENT)
         is_own = self.remakes_damaged and self.target == home.store_path(self.name).absolute()
+        if isinstance(self.target, Path) and kind_of(self.target) == "event-store":
+            refusal = f"{self.target} is an event store; it is left as it is: remove it, or give another --out"
+            return Existing(State.FOREIGN, refusal=DatasetError(refusal))
         if kind == "other" and not is_own:
             refusal = f"{self.target} is no graph store; it is left as it is: remove it, or give another --out"
             return Existing(State.FOREIGN, refusal=DatasetError(refusal))

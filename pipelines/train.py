@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from graphprep.errors import CacheError, GraphprepError, TrainingError, UsageError
 from graphprep.interop.training_run import CHECKPOINTS, CONFIG, HISTORY, PAGE, PAIRS, PREDICTIONS, RESULT, TrainingRun
@@ -33,20 +33,31 @@ SECONDS_TO_END = 40.0
 """for the ranks to end; the trainer's own supervisor kills them before that"""
 
 
-def start_trainer(cache: str, options: Sequence[str]) -> int:
+class Watcher(Protocol):
+    """What follows a run of the trainer beside it."""
+
+    def begin(self, process: subprocess.Popen[bytes]) -> None:
+        """The trainer runs as `process`."""
+
+    def is_signalled(self) -> None:
+        """A person has asked for the end."""
+
+
+def start_trainer(cache: str, options: Sequence[str], *, watcher: Watcher | None = None) -> int:
     """Run `python -m trainer.launch` until it ends, passing on the signals that ask it to stop.
 
     Args:
         cache: a path or NAME/LABEL.
         options: the trainer's own options, unread.
+        watcher: of the run.
 
     Returns:
-        The trainer's exit status.
+        The trainer's exit status; 128 and the number of the signal where this process got one that ends it.
 
     Raises:
         CacheError: there is no such cache.
     """
-    return _run(python_command("-m", "trainer.launch", str(require_cache(cache)), *options))
+    return _run(python_command("-m", "trainer.launch", str(require_cache(cache)), *options), watcher)
 
 
 def train_to_folder(
@@ -92,7 +103,7 @@ def train_to_folder(
                 settings["resume"] = True
                 (work / CHECKPOINTS).mkdir()
                 shutil.copyfile(resumed, work / CHECKPOINTS / resumed.name)
-            _train(cache, _words({**options, **_moved(options, target, work), **settings}))
+            _train(cache, words_of({**options, **_moved(options, target, work), **settings}))
             for file in (*work.rglob(CONFIG), *work.rglob(LOCK)):
                 if file.name == CONFIG:  # which starts the same run again
                     before, after = (json.dumps(str(folder), ensure_ascii=False)[1:-1] for folder in (work, target))
@@ -136,7 +147,7 @@ def _moved(options: Mapping[str, Any], target: Path, work: Path) -> dict[str, Pa
     return {name: work / path for name, path in inside.items()}
 
 
-def _words(options: Mapping[str, Any]) -> list[str]:
+def words_of(options: Mapping[str, Any]) -> list[str]:
     """Options as the trainer's command line has them."""
     words = []
     for name, value in options.items():
@@ -222,12 +233,14 @@ def trainer_help() -> int:
     return _run(python_command("-m", "trainer", "--help"))
 
 
-def _run(command: Sequence[str]) -> int:
+def _run(command: Sequence[str], watcher: Watcher | None = None) -> int:
     received: list[int] = []
     child: subprocess.Popen[bytes] | None = None
 
     def forward_signal(number: int, _frame: FrameType | None) -> None:
         received.append(number)
+        if watcher is not None:
+            watcher.is_signalled()
         if child is not None:
             child.send_signal(number)
 
@@ -238,6 +251,8 @@ def _run(command: Sequence[str]) -> int:
             child = subprocess.Popen(command, start_new_session=True, **child_settings())
             for number in received:  # since the line before
                 child.send_signal(number)
+            if watcher is not None:
+                watcher.begin(child)
         status = -received[0] if child is None else child.wait()
     finally:
         for number, handler in before.items():

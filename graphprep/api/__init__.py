@@ -7,7 +7,7 @@ those of `graphprep.errors`, one sentence each.
 from __future__ import annotations
 
 from graphprep.api.batches import link_loader, loader
-from graphprep.api.caches import compare, export, infer, partition, plan, report, train
+from graphprep.api.caches import compare, export, infer, partition, plan, plan_best, report, train
 from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
 from graphprep.api.tables import import_tables
 from graphprep.cache.read import PartitionCache, open_cache
@@ -42,6 +42,7 @@ __all__ = [
     "open_store",
     "partition",
     "plan",
+    "plan_best",
     "quiet",
     "report",
     "to_float32",

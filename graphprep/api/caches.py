@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from graphprep.api.call import library_call, location_of, work
-from graphprep.api.options import CallOptions, InferOptions, PartitionOptions, Place, PlanOptions, TrainOptions
+from graphprep.api.options import (
+    BestOptions,
+    CallOptions,
+    InferOptions,
+    PartitionOptions,
+    Place,
+    PlanOptions,
+    TrainOptions,
+)
 from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.errors import UsageError
@@ -167,7 +175,6 @@ def plan(
     from pipelines.plan import plan_training
 
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    values.setdefault("input_dropout", values.get("dropout", TrainingPlan().dropout))
     return plan_training(
         location_of(graph),
         TrainingPlan(**values),
@@ -175,6 +182,54 @@ def plan(
         topology=None if topology is None else resolve(topology),
         gpu=gpu,
         rates_from=None if rates is None else Path(rates),
+    )
+
+
+@library_call(BestOptions)
+def plan_best(
+    graph: Store | PartitionCache,
+    *,
+    parts: int | None = None,
+    topology: Machine | None = None,
+    gpu: str | None = None,
+    rates: Place | None = None,
+    pilot: int = 0,
+    **options: Unpack[BestOptions],
+) -> dict[str, Any]:
+    """Search the ways to train a graph for the best.
+
+    Args:
+        graph: a cache, or a store with one of `parts` and `topology`, for which fewer ranks are considered too.
+        parts, topology, gpu, rates: as for `plan`.
+        pilot: epochs of each pilot run on this machine; 0 makes none, and then int8 and kept rows are not considered.
+        options: those of the model, searched ones that are to stay, and what the run may take: `epochs`, `within`
+            (seconds), `price` (of a rank for an hour) and `cost`.
+
+    Returns:
+        What `graphprep plan --best --json` prints: `best` (up to three ways with `options`, `command`,
+        `epoch_seconds`, `run_seconds`, `reasons` ...), `considered`, `pilots` and `unknown`.
+
+    Raises:
+        UsageError: as for `plan`; or nothing fits into memory and budget.
+        TrainingError: rates cannot be measured here, or a pilot fails.
+    """
+    from graphprep.plan.search import Budget
+    from graphprep.plan.training import TrainingPlan
+    from graphprep.system.options import take_options
+    from pipelines.plan_best import plan_best as search
+
+    values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    fixed = set(values)
+    return search(
+        location_of(graph),
+        take_options(TrainingPlan, values),
+        fixed=fixed,
+        budget=take_options(Budget, values),
+        parts=parts,
+        topology=None if topology is None else resolve(topology),
+        gpu=gpu,
+        rates_from=None if rates is None else Path(rates),
+        pilot_epochs=pilot,
     )
 
 

@@ -119,6 +119,9 @@ class PartitionOptions(WorkOptions, total=False):
         "random",
     ]
     effort: Literal["none", "fast", "default", "best"]
+    purpose: Literal["full-graph", "sampling"]
+    fanouts: str | Sequence[int]
+    batch_size: int
     seed: int
     imbalance: float
     row_bytes: int
@@ -144,8 +147,21 @@ class PlanOptions(CallOptions, total=False):
     input_dropout: float
     eval_every: int
     wire: Wire
+    weights_wire: Literal["fp32", "bf16"]
     exchange: Literal["boundary", "tensor", "auto"]
+    relay: Literal["auto", "off"]
+    staleness: str
+    staleness_grad: str
     edge_features: str
+
+
+class BestOptions(PlanOptions, total=False):
+    """The keywords of `plan_best`: those of `plan` that are given stay, the others are searched."""
+
+    epochs: int
+    within: float
+    price: float
+    cost: float
 
 
 class TrainOptions(CallOptions, total=False):
@@ -159,6 +175,8 @@ class TrainOptions(CallOptions, total=False):
     neighbours: int
     output_heads: int | None
     bases: int
+    variant: Literal["o", "h"]
+    history: int | None
     residual: bool
     jumping: Literal["none", "cat", "max"]
     norm: Literal["none", "batch", "layer"]
@@ -223,6 +241,7 @@ class TrainOptions(CallOptions, total=False):
     error_feedback: bool
     device: Literal["auto", "cpu", "cuda"]
     timeout: float
+    workers: int | None
     anyway: bool
     verify: bool
     checkpoint: Place | None

@@ -74,6 +74,11 @@ class PartitionCache:
         self._checked: set[str] = set()
         self.attributes: dict[str, Any] = _attributes(_parsed(self.folder, "", _payload(self.folder, "")))
         kind, version = self.attributes.get("graphprep_kind"), self.attributes.get("graphprep_format")
+        if kind == "events":
+            raise CacheError(
+                f"{self.folder} is an event cache, for temporal models; give a partition cache, or use `graphprep "
+                "inspect`, `verify` or `train --model tgn`"
+            )
         if kind != CACHE_KIND:
             found = "a graph store" if kind == "store" else "not a partition cache"
             raise CacheError(f"{self.folder} is {found}; give the folder that `graphprep partition` wrote")

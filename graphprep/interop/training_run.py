@@ -84,6 +84,21 @@ class Columns(Mapping[str, NDArray[Any]]):
         return frame
 
 
+def history_lines(folder: Path) -> list[dict[str, Any]]:
+    """The lines of the trainer's --json of all validated epochs of a run so far; none where there is no history.
+
+    Raises:
+        TrainingError: one of them is damaged, or they cannot be read.
+    """
+    path = folder / HISTORY
+    try:
+        return [json.loads(line) for line in regular_file(path).read_text(encoding="utf-8").splitlines()]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"{path} is damaged ({error}); {AGAIN}") from error
+
+
 class TrainingRun:
     """A finished run. Arrays are read when they are asked for."""
 
@@ -128,12 +143,7 @@ class TrainingRun:
         Raises:
             TrainingError: one of them is damaged.
         """
-        if not (self.folder / HISTORY).exists():
-            return []
-        try:
-            return [json.loads(line) for line in self._text(HISTORY).splitlines()]
-        except ValueError as error:
-            raise TrainingError(f"{self.folder / HISTORY} is damaged ({error}); {AGAIN}") from error
+        return history_lines(self.folder)
 
     @property
     def history(self) -> Columns:

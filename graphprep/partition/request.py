@@ -33,6 +33,10 @@ MINIMISE = {
     "slowest": "the slowest link direction, then all together",
     "total": "all together; with --parts and --balance edges, the number of cut edges",
 }
+PURPOSES = {
+    "full-graph": "every row of a halo is sent once a layer",
+    "sampling": "rows are fetched for mini-batches of training nodes",
+}
 RELAY = {
     "auto": "a row is sent once to a group of ranks, and passed on inside, where that is faster",
     "off": "every row is sent by its owner; also with --balance edges",
@@ -46,6 +50,19 @@ class PartitionRequest:
     method: str = option("auto", "Where refinement starts.", metavar="METHOD", choices=METHODS)
     effort: str = option(
         "default", "How long parts are mapped to ranks and refined for the links.", metavar="EFFORT", choices=EFFORTS
+    )
+    purpose: str = option(
+        "full-graph", "What is trained with the parts.", metavar="PURPOSE", choices=PURPOSES, word="for"
+    )
+    fanouts: tuple[int, ...] = option(
+        (15, 10),
+        "Neighbours a node in each hop from the training nodes on, -1 for all, with commas between; for sampling.",
+        at_least=-1,
+        separator=",",
+        example="15,10",
+    )
+    batch_size: int = option(
+        1024, "Training nodes of all ranks in a step, for sampling.", at_least=1, at_most=2**31 - 1
     )
     seed: int = option(0, "Seed of all random numbers.", at_least=0, at_most=2**31 - 1)
     imbalance: float = option(1.05, "Largest share of a rank over its target share.", above=1.0, at_most=10.0)
@@ -71,6 +88,8 @@ class PartitionRequest:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if not self.fanouts:
+            raise UsageError("--fanouts has no number; give one for each hop, e.g. 15,10")
         requested = {name.strip() for name in self.limits} - {""}
         for name in sorted(requested):
             if name not in LIMITS:

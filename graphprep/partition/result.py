@@ -36,6 +36,11 @@ class Candidate:
                 "memory_bytes_max": max(rank.memory_bytes for rank in quality.ranks),
                 "broken_limits": [limit.what for limit in quality.limits if not limit.met],
             }
+            if quality.batches is not None:
+                row |= {
+                    "batch_rows": quality.batches.rows,
+                    "batch_bottleneck_seconds": quality.batches.bottleneck_seconds,
+                }
         if self.failure:
             row["failure"] = self.failure
         return row

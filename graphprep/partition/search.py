@@ -29,7 +29,6 @@ from graphprep.partition.candidates import CANDIDATES, PreparedGraph
 from graphprep.partition.evaluation import PartitionTask
 from graphprep.partition.external_assignment import ASSIGNMENT
 from graphprep.partition.recombination import Recombination
-from graphprep.partition.refine.legs import links_of
 from graphprep.partition.refine.mapping import best_mapping
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.result import Candidate, PartitionResult
@@ -37,7 +36,6 @@ from graphprep.partition.typed_graph import WholeGraph
 from graphprep.system import memory, progress
 from graphprep.system.threads import side_by_side, workers_for
 from graphprep.topology import Topology
-from graphprep.traffic import count_traffic
 
 AUTO = {
     "none": {"metis": 1, "metis-recursive": 1},
@@ -232,13 +230,11 @@ def _initial_partition(task: PartitionTask, prepared: PreparedGraph, method: str
 
 def _map_to_ranks(task: PartitionTask, assignment_N: NDArray[np.int32]) -> NDArray[np.int32]:
     """Assign each part to the rank that minimises the objective."""
-    graph, request = task.graph, task.request
-    traffic = count_traffic(graph.matrices, graph.assignments(assignment_N), task.topology.num_ranks)
     rank_P = best_mapping(
-        traffic.rows_PP if request.balance == "rows" else traffic.edges_PP,
-        links_of(task.model, request.row_bytes),
+        task.sent(assignment_N),
+        replace(task, groups=None).links(),
         task.shares_P,
-        seed=request.seed,
-        by_total=request.minimise == "total",
+        seed=task.request.seed,
+        by_total=task.request.minimise == "total",
     )
     return rank_P[assignment_N]

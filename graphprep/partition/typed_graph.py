@@ -46,7 +46,7 @@ class WholeGraph:
             matrices=matrices,
             num_nodes=in_order,
             training_masks=training_masks or {},
-            matrix=_joined(matrices, in_order),
+            matrix=joined(matrices, in_order),
         )
 
     @classmethod
@@ -88,7 +88,9 @@ class WholeGraph:
         return np.concatenate([self.training_masks.get(name, nobody[name]) for name in self.num_nodes])
 
 
-def _joined(matrices: Mapping[EdgeType, Csr], num_nodes: Mapping[str, int]) -> Csr:
+def joined(matrices: Mapping[EdgeType, Csr], num_nodes: Mapping[str, int], *, with_data: bool = False) -> Csr:
+    """In-edges of all types in one matrix, whose nodes are numbered type after type; with the data of all, or of one
+    type alone."""
     if len(num_nodes) == 1 and len(matrices) == 1:
         return next(iter(matrices.values()))
     firsts = dict(zip(num_nodes, np.cumsum([0, *num_nodes.values()]).tolist(), strict=False))
@@ -98,7 +100,7 @@ def _joined(matrices: Mapping[EdgeType, Csr], num_nodes: Mapping[str, int]) -> C
     def chunk_of(kind: EdgeType, matrix: Csr) -> EdgeChunk:
         sources: Ids = matrix.indices + ids(firsts[kind.source])
         rows = np.arange(firsts[kind.destination], firsts[kind.destination] + matrix.num_rows, dtype=ids)
-        return EdgeChunk(sources, np.repeat(rows, np.diff(matrix.indptr)))
+        return EdgeChunk(sources, np.repeat(rows, np.diff(matrix.indptr)), matrix.data if with_data else None)
 
     matrix, _ = csr.from_edges(
         [chunk_of(kind, matrix) for kind, matrix in matrices.items()],

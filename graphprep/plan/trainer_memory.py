@@ -49,27 +49,48 @@ class ExpectedMemory:
     allows it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Options that the trainer refuses."""
+
+    sentence: str
+
+    @property
+    def error(self) -> UsageError:
+        return UsageError(self.sentence)
+
+
 def expected_memory(
-    training: TrainingPlan, sizes: Sequence[RankSizes], cache: Path | None, traffic: TrafficRequest | None = None
-) -> ExpectedMemory:
-    """What each rank would need.
+    runs: Sequence[tuple[TrainingPlan, TrafficRequest | None]],
+    sizes: Sequence[RankSizes],
+    cache: Path | None,
+    *,
+    words: Sequence[str] = (),
+) -> list[ExpectedMemory | Refusal]:
+    """What each rank would need with each of some options.
 
     Args:
-        training: the trainer's options.
+        runs: the trainer's options, each with what decides the exchange of each layer; None where all exchange halo
+            rows.
         sizes: of all ranks.
         cache: a cache's folder, whose sums of features the trainer may use; None for a store.
-        traffic: what decides the exchange of each layer; None where all exchange halo rows.
+        words: further options of the trainer, the same for all.
+
+    Returns:
+        for each of `runs` the trainer's answer, or why it refuses these options.
 
     Raises:
-        UsageError: the trainer refuses an option.
+        UsageError: the trainer refuses the request.
         CacheError: the trainer refuses the cache.
         TrainingError: the trainer cannot be started, or does not answer.
     """
     request = {
-        "arguments": training.arguments,
+        "runs": [
+            {"arguments": [*words, *training.arguments], "traffic": None if traffic is None else asdict(traffic)}
+            for training, traffic in runs
+        ],
         "cache": None if cache is None else str(cache.absolute()),
         "sizes": list(sizes),
-        "traffic": None if traffic is None else asdict(traffic),
     }
     advice = "run `graphprep doctor`"
     try:
@@ -90,10 +111,14 @@ def expected_memory(
         if done.returncode in (UsageError.exit_status, CacheError.exit_status):
             raise (UsageError if done.returncode == UsageError.exit_status else CacheError)(sentence)
         raise TrainingError(f"the trainer cannot be started to plan memory: {sentence}; {advice}")
-    found = json.loads(done.stdout)
-    return ExpectedMemory(
-        by_entries=found["by_entries"],
-        bytes_by_purpose=found["bytes"],
-        sentence=found["sentence"],
-        layers=found["layers"],
-    )
+    return [
+        Refusal(found["refused"])
+        if "refused" in found
+        else ExpectedMemory(
+            by_entries=found["by_entries"],
+            bytes_by_purpose=found["bytes"],
+            sentence=found["sentence"],
+            layers=found["layers"],
+        )
+        for found in json.loads(done.stdout)
+    ]

@@ -16,51 +16,76 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from graphprep.errors import UsageError
-from graphprep.system.nearest import nearest
+from graphprep.system.options import check_options, option
 
 MODELS = ("gcn", "sage")
 EXCHANGES = ("boundary", "tensor", "auto")
 WIRE_BYTES = {"fp32": (4, 0), "bf16": (2, 0), "fp16": (2, 0), "int8": (1, 2)}
 """Bytes a value and bytes a row more."""
+WEIGHTS_WIRES = ("fp32", "bf16")
+MOST_DROPOUT = 0.999
+CHOSEN_AGES = {"none": 0, "fixed": 3, "adaptive": 3}
+"""The most epochs that a kept row is old under a policy without its number, as in the trainer."""
 ROW_PASSES = {"forward": 3, "backward": 4}
 """Times that a layer reads and writes its result in full beside products and masks: bias, ReLU, their gradients."""
 
 
+def _words(text: str, names: tuple[str, ...], **settings: Any) -> dict[str, Any]:
+    """Settings of an option with these values."""
+    return {"text": text, "choices": dict.fromkeys(names, ""), **settings}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """The trainer's options that decide what an epoch takes."""
+    """The trainer's options that decide what an epoch takes, with its defaults."""
 
-    model: str = "gcn"
-    layers: int = 2
-    hidden: int = 64
-    dropout: float = 0.5
-    input_dropout: float = 0.5
-    eval_every: int = 1
-    wire: str = "fp32"
-    exchange: str = "boundary"
-    edge_features: str | None = None
-    """`weights`, or an array of the edges"""
+    model: str = option("gcn", **_words("The model.", MODELS))
+    layers: int = option(2, "Graph layers.", at_least=1, at_most=1000)
+    hidden: int = option(64, "Width of the layers between.", at_least=1)
+    dropout: float = option(0.5, "Share zeroed before layers 2 .. L.", at_least=0, at_most=MOST_DROPOUT)
+    input_dropout: float | None = option(
+        None, "Share zeroed before layer 1.", at_least=0, at_most=MOST_DROPOUT, default_words="as --dropout"
+    )
+    eval_every: int = option(1, "Validate every so many epochs.", at_least=1)
+    exchange: str = option("boundary", **_words("Of rows; auto chooses by layer.", EXCHANGES))
+    wire: str = option("fp32", **_words("What rows are sent in.", tuple(WIRE_BYTES)))
+    weights_wire: str = option("fp32", **_words("What the gradients of weights are sent in.", WEIGHTS_WIRES))
+    relay: str = option("auto", **_words("Whether rows go over the relays of the cache.", ("auto", "off")))
+    staleness: str = option(
+        "none", "When rows are sent again: none, fixed[:K] or adaptive[:AGE], as in training.", metavar="POLICY"
+    )
+    staleness_grad: str = option("none", "The same for the gradients of rows.", metavar="POLICY")
+    edge_features: str | None = option(
+        None,
+        "For sage: weights, or an array of the edges, as for `graphprep train`.",
+        metavar="NAME",
+    )
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise UsageError(
-                f"--model {self.model!r} cannot be planned{nearest(self.model, MODELS)}; use one of {', '.join(MODELS)}"
-            )
-        for name in ("layers", "hidden", "eval_every"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)} must be at least 1")
-        for name in ("dropout", "input_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"--{name.replace('_', '-')} {getattr(self, name)} must be from 0 and below 1")
-        for name, known in (("wire", WIRE_BYTES), ("exchange", EXCHANGES)):
-            if getattr(self, name) not in known:
-                raise UsageError(f"--{name} {getattr(self, name)!r} cannot be planned; use one of {', '.join(known)}")
+        check_options(self)
+        for flag, policy in (("--staleness", self.staleness), ("--staleness-grad", self.staleness_grad)):
+            age_of(policy, flag)
+
+    def with_options(self, **options: Any) -> TrainingPlan:
+        """The same with some others."""
+        return replace(self, **options)
+
+    @property
+    def first_dropout(self) -> float:
+        """The share of the features that is zeroed before layer 1."""
+        return self.dropout if self.input_dropout is None else self.input_dropout
+
+    @property
+    def sent_shares(self) -> tuple[float, float]:
+        """The share of the rows, and of their gradients, that is sent in an epoch of training."""
+        forward, backward = (1 / (1 + age_of(policy)) for policy in (self.staleness, self.staleness_grad))
+        return forward, backward
 
     @property
     def arguments(self) -> list[str]:
@@ -78,15 +103,31 @@ class TrainingPlan:
         return sum((paths * a + num_edge_features + 1) * b for a, b in self.widths(num_features, num_classes))
 
     def weight_bytes(self, num_features: int, num_classes: int, num_edge_features: int = 0, *, ranks: int) -> int:
-        """Bytes of an epoch's ring all-reduce of weight gradients in fp32: k ranks send 2 (k - 1) times all of them."""
+        """Bytes of an epoch's ring all-reduce of weight gradients: k ranks send 2 (k - 1) times all of them."""
         number = self.num_weights(num_features, num_classes, num_edge_features)
-        return 2 * (ranks - 1) * number * WIRE_BYTES["fp32"][0]
+        return 2 * (ranks - 1) * number * WIRE_BYTES[self.weights_wire][0]
 
     def row_bytes(self, num_features: int, num_classes: int, *, wire: str | None = None) -> list[int]:
         """Bytes of a row in each layer's exchange; 0 for the first, which makes none."""
         a_value, a_row = WIRE_BYTES[wire or self.wire]
         later = self.widths(num_features, num_classes)[1:]
         return [0, *(min(pair) * a_value + a_row for pair in later)]
+
+
+def age_of(policy: str, flag: str = "--staleness") -> int:
+    """The most epochs that a kept row is old under a policy of the trainer.
+
+    Raises:
+        UsageError: it is none, or what it sends depends on the numbers.
+    """
+    if policy in CHOSEN_AGES:
+        return CHOSEN_AGES[policy]
+    name, _, number = policy.partition(":")
+    least = {"fixed": 1, "adaptive": 0}.get(name)
+    if least is None or not number.isdecimal() or int(number) < least:
+        reason = "what it sends is known in training alone" if name == "variation" else "it is no policy"
+        raise UsageError(f"{flag} {policy!r} cannot be planned, {reason}; use none, fixed[:K] or adaptive[:AGE]")
+    return int(number) - least
 
 
 @dataclass(slots=True)
@@ -105,6 +146,15 @@ class Work:
     """rows that are multiplied by random masks"""
     passed: Counter[int] = field(default_factory=Counter)
     """rows read and written once"""
+
+    @classmethod
+    def of_all(cls, works: Iterable[Work]) -> Work:
+        """The sum of some."""
+        found = cls()
+        for work in works:
+            for each in fields(cls):
+                getattr(found, each.name).update(getattr(work, each.name))
+        return found
 
 
 def epoch_work(
@@ -175,7 +225,7 @@ def _first_layer_by_entries(work: Work, plan: TrainingPlan, width: int, rank: _R
     passes = 2 + 1 / plan.eval_every
     _add(work.entries, width, passes * entries * (rows * own_paths + halo))
     _add(work.edges, width, passes * edges)
-    if plan.input_dropout:
+    if plan.first_dropout:
         _add(work.passed, math.ceil(entries), ROW_PASSES["forward"] * (rows + halo))
     _add(work.passed, width, rows * ((passes - 1) * ROW_PASSES["forward"] + ROW_PASSES["backward"]))
 
@@ -186,8 +236,8 @@ def _forward(
     """Add `part` times a forward pass of one layer."""
     a, b = pair
     first, narrows = number == 0, b < a
-    share = plan.input_dropout if first else plan.dropout
-    folded = first and not plan.input_dropout
+    share = plan.first_dropout if first else plan.dropout
+    folded = first and not plan.first_dropout
     rows, halo, own_paths = rank.rows, rank.halo, rank.paths
     _add(work.products, pair, part * rows * own_paths)
     if not folded:
@@ -207,7 +257,7 @@ def _backward(work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int]
     _add(work.gradients, pair, rows * own_paths)
     _add(work.passed, b, rows * ROW_PASSES["backward"])
     if first:
-        if plan.input_dropout and narrows:
+        if plan.first_dropout and narrows:
             rank.add_sum(work, number, b, 1.0)
             _add(work.gradients, pair, halo)
         return

@@ -51,6 +51,17 @@ RELAYS = (
     Column("rows over it now", "slowest_link_rows", count),
     Column("and without relays", "slowest_link_direct_rows", count),
 )
+BATCH_LINK_TYPES = (
+    Column("type", "type"),
+    Column("slowest direction", "seconds_max", duration),
+    Column("rows a step", "rows", count),
+    Column("bytes a step", "bytes", format_bytes),
+)
+BATCH_RANKS = (
+    Column("rank", "rank"),
+    Column("training nodes a step", "seeds", count),
+    Column("rows fetched a step", "rows_fetched", count),
+)
 BOUNDS = (
     Column("of", lambda row: row["of"].value.replace("_", " ")),
     Column("here", "found", count_or_duration),
@@ -204,11 +215,40 @@ def relays_table(quality: Cited) -> Table:
     return Table("relays", RELAYS, [quality["relay"]])
 
 
+def batch_links_table(batches: Cited) -> Table:
+    """What mini-batches fetch over each type of link."""
+    return Table("what mini-batches fetch over types of links", BATCH_LINK_TYPES, batches["link_types"])
+
+
+def batch_ranks_table(batches: Cited) -> Table:
+    """What each rank fetches for mini-batches."""
+    return Table("what mini-batches fetch by rank", BATCH_RANKS, batches["ranks"])
+
+
+def batch_tables(batches: Cited) -> Report:
+    """What mini-batches fetch, by type of link and by rank."""
+    yield batch_sentence(batches.value)
+    yield batch_links_table(batches)
+    yield batch_ranks_table(batches)
+
+
+def batch_sentence(figures: dict[str, Any]) -> str:
+    """What mini-batches fetch in all."""
+    fanouts = ",".join(map(str, figures["fanouts"]))
+    return (
+        f"mini-batches of {figures['batch_size']:,} training nodes with fanouts {fanouts}: {figures['steps']:,} steps "
+        f"an epoch, in each of which all ranks together fetch about {figures['rows']:,.0f} rows of "
+        f"{figures['row_bytes']:,} bytes, {duration(figures['bottleneck_seconds'])} on the slowest link"
+    )
+
+
 def quality_tables(quality: Cited, bottleneck: Cited) -> Report:
     """Ranks, relays if there are any, types of links and links."""
     yield Table("parts", RANKS, quality["ranks"])
     if quality["relay"]:
         yield relays_table(quality)
+    if quality["batches"]:
+        yield from batch_tables(quality["batches"])
     yield Table("types of links", LINK_TYPES, quality["link_types"])
     yield links_table(quality, bottleneck)
     yield Table("what a step takes on each rank", STEP, quality["ranks"])

@@ -27,6 +27,38 @@ MESSAGES = (
     Column("on links", "communication_seconds", duration),
     Column("an epoch", "epoch_seconds", duration),
 )
+WAYS = (
+    Column("ranks", lambda row: [row["ranks"], " ", row["topology"]]),
+    Column("an epoch", "epoch_seconds", duration),
+    Column("on links", "communication_seconds", duration),
+    Column("memory", "memory_bytes", format_bytes),
+    Column("epochs", "epochs", count),
+    Column("the run", "run_seconds", duration),
+    Column("times as fast as by default", "times_faster", "{:.2f}".format),
+)
+
+
+@printer
+def print_best(found: dict[str, Any]) -> Report:
+    """Print whose rates these are, the best ways with their reasons and commands, and what was not considered."""
+    yield found["rates"]["text"]
+    pilots = found["pilots"]
+    if pilots is not None:
+        yield (
+            f"pilots of {pilots['epochs']} epochs: the exact exchange arrived after {found['epochs']}, and "
+            f"{len(pilots['failed'])} approximation(s) did not"
+        )
+    yield f"{found['considered']} ways to train {found['dataset']} were considered; the best:"
+    has_price = found["best"][0]["cost"] is not None
+    price = [Column("cost", "cost", "{:.2f}".format)] if has_price else []
+    yield Table("ways", [*WAYS, *price], Cited(found)["best"])
+    for number, way in enumerate(found["best"], 1):
+        memory = {True: "it fits into memory", False: "", None: "it is not known how much memory ranks have"}[
+            way["fits"]
+        ]
+        yield f"{number}. {'; '.join([*way['reasons'], memory])}"
+        yield from (f"   {command}" for command in (way["partition"], way["command"]) if command is not None)
+    yield from (f"not known: {text}" for text in found["unknown"])
 
 
 @printer

@@ -142,6 +142,12 @@ class GraphStore:
         self._arrays: dict[str, zarr.Array[Any]] = {}
         kind, version = self.attributes.get("graphprep_kind"), self.attributes.get("graphprep_format")
         if kind != STORE_KIND:
+            if kind in ("event-store", "events"):
+                found = "an event store" if kind == "event-store" else "an event cache"
+                raise DatasetError(
+                    f"{location} is {found}, for temporal models; give a graph store, as importing without --events "
+                    "makes, or use `graphprep partition --for events` of an event store"
+                )
             found = "a partition cache" if kind == "cache" else "not a finished graph store"
             raise DatasetError(f"{location} is {found}; give a store, or run `graphprep fetch` or `import` again")
         if version != STORE_FORMAT:

@@ -64,7 +64,7 @@ def _stores() -> Iterator[Item]:
     folder = home.home() / "stores"
     for path in _listed(folder):
         name = path.name.removesuffix(".zarr")
-        if name != path.name and NAME_PATTERN.fullmatch(name) and kind_of(path) == "store":
+        if name != path.name and NAME_PATTERN.fullmatch(name) and kind_of(path) in ("store", "event-store"):
             yield _item("store", name, path, (path, *_locks_of_caches(name)))
         elif path.name.startswith(PARTIAL_PREFIX):
             target = path.name.removeprefix(PARTIAL_PREFIX)
@@ -91,7 +91,7 @@ def _caches() -> Iterator[Item]:
                 yield _leftover(path, folder / path.name.removeprefix(REPLACED_PREFIX))
             elif _is_lock(path):
                 yield _leftover(path, _locked_by(path))
-            elif kind_of(path) == "cache":
+            elif kind_of(path) in ("cache", "events"):
                 yield _item("cache", f"{folder.name}/{path.name}", path, (path,))
 
 

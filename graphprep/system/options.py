@@ -57,13 +57,15 @@ class Option:
     """a text with separators, for the error of a wrong one"""
     or_number: bool = False
     """of a text: whether a whole number in YAML is meant too, as the number of a column"""
+    word: str | None = None
+    """what the command line calls it, where that is a word that Python does not let a name be"""
     is_argument: bool = False
     """of a tuple: whether the command takes it by position, without a name"""
 
     @property
     def flag(self) -> str:
         """What the command line calls it."""
-        return f"--{self.name.replace('_', '-')}"
+        return f"--{(self.word or self.name).replace('_', '-')}"
 
     @property
     def is_required(self) -> bool:
@@ -90,6 +92,10 @@ class Option:
         """Raises:
         UsageError: the value is none of the choices, beyond the limits or not finite.
         """
+        if self.is_tuple and self.kind is int and value is not None and self.at_least is not None:
+            for number in value:
+                if number < self.at_least:
+                    raise UsageError(f"{self.flag} {self.joined(value)}: {number} must be {self.limits}")
         if value is None or self.is_tuple:
             return
         if self.choices and value not in self.choices:
@@ -115,7 +121,8 @@ class Option:
         words = [word.strip() for word in value.split(self.separator)]
         if self.kind is not int:
             return tuple(words)
-        if not all(word.isascii() and word.isdecimal() for word in words):
+        first = slice(1, None) if self.at_least is not None and self.at_least < 0 else slice(None)
+        if not all(word.isascii() and (word[first] if word[:1] == "-" else word).isdecimal() for word in words):
             between = "commas" if self.separator == "," else self.separator
             raise UsageError(
                 f"{self.flag} {value!r} must be whole numbers with {between} between them, e.g. {self.example}"

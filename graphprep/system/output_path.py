@@ -79,7 +79,7 @@ def require_short(name: str, what: str) -> None:
 
 
 def kind_of(folder: Path) -> str | None:
-    """ "store" or "cache" for a folder that graphprep wrote, None for any other."""
+    """ "store", "cache", "event-store" or "events" (an event cache) for a folder that graphprep wrote, else None."""
     try:
         document = json.loads(regular_file(folder / ZARR_JSON).read_bytes())
         return str(document["attributes"]["graphprep_kind"])

@@ -9,6 +9,8 @@ EVENT_CACHE_KIND = "events"
 SOURCE, DESTINATION, TIME = "events/source", "events/destination", "events/time"
 EVENT_X, EVENT_Y = "events/x", "events/y"
 NODE_X = "nodes/x"
+ORIGINAL_ID, WORD_OFFSETS, WORD_BYTES = "nodes/original_id", "words/offsets", "words/bytes"
+"""the ids that nodes had in the source, where they were not the row numbers: numbers, or words in UTF-8"""
 EVENT_ARRAYS = (SOURCE, DESTINATION, TIME, EVENT_X, EVENT_Y)
 """one row an event, in the order of time"""
 RANK_OF = "nodes/rank_of"

@@ -1,6 +1,7 @@
 """The one cost model: what an assignment makes the ranks exchange, and what that takes on the links between them."""
 
 from graphprep.core.choices import LIMITS, Balance
+from graphprep.traffic.batch_figures import BatchFigures, batch_figures
 from graphprep.traffic.counts import Assignments, Count, Matrices, RelayedRows, Traffic, count_traffic
 from graphprep.traffic.counts_streamed import count_in_order
 from graphprep.traffic.links import LinkLoads, LinkModel, LinkTypeLoad, epoch_seconds, link_seconds
@@ -19,6 +20,7 @@ from graphprep.traffic.quality import (
 )
 from graphprep.traffic.relay import Relays, SentRows, choose_relays, sent_rows_of, with_relays
 from graphprep.traffic.step import RowSeconds, Step, StepModel
+from graphprep.traffic.visits import BatchShape, fetched_rows
 from graphprep.traffic.work import EDGE_COST, NODE_COST, TRAINING_IMBALANCE, Limit, Workload, speed_shares
 
 __all__ = [
@@ -29,6 +31,8 @@ __all__ = [
     "TRAINING_IMBALANCE",
     "Assignments",
     "Balance",
+    "BatchFigures",
+    "BatchShape",
     "Count",
     "Limit",
     "LinkLoads",
@@ -51,11 +55,13 @@ __all__ = [
     "assess_again",
     "assess_relays",
     "assess_with_relays",
+    "batch_figures",
     "capacities",
     "choose_relays",
     "count_in_order",
     "count_traffic",
     "epoch_seconds",
+    "fetched_rows",
     "link_seconds",
     "memory_of",
     "sent_rows_of",

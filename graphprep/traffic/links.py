@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ from graphprep.topology import Topology
 from graphprep.topology.crossings import crossings
 from graphprep.traffic.counts import RelayedRows, Traffic
 
+Units = NDArray[np.int64] | NDArray[np.float64]
+"""rows or edges between pairs of ranks: counts, or averages of many exchanges"""
 SECONDS_A_STAGE, SECONDS_A_RELAYED_MESSAGE = 2e-4, 5e-5
 """Time until relays begin a stage, and that a relay takes for each message that it passes on."""
 
@@ -65,11 +68,11 @@ class LinkModel:
             num_ranks=topology.num_ranks,
         )
 
-    def carried(self, units_PP: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64 [D]: the sum of int64 [P, P] `units_PP` over the pairs routed over each link direction."""
+    def carried(self, units_PP: Units) -> NDArray[Any]:
+        """[D]: the sum of [P, P] `units_PP` over the pairs routed over each link direction."""
         return np.asarray(self.crossed @ units_PP.ravel())
 
-    def seconds(self, units_PP: NDArray[np.int64], row_bytes: int) -> NDArray[np.float64]:
+    def seconds(self, units_PP: Units, row_bytes: int) -> NDArray[np.float64]:
         """float64 [D]: what one exchange of `units_PP` rows of `row_bytes` bytes takes on each link direction."""
         return self._seconds(units_PP, (units_PP > 0).astype(np.int64), row_bytes)
 
@@ -88,14 +91,12 @@ class LinkModel:
             self.seconds(traffic.rows_PP if balance == "rows" else traffic.edges_PP, row_bytes).max(initial=0.0)
         )
 
-    def _seconds(
-        self, units_PP: NDArray[np.int64], messages_PP: NDArray[np.int64], row_bytes: int
-    ) -> NDArray[np.float64]:
+    def _seconds(self, units_PP: Units, messages_PP: NDArray[np.int64], row_bytes: int) -> NDArray[np.float64]:
         num_bytes_D = self.carried(units_PP) * row_bytes
         return num_bytes_D / self.bytes_per_s_D + self.carried(messages_PP) * self.seconds_a_message_D
 
-    def crossings_of_types(self, units_PP: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64 [types]: the sum of `units_PP` over the pairs whose route crosses that type, each pair once."""
+    def crossings_of_types(self, units_PP: Units) -> NDArray[Any]:
+        """[types]: the sum of `units_PP` over the pairs whose route crosses that type, each pair once."""
         of_type = sparse.csr_array(
             (np.ones(len(self.type_D), np.int64), (self.type_D, np.arange(len(self.type_D)))),
             shape=(len(self.types), len(self.type_D)),

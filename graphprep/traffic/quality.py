@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from graphprep.core.choices import LIMITS, Balance
 from graphprep.errors import PartitionError
 from graphprep.topology import Topology
+from graphprep.traffic.batch_figures import BatchFigures
 from graphprep.traffic.counts import Assignments, Matrices, Traffic, count_traffic
 from graphprep.traffic.links import LinkLoads, LinkModel, LinkTypeLoad, link_seconds
 from graphprep.traffic.memory import bytes_without_halo, memory_limit, memory_of, target_shares
@@ -110,6 +111,8 @@ class Quality:
     limits: tuple[Limit, ...]
     relay: RelayFigures | None = None
     """None where every row is sent by its owner."""
+    batches: BatchFigures | None = None
+    """Of mini-batches, where the parts were made for them."""
 
     def step_with(self, link_seconds: float) -> float:
         """The seconds of the step if the exchange took `link_seconds`."""

@@ -190,7 +190,7 @@ def make_store(
 
 def show_cache(outcome: Any, json_output: bool, **more: Any) -> None:
     """Print which cache there is now, after partition and cache; `more` is for --json."""
-    from graphprep.report.cache_tables import verdict_report
+    from graphprep.report.cache_tables import batch_sentence, verdict_report
     from graphprep.report.summary.cache_summary import quality_of
     from graphprep.report.summary.verdict import beside_metis
     from graphprep.report.terminal import printer
@@ -221,5 +221,7 @@ def show_cache(outcome: Any, json_output: bool, **more: Any) -> None:
     def print_result(beside: dict[str, Any]) -> Any:
         yield from verdict_report(beside)
         yield text
+        if quality.get("batches"):
+            yield batch_sentence(quality["batches"])
 
     show(document, lambda _document, file: print_result(beside, file), json_output)

@@ -7,10 +7,13 @@ from typing import Any
 
 import click
 
+from graphprep.datasets.importing.event_options import EventOptions
 from graphprep.datasets.importing.options import ImportOptions
+from graphprep.errors import UsageError
 from graphprep.system.options import take_options
 from pipelines.commands import names
 from pipelines.commands.common import anyway_option, common, make_store, store_options
+from pipelines.commands.event_stores import make_event_store
 from pipelines.commands.from_dataclass import options_of
 
 
@@ -23,6 +26,7 @@ from pipelines.commands.from_dataclass import options_of
     help="A store whose nodes and edges the new store has too; files give new ones, and name nodes by the ids there.",
 )
 @options_of(ImportOptions)
+@options_of(EventOptions)
 @store_options
 @anyway_option
 @common
@@ -37,6 +41,7 @@ def import_files(extend: str | None, **options: Any) -> None:
     numbers a node, 60 % and 20 % of all nodes), the rest to test. What was taken as what is printed, and each guess has
     an option that overrules it. A schema also reads tables whose columns are named by role (ids, ends, labels, splits,
     times, features), from CSV, Parquet, Arrow, folders of them, SQLite and DuckDB, and tables with foreign keys.
+    --events makes an event store, for temporal models: every edge with its time, in the order of time.
 
     \b
     Examples:
@@ -47,12 +52,19 @@ def import_files(extend: str | None, **options: Any) -> None:
       graphprep import mesh.graph --name mesh
       graphprep import karate.graphml --name karate --label club
       graphprep import --schema acm.yaml --name acm
+      graphprep import CollegeMsg.txt --name college --events edges
       graphprep import --extend mine --name mine-june june.csv --features june-nodes.csv --id-column id
     """
     from graphprep.datasets.importing.import_request import request_of
     from pipelines.ingest import import_files as run_import
 
     request = request_of(take_options(ImportOptions, options))
+    events = take_options(EventOptions, options)
+    if events.events is not None:
+        make_event_store(request, events, extend, **options)
+        return
+    if events.time_unit != EventOptions().time_unit:
+        raise UsageError("--time-unit is for events; give --events too, or leave it out")
     if extend is None:
         make_store(run_import, request, **options)
         return

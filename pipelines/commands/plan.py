@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from graphprep.errors import UsageError
+from graphprep.plan.search import Budget
+from graphprep.plan.training import TrainingPlan
+from graphprep.system.options import take_options
 from pipelines.commands import names
 from pipelines.commands.common import FILE, common, parts_option, show, topology_option
+from pipelines.commands.from_dataclass import options_of
 
 
 @click.command()
@@ -23,17 +29,16 @@ from pipelines.commands.common import FILE, common, parts_option, show, topology
     metavar="FILE",
     help="The rates that `graphprep doctor --rates FILE` measured on the machine that trains.",
 )
-@click.option("--model", default="gcn", show_default=True, help="gcn or sage.")
-@click.option("--layers", type=int, default=2, show_default=True)
-@click.option("--hidden", type=int, default=64, show_default=True, help="Width of the layers between.")
-@click.option("--dropout", type=float, default=0.5, show_default=True, help="Share zeroed before layers 2 .. L.")
-@click.option("--input-dropout", type=float, help="Share zeroed before layer 1.  [default: as --dropout]")
-@click.option("--eval-every", type=int, default=1, show_default=True, help="Validate every so many epochs.")
-@click.option("--wire", default="fp32", show_default=True, help="What rows are sent in: fp32, bf16, fp16, int8.")
-@click.option("--exchange", default="boundary", show_default=True, help="Of rows: boundary, tensor, or auto by layer.")
+@options_of(TrainingPlan)
+@click.option("--best", is_flag=True, help="Search all ways to train, and show the best three with their commands.")
 @click.option(
-    "--edge-features", metavar="NAME", help="For sage: weights, or an array of the edges, as for `graphprep train`."
+    "--pilot",
+    type=int,
+    default=0,
+    metavar="EPOCHS",
+    help="With --best and a cache: train some short runs here, to consider int8 rows and kept rows too.",
 )
+@options_of(Budget)
 @common
 def plan(
     store_or_cache: str,
@@ -41,8 +46,8 @@ def plan(
     topology: str | None,
     gpu: str | None,
     rates_from: Path | None,
-    dropout: float,
-    input_dropout: float | None,
+    best: bool,
+    pilot: int,
     json_output: bool,
     **options: Any,
 ) -> None:
@@ -59,12 +64,24 @@ def plan(
       graphprep plan digits/2x2 --gpu A100-40GB --wire int8 --json
       graphprep plan digits/2x2 --exchange auto         # boundary or tensor-parallel, layer by layer
       graphprep plan digits/2x2 --rates node.json       # of `graphprep doctor --rates node.json` on that machine
+      graphprep plan digits/2x2 --best --pilot 40       # exchange, wire and staleness, chosen for this graph
+      graphprep plan digits --topology 2x4 --best --price 2.5 --cost 20
     """
-    from graphprep.plan.training import TrainingPlan
+    source_of = click.get_current_context().get_parameter_source
+    given = {name for name in options if source_of(name) is not ParameterSource.DEFAULT}
+    where: dict[str, Any] = {"parts": parts, "topology": topology, "gpu": gpu, "rates_from": rates_from}
+    training, budget = take_options(TrainingPlan, options), take_options(Budget, options)
+    if best:
+        from graphprep.report.plan_tables import print_best
+        from pipelines.plan_best import plan_best
+
+        found = plan_best(store_or_cache, training, fixed=given, budget=budget, pilot_epochs=pilot, **where)
+        show(found, print_best, json_output)
+        return
+    ignored = [f"--{name}" for name in ("epochs", "within", "price", "cost") if name in given]
+    if ignored or pilot:
+        raise UsageError(f"{' and '.join([*ignored, *(['--pilot'] if pilot else [])])} is for --best; add it")
     from graphprep.report.plan_tables import print_plan
     from pipelines.plan import plan_training
 
-    first = dropout if input_dropout is None else input_dropout
-    training = TrainingPlan(dropout=dropout, input_dropout=first, **options)
-    planned = plan_training(store_or_cache, training, parts=parts, topology=topology, gpu=gpu, rates_from=rates_from)
-    show(planned, print_plan, json_output)
+    show(plan_training(store_or_cache, training, **where), print_plan, json_output)

@@ -22,6 +22,9 @@ def train(context: click.Context, cache: str, trainer_options: tuple[str, ...]) 
     Examples:
       graphprep train digits/2x2
       graphprep train digits/2x2 --model sage --hidden 128 --epochs 100
+      graphprep train digits/2x2 --auto           # exchange, relays and wires by `graphprep plan --best`
+      graphprep train digits/2x2 --auto --pilot 40    # int8 and kept rows too, after short runs on this graph
+      graphprep train digits/2x2 --rebalance --output runs/digits    # move nodes away from ranks that turn out slow
       graphprep train --help                      # the trainer's options
     """
     from pipelines.train import start_trainer, trainer_help
@@ -32,6 +35,16 @@ def train(context: click.Context, cache: str, trainer_options: tuple[str, ...]) 
         click.echo(context.get_help() + "\n\nThe trainer's own help:\n")
         context.exit(trainer_help())
     try:
-        context.exit(start_trainer(cache, trainer_options))
+        words = list(trainer_options)
+        if "--auto" in words:
+            from pipelines.train_auto import chosen_options, without_auto
+
+            words, pilot_epochs = without_auto(words)
+            words += chosen_options(cache, [word for word in words if word != "--rebalance"], pilot_epochs=pilot_epochs)
+        if "--rebalance" in words:
+            from pipelines.train_rebalanced import train_rebalanced
+
+            context.exit(train_rebalanced(cache, [word for word in words if word != "--rebalance"]))
+        context.exit(start_trainer(cache, words))
     except GraphprepError as error:
         fail(str(error), error.exit_status)

@@ -19,6 +19,7 @@ from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import PartitionError, TopologyError, UsageError
 from graphprep.partition.request import PartitionRequest
 from graphprep.plan.model_widths import ModelWidths
+from graphprep.plan.search import Budget
 from graphprep.plan.training import TrainingPlan
 from graphprep.system import progress
 from graphprep.system.options import options_in
@@ -87,6 +88,8 @@ def test_keywords_of_graphs_plans_and_stores() -> None:
     assert {name: graph[name] for name in OPTIONS} == {name: imported[name] for name in OPTIONS}
     planned = get_type_hints(keywords.PlanOptions)
     assert planned.keys() - {"progress"} == {each.name for each in fields(TrainingPlan)}
+    searched = get_type_hints(keywords.BestOptions)
+    assert searched.keys() - planned.keys() == {each.name for each in fields(Budget)}
     assert {*StoreOptions.__annotations__} == {"out", "memory_limit", "anyway", "executor"}  # the last by memory, dask
 
 
@@ -125,6 +128,9 @@ def test_every_field_of_the_partition_step_is_taken() -> None:
     given: dict[str, Any] = {
         "method": "random",
         "effort": "none",
+        "purpose": "sampling",
+        "fanouts": [3, 2],
+        "batch_size": 16,
         "seed": 3,
         "imbalance": 1.2,
         "balance": "edges",

@@ -79,6 +79,7 @@ COMMANDS = {
     "inspect a node": ["inspect", f"{NAME}/2x2", "--node", "1200"],
     "compare": ["compare", f"{NAME}/2x2", f"{NAME}/flat-4"],
     "plan": ["plan", f"{NAME}/flat-4"],
+    "plan --best": ["plan", f"{NAME}/flat-4", "--best", "--price", "2.5"],
     "topology list": ["topology", "list"],
     "topology show": ["topology", "show", "dgx-1-v100", "--table"],
     "clean": ["clean", "--dry-run"],

@@ -18,14 +18,15 @@ from graphprep.core.types import Csr
 from graphprep.errors import TrainingError, UsageError
 from graphprep.plan import rates
 from graphprep.plan.rates import Rates, first_rows, measured_rates
-from graphprep.plan.trainer_memory import expected_memory
+from graphprep.plan.trainer_memory import ExpectedMemory, expected_memory
 from graphprep.plan.training import TrainingPlan, Work, epoch_work
 from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel, epoch_seconds
 from graphprep.traffic.tensor import CrossRows, tensor_bytes, tensor_seconds
 from pipelines import plan as plan_pipeline
-from pipelines.plan import _count_entries, _entries_a_row, plan_training
+from pipelines.plan import plan_training
+from pipelines.plan_counts import _count_entries, _entries_a_row
 from tests.graphs import labelled_graph, typed_graph
 from tests.stores import make_cache, make_store
 
@@ -183,7 +184,12 @@ def test_few_features_are_multiplied_by_their_entries() -> None:
         assert sparse.products[8, 3] == dense.products[8, 3]
         assert 1000 not in sparse.masked
         rank = {**sizes, "largest_halo": 20, "sent": 20, "others": 0, "index_bytes": 4, "features": 1000, "outputs": 3}
-        by_form = [expected_memory(training, [{**rank, "entries": entries}], None) for entries in (1000, None)]
+        by_form = [
+            found
+            for entries in (1000, None)
+            for found in expected_memory([(training, None)], [{**rank, "entries": entries}], None)
+            if isinstance(found, ExpectedMemory)
+        ]
         assert [found.by_entries for found in by_form] == [True, False]
         held, dense_held = (found.bytes_by_purpose[0]["features"] for found in by_form)
         assert held < dense_held / 10

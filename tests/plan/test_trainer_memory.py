@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +17,7 @@ from graphprep.cache.features import FeatureOptions
 from graphprep.core.types import HOMOGENEOUS_NODE
 from graphprep.errors import CacheError, TrainingError, UsageError
 from graphprep.partition.request import PartitionRequest
-from graphprep.plan.trainer_memory import expected_memory
+from graphprep.plan.trainer_memory import ExpectedMemory, Refusal, expected_memory
 from graphprep.plan.training import TrainingPlan
 from graphprep.system.child_process import child_settings, python_command
 from graphprep.topology import Topology
@@ -123,15 +124,18 @@ def test_features_of_edges_that_no_run_has_cannot_be_planned(
 def test_what_the_trainer_refuses_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a traceback of the trainer's, and against its sentence under another exit status."""
     with pytest.raises(CacheError, match="nowhere"):
-        expected_memory(PLAN, [RANK], tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="layers"):
-        expected_memory(TrainingPlan(layers=10**6), [RANK], None)
+        expected_memory([(PLAN, None)], [RANK], tmp_path / "nowhere")
+    stale = replace(PLAN, exchange="tensor", staleness="adaptive")
+    refused, found = expected_memory([(stale, None), (PLAN, None)], [RANK], None)
+    assert isinstance(refused, Refusal)
+    assert refused.sentence.startswith("--exchange tensor brings no halo row of which --staleness")
+    assert isinstance(found, ExpectedMemory)
     with pytest.raises(UsageError, match=r"no request .*halo"):
-        expected_memory(PLAN, [{"rows": 1}], None)
+        expected_memory([(PLAN, None)], [{"rows": 1}], None)
     for executable, words in (("/bin/false", "status 1; run `graphprep doctor`"), ("/nowhere", "No such file")):
         monkeypatch.setattr(sys, "executable", executable)
         with pytest.raises(TrainingError, match=words) as caught:
-            expected_memory(PLAN, [RANK], None)
+            expected_memory([(PLAN, None)], [RANK], None)
         assert "the trainer cannot be started" in str(caught.value)
 
 

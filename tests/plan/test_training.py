@@ -78,9 +78,11 @@ def test_what_travels() -> None:
         ({"model": "gat"}, "--model 'gat'"),
         ({"hidden": 0}, "--hidden 0"),
         ({"layers": 0}, "--layers 0"),
-        ({"dropout": 1.0}, "--dropout 1.0"),
+        ({"dropout": 1.0}, "--dropout 1 must"),
         ({"input_dropout": -0.1}, "--input-dropout -0.1"),
-        ({"wire": "fp8"}, "--wire 'fp8'"),
+        ({"wire": "fp8"}, "--wire .fp8."),
+        ({"staleness": "variation:0.5"}, "--staleness .variation:0.5. .* known in training alone"),
+        ({"staleness_grad": "fixed:0"}, "--staleness-grad .fixed:0. .* no policy"),
     ],
 )
 def test_what_cannot_be_planned(options: dict[str, object], words: str) -> None:

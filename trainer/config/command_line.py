@@ -24,6 +24,22 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         OptionError: one is unknown or has a wrong value.
         SystemExit: `--help`, after it was printed.
     """
+    values = given(arguments)
+    if "cache" not in values:
+        _parser().error("give CACHE, the folder of a partition cache")
+    model = values.get("model", OPTIONS["model"].default)
+    of_model = {name: option.default_for(model) for name, option in OPTIONS.items() if option.model_defaults}
+    options = Options(**(of_model | values))
+    check_together(options)
+    return options
+
+
+def given(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """The values that a command line and its --config file give, by the option's name.
+
+    Raises:
+        OptionError, SystemExit: as for `parse`.
+    """
     parser = _parser()
     from_words = vars(parser.parse_args(arguments))
 
@@ -33,14 +49,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         return vars(parser.parse_args([word_of(name, value)]))[name]
 
     from_file = read_config(from_words["config"], converted) if "config" in from_words else {}
-    values = from_file | from_words
-    if "cache" not in values:
-        parser.error("give CACHE, the folder of a partition cache")
-    model = values.get("model", OPTIONS["model"].default)
-    of_model = {name: option.default_for(model) for name, option in OPTIONS.items() if option.model_defaults}
-    options = Options(**(of_model | values))
-    check_together(options)
-    return options
+    return from_file | from_words
 
 
 def word_of(name: str, value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainer.base.errors import OptionError
 from trainer.config.edge_shares import is_array_name
-from trainer.config.options import EVENT_MODELS, MODELS, OPTIONS, Options, is_own_model
+from trainer.config.options import MODELS, OPTIONS, SNAPSHOT_MODELS, TEMPORAL_MODELS, Options, is_own_model
 from trainer.config.policies import policy
 
 
@@ -14,7 +14,7 @@ def check_together(options: Options) -> None:
     Raises:
         OptionError: two of them, or more, with the reason.
     """
-    if options.model in EVENT_MODELS:
+    if options.model in TEMPORAL_MODELS:
         _check_events(options)
         return
     _check_outputs(options)
@@ -65,11 +65,19 @@ _OF_LEARNING = {
     *("weight_decay", "epochs", "patience", "eval_every", "parallel", "lost_mail", "device", "checkpoint"),
     *("checkpoint_every", "checkpoint_minutes", "resume", "restarts", "save_weights", "tensorboard", "wandb", "mlflow"),
 }
+_OF_SNAPSHOTS = {
+    *("layers", "hidden", "history", "negatives", "optimiser", "momentum", "lr", "schedule", "lr_warmup", "clip_norm"),
+    *("weight_decay", "epochs", "patience", "eval_every", "device", "workers", "anyway", "checkpoint", "trace"),
+    *("checkpoint_every", "checkpoint_minutes", "resume", "restarts", "save_weights", "tensorboard", "wandb", "mlflow"),
+    *("output", "json", "quiet", "debug"),
+}
 _OF_EVENTS = {
+    **dict.fromkeys(SNAPSHOT_MODELS, (_OF_RUNS - {"batch_size"}) | _OF_SNAPSHOTS),
+    "evolvegcn": (_OF_RUNS - {"batch_size"}) | _OF_SNAPSHOTS | {"variant"},
     "edgebank": _OF_RUNS | {"output", "json", "quiet", "debug"},
     "tgn": _OF_RUNS | {"output", "json", "quiet", "debug"} | _OF_LEARNING,
 }
-"""The options that the models of events have."""
+"""The options that the models of events and snapshots have."""
 
 
 def _check_events(options: Options) -> None:

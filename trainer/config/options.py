@@ -17,6 +17,8 @@ from trainer.config.policies import policy
 MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn", "rgat", "hgt")
 TYPED_MODELS = ("rgcn", "rgat", "hgt")
 EVENT_MODELS = ("tgn", "edgebank")
+SNAPSHOT_MODELS = ("tgcn", "gclstm", "evolvegcn")
+TEMPORAL_MODELS = (*EVENT_MODELS, *SNAPSHOT_MODELS)
 EXCHANGES = ("boundary", "broadcast", "sequential", "tensor", "auto")
 ATTENTION_MODELS = ("gat", "gatv2", "rgat", "hgt")
 ADDITIVE_MODELS = ("gat", "gatv2", "rgat")
@@ -40,7 +42,7 @@ _output = Group("output", decides_result=False)
 
 def is_own_model(model: str) -> bool:
     """Whether `model` names a class of the user's, as FILE.py:Class."""
-    return model not in (*MODELS, *EVENT_MODELS)
+    return model not in (*MODELS, *TEMPORAL_MODELS)
 
 
 def own_model(model: str) -> tuple[str, str]:
@@ -52,7 +54,7 @@ def own_model(model: str) -> tuple[str, str]:
 def _check_model(text: str) -> None:
     file, name = own_model(text)
     if is_own_model(text) and not (file.endswith(".py") and name.isidentifier()):
-        models = (*MODELS, *EVENT_MODELS)
+        models = (*MODELS, *TEMPORAL_MODELS)
         raise OptionError(f"expected {', '.join(models)} or FILE.py:Class, not {text!r}{nearest(text, models)}")
 
 
@@ -72,7 +74,8 @@ class Options:
     model: str = _model(
         "gcn",
         f"{', '.join(MODELS)} (the last {len(TYPED_MODELS)} for several node and edge types), "
-        f"{' or '.join(EVENT_MODELS)} for a cache of events, or FILE.py:Class of your own, which is executed",
+        f"{' or '.join(EVENT_MODELS)} for a cache of events, {' or '.join(SNAPSHOT_MODELS)} for one of snapshots, or "
+        "FILE.py:Class of your own, which is executed",
         "MODEL",
         checked(_check_model),
     )
@@ -114,6 +117,21 @@ class Options:
         "B",
         whole(0, 10_000),
         models=("rgcn",),
+    )
+    variant: str = _model(
+        "o",
+        "what changes the weights from snapshot to snapshot; o: an LSTM of the weights alone, h: a GRU that reads the "
+        "rows with the largest scores",
+        choices=("o", "h"),
+        models=("evolvegcn",),
+    )
+    history: int | None = _model(
+        None,
+        "snapshots of a sequence, each of which begins with a state of zeros; 0: all are one sequence",
+        "N",
+        whole(0),
+        default_words="20 for gclstm, else 0",
+        models=SNAPSHOT_MODELS,
     )
     residual: bool = _model(False, "add each layer's input to its output, by a learnt matrix where the widths differ")
     jumping: str = _model(
@@ -225,7 +243,7 @@ class Options:
         "K",
         whole(0, 1_000_000),
         tasks=(LINKS,),
-        model_defaults=dict.fromkeys(EVENT_MODELS, 49),
+        model_defaults=dict.fromkeys(TEMPORAL_MODELS, 49),
     )
     pair_batch: int = _task(
         65_536,
@@ -259,7 +277,7 @@ class Options:
         "L2 coefficient: on the first layer, as in GCN's paper; for attention on all weights",
         "RATE",
         number(or_zero=True),
-        model_defaults={"tgn": 1e-4},
+        model_defaults={"tgn": 1e-4} | dict.fromkeys(SNAPSHOT_MODELS, 0.0),
     )
     batch_size: int | None = _optimisation(
         None,
@@ -343,6 +361,15 @@ class Options:
         "auto", "auto: GPUs if each rank of this machine has one, else the CPU", choices=("auto", "cpu", "cuda")
     )
     timeout: float = _machine(300.0, "seconds that a rank waits for another one", "SECONDS", number(1e-3, 1e9))
+    workers: int | None = _machine(
+        None,
+        "threads of a rank that compute other snapshots at the same time, so that one's sparse product runs beside "
+        "another's dense one",
+        "N",
+        whole(1, 64),
+        default_words="2 where a rank has as many cores or a GPU, else 1",
+        models=SNAPSHOT_MODELS,
+    )
     anyway: bool = _machine(False, "start even if the memory estimate is more than there is")
     verify: bool = _machine(False, "check the SHA-256 of the files of this rank's part first (reads every byte)")
 

@@ -1,18 +1,21 @@
 """`python -m trainer.startup.expected_memory`: what a run would need, for programs that plan one. No torch here.
 
-Standard input has a JSON object, and standard output gets one:
+Standard input has a JSON object, and standard output gets a list with an answer for each of its runs:
 
-    {"arguments": [...], "cache": FOLDER or null, "sizes": [{...}, ...],
-     "traffic": null or
-         {"rows": [[[...], ...], ...], "topology": {...}, "device": "cpu" or "cuda", "available": [BYTES or null, ...]}}
-    {"by_entries": true or false, "bytes": [{"weights": ..., ...}, ...], "sentence": "rank 1 will need ...",
-     "layers": [{"layer": 2, "exchange": "tensor", ...}, ...]}
+    {"cache": FOLDER or null, "sizes": [{...}, ...],
+     "runs": [{"arguments": [...], "traffic": null or {"rows": [[[...], ...], ...], "topology": {...},
+                                                       "device": "cpu" or "cuda", "available": [BYTES or null, ...]}},
+              ...]}
+    [{"by_entries": true or false, "bytes": [{"weights": ..., ...}, ...], "sentence": "rank 1 will need ...",
+      "layers": [{"layer": 2, "exchange": "tensor", ...}, ...]}
+     or {"refused": "why"}, ...]
 
-`arguments` are options of `python -m trainer`, `sizes` are the fields of `trainer.startup.memory.Sizes` by rank, with
-`entries` wherever they are known. `traffic` decides the exchange of each layer under `--exchange auto`: `rows` are sent
-from rank to rank, in one stage or with relays in several, over the links of `topology`, in long form, and `available`
-is the memory of each rank's device, null where it is unknown. The answer has the bytes of each rank by purpose, the
-sentence of the run's log, and the layers that may be tensor-parallel, where that was asked for.
+`sizes` are the fields of `trainer.startup.memory.Sizes` by rank, with `entries` wherever they are known. Each run has
+options of `python -m trainer` as `arguments`. `traffic` decides the exchange of each layer under `--exchange auto`:
+`rows` are sent from rank to rank, in one stage or with relays in several, over the links of `topology`, in long form,
+and `available` is the memory of each rank's device, null where it is unknown. An answer has the bytes of each rank by
+purpose, the sentence of the run's log, and the layers that may be tensor-parallel, where that was asked for; or why
+options are refused.
 """
 
 from __future__ import annotations
@@ -36,21 +39,38 @@ from trainer.startup.exchange_choice import choose_exchanges, is_any_tensor
 from trainer.startup.memory import Sizes, estimate_bytes, estimate_summary, in_one_form, with_cross_edges
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """What the ranks of `request` would need.
+def answer(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the ranks would need in each run of `request`.
 
     Raises:
-        OptionError: an option has a wrong value.
         CacheError: the cache cannot be opened.
     """
-    folder = request["cache"]
-    options = parse([folder or ".", *request["arguments"]])
+    answers = []
+    for run in request["runs"]:
+        try:
+            answers.append(_answer(request["cache"], run["arguments"], request["sizes"], run["traffic"]))
+        except OptionError as error:
+            answers.append({"refused": str(error)})
+    return answers
+
+
+def _answer(
+    folder: str | None,
+    arguments: Sequence[str],
+    of_ranks: Sequence[Mapping[str, Any]],
+    traffic: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Raises:
+    OptionError: an option has a wrong value, or does not go with another one.
+    CacheError: the cache cannot be opened.
+    """
+    options = parse([folder or ".", *arguments])
     cache = None if folder is None else open_cache(folder, options.target)
-    sizes = [Sizes.of(of_rank) for of_rank in request["sizes"]]
+    sizes = [Sizes.of(of_rank) for of_rank in of_ranks]
     if not allows_sparse_features(options, cache):
         sizes = [replace(one, entries=None) for one in sizes]
     by_entries, sizes = in_one_form(sizes)
-    layers = [] if request["traffic"] is None else _layers(options, sizes, request["traffic"])
+    layers = [] if traffic is None else _layers(options, sizes, traffic)
     if is_any_tensor(options, layers):
         sizes = with_cross_edges(sizes)
     return {

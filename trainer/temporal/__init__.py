@@ -1,1 +1,1 @@
-"""Training on graphs that change."""
+"""Training on graphs that change: on snapshots (discrete time) and on events (continuous time)."""

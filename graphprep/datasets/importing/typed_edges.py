@@ -116,8 +116,8 @@ def scan(
         kept = None if file.read_again else (Column(spool), Column(spool), Column(spool))
         columns += kept or ()
         for run in file.rows():
-            src = _codes(file, "source", run.src, sources)
-            dst = _codes(file, "destination", run.dst, destinations)
+            src = codes_of(file, "source", run.src, sources)
+            dst = codes_of(file, "destination", run.dst, destinations)
             if kept is not None:
                 kept[0].add_ids(src)
                 kept[1].add_ids(dst)
@@ -136,7 +136,7 @@ def scan(
     return ScannedEdges(typed=typed, runs=runs, kept=columns, num_edges=num_edges, arrays=arrays)
 
 
-def _codes(file: EdgeFile, end: Literal["source", "destination"], ids: Ids | Words, known: NodeIds) -> Ids:
+def codes_of(file: EdgeFile, end: Literal["source", "destination"], ids: Ids | Words, known: NodeIds) -> Ids:
     """The numbers to keep for one end of a run of edges; an error begins with the place, or the file."""
     try:
         return known.codes(ids)

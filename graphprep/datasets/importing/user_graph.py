@@ -67,7 +67,7 @@ def build(
         for file in typed.files:
             _take_counts(known, typed.type, file)
             _take_arrays(known, typed.type, file)
-    ids = {name: _ids_of(data) for name, data in known.items()}
+    ids = {name: ids_of(data) for name, data in known.items()}
     for name, data in known.items():
         for origin, count in data.counts.items():
             _require_room(origin, name, count, memory_limit)
@@ -223,7 +223,7 @@ def _require_room(origin: str, name: str, num_nodes: int, memory_limit: int | No
         )
 
 
-def _ids_of(data: NodeData) -> NodeIds:
+def ids_of(data: NodeData) -> NodeIds:
     """What ids mean, after all that is said about the number of nodes has been compared."""
     rows = {
         f"{data.origin.get(name, name)} ({name})": len(array)

@@ -89,9 +89,11 @@ def row_nets(matrix: Csr, clean: Csr | None = None) -> Hypergraph:
     return Hypergraph(first_X=first_X, weight_M=np.ones(num_nodes, np.int32), pin_ptr=pin_ptr, pins=pins)
 
 
-def edge_nets(matrix: Csr) -> Hypergraph:
-    """One net for every pair of nodes with edges; its weight is their number."""
-    pin_ptr, pins, weight_M, first_X = kernels.pairs(matrix.indptr, matrix.indices, _no_offsets(matrix.num_edges))
+def edge_nets(matrix: Csr, *, weighted: bool = False) -> Hypergraph:
+    """One net for every pair of nodes with edges; its weight is their number, or the sum of their data, which are whole
+    numbers then."""
+    data = matrix.data if weighted and matrix.data is not None else np.zeros(0, np.float32)
+    pin_ptr, pins, weight_M, first_X = kernels.pairs(matrix.indptr, matrix.indices, data, _no_offsets(matrix.num_edges))
     return Hypergraph(first_X=first_X, weight_M=weight_M, pin_ptr=pin_ptr, pins=pins)
 
 

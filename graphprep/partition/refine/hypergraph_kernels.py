@@ -54,8 +54,9 @@ def transpose(ptr: Any, columns: Any, num_columns: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def pairs(indptr: Any, indices: Any, no_offsets: Any) -> Any:
-    """Of in-edges, a net for every pair of nodes: its root is the source, its one pin the destination."""
+def pairs(indptr: Any, indices: Any, weights: Any, no_offsets: Any) -> Any:
+    """Of in-edges, a net for every pair of nodes: its root is the source, its one pin the destination. It weighs as
+    much as its edges, each 1 where there are no weights."""
     num_nodes = len(indptr) - 1
     first = np.zeros(num_nodes + 1, no_offsets.dtype)
     for row in range(num_nodes):
@@ -79,7 +80,7 @@ def pairs(indptr: Any, indices: Any, no_offsets: Any) -> Any:
             if column != last:
                 pins[place[column]] = row
                 place[column] += 1
-            weight[place[column] - 1] += 1
+            weight[place[column] - 1] += np.int32(weights[e]) if len(weights) > 0 else np.int32(1)
             last = column
     return np.arange(num_nets + 1).astype(no_offsets.dtype), pins, weight, first
 

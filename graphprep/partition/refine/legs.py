@@ -27,7 +27,7 @@ from graphprep.traffic.counts_streamed import WORD_BITS, mark_rows
 from graphprep.traffic.links import SECONDS_A_RELAYED_MESSAGE, SECONDS_A_STAGE
 
 
-def links_of(model: LinkModel, row_bytes: int, groups: RankGroup | None = None) -> Links:
+def links_of(model: LinkModel, row_bytes: float, groups: RankGroup | None = None) -> Links:
     """A topology's legs as the kernels read them, without loads.
 
     Args:

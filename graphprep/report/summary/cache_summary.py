@@ -51,7 +51,7 @@ def cache_summary(
     return {
         "folder": str(cache.folder),
         **cache.attributes,
-        "quality": {"relay": None, **quality},
+        "quality": {"relay": None, "batches": None, **quality},
         "beside_metis": beside_metis(cache, quality),
         "num_nodes": sum(cache.node_types.values()),
         "num_edges": num_edges,

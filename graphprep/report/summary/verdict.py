@@ -52,10 +52,11 @@ def beside_metis(
     metis = None if cache.num_parts == 1 else cache.attributes.get("reference") or reference
     ratio = None if metis is None else {name: this[name] / metis[name] if metis[name] else None for name in FIGURES}
     step = step_of(quality)
+    figures = {"this": this, "metis": None if metis is None else dict(metis), "ratio": ratio}
+    if quality.get("batches"):
+        return {**figures, "verdict": [_of_batches(quality["batches"], metis)], "advice": []}
     return {
-        "this": this,
-        "metis": None if metis is None else dict(metis),
-        "ratio": ratio,
+        **figures,
         "verdict": [_against_metis(cache, this, metis), _of_step(cache, quality, step)],
         "advice": [*_about_metis(cache, ratio, metis), *_about_links(cache, quality, step), *_about_ranks(cache, step)],
     }
@@ -84,6 +85,17 @@ def _against_metis(cache: PartitionCache, this: Mapping[str, Any], metis: Mappin
         )
     broken = metis["broken_limits"]
     return f"{sentence}. METIS does not keep the limits on {', '.join(broken)}." if broken else f"{sentence}."
+
+
+def _of_batches(batches: Mapping[str, Any], metis: Mapping[str, Any] | None) -> str:
+    """What mini-batches fetch, where the parts were made for them."""
+    seconds = duration(batches["bottleneck_seconds"])
+    sentence = f"A step of mini-batches fetches about {batches['rows']:,.0f} rows, {seconds} on the slowest link"
+    if metis is None or not metis.get("batch_rows") or not metis.get("batch_bottleneck_seconds"):
+        return f"{sentence}."
+    rows = batches["rows"] / metis["batch_rows"]
+    slowest = batches["bottleneck_seconds"] / metis["batch_bottleneck_seconds"]
+    return f"{sentence}; that is {times(rows)} of the rows and {times(slowest)} of the time of {metis_name(metis)}."
 
 
 def _change(ratio: float, less: str, more: str, same: str) -> str:

@@ -1,0 +1,117 @@
+"""Which layout files of events have, and the reader of it.
+
+    edges   edges with times, in any format that `graphprep import --edge-times` reads
+    jodie   CSV: user_id,item_id,timestamp,state_label,comma_separated_list_of_features; users and items are other nodes
+    tgn     ml_NAME.csv with the columns u,i,ts,label,idx; beside it ml_NAME.npy (of events) and ml_NAME_node.npy
+    tgb     NAME_edgelist.csv: as JODIE's, or timestamp,source,destination[,weight] under any names
+
+`auto` goes by the first line: JODIE's names or TGN's; then by a file name that has `_edgelist`; all else is `edges`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from graphprep.core.event_rows import EventReader
+from graphprep.core.types import HOMOGENEOUS_NODE
+from graphprep.datasets.formats.text_file import first_bytes, unpacked_name
+from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
+from graphprep.datasets.importing.edges.edge_file import EdgeOptions
+from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, format_of
+from graphprep.datasets.importing.events.edge_events import EdgeEvents
+from graphprep.datasets.importing.events.jodie import JODIE_NAMES, JodieEvents
+from graphprep.datasets.importing.events.tgn import TGN_NAMES, TgnEvents, arrays_beside
+from graphprep.datasets.importing.import_request import ImportRequest
+from graphprep.errors import UsageError
+
+Layout = Literal["edges", "jodie", "tgn", "tgb"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+LINE_BYTES = 1 << 16
+"""of a file's beginning that are looked at for names of columns"""
+NUMBERS = ("source", "target", "weight", "time")
+
+
+def open_events(request: ImportRequest, layout: str) -> EventReader:
+    """The reader of files of events.
+
+    Args:
+        request: the files, and how to read them where they are edges.
+        layout: one of `LAYOUTS`, or auto.
+
+    Raises:
+        UsageError: options that are not for events.
+        DatasetError: a file is not what it should be.
+    """
+    [part] = request.edges
+    paths = part.paths
+    chosen = layout_of(paths[0]) if layout == "auto" else layout
+    if part.table is not None or chosen == "edges":
+        return EdgeEvents(request)
+    if len(paths) > 1:
+        raise UsageError(f"{paths[1]}: the layout {chosen} is one file; import each file as a dataset of its own")
+    if chosen == "tgn":
+        return TgnEvents(paths[0])
+    names = first_names(paths[0])
+    if chosen == "jodie" or names[: len(JODIE_NAMES)] == JODIE_NAMES:
+        return JodieEvents(paths[0])
+    columns = RequestedColumns(source="2", target="3", time="1", weight="4" if len(names) > 3 else None)
+    options = EdgeOptions.of_columns(columns, weights=len(names) > 3, times=True, header=True, delimiter=",")
+    return EdgeEvents(replace(request, edges=(replace(part, options=options),)), words_unless_numbers=True)
+
+
+def event_files(request: ImportRequest, layout: str) -> list[tuple[str, Path]]:
+    """Every file with its role, arrays beside a table among them."""
+    files = request.files()
+    paths = [path for part in request.edges if part.table is None for path in part.paths]
+    for path in paths if layout in ("auto", "tgn") else []:
+        if path.is_file() and (layout == "tgn" or layout_of(path) == "tgn"):
+            files += [("arrays", beside) for beside in arrays_beside(path) if beside.exists()]
+    return files
+
+
+def layout_of(path: Path) -> Layout:
+    """The layout that a file's first line and name suggest."""
+    if format_of(path) != "text":
+        return "edges"
+    names = first_names(path)
+    if names[: len(JODIE_NAMES)] == JODIE_NAMES:
+        return "jodie"
+    if set(TGN_NAMES) <= set(names):
+        return "tgn"
+    return "tgb" if "_edgelist" in unpacked_name(path) and path.suffix == ".csv" else "edges"
+
+
+def first_names(path: Path) -> tuple[str, ...]:
+    """The fields of a file's first line, in lower case."""
+    line = first_bytes(path, LINE_BYTES).split(b"\n", 1)[0].decode("utf-8", "replace")
+    return tuple(field.strip().strip('"').lower() for field in line.split(","))
+
+
+def require_for_events(request: ImportRequest) -> None:
+    """Refuse options that say something of a graph without times.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if len(request.edges) != 1:
+        raise UsageError("--events makes a store of one kind of events; give a schema with one edge type")
+    [part] = request.edges
+    treatment = part.treatment or request.treatment
+    for flag, is_given in (
+        ("--undirected", treatment.undirected),
+        ("--duplicates", treatment.duplicates != "keep"),
+        ("--self-loops", treatment.self_loops != "keep"),
+    ):
+        if is_given:
+            raise UsageError(f"{flag} cannot be given beside --events, which keep every event as it is; leave it out")
+    for files in request.nodes.values():
+        for name in ("labels", "train", "val", "test", "times", "split_column"):
+            if getattr(files, name) is not None:
+                flag = "--node-times" if name == "times" else f"--{name.replace('_', '-')}"
+                raise UsageError(f"{flag} cannot be given beside --events, whose splits are by time; leave it out")
+    if part.table is None and {format_of(path, part.format) for path in part.paths} & set(WHOLE_GRAPH):
+        raise UsageError(f"{part.paths[0]} is a whole graph, and --events needs a list of edges with times")
+    if part.type.source != part.type.destination and HOMOGENEOUS_NODE in request.nodes:
+        raise UsageError("--events needs a schema whose edge type names its node types; see docs/temporal.md")

@@ -1,0 +1,72 @@
+"""The policies by their names. Letters: N nodes of a type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.core.types import EdgeType
+from graphprep.sampling.graph import SamplingGraph
+from graphprep.sampling.row_cache.belady import BeladyCache
+from graphprep.sampling.row_cache.fixed import FixedCache
+from graphprep.sampling.row_cache.lru import LruCache
+from graphprep.sampling.row_cache.plan import RowCache
+from graphprep.sampling.row_cache.scores import degrees
+from graphprep.traffic.visits import visit_probabilities
+
+POLICIES = {
+    "belady": "the rows that known batches need soonest",
+    "vip": "those that a batch needs most probably, by the fanouts (SALIENT++)",
+    "degree": "those of nodes with most neighbours (PaGraph)",
+    "presampled": "those that most batches of an epoch drawn beforehand need (GNNLab)",
+    "lru": "those that were used last",
+}
+
+
+def scores_of(
+    policy: str,
+    graph: SamplingGraph,
+    *,
+    fanouts: Mapping[EdgeType, Sequence[int]],
+    seed_probability: Mapping[str, NDArray[np.float64]],
+    presampled: Callable[[], Mapping[str, NDArray[Any]]],
+) -> Mapping[str, NDArray[Any]]:
+    """What a policy orders rows by, by node type: a number for each node.
+
+    Args:
+        policy: one of POLICIES.
+        graph: the topology.
+        fanouts, seed_probability: as for `visit_probabilities`, the seeds being those of the rank with the cache.
+        presampled: draws an epoch's batches and counts for each node how many need it.
+    """
+    match policy:
+        case "belady" | "vip":
+            return visit_probabilities(graph.edges, graph.num_nodes, fanouts, seed_probability)
+        case "degree":
+            return {name: degrees(graph, name) for name in graph.num_nodes}
+        case "presampled":
+            return presampled()
+    return {name: np.zeros(count) for name, count in graph.num_nodes.items()}
+
+
+def make_row_cache(
+    policy: str, num_slots: int, *, score_N: NDArray[Any], is_remote_N: NDArray[np.bool_], look_ahead: int
+) -> RowCache:
+    """An empty cache of the rows of one node type.
+
+    Args:
+        policy: one of POLICIES.
+        num_slots: rows that it can hold.
+        score_N: of `scores_of`.
+        is_remote_N: which rows may be cached.
+        look_ahead: batches that can be known ahead, that which is used included.
+    """
+    match policy:
+        case "belady":
+            return BeladyCache(len(score_N), num_slots, look_ahead, score_N)
+        case "lru":
+            return LruCache(len(score_N), num_slots)
+    return FixedCache(np.where(is_remote_N, score_N, 0), num_slots)

@@ -1,0 +1,68 @@
+"""Short runs of the trainer on a cache, which show how many epochs an approximate exchange needs on this graph."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from graphprep.errors import TrainingError
+from graphprep.plan.convergence import Convergence, Pilot, fit_convergence, pilot_trainings
+from graphprep.plan.training import TrainingPlan
+from graphprep.system import progress
+from pipelines.train import train_to_folder
+
+ERRORS = ("mse", "mae")
+"""Metrics of which less is better."""
+
+
+def run_pilots(
+    cache: Path,
+    exact: TrainingPlan,
+    approximate: Sequence[TrainingPlan],
+    *,
+    epochs: int,
+    options: Mapping[str, Any] | None = None,
+) -> Convergence:
+    """Train for some epochs with an exact exchange and with approximations.
+
+    Args:
+        cache: its folder; all ranks run on this machine.
+        exact: the options without any approximation.
+        approximate: those that are to be compared with it.
+        epochs: of each run.
+        options: further options of the trainer, by name.
+
+    Raises:
+        UsageError, CacheError, TrainingError: the trainer's own sentence, or there are no validation nodes.
+    """
+    trainings = pilot_trainings(exact, approximate)
+    progress.say(f"{len(trainings)} pilot runs of {epochs} epochs on this machine show what approximations cost here")
+    with tempfile.TemporaryDirectory() as folder:
+        pilots = [
+            Pilot(training=each, values=_validations(cache, Path(folder) / str(number), each, epochs, options or {}))
+            for number, each in enumerate(trainings)
+        ]
+    return fit_convergence(pilots[0], pilots[1:])
+
+
+def _validations(
+    cache: Path, output: Path, training: TrainingPlan, epochs: int, options: Mapping[str, Any]
+) -> list[float]:
+    """The validation after each epoch; larger is better."""
+    settings = {**options, **asdict(training), "epochs": epochs, "patience": 0, "eval_every": 1}
+    with progress.task(f"pilot: {' '.join(_approximations(training)) or 'exact'}"):
+        run = train_to_folder(cache, output, settings, quiet=True)
+    metric = run.result["metric"]
+    values = run.history[f"val_{metric}"].tolist()
+    if not all(math.isfinite(value) for value in values):
+        raise TrainingError("the cache has no validation nodes, so that pilot runs show nothing; leave --pilot out")
+    return [-value for value in values] if metric in ERRORS else values
+
+
+def _approximations(training: TrainingPlan) -> list[str]:
+    chosen = {"wire": training.wire, "staleness": training.staleness, "staleness-grad": training.staleness_grad}
+    return [f"--{name} {value}" for name, value in chosen.items() if value not in ("fp32", "none")]

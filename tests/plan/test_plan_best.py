@@ -1,0 +1,148 @@
+"""The best ways of a cache and of a store: predictions of the plan, commands that run, one sentence where none fits."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphprep.errors import UsageError
+from graphprep.plan.convergence import Pilot, fit_convergence, pilot_trainings
+from graphprep.plan.search import Budget
+from graphprep.plan.training import TrainingPlan
+from graphprep.report.plan_tables import print_best
+from graphprep.topology import Topology
+from pipelines import plan as plan_pipeline
+from pipelines import plan_best as best_pipeline
+from pipelines import train_auto
+from pipelines.plan import plan_training
+from pipelines.plan_best import plan_best
+from pipelines.train_auto import chosen_options, without_auto
+from tests.graphs import labelled_graph
+from tests.plan.test_plan import Any1, known_rates
+from tests.stores import make_cache, make_store
+from trainer.config.command_line import parse
+
+BASE = TrainingPlan(hidden=8)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of a store called graph, with rates that are known."""
+    monkeypatch.setattr(plan_pipeline, "measured_rates", known_rates)
+    monkeypatch.setattr(plan_pipeline, "gpus_here", list)
+    store = make_store(labelled_graph(np.random.default_rng(1), 90, 700, undirected=True))
+    make_cache(store, Topology.flat(2), tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+def test_the_best_of_a_cache_is_what_its_command_would_take(folder: Path) -> None:
+    """Guards against a choice by other seconds than those that the plan of the same options has."""
+    found = json.loads(json.dumps(plan_best(str(folder), BASE, budget=Budget()), allow_nan=False))
+    first = found["best"][0]
+    graphprep, train, cache, *words = shlex.split(first["command"])
+    assert (graphprep, train, cache) == ("graphprep", "train", str(folder))
+    run = parse([cache, *words])
+    assert (run.hidden, run.wire) == (8, first["options"].get("wire", "fp32"))
+    planned = plan_training(str(folder), BASE.with_options(**first["options"]))
+    assert first["epoch_seconds"] == pytest.approx(planned["epoch_seconds"])
+    plain = plan_training(str(folder), BASE)
+    assert first["times_faster"] == pytest.approx(plain["epoch_seconds"] / planned["epoch_seconds"])
+    assert found["considered"] == 8
+    shown = io.StringIO()
+    print_best(found, shown)
+    assert first["command"] in shown.getvalue()
+
+
+def test_fixed_options_stay(folder: Path) -> None:
+    """Guards against a person's choice that is overruled."""
+    base = BASE.with_options(wire="fp32")
+    found = plan_best(str(folder), base, fixed={"wire", "weights_wire"}, budget=Budget())
+    assert all(set(way["options"]) <= {"exchange", "relay"} for way in found["best"])
+
+
+def test_fewer_ranks_are_considered_for_a_store(folder: Path) -> None:
+    """Guards against four ranks for a graph that one trains in less time."""
+    found = plan_best("graph", BASE, budget=Budget(price=1.0), parts=4)
+    assert found["considered"] == 1 + 2 * 8
+    assert {way["ranks"] for way in found["best"]} <= {1, 2, 4}
+    for way in found["best"]:
+        assert way["partition"] == f"graphprep partition graph --parts {way['ranks']}"
+        assert way["cost"] == pytest.approx(way["ranks"] * way["run_seconds"] / 3600)
+    assert found["is_sketch"]
+
+
+def test_nothing_that_fits_is_one_sentence(folder: Path, tmp_path: Path) -> None:
+    """Guards against an empty table."""
+    with pytest.raises(UsageError, match=r"no way is within the budget: the quickest takes \d+ s; allow more"):
+        plan_best(str(folder), BASE, budget=Budget(within=1e-6))
+    small = tmp_path / "small.yaml"
+    small.write_text(
+        "name: small\nmachines:\n  - count: 1\n    gpus: 2\n    memory_gb: 0.001\n    pcie: {gbytes_per_s: 12}\n"
+    )
+    with pytest.raises(UsageError, match="no way fits into memory: the least needs"):
+        plan_best(str(folder), BASE.with_options(hidden=20_000), budget=Budget(), topology=str(small))
+    with pytest.raises(UsageError, match="--pilot trains on a cache, and this is a store"):
+        plan_best("graph", BASE, budget=Budget(), parts=2, pilot_epochs=3)
+
+
+def test_pilots_decide_whether_approximations_are_chosen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against int8 and kept rows that are advised although they did not arrive, or cost more than they save."""
+
+    def pilots_that(factor: float):  # type: ignore[no-untyped-def]
+        def run(_cache, exact, approximate, **_):  # type: ignore[no-untyped-def]
+            values = [min(1.0, epoch / 2) for epoch in range(1, 41)]
+            slow = [min(1.0, epoch / 2 / factor) for epoch in range(1, 41)]
+            trainings = pilot_trainings(exact, approximate)
+            others = [Pilot(training=each, values=slow) for each in trainings[1:]]
+            return fit_convergence(Pilot(training=exact, values=values), others)
+
+        return run
+
+    monkeypatch.setattr(Any1, "__missing__", lambda *_: 1e-12)  # links take nearly all of an epoch
+    for factor, is_chosen in ((1.0, True), (19.0, False), (100.0, False)):
+        monkeypatch.setattr(best_pipeline, "run_pilots", pilots_that(factor))
+        found = plan_best(str(folder), BASE, budget=Budget(), pilot_epochs=40)
+        coarse = {"staleness", "staleness_grad"} & set(found["best"][0]["options"])
+        assert bool(coarse) == is_chosen
+        assert (len(found["pilots"]["failed"]) > 0) == (factor == 100.0)
+
+
+@pytest.mark.slow
+def test_pilots_are_runs_of_this_cache(folder: Path) -> None:
+    """Guards against pilots that train something else, or leave files behind."""
+    before = sorted(folder.rglob("*"))
+    found = plan_best(
+        str(folder), BASE, fixed={"staleness", "staleness_grad"}, budget=Budget(), pilot_epochs=4, others={"seed": 3}
+    )
+    assert found["pilots"]["epochs"] == 4
+    assert 1 <= found["epochs"] <= 4
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_auto_adds_the_best_to_what_was_given(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against a choice that nobody is told of, or that overrules what was given."""
+    words, pilots = without_auto(["--auto", "--hidden", "8", "--pilot=3", "--wire", "bf16"])
+    assert (words, pilots) == (["--hidden", "8", "--wire", "bf16"], 3)
+    chosen = chosen_options(str(folder), words, pilot_epochs=0)
+    assert not any(word.startswith("--wire") for word in chosen)
+    run = parse([str(folder), *words, *chosen])
+    assert (run.hidden, run.wire) == (8, "bf16")
+    assert "--auto chose" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="--auto knows gcn and sage, not --model gat"):
+        chosen_options(str(folder), ["--model", "gat"], pilot_epochs=0)
+    with pytest.raises(UsageError, match="--pilot '0' must be a whole number"):
+        without_auto(["--auto", "--pilot", "0"])
+    with pytest.raises(UsageError, match="--hidden"):
+        chosen_options(str(folder), ["--hidden", "0"], pilot_epochs=0)
+    seen: dict[str, object] = {}
+    monkeypatch.setattr(train_auto, "plan_best", lambda *_, **options: seen.update(options) or {"best": [{}]})
+    with pytest.raises(KeyError):
+        chosen_options(str(folder), ["--error-feedback", "--seed", "4"], pilot_epochs=0)
+    assert seen["others"] == {"error_feedback": True, "seed": 4}

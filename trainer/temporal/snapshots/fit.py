@@ -1,0 +1,309 @@
+"""The training of a model on snapshots: one change of the weights an epoch, by the loss of all training steps.
+
+The loss is the mean over the pairs of all windows of the training and their negatives. Each rank has the gradient of
+its group's share, and one all-reduce adds the shares, so the result does not depend on the groups.
+
+The first epochs measure what each snapshot takes. Then all ranks fit the same cost to the seconds of all, and change
+the groups if the slowest group becomes faster by that.
+
+A validation goes through all snapshots up to the last one that predicts a pair of it, in groups of its own, since it
+needs the states after the training's last snapshot.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainer.base.errors import TrainingError
+from trainer.base.optimiser import clipped, optimiser
+from trainer.config.lr_schedule import schedule
+from trainer.config.options import Options
+from trainer.dist.communicator import Communicator
+from trainer.temporal.epochs import Metrics, Split
+from trainer.temporal.snapshots.graphs import Snapshots
+from trainer.temporal.snapshots.groups import (
+    Cost,
+    balanced_groups,
+    equal_groups,
+    fitted_cost,
+    imbalance,
+    loads,
+)
+from trainer.temporal.snapshots.network import VECTORS, SnapshotNetwork
+from trainer.temporal.snapshots.passes import SnapshotPass
+from trainer.temporal.snapshots.workers import Workers
+from trainer.training.ranking import ranking_metrics
+
+log = logging.getLogger("trainer")
+
+_MEASURED_EPOCHS = 2
+"""Of the first one, each snapshot's seconds have what is done once; the smaller of the two counts."""
+_WORTH_A_CHANGE = 1.01
+"""The slowest group by the slowest of other groups, from which on these replace it."""
+_HISTORY_OF_ONE_PIECE = 20
+"""Snapshots of a sequence where the state cannot be divided, so that ranks would wait for whole groups."""
+_SCORES_AT_A_TIME = 1 << 20
+_BYTES_OF_AN_ENTRY = 24
+"""Of a matrix: a column and a weight, and what sorting them takes."""
+_COPIES_OF_WEIGHTS = 10
+"""Weights, their decay, two vectors of the optimiser, gradients four times, and the best weights with a copy."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Groups:
+    """The groups of the training, and what is known of them."""
+
+    borders: list[int]
+    """Group r has the steps borders[r] .. borders[r + 1] - 1."""
+    cost: Cost
+    """Fitted, or in units of its own before it is."""
+    is_measured: bool = False
+    seconds: list[float]
+    """By rank, without waiting, since the groups are these."""
+    epochs: int = 0
+    """In which they were measured."""
+
+
+class SnapshotFit:
+    """One model in training on one stream of snapshots, on one rank."""
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        options: Options,
+        communicator: Communicator,
+        workers: Workers,
+        *,
+        borders: Sequence[int] | None = None,
+        rebalances: bool = True,
+    ) -> None:
+        """Make the weights the same everywhere.
+
+        Args:
+            snapshots: of the stream.
+            options: of the run.
+            communicator: the ranks of the run.
+            workers: of this rank.
+            borders: of the first groups; None for those with as many events and nodes.
+            rebalances: whether measured groups replace them.
+        """
+        self._snapshots, self._options, self._communicator = snapshots, options, communicator
+        self._workers, self._rebalances = workers, rebalances
+        self.network = SnapshotNetwork(options, snapshots)
+        self._optimiser = optimiser(
+            options.optimiser,
+            [(parameter, options.weight_decay) for parameter in self.network.parameters()],
+            momentum=options.momentum,
+        )
+        communicator.broadcast(self._optimiser.weights_W)
+        self._factor = schedule(options.schedule, warmup=options.lr_warmup, epochs=options.epochs)
+        self.history = history_of(options)
+        num_steps = snapshots.num_steps("train")
+        self._edges = [snapshots.num_events(number) for number in range(snapshots.num_steps("test") + 1)]
+        self._nodes = [snapshots.num_seen(number) for number in range(snapshots.num_steps("test") + 1)]
+        cost = Cost(base=0.0, edge=1.0, node=1.0)
+        if borders is not None:
+            borders = [min(border, num_steps) for border in borders]
+        else:
+            borders = balanced_groups(self._costs(cost, num_steps), communicator.world)
+        self.groups = Groups(borders=list(borders), cost=cost, seconds=[0.0] * communicator.world)
+        self._measured: list[Tensor] = []
+        own = range(*self.groups.borders[communicator.rank : communicator.rank + 2])
+        num_pairs = sum(len(snapshots.pairs(number + 1, "train", epoch=0, num_negatives=0)) for number in own)
+        [self._num_pairs] = communicator.all_reduce_numbers([num_pairs])
+
+    @property
+    def num_parameters(self) -> int:
+        return len(self._optimiser.weights_W)
+
+    def memory_bytes(self) -> list[int]:
+        """What each rank will need, about, with the groups as they are."""
+        snapshots, borders = self._snapshots, self.groups.borders
+        matrices = {name for recurrence in self.network.chain for name in recurrence.matrices}
+        needed = []
+        for begin, end in pairwise(borders):
+            values = sum(
+                recurrence.kept_values(snapshots.num_seen(step))
+                for step in range(begin, end)
+                for recurrence in self.network.chain
+            )
+            entries = 2 * sum(self._edges[begin:end]) + sum(self._nodes[begin:end])
+            needed.append(
+                4 * (values + _COPIES_OF_WEIGHTS * self.num_parameters) + entries * len(matrices) * _BYTES_OF_AN_ENTRY
+            )
+        return needed
+
+    def by_node(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The weights with learnt rows in the order of the nodes."""
+        if VECTORS not in weights:
+            return dict(weights)
+        rows_NF = torch.empty_like(weights[VECTORS])
+        rows_NF[self._snapshots.order_N.to(rows_NF.device)] = weights[VECTORS]
+        return {**weights, VECTORS: rows_NF}
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of the weights, by their names."""
+        return {name: value.clone() for name, value in self.network.state_dict().items()}
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Continue with these weights."""
+        self.network.load_state_dict(weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What later epochs depend on."""
+        return {"steps": self._optimiser.steps, "weights": self.weights(), **self._optimiser.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any], _rounds: int, /) -> None:
+        """Continue from the state of a run of the same stream and model."""
+        self.load_weights(state["weights"])
+        self._optimiser.load_state_dict(state["steps"], {name: state[name] for name in self._optimiser.state_dict()})
+
+    def round(self, number: int, _is_last: bool, /) -> float:
+        """One epoch; every rank has to call it.
+
+        Args:
+            number: of epochs before it.
+
+        Returns:
+            the loss before the change of the weights.
+
+        Raises:
+            TrainingError: it, or the weights after it, are not finite.
+        """
+        options, snapshots, device = self._options, self._snapshots, self._communicator.device
+        losses: dict[int, Tensor] = {}
+        each = self._num_pairs * (1 + options.negatives)
+
+        def finish(step: int, rows_nG: Tensor) -> Tensor:
+            pairs = snapshots.pairs(step + 1, "train", epoch=number + 1, num_negatives=options.negatives)
+            loss = self.network.loss_sum(rows_nG, pairs) / each
+            losses[step] = loss.detach()
+            return loss
+
+        one_pass = self._pass(self.groups.borders, is_training=True)
+        one_pass.run(finish)
+        loss = torch.zeros((), device=device)
+        for step in sorted(losses):
+            loss += losses[step]
+        gradient_W = self._optimiser.flatten_gradients()
+        sums = self._communicator.all_reduce(torch.cat([gradient_W, loss.reshape(1)]), "weights' gradients")
+        self._optimiser.step(clipped(sums[:-1], options.clip_norm), options.lr * self._factor(number + 1))
+        total = float(sums[-1])
+        if not (math.isfinite(total) and bool(self._optimiser.weights_W.isfinite().all())):
+            error = TrainingError(
+                f"the loss or the weights are not finite in epoch {number + 1}; try a smaller --lr than {options.lr:g}"
+            )
+            error.shared = True
+            raise error
+        self._measure(one_pass.seconds)
+        return total
+
+    def evaluate(self, *groups: Split, negatives: int) -> list[Metrics]:
+        """How well the pairs of val, or of val and test, are predicted; every rank has to call it.
+
+        Args:
+            groups: of the split.
+            negatives: that each pair is ranked among; ap has the first one of them.
+        """
+        snapshots = self._snapshots
+        scores: dict[Split, dict[int, Tensor]] = {group: {} for group in groups}
+
+        def finish(step: int, rows_nG: Tensor) -> None:
+            for group, of_group in scores.items():
+                pairs = snapshots.pairs(step + 1, group, epoch=0, num_negatives=negatives)
+                positive_k, negative_kK = self.network.scores(rows_nG, pairs)
+                of_group[step] = torch.cat([positive_k.unsqueeze(1), negative_kK], dim=1)
+
+        num_steps = max(snapshots.num_steps(group) for group in groups)
+        borders = balanced_groups(self._costs(self.groups.cost, num_steps), self._communicator.world)
+        self._pass(borders, is_training=False).run(finish)
+        return [self._metrics(of_group, negatives) for of_group in scores.values()]
+
+    def _metrics(self, scores: Mapping[int, Tensor], negatives: int) -> Metrics:
+        nothing = torch.zeros(0, 1 + negatives, device=self._communicator.device)
+        all_scores = torch.cat([nothing, *(scores[step] for step in sorted(scores))])
+        positive_k1, negative_kK = all_scores[:, :1], all_scores[:, 1:]
+        above_k, ties_k = (compare(negative_kK, positive_k1).sum(1).double() for compare in (torch.gt, torch.eq))
+        found = ranking_metrics(
+            positive_k1.squeeze(1).contiguous(),
+            negative_kK[:, 0].contiguous(),
+            1 + above_k + ties_k / 2 if negatives > 1 else None,
+            self._communicator,
+            batch=_SCORES_AT_A_TIME,
+        )
+        return {name: found[name] for name in (("ap", "mrr") if negatives > 1 else ("ap",))}
+
+    def _pass(self, borders: Sequence[int], *, is_training: bool) -> SnapshotPass:
+        return SnapshotPass(
+            self.network,
+            self._snapshots,
+            self._communicator,
+            self._workers,
+            borders=borders,
+            history=self.history,
+            is_training=is_training,
+            measures=is_training and self._rebalances and len(self._measured) < _MEASURED_EPOCHS,
+        )
+
+    def _costs(self, cost: Cost, num_steps: int) -> list[float]:
+        """Of the steps: a step reads the edges of its snapshot and scores the pairs of the next one."""
+        edges = [self._edges[step] + self._edges[step + 1] for step in range(num_steps)]
+        return cost.seconds(edges, self._nodes[:num_steps])
+
+    def _measure(self, seconds: Mapping[int, float]) -> None:
+        """Take the seconds of one epoch, and after the first ones fit the cost and change the groups."""
+        communicator, groups = self._communicator, self.groups
+        num_steps = groups.borders[-1]
+        if self._communicator.device.type != "cpu" and len(self._measured) >= _MEASURED_EPOCHS:
+            return
+        own = torch.zeros(num_steps, dtype=torch.float64, device=communicator.device)
+        for step, of_step in seconds.items():
+            own[step] = of_step
+        all_seconds = communicator.all_reduce(own).cpu()
+        groups.seconds = [
+            now + more for now, more in zip(groups.seconds, loads(all_seconds.tolist(), groups.borders), strict=True)
+        ]
+        groups.epochs += 1
+        if len(self._measured) >= _MEASURED_EPOCHS:
+            return
+        self._measured.append(all_seconds)
+        if len(self._measured) == _MEASURED_EPOCHS and num_steps:
+            self._fit_cost(torch.stack(self._measured).amin(0).tolist())
+
+    def _fit_cost(self, seconds: Sequence[float]) -> None:
+        groups, world = self.groups, self._communicator.world
+        num_steps = len(seconds)
+        edges = [self._edges[step] + self._edges[step + 1] for step in range(num_steps)]
+        groups.cost, groups.is_measured = fitted_cost(seconds, edges, self._nodes[:num_steps]), True
+        costs = groups.cost.seconds(edges, self._nodes[:num_steps])
+        better, now = balanced_groups(costs, world), imbalance(loads(costs, groups.borders))
+        then = imbalance(loads(costs, better))
+        changes = self._rebalances and now > then * _WORTH_A_CHANGE
+        if self._communicator.is_main:
+            equal = imbalance(loads(costs, equal_groups(num_steps, world)))
+            log.info(
+                "a snapshot takes %s; the slowest of %d groups takes %.3f of the mean%s (%.3f with as many snapshots "
+                "in each)",
+                groups.cost,
+                world,
+                now,
+                f", and {then:.3f} after a change of the groups" if changes else "",
+                equal,
+            )
+        if changes:
+            self.groups = Groups(borders=better, cost=groups.cost, is_measured=True, seconds=[0.0] * world)
+
+
+def history_of(options: Options) -> int:
+    """The snapshots of a sequence; 0 for all."""
+    if options.history is not None:
+        return options.history
+    return _HISTORY_OF_ONE_PIECE if options.model == "gclstm" else 0

@@ -1,0 +1,112 @@
+"""A model over snapshots: the rows that it reads, its recurrences, and the decoder that scores pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from trainer.config.options import Options
+from trainer.models.decoders import Mlp
+from trainer.models.plan import Plan
+from trainer.temporal.snapshots.evolvegcn import EvolveByRows, EvolveByWeights
+from trainer.temporal.snapshots.gclstm import GcLstm
+from trainer.temporal.snapshots.graphs import Pairs, Snapshots
+from trainer.temporal.snapshots.recurrence import Recurrence
+from trainer.temporal.snapshots.tgcn import TGcn
+
+VECTORS = "vectors_NF"
+"""The name of the learnt rows; row i is of the node with the i-th first event."""
+
+
+class SnapshotNetwork(nn.Module):
+    """The model that the options name, over the snapshots of one stream."""
+
+    def __init__(self, options: Options, snapshots: Snapshots) -> None:
+        super().__init__()
+        generator, x_NF = torch.Generator().manual_seed(options.seed), snapshots.events.x_NF
+        self._snapshots = snapshots
+        num_features = options.hidden + 1 if x_NF is None else x_NF.shape[1]
+        plan = Plan(
+            num_features=num_features,
+            num_classes=0,
+            options=options,
+            generator=generator,
+            norm=lambda _width: nn.Identity(),
+        )
+        self.recurrences = nn.ModuleList(_recurrences(options, plan))
+        self.decoder = Mlp(plan, options.hidden, num_scores=None)
+        self._x_NF = None if x_NF is None else x_NF[snapshots.order_N].float().to(snapshots.device)
+        self.vectors_NF: nn.Parameter | None = None
+        if x_NF is None:
+            bound = (3.0 / options.hidden) ** 0.5
+            drawn_NF = torch.empty(snapshots.events.num_nodes, options.hidden)
+            self.vectors_NF = nn.Parameter(drawn_NF.uniform_(-bound, bound, generator=generator))
+        self.to(snapshots.device)
+
+    @property
+    def chain(self) -> Sequence[Recurrence]:
+        """The recurrences, one over the rows of the other."""
+        return [one for one in self.recurrences if isinstance(one, Recurrence)]
+
+    @property
+    def shared_parameters(self) -> list[nn.Parameter]:
+        """All but the learnt rows."""
+        return [parameter for parameter in self.parameters() if parameter is not self.vectors_NF]
+
+    def parameters_between(self, segment: int) -> list[nn.Parameter]:
+        """Those that are used after recurrence `segment - 1` and before recurrence `segment`, or the decoder."""
+        used = [*self.recurrences[max(segment - 1, 0) : segment + 1]]
+        if segment == len(self.recurrences):
+            used.append(self.decoder)
+        return [parameter for module in used for parameter in module.parameters()]
+
+    @torch.no_grad()
+    def rows(self, number: int) -> Tensor:
+        """What the first recurrence reads of a snapshot: [n, F]."""
+        num_rows = self._snapshots.num_seen(number)
+        if self._x_NF is not None:
+            return self._x_NF[:num_rows]
+        assert self.vectors_NF is not None
+        degree_n = self._snapshots.graph(number).degree_n
+        return torch.cat([self.vectors_NF[:num_rows], degree_n.log1p().unsqueeze(1)], dim=1)
+
+    def scores(self, rows_nG: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """The scores of the pairs [k] and of their negatives [k, K]; nodes that have not occurred have zeros."""
+        num_rows = len(rows_nG)
+        padded = torch.nn.functional.pad(rows_nG, (0, 0, 0, 1))
+        source_kG = padded[pairs.source_k.clamp(max=num_rows)]
+        others = torch.cat([pairs.destination_k.unsqueeze(1), pairs.negative_kK], dim=1)
+        others_G = padded[others.clamp(max=num_rows).flatten()]
+        repeated = source_kG.repeat_interleave(others.shape[1], dim=0)
+        scores = self.decoder(repeated, others_G, None).view(others.shape)
+        return scores[:, 0], scores[:, 1:]
+
+    def loss_sum(self, rows_nG: Tensor, pairs: Pairs) -> Tensor:
+        """The sum over the pairs and their negatives of the binary cross entropy."""
+        positive_k, negative_kK = self.scores(rows_nG, pairs)
+        return softplus(-positive_k).sum() + softplus(negative_kK).sum()
+
+
+def input_words(options: Options, snapshots: Snapshots) -> str:
+    """What the model reads of nodes, in words."""
+    x_NF = snapshots.events.x_NF
+    if x_NF is not None:
+        return f"the {x_NF.shape[1]} features that its nodes have"
+    return f"a learnt row of {options.hidden} numbers a node and its degree in the snapshot, as nodes have no features"
+
+
+def _recurrences(options: Options, plan: Plan) -> list[Recurrence]:
+    if options.model == "tgcn":
+        return [TGcn(plan, num_layers=options.layers)]
+    if options.model == "gclstm":
+        return [GcLstm(plan, order=options.layers)]
+    layer = EvolveByRows if options.variant == "h" else EvolveByWeights
+    widths = [plan.num_features] + [plan.hidden] * options.layers
+    return [
+        layer(plan, width_in, width_out, is_last=number == options.layers)
+        for number, (width_in, width_out) in enumerate(pairwise(widths), start=1)
+    ]
