@@ -83,7 +83,7 @@ def compare_groups(communicator: Communicator, events: Events, model: str, epoch
             if epoch == MEASURED:
                 fit.groups.seconds = [0.0] * communicator.world
             started = time.perf_counter()
-            losses.append(fit.round(epoch))
+            losses.append(fit.round(epoch, False))
             walls.append(time.perf_counter() - started)
         num_events = [float(snapshots.num_events(step)) for step in range(num_steps)]
         found |= {"snapshots": num_steps, "losses": losses, "cost": str(fit.groups.cost)}
@@ -119,7 +119,7 @@ def compare_workers(communicator: Communicator, events: Events, model: str, epoc
             for clock in workers[number].clocks:
                 clock.keep_spans()
             started = time.perf_counter()
-            fit.round(epoch)
+            fit.round(epoch, False)
             seconds[number].append(time.perf_counter() - started)
             spans = [clock.spans for clock in workers[number].clocks]
     of_activity = {

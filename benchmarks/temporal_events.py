@@ -43,7 +43,7 @@ def make_cache(file: Path, folder: Path) -> Path:
 def train(cache: Path, numbers: str, *words: str, waiting: float = 0.0) -> dict[str, Any]:
     """A run on as many ranks as `numbers` say: its epochs, its result, and the shares of a core of waiting ranks."""
     ranks = int(np.prod([int(number) for number in numbers.split(",")]))
-    start = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", "0"] if ranks > 1 else []
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
     command = [sys.executable, *start, "-m", "trainer", str(cache), "--json", "-q", "--batch-size", str(BATCH), *words]
     shares: list[float] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:

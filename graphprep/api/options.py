@@ -175,6 +175,8 @@ class TrainOptions(CallOptions, total=False):
     neighbours: int
     output_heads: int | None
     bases: int
+    variant: Literal["o", "h"]
+    history: int | None
     residual: bool
     jumping: Literal["none", "cat", "max"]
     norm: Literal["none", "batch", "layer"]
@@ -239,6 +241,7 @@ class TrainOptions(CallOptions, total=False):
     error_feedback: bool
     device: Literal["auto", "cpu", "cuda"]
     timeout: float
+    workers: int | None
     anyway: bool
     verify: bool
     checkpoint: Place | None

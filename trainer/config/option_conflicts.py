@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainer.base.errors import OptionError
 from trainer.config.edge_shares import is_array_name
-from trainer.config.options import EVENT_MODELS, MODELS, OPTIONS, Options, is_own_model
+from trainer.config.options import MODELS, OPTIONS, SNAPSHOT_MODELS, TEMPORAL_MODELS, Options, is_own_model
 from trainer.config.policies import policy
 
 
@@ -14,7 +14,7 @@ def check_together(options: Options) -> None:
     Raises:
         OptionError: two of them, or more, with the reason.
     """
-    if options.model in EVENT_MODELS:
+    if options.model in TEMPORAL_MODELS:
         _check_events(options)
         return
     _check_outputs(options)
@@ -50,6 +50,7 @@ def check_together(options: Options) -> None:
 _OF_RUNS = {"cache", "config", "model", "metric", "eval_negatives", "batch_size", "seed", "timeout", "verify"}
 _OF_LEARNING = {
     *(
+        "task",
         "hidden",
         "heads",
         "neighbours",
@@ -64,11 +65,19 @@ _OF_LEARNING = {
     *("weight_decay", "epochs", "patience", "eval_every", "parallel", "lost_mail", "device", "checkpoint"),
     *("checkpoint_every", "checkpoint_minutes", "resume", "restarts", "save_weights", "tensorboard", "wandb", "mlflow"),
 }
+_OF_SNAPSHOTS = {
+    *("layers", "hidden", "history", "negatives", "optimiser", "momentum", "lr", "schedule", "lr_warmup", "clip_norm"),
+    *("weight_decay", "epochs", "patience", "eval_every", "device", "workers", "anyway", "checkpoint", "trace"),
+    *("checkpoint_every", "checkpoint_minutes", "resume", "restarts", "save_weights", "tensorboard", "wandb", "mlflow"),
+    *("output", "json", "quiet", "debug"),
+}
 _OF_EVENTS = {
+    **dict.fromkeys(SNAPSHOT_MODELS, (_OF_RUNS - {"batch_size"}) | _OF_SNAPSHOTS),
+    "evolvegcn": (_OF_RUNS - {"batch_size"}) | _OF_SNAPSHOTS | {"variant"},
     "edgebank": _OF_RUNS | {"output", "json", "quiet", "debug"},
     "tgn": _OF_RUNS | {"output", "json", "quiet", "debug"} | _OF_LEARNING,
 }
-"""The options that the models of events have."""
+"""The options that the models of events and snapshots have."""
 
 
 def _check_events(options: Options) -> None:
@@ -76,7 +85,15 @@ def _check_events(options: Options) -> None:
         if name not in _OF_EVENTS[options.model] and getattr(options, name) != option.default_for(options.model):
             raise OptionError(f"{option.flag} does nothing for --model {options.model}; leave it out")
     for reason, applies in {
-        f"--metric {options.metric}: events are ranked by ap or mrr": options.metric not in ("auto", "ap", "mrr"),
+        f"--task {options.task}: it predicts links, or the classes of states": options.task
+        not in ("auto", "links", "classes"),
+        f"--metric {options.metric}: events are ranked by ap or mrr": options.task != "classes"
+        and options.metric not in ("auto", "ap", "mrr"),
+        f"--metric {options.metric}: states have classes": options.task == "classes"
+        and options.metric not in ("auto", "accuracy", "f1-micro", "f1-macro", "roc-auc"),
+        "--negatives and --eval-negatives: --task classes has none": options.task == "classes"
+        and (options.negatives, options.eval_negatives)
+        != tuple(OPTIONS[name].default_for(options.model) for name in ("negatives", "eval_negatives")),
         "--metric mrr and --eval-negatives below 2: there would be nothing to rank": options.metric == "mrr"
         and options.eval_negatives < 2,
         "--eval-negatives 0: ap needs one": not options.eval_negatives,

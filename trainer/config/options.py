@@ -16,8 +16,9 @@ from trainer.config.policies import policy
 
 MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn", "rgat", "hgt")
 TYPED_MODELS = ("rgcn", "rgat", "hgt")
-SNAPSHOT_MODELS = ("tgcn", "gclstm", "evolvegcn")
 EVENT_MODELS = ("tgn", "edgebank")
+SNAPSHOT_MODELS = ("tgcn", "gclstm", "evolvegcn")
+TEMPORAL_MODELS = (*EVENT_MODELS, *SNAPSHOT_MODELS)
 EXCHANGES = ("boundary", "broadcast", "sequential", "tensor", "auto")
 ATTENTION_MODELS = ("gat", "gatv2", "rgat", "hgt")
 ADDITIVE_MODELS = ("gat", "gatv2", "rgat")
@@ -41,7 +42,7 @@ _output = Group("output", decides_result=False)
 
 def is_own_model(model: str) -> bool:
     """Whether `model` names a class of the user's, as FILE.py:Class."""
-    return model not in (*MODELS, *EVENT_MODELS)
+    return model not in (*MODELS, *TEMPORAL_MODELS)
 
 
 def own_model(model: str) -> tuple[str, str]:
@@ -53,7 +54,7 @@ def own_model(model: str) -> tuple[str, str]:
 def _check_model(text: str) -> None:
     file, name = own_model(text)
     if is_own_model(text) and not (file.endswith(".py") and name.isidentifier()):
-        models = (*MODELS, *EVENT_MODELS)
+        models = (*MODELS, *TEMPORAL_MODELS)
         raise OptionError(f"expected {', '.join(models)} or FILE.py:Class, not {text!r}{nearest(text, models)}")
 
 
@@ -76,7 +77,8 @@ class Options:
     model: str = _model(
         "gcn",
         f"{', '.join(MODELS)} (the last {len(TYPED_MODELS)} for several node and edge types), "
-        f"{' or '.join(EVENT_MODELS)} for a cache of events, or FILE.py:Class of your own, which is executed",
+        f"{' or '.join(EVENT_MODELS)} for a cache of events, {' or '.join(SNAPSHOT_MODELS)} for one of snapshots, or "
+        "FILE.py:Class of your own, which is executed",
         "MODEL",
         checked(_check_model),
     )
@@ -244,7 +246,7 @@ class Options:
         "K",
         whole(0, 1_000_000),
         tasks=(LINKS,),
-        model_defaults=dict.fromkeys(EVENT_MODELS, 49),
+        model_defaults=dict.fromkeys(TEMPORAL_MODELS, 49),
     )
     pair_batch: int = _task(
         65_536,
@@ -278,7 +280,7 @@ class Options:
         "L2 coefficient: on the first layer, as in GCN's paper; for attention on all weights",
         "RATE",
         number(or_zero=True),
-        model_defaults={"tgn": 1e-4},
+        model_defaults={"tgn": 1e-4} | dict.fromkeys(SNAPSHOT_MODELS, 0.0),
     )
     batch_size: int | None = _optimisation(
         None,

@@ -33,6 +33,7 @@ def write_trace(
     sent: Sequence[tuple[float, Sequence[int]]] = (),
     *,
     start: float,
+    threads: Sequence[Sequence[tuple[str, float, float]]] = (),
 ) -> None:
     """Write the spans of one rank to `folder`/rank-R.json.
 
@@ -42,13 +43,15 @@ def write_trace(
         spans: activity, begin and end in seconds.
         sent: points of curves: a second, and the bytes that had left the rank by then, in the order of `KINDS`.
         start: the second that counts as 0.
+        threads: the spans of further threads of the rank.
 
     Raises:
         TrainingError: the file cannot be written.
     """
     events = [
-        {"name": name, "ph": "X", "pid": rank, "tid": 0, "ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6}
-        for name, begin, end in spans
+        {"name": name, "ph": "X", "pid": rank, "tid": thread, "ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6}
+        for thread, of_thread in enumerate([spans, *threads])
+        for name, begin, end in of_thread
     ]
     events += [
         {"name": "bytes sent", "ph": "C", "pid": rank, "tid": 0, "ts": (at - start) * 1e6}

@@ -39,9 +39,14 @@ def run_summary(run: TrainingRun) -> dict[str, Any]:
     """The figures of a run.
 
     Raises:
-        TrainingError: its history is damaged, or an early release made it.
+        TrainingError: its history is damaged, an early release made it, or it learnt a stream of events.
     """
     result, lines = run.result, run.lines
+    if "events" in result:
+        raise TrainingError(
+            f"{run.folder} is a run on a stream of events, and the page is of runs on a graph without times; its "
+            "history.jsonl and result.json have the figures"
+        )
     if missing := [name for name in NEEDED if name not in result]:
         raise TrainingError(f"{run.folder} is a run of an early release, whose result has no {missing[0]}; train again")
     summary: dict[str, Any] = {

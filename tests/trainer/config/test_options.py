@@ -162,7 +162,7 @@ def test_every_option_says_whether_a_resumed_run_may_change_it() -> None:
     """Guards against a group that lets an option of the model change, as checkpoints of another model would load."""
     fixed = {name for name, option in OPTIONS.items() if option.group.decides_result and not option.may_change}
     model = {"model", "layers", "hidden", "aggregator", "heads", "output_heads", "bases", "residual", "jumping", "norm"}
-    model.add("neighbours")
+    model |= {"neighbours", "variant", "history"}
     drops = {"dropout", "input_dropout", "attention_dropout"}
     data = {"edge_features", "task", "metric", "class_weights", "inductive", "seed", "split", "optimiser"}
     pairs = {"edge_label", "edge_split", "disjoint_train", "embedding", "decoder", "negatives", "eval_negatives"}

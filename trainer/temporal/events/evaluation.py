@@ -3,6 +3,8 @@
     ap    average precision of the events among as many negatives, one each, over the whole group, as scikit-learn's
     mrr   mean of 1 / rank of each event among its negatives, ties half
 
+The states of sources have the trainer's metrics of classes instead.
+
 Every rank scores its share of the events of each batch. What scores a batch knows the batches before it and, of the
 same batch, what is strictly earlier where the model uses it.
 """
@@ -14,14 +16,17 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
+from trainer.temporal.epochs import Metrics
 from trainer.temporal.events.negatives import evaluation_key, negative_destinations
 from trainer.temporal.events.stream import EventStream
+from trainer.training.metrics import measure
 from trainer.training.ranking import ranking_metrics
 
-Metrics = dict[str, float | None]
 Score = Callable[[Tensor, Tensor, int, int], Tensor]
-"""The scores [b, m] of events (this rank's, of a batch) with m destinations each; first event and end of the batch."""
+"""The scores [b, m] of events (this rank's, of a batch) with m destinations each, or of their classes [b, C]; the last
+two arguments are the first event and the end of the batch."""
 _SCORES_AT_A_TIME = 1 << 20
 
 
@@ -37,7 +42,7 @@ def share_of(first: int, end: int, share: int, shares: int) -> Tensor:
     return torch.arange(first + size * share // shares, first + size * (share + 1) // shares)
 
 
-def evaluate(
+def evaluate_links(
     stream: EventStream, group: str, score: Score, communicator: Communicator, *, batch: int, negatives: int, seed: int
 ) -> Metrics:
     """AP and MRR of one side of the split; every rank has to call it.
@@ -69,3 +74,20 @@ def evaluate(
         batch=_SCORES_AT_A_TIME,
     )
     return {name: found[name] for name in ("ap", "mrr") if found[name] is not None or negatives > 1 or name == "ap"}
+
+
+def evaluate_states(
+    stream: EventStream, group: str, score: Score, communicator: Communicator, *, batch: int, objective: Objective
+) -> Metrics:
+    """The metric of the labels of one side of the split, where they are known; every rank has to call it."""
+    assert stream.y_M is not None
+    device = communicator.device
+    scores, labels = [torch.zeros(0, objective.num_outputs, device=device)], [stream.y_M[:0]]
+    for first, end in batches_of(*stream.groups()[group], batch):
+        event_b = share_of(first, end, communicator.rank, communicator.world)
+        scores.append(score(event_b, stream.destination_M[event_b].unsqueeze(1), first, end))
+        labels.append(stream.y_M[event_b])
+    y_k = torch.cat(labels).to(device)
+    is_known_k = y_k >= 0
+    [value] = measure(objective, [(torch.cat(scores)[is_known_k], y_k[is_known_k])], communicator)
+    return {objective.name: value}

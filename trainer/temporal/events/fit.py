@@ -2,9 +2,9 @@
 
 In every iteration the ranks of a copy read and write their memory for the next batch of the stream. The ranks whose
 turn it is keep what they have read for as many iterations as epochs are trained at once, with other negatives in each.
-All ranks that have a batch take its gradient, and one all-reduce adds them: the loss is the mean over the events of a
-batch and their negatives, and over the batches that are trained at the time. So a batch that several ranks share has
-the gradient that one rank would compute.
+All ranks that have a batch take its gradient, and one all-reduce adds them: the loss is the mean over a batch (what of,
+`EventTask` says), and over the batches that are trained at the time. So a batch that several ranks share has the
+gradient that one rank would compute.
 
 A validation depends on weights alone: it begins with an empty memory, reads all training events with the weights as
 they are, and then scores and writes the events of the validation, and of the test, batch by batch. So does the test,
@@ -20,19 +20,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainer.base.errors import TrainingError
 from trainer.base.optimiser import clipped, optimiser
 from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
 from trainer.dist.communicator import Communicator
-from trainer.temporal.events.evaluation import Metrics, batches_of, evaluate, share_of
+from trainer.temporal.epochs import Metrics, Split
+from trainer.temporal.events.evaluation import batches_of, share_of
 from trainer.temporal.events.memory import NodeMemory, NodeRows
-from trainer.temporal.events.negatives import negative_destinations, training_key
 from trainer.temporal.events.parallelism import Parallelism
 from trainer.temporal.events.queries import Queries
 from trainer.temporal.events.stream import EventStream
+from trainer.temporal.events.tasks import EventTask
 from trainer.temporal.events.tgn import Tgn
 
 log = logging.getLogger("trainer")
@@ -47,7 +48,7 @@ class _Work:
     node_n: Tensor
     """The nodes that were read for all of them, ascending."""
     rows: NodeRows
-    num_events: int
+    num_losses: int
     """Of the whole batch, all shares together."""
 
 
@@ -60,7 +61,7 @@ class EventFit:
         options: Options,
         parallelism: Parallelism,
         communicator: Communicator,
-        owner_N: Tensor,
+        task: EventTask,
     ) -> None:
         """Make the weights the same everywhere.
 
@@ -69,9 +70,10 @@ class EventFit:
             options: of the run.
             parallelism: how the ranks divide the work.
             communicator: the ranks of the run.
-            owner_N: the place of the owner of each node's memory among the ranks that share one.
+            task: what is learnt.
         """
         self._stream, self._options, self._parallelism, self._communicator = stream, options, parallelism, communicator
+        self._task = task
         rank = communicator.rank
         self._copy, self._epoch, self._share = (
             parallelism.copy_of(rank),
@@ -79,7 +81,8 @@ class EventFit:
             parallelism.share_of(rank),
         )
         torch.manual_seed(options.seed)
-        self.model = Tgn(stream, width=options.hidden, heads=options.heads).to(communicator.device)
+        self.model = Tgn(stream, width=options.hidden, heads=options.heads, num_classes=task.num_classes)
+        self.model.to(communicator.device)
         self._optimiser = optimiser(
             options.optimiser,
             [(parameter, options.weight_decay) for parameter in self.model.parameters()],
@@ -87,12 +90,12 @@ class EventFit:
         )
         communicator.broadcast(self._optimiser.weights_W)
         ranks = parallelism.ranks_of_copy(self._copy)
-        self._memory = NodeMemory(stream, options.hidden, communicator, ranks, owner_N)
+        self._memory = NodeMemory(stream, options.hidden, communicator, ranks, stream.owner_N(len(ranks)))
         self._batches = list(batches_of(*stream.groups()["train"], parallelism.batch_size))
         self._offset = self._copy * len(self._batches) // parallelism.copies
         self._factor = schedule(options.schedule, warmup=options.lr_warmup, epochs=options.epochs)
         self._work: _Work | None = None
-        self._iteration = 0
+        self._iteration = self._first_iteration = 0
 
     @property
     def num_parameters(self) -> int:
@@ -110,13 +113,13 @@ class EventFit:
         """What later rounds depend on beside memory, which is read anew."""
         return {"steps": self._optimiser.steps, "weights": self.weights(), **self._optimiser.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any], rounds: int) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], rounds: int, /) -> None:
         """Continue after `rounds` rounds of a run of the same stream and model."""
         self.load_weights(state["weights"])
         self._optimiser.load_state_dict(state["steps"], {name: state[name] for name in self._optimiser.state_dict()})
-        self._iteration = rounds * len(self._batches)
+        self._iteration = self._first_iteration = rounds * len(self._batches)
 
-    def round(self, number: int, *, is_last: bool) -> float:
+    def round(self, number: int, is_last: bool, /) -> float:
         """Go through the training events once; every rank has to call it.
 
         Args:
@@ -135,11 +138,11 @@ class EventFit:
         total = torch.zeros((), device=self._communicator.device)
         for _ in self._batches:
             self._open(self._iteration)
-            total += self._step(min(self._iteration + 1, parallelism.epochs), lr)
             self._iteration += 1
+            total += self._step(min(self._iteration - self._first_iteration, parallelism.epochs), lr)
         if is_last:
             for rest in range(parallelism.epochs - 1, 0, -1):
-                self._step(min(self._iteration, rest), lr)
+                self._step(min(self._iteration - self._first_iteration, rest), lr)
         mean = float(total) / len(self._batches)
         if not (math.isfinite(mean) and bool(self._optimiser.weights_W.isfinite().all())):
             error = TrainingError(
@@ -150,8 +153,8 @@ class EventFit:
             raise error
         return mean
 
-    def evaluate(self, *groups: str, negatives: int) -> list[Metrics]:
-        """How well the events of val, or of val and test, are predicted; every rank has to call it."""
+    def evaluate(self, *groups: Split, negatives: int) -> list[Metrics]:
+        """How good the scores of val, or of val and test, are; every rank has to call it."""
         self.model.eval()
         kept = self._memory.save() if self._parallelism.copies > 1 else None
         with torch.no_grad():
@@ -159,15 +162,7 @@ class EventFit:
             for first, end in self._batches:
                 self._memory.write(self.model.states, first, end)
             found = [
-                evaluate(
-                    self._stream,
-                    group,
-                    self._score,
-                    self._communicator,
-                    batch=self._parallelism.batch_size,
-                    negatives=negatives,
-                    seed=self._options.seed,
-                )
+                self._task.evaluate(group, self._score, self._communicator, self._parallelism.batch_size, negatives)
                 for group in groups
             ]
         if kept is not None:
@@ -195,14 +190,16 @@ class EventFit:
             begin = done + self._copy * self._parallelism.epochs + 1
             queries = [self._queries(event_b, epoch) for epoch in range(begin, begin + self._parallelism.epochs)]
             node_n = torch.unique(torch.cat([one.node_n for one in queries]))
-            self._work = _Work(queries=queries, node_n=node_n, rows=self._memory.read(node_n), num_events=end - first)
+            self._work = _Work(
+                queries=queries,
+                node_n=node_n,
+                rows=self._memory.read(node_n),
+                num_losses=self._task.num_losses(first, end),
+            )
         self._memory.write(self.model.states, first, end)
 
     def _queries(self, event_b: Tensor, epoch: int) -> Queries:
-        options = self._options
-        negative_bn = negative_destinations(self._stream, event_b, options.negatives, training_key(options.seed, epoch))
-        destination_bm = torch.cat([self._stream.destination_M[event_b].unsqueeze(1), negative_bn], 1)
-        return Queries.of(self._stream, event_b, destination_bm, options.neighbours)
+        return Queries.of(self._stream, event_b, self._task.destinations(event_b, epoch), self._options.neighbours)
 
     def _step(self, active: int, lr: float) -> Tensor:
         """One change of the weights, by the gradients of all ranks that have a batch: `active` epochs in each copy."""
@@ -213,11 +210,9 @@ class EventFit:
             rows = work.rows
             if len(queries.node_n) < len(work.node_n):
                 rows = rows[torch.searchsorted(work.node_n, queries.node_n).to(loss.device)]
-            scores_bm = queries.scores(self.model, self._stream, rows)
-            labels_bm = torch.zeros_like(scores_bm)
-            labels_bm[:, 0] = 1
-            each = work.num_events * scores_bm.shape[1] * active * self._parallelism.copies
-            loss = nn.functional.binary_cross_entropy_with_logits(scores_bm, labels_bm, reduction="sum") / each
+            scores = queries.scores(self.model, self._stream, rows)
+            each = work.num_losses * active * self._parallelism.copies
+            loss = self._task.loss(scores, queries.event_b) / each
             loss.backward()  # type: ignore[no-untyped-call]
         sums = self._communicator.all_reduce(
             torch.cat([self._optimiser.flatten_gradients(), loss.detach().reshape(1)]), "weights' gradients"

@@ -25,7 +25,7 @@ _AT_A_TIME = 1 << 14
 class Queries:
     """The queries of b events with m destinations each."""
 
-    num_events: int
+    event_b: Tensor
     node_n: Tensor
     """Every node that is read, ascending."""
     query_q: Tensor
@@ -44,7 +44,7 @@ class Queries:
         found = stream.recent_neighbours(query_q, stream.first_of_time_M[event_q], number)
         node_n, place = torch.unique(torch.cat([query_q, found.node_qK.reshape(-1)]), return_inverse=True)
         return cls(
-            num_events=len(event_b),
+            event_b=event_b,
             node_n=node_n,
             query_q=place[: len(query_q)],
             neighbour_qK=place[len(query_q) :].view_as(found.node_qK),
@@ -54,7 +54,7 @@ class Queries:
         )
 
     def scores(self, model: Tgn, stream: EventStream, rows: NodeRows) -> Tensor:
-        """The scores of all pairs, float32 [b, m].
+        """The scores of all pairs, float32 [b, m]; with one destination an event, those of its classes [b, C].
 
         Args:
             model: the weights.
@@ -62,9 +62,14 @@ class Queries:
             rows: of `node_n`, in their order.
         """
         embedding_qW = self.embeddings(model, stream, rows)
-        source_bW, destination_pW = embedding_qW[: self.num_events], embedding_qW[self.num_events :]
-        each = len(destination_pW) // max(self.num_events, 1)
-        return model.pair_scores(source_bW.repeat_interleave(each, 0), destination_pW).view(self.num_events, -1)
+        number = len(self.event_b)
+        source_bW, destination_pW = embedding_qW[:number], embedding_qW[number:]
+        each = len(destination_pW) // max(number, 1)
+        x_pF = None
+        if stream.x_MF is not None:
+            x_pF = stream.x_MF[self.event_b].to(source_bW.device).repeat_interleave(each, 0)
+        scores = model.pair_scores(source_bW.repeat_interleave(each, 0), destination_pW, x_pF)
+        return scores.view(number, each * scores.shape[1])
 
     def embeddings(self, model: Tgn, stream: EventStream, rows: NodeRows) -> Tensor:
         """The embeddings of all queries: [q, W]; see `scores`."""

@@ -86,10 +86,11 @@ class RecentAttention(nn.Module):
 
 
 class Tgn(nn.Module):
-    """The weights of TGN, and of the score of a pair."""
+    """The weights of TGN, and of the scores of pairs."""
 
-    def __init__(self, stream: EventStream, *, width: int, heads: int) -> None:
+    def __init__(self, stream: EventStream, *, width: int, heads: int, num_classes: int = 0) -> None:
         super().__init__()
+        self._reads_event = bool(num_classes and stream.num_features)
         self.time = TimeEncoding(width, stream)
         self.gru = nn.GRUCell(3 * width + stream.num_features, width)
         self.static: nn.Embedding | nn.Linear
@@ -99,7 +100,8 @@ class Tgn(nn.Module):
             self.static = nn.Linear(stream.x_NF.shape[1], width)
         self.state = nn.Linear(width, width)
         self.attention = RecentAttention(width, heads, stream.num_features)
-        self.score = nn.Sequential(nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, 1))
+        length = 3 * width + (stream.num_features if self._reads_event else 0)
+        self.score = nn.Sequential(nn.Linear(length, width), nn.ReLU(), nn.Linear(width, max(num_classes, 1)))
 
     def states(self, rows: NodeRows) -> Tensor:
         """The states of nodes after their mail: [n, W]."""
@@ -113,12 +115,14 @@ class Tgn(nn.Module):
 
     def nodes(self, stream: EventStream, node_n: Tensor, state_nW: Tensor) -> Tensor:
         """Nodes by their states and by what does not change: [n, W]."""
-        static_nW = self.static(node_n if stream.x_NF is None else stream.x_NF[node_n])
+        static_nW = self.static((node_n if stream.x_NF is None else stream.x_NF[node_n]).to(state_nW.device))
         nodes: Tensor = static_nW + self.state(state_nW)
         return nodes
 
-    def pair_scores(self, source_qW: Tensor, destination_qW: Tensor) -> Tensor:
-        """One score a pair: [q]."""
-        pairs = torch.cat([source_qW, destination_qW, source_qW * destination_qW], 1)
-        scores: Tensor = self.score(pairs).squeeze(1)
+    def pair_scores(self, source_qW: Tensor, destination_qW: Tensor, x_qF: Tensor | None) -> Tensor:
+        """One score a pair, [q, 1], or those of the classes of its event, [q, C], which read the event's features."""
+        pairs = [source_qW, destination_qW, source_qW * destination_qW]
+        if self._reads_event and x_qF is not None:
+            pairs.append(x_qF)
+        scores: Tensor = self.score(torch.cat(pairs, 1))
         return scores

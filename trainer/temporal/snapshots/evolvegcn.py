@@ -41,6 +41,10 @@ class EvolvingLayer(Recurrence):
         self.hidden_gFF = plan.weights(num_gates, width_in, width_in)
         self.bias_gFG = nn.Parameter(torch.zeros(num_gates, width_in, width_out))
 
+    def kept_values(self, num_nodes: int) -> int:
+        of_cell = 4 * self.bias_gFG.numel()
+        return num_nodes * (2 * self._width_in + 2 * self._width_out) + of_cell
+
     def state_rows(self, _num_nodes: int, /) -> int:
         return self._width_in
 

@@ -16,6 +16,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -26,7 +27,8 @@ from trainer.base.optimiser import clipped, optimiser
 from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
 from trainer.dist.communicator import Communicator
-from trainer.temporal.snapshots.graphs import Snapshots, Split
+from trainer.temporal.epochs import Metrics, Split
+from trainer.temporal.snapshots.graphs import Snapshots
 from trainer.temporal.snapshots.groups import (
     Cost,
     balanced_groups,
@@ -35,14 +37,13 @@ from trainer.temporal.snapshots.groups import (
     imbalance,
     loads,
 )
-from trainer.temporal.snapshots.network import SnapshotNetwork
+from trainer.temporal.snapshots.network import VECTORS, SnapshotNetwork
 from trainer.temporal.snapshots.passes import SnapshotPass
 from trainer.temporal.snapshots.workers import Workers
 from trainer.training.ranking import ranking_metrics
 
 log = logging.getLogger("trainer")
 
-Metrics = dict[str, float | None]
 _MEASURED_EPOCHS = 2
 """Of the first one, each snapshot's seconds have what is done once; the smaller of the two counts."""
 _WORTH_A_CHANGE = 1.01
@@ -50,6 +51,10 @@ _WORTH_A_CHANGE = 1.01
 _HISTORY_OF_ONE_PIECE = 20
 """Snapshots of a sequence where the state cannot be divided, so that ranks would wait for whole groups."""
 _SCORES_AT_A_TIME = 1 << 20
+_BYTES_OF_AN_ENTRY = 24
+"""Of a matrix: a column and a weight, and what sorting them takes."""
+_COPIES_OF_WEIGHTS = 10
+"""Weights, their decay, two vectors of the optimiser, gradients four times, and the best weights with a copy."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +110,9 @@ class SnapshotFit:
         self._edges = [snapshots.num_events(number) for number in range(snapshots.num_steps("test") + 1)]
         self._nodes = [snapshots.num_seen(number) for number in range(snapshots.num_steps("test") + 1)]
         cost = Cost(base=0.0, edge=1.0, node=1.0)
-        if borders is None:
+        if borders is not None:
+            borders = [min(border, num_steps) for border in borders]
+        else:
             borders = balanced_groups(self._costs(cost, num_steps), communicator.world)
         self.groups = Groups(borders=list(borders), cost=cost, seconds=[0.0] * communicator.world)
         self._measured: list[Tensor] = []
@@ -116,6 +123,31 @@ class SnapshotFit:
     @property
     def num_parameters(self) -> int:
         return len(self._optimiser.weights_W)
+
+    def memory_bytes(self) -> list[int]:
+        """What each rank will need, about, with the groups as they are."""
+        snapshots, borders = self._snapshots, self.groups.borders
+        matrices = {name for recurrence in self.network.chain for name in recurrence.matrices}
+        needed = []
+        for begin, end in pairwise(borders):
+            values = sum(
+                recurrence.kept_values(snapshots.num_seen(step))
+                for step in range(begin, end)
+                for recurrence in self.network.chain
+            )
+            entries = 2 * sum(self._edges[begin:end]) + sum(self._nodes[begin:end])
+            needed.append(
+                4 * (values + _COPIES_OF_WEIGHTS * self.num_parameters) + entries * len(matrices) * _BYTES_OF_AN_ENTRY
+            )
+        return needed
+
+    def by_node(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The weights with learnt rows in the order of the nodes."""
+        if VECTORS not in weights:
+            return dict(weights)
+        rows_NF = torch.empty_like(weights[VECTORS])
+        rows_NF[self._snapshots.order_N.to(rows_NF.device)] = weights[VECTORS]
+        return {**weights, VECTORS: rows_NF}
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the weights, by their names."""
@@ -129,12 +161,12 @@ class SnapshotFit:
         """What later epochs depend on."""
         return {"steps": self._optimiser.steps, "weights": self.weights(), **self._optimiser.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], _rounds: int, /) -> None:
         """Continue from the state of a run of the same stream and model."""
         self.load_weights(state["weights"])
         self._optimiser.load_state_dict(state["steps"], {name: state[name] for name in self._optimiser.state_dict()})
 
-    def round(self, number: int) -> float:
+    def round(self, number: int, _is_last: bool, /) -> float:
         """One epoch; every rank has to call it.
 
         Args:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -26,8 +26,8 @@ from trainer.base.traffic_log import Clock
 from trainer.data.csr import Csr, add, index_type, indptr_of
 from trainer.sparse.adjacency import Matrix
 from trainer.sparse.normalise import missing_loops
+from trainer.temporal.epochs import Split
 
-Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 _TRAINING, _EVALUATION = range(8, 10)
 """In the place of layers in keys of random numbers, after those of trainer.data."""
@@ -173,9 +173,12 @@ class Snapshots:
 
     def num_steps(self, split: Split) -> int:
         """How many steps from the first one predict a pair of this split or an earlier one."""
-        events = self.events
-        last = {"train": events.first_val, "val": events.first_test, "test": len(events.source_M)}[split]
-        return max(int((events.offsets[:-1] < last).sum()) - 1, 0)
+        return max(int((self.events.offsets[:-1] < self._limits(split)[1]).sum()) - 1, 0)
+
+    def predicts(self, split: Split) -> bool:
+        """Whether a step predicts a pair of this split: one that is not in the first window."""
+        begin, end = self._limits(split)
+        return max(begin, int(self.events.offsets[1])) < end
 
     def graph(self, number: int) -> SnapshotGraph:
         """The graph of one window."""
@@ -218,12 +221,16 @@ class Snapshots:
         return Pairs(**dict(zip(("source_k", "destination_k", "negative_kK"), rows, strict=True)))
 
     def _span(self, number: int, split: Split) -> tuple[int, int]:
-        events = self.events
+        lowest, highest = self._limits(split)
+        begin, end = (int(one) for one in self.events.offsets[number : number + 2])
+        begin = max(begin, lowest)
+        return begin, max(begin, min(end, highest))
+
+    def _limits(self, split: Split) -> tuple[int, int]:
+        """The first event of a split and the one behind the last."""
+        events, side = self.events, SPLITS.index(split)
         limits = (0, events.first_val, events.first_test, len(events.source_M))
-        side = SPLITS.index(split)
-        begin, end = (int(one) for one in events.offsets[number : number + 2])
-        begin = max(begin, limits[side])
-        return begin, max(begin, min(end, limits[side + 1]))
+        return limits[side], limits[side + 1]
 
 
 def _symmetric(first_m: Tensor, second_m: Tensor, num_rows: int) -> Csr:

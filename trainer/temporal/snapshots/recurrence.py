@@ -60,6 +60,10 @@ class Recurrence(nn.Module):
         """The rows that the next recurrence or the decoder reads: [n, G]."""
         raise NotImplementedError
 
+    def kept_values(self, num_nodes: int) -> int:
+        """How many numbers the backward pass of a snapshot needs."""
+        raise NotImplementedError
+
     def state_rows(self, num_nodes: int, /) -> int:
         """The rows of the whole state while so many nodes have occurred."""
         return num_nodes

@@ -40,6 +40,10 @@ class TGcn(Recurrence):
         self.update_reset_GG = plan.weight(plan.hidden, 2 * plan.hidden)
         self.candidate_GG = plan.weight(plan.hidden, plan.hidden)
 
+    def kept_values(self, num_nodes: int) -> int:
+        width_in = self.weights_FG[0].shape[0]
+        return num_nodes * int(2 * width_in + (2 * len(self.weights_FG) + 9) * self.width)
+
     def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock, /) -> Tensor:
         for number, weight_FG in enumerate(self.weights_FG, start=1):
             summed_nG = dense(product(graph.gcn, rows_nF, clock), weight_FG, clock)

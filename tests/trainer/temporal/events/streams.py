@@ -13,6 +13,7 @@ from trainer.dist.communicator import Communicator
 from trainer.temporal.events.fit import EventFit
 from trainer.temporal.events.parallelism import Parallelism
 from trainer.temporal.events.stream import EventStream, time_index
+from trainer.temporal.events.tasks import LinkTask
 
 
 def stream_of(
@@ -67,7 +68,8 @@ def fit_of(
     i, j, k = numbers
     parallelism = Parallelism(shares=i, epochs=j, copies=k, batch_size=batch_size)
     communicator.connect()
-    return EventFit(stream, options_of(**changes), parallelism, communicator, stream.owner_N(i * j))
+    options = options_of(**changes)
+    return EventFit(stream, options, parallelism, communicator, LinkTask(stream, options))
 
 
 def trained(
@@ -75,7 +77,7 @@ def trained(
 ) -> dict[str, Any]:
     """Losses, weights and metrics of a few rounds on a random stream; a task of `among_ranks`."""
     fit = fit_of(communicator, random_stream(), numbers, batch_size=batch_size, **changes)
-    losses = [fit.round(number, is_last=number == rounds - 1) for number in range(rounds)]
+    losses = [fit.round(number, number == rounds - 1) for number in range(rounds)]
     val, test = fit.evaluate("val", "test", negatives=5)
     return {"losses": losses, "weights": fit.weights(), "val": val, "test": test}
 

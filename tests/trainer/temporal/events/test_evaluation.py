@@ -10,7 +10,8 @@ from torch import Tensor
 from tests.trainer.rank_group import among_ranks
 from tests.trainer.temporal.events.streams import random_stream
 from trainer.dist.communicator import Communicator
-from trainer.temporal.events.evaluation import Metrics, evaluate, share_of
+from trainer.temporal.epochs import Metrics
+from trainer.temporal.events.evaluation import evaluate_links, share_of
 from trainer.temporal.events.negatives import evaluation_key, negative_destinations
 
 NEGATIVES = 5
@@ -23,7 +24,7 @@ def score_of(event_b: Tensor, destination_bm: Tensor, _first: int, _end: int) ->
 
 def measured(communicator: Communicator) -> Metrics:
     communicator.connect()
-    return evaluate(random_stream(), "test", score_of, communicator, batch=9, negatives=NEGATIVES, seed=1)
+    return evaluate_links(random_stream(), "test", score_of, communicator, batch=9, negatives=NEGATIVES, seed=1)
 
 
 def test_metrics_are_those_of_all_events_together() -> None:

@@ -84,7 +84,7 @@ def test_it_learns_whose_turn_it_is(alone: Communicator) -> None:
     fit = fit_of(alone, alternating_stream(), (1, 1, 1), batch_size=8, hidden=16)
     before = fit.evaluate("val", negatives=5)[0]["ap"]
     for number in range(6):
-        fit.round(number, is_last=number == 5)
+        fit.round(number, number == 5)
     [val] = fit.evaluate("val", negatives=5)
     assert before is not None
     assert val["ap"] is not None
@@ -140,7 +140,7 @@ class _Schedule:
 
         fit._queries = record_queries  # type: ignore[method-assign]
         memory.reset, memory.write = record_reset, record_write  # type: ignore[method-assign]
-        losses = [fit.round(number, is_last=number == 1) for number in range(2)]
+        losses = [fit.round(number, number == 1) for number in range(2)]
         gathered = communicator.all_gather_object(
             {"seen": [list(one) if isinstance(one, tuple) else one for one in seen]}
         )
@@ -158,7 +158,7 @@ def test_epochs_train_every_batch_as_often_as_they_are(alone: Communicator) -> N
 def _steps(communicator: Communicator) -> int:
     fit = fit_of(communicator, random_stream(), (1, 2, 1), batch_size=16)
     for number in range(2):
-        fit.round(number, is_last=number == 1)
+        fit.round(number, number == 1)
     return int(fit.state_dict()["steps"])
 
 
@@ -176,7 +176,7 @@ class _WithEvaluation:
         fit = fit_of(communicator, random_stream(), (1, 1, 2), batch_size=16)
         losses = []
         for number in range(3):
-            losses.append(fit.round(number, is_last=number == 2))
+            losses.append(fit.round(number, number == 2))
             if self.evaluates:
                 fit.evaluate("val", negatives=1)
         return losses

@@ -16,6 +16,9 @@ import numpy as np
 import pytest
 import torch
 
+from graphprep.errors import GraphprepError
+from graphprep.interop.training_run import TrainingRun
+from graphprep.report.summary.run_summary import run_summary
 from graphprep.temporal.write_cache import cache_of_arrays
 from tests.trainer.handmade_cache import make_cache, random_graph
 from tests.trainer.rank_group import Run, among_ranks
@@ -76,6 +79,8 @@ def test_a_run_reports_epochs_and_both_metrics(cache: Path, tmp_path: Path) -> N
     assert result["val_ap"] == max(line["val_ap"] for line in run.epochs)
     assert json.loads((out / "result.json").read_text()) == result
     assert len((out / "history.jsonl").read_text().splitlines()) == 3
+    with pytest.raises(GraphprepError, match="is a run on a stream of events, and the page is of runs on a graph"):
+        run_summary(TrainingRun(out))
     saved = torch.load(weights, weights_only=True)
     assert sum(value.numel() for value in saved.values()) == result["parameters"]
 
@@ -110,6 +115,26 @@ def test_a_resumed_run_is_the_whole_run(cache: Path, tmp_path: Path, monkeypatch
     assert resumed.losses == pytest.approx(whole.losses[1:], abs=1e-6)
     for name in ("val_ap", "test_ap", "test_mrr", "best_epoch"):
         assert resumed.result[name] == pytest.approx(whole.result[name])
+
+
+def test_states_of_sources_are_learnt(tmp_path: Path) -> None:
+    """Guards against labels of other events, events without a label that count, and ranks that change the result: the
+    state of a source is which of its two destinations it has met."""
+    stream = alternating_stream(400)
+    turn_M = (stream.destination_M % 2).numpy()
+    y = np.where(stream.time_M.numpy() % 70 == 0, -1, turn_M)
+    arrays = (stream.source_M.numpy(), stream.destination_M.numpy(), stream.time_M.numpy())
+    known = cache_of_arrays(tmp_path / "known", *arrays, y=y)
+    arguments = [str(one) for one in (known, *SMALL, "--task", "classes", "--epochs", 5)]
+    [one] = among_ranks(1, [partial(run_once, arguments=arguments)])
+    assert one.result["metric"] == "roc_auc"
+    assert one.result["test_roc_auc"] > 0.95
+    assert "test_mrr" not in one.result
+    [two] = among_ranks(2, [partial(run_once, arguments=[*arguments, "--metric", "accuracy", "--parallel", "2,1,1"])])
+    assert two.losses == pytest.approx(one.losses, abs=1e-4)
+    assert two.result["test_accuracy"] > 0.9
+    with pytest.raises(TrainingError, match="do not say in which of several states"):
+        alone(cache_of_arrays(tmp_path / "none", *arrays), *SMALL, "--task", "classes")
 
 
 def test_early_stopping_and_mrr(cache: Path) -> None:
@@ -153,6 +178,10 @@ def test_a_killed_rank_is_named(cache: Path) -> None:
         (("--model", "tgn", "--hidden", "9"), "heads divide it"),
         (("--model", "tgn", "--metric", "accuracy"), "events are ranked by ap or mrr"),
         (("--model", "tgn", "--eval-negatives", "0"), "ap needs one"),
+        (("--model", "tgn", "--task", "regression"), "it predicts links, or the classes of states"),
+        (("--model", "tgn", "--task", "classes", "--metric", "ap"), "states have classes"),
+        (("--model", "tgn", "--task", "classes", "--negatives", "3"), "--task classes has none"),
+        (("--model", "edgebank", "--task", "classes"), "--task does nothing for --model edgebank"),
         (("--model", "tgn", "--metric", "mrr", "--eval-negatives", "1"), "nothing to rank"),
         (("--model", "tgn", "--parallel", "1,1,1", "--lost-mail", "0.2"), "it is for --parallel auto"),
         (("--model", "tgn", "--batch-size", "9", "--lost-mail", "0.2"), "chooses the size of batches"),

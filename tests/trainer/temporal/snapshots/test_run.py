@@ -1,0 +1,135 @@
+"""Runs on caches of snapshots, from options to a result."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphprep.temporal.write_cache import cache_of_arrays
+from tests.trainer.rank_group import Run, among_ranks
+from tests.trainer.temporal.events.streams import alternating_stream
+from tests.trainer.temporal.events.test_run import run_once
+from trainer.base.errors import OptionError, StoppedError, TrainingError
+from trainer.config.command_line import parse
+from trainer.startup.opening import open_for
+from trainer.training.termination import StopRequest
+
+SMALL = ("--hidden", 8, "--lr", 0.02, "--workers", 2)
+
+
+def made(folder: Path, **changes: Any) -> Path:
+    """The alternating stream of events as a cache for two ranks; eight events are a window."""
+    stream = alternating_stream(400)
+    arrays = (one.numpy() for one in (stream.source_M, stream.destination_M, stream.time_M))
+    return cache_of_arrays(folder, *arrays, **{"num_parts": 2, "window_seconds": 80.0, **changes})
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("snapshots") / "cache")
+
+
+def runs(world: int, *all_arguments: tuple[object, ...]) -> list[Run]:
+    return among_ranks(world, [partial(run_once, arguments=[str(one) for one in some]) for some in all_arguments])
+
+
+@pytest.mark.parametrize("model", [("tgcn",), ("gclstm", "--history", 6), ("evolvegcn", "--variant", "h")])
+def test_two_ranks_print_what_one_does(cache: Path, model: tuple[object, ...]) -> None:
+    """Guards against a result that depends on the groups, and lines or results that lack what is promised."""
+    arguments = (cache, "--model", *model, *SMALL, "--epochs", 4, "--metric", "mrr")
+    [one], [two] = runs(1, arguments), runs(2, arguments)
+    assert two.losses == pytest.approx(one.losses, rel=1e-5)
+    assert [line["epoch"] for line in two.epochs] == [1, 2, 3, 4]
+    for name in ("val_mrr", "val_ap", "test_mrr", "test_ap"):
+        assert two.result[name] == pytest.approx(one.result[name], abs=1e-3)  # a rounding may change a rank
+        assert 0 < one.result[name] <= 1
+    assert two.result["row_bytes_sent"] > 0 == one.result["row_bytes_sent"]
+    assert two.result["group_borders"][-1] == one.result["group_borders"][-1] == 34
+    assert one.result["group_imbalance"] == 1 <= two.result["group_imbalance"] < 2
+    assert set(two.result["snapshot_cost"]) == {"base", "edge", "node"}
+
+
+def test_a_model_learns_what_alternates(cache: Path) -> None:
+    """Guards against states that know nothing of the snapshot before: who is next follows from who was last."""
+    [run] = runs(1, (cache, "--model", "gclstm", "--hidden", 16, "--lr", 0.02, "--epochs", 40))
+    assert run.result["val_ap"] > 0.85  # 0.5 by chance, and about 0.7 where all that is known is which pairs occur
+
+
+def test_a_resumed_run_is_the_whole_run(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a checkpoint that lacks the optimiser, the best weights or the epoch; SIGTERM writes it."""
+    arguments = (cache, "--model", "evolvegcn", *SMALL, "--epochs", 4)
+    [whole] = runs(1, arguments)
+    arguments = (*arguments, "--checkpoint", tmp_path / "checkpoints")
+    listen = StopRequest.__enter__
+
+    def stop_at_once(request: StopRequest) -> StopRequest:
+        request.is_requested = True
+        return listen(request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StopRequest, "__enter__", stop_at_once)
+        with pytest.raises(StoppedError, match="stopped by SIGTERM after epoch 1"):
+            runs(1, arguments)
+    [resumed] = runs(2, (*arguments, "--resume"))
+    assert resumed.result["resumed_after"] == 1
+    assert resumed.losses == pytest.approx(whole.losses[1:], rel=1e-5)
+    assert resumed.result["test_ap"] == pytest.approx(whole.result["test_ap"], abs=1e-4)
+
+
+def test_files_of_a_run(cache: Path, tmp_path: Path) -> None:
+    """Guards against files that are not written, and traces without the workers."""
+    out, weights, trace = tmp_path / "run", tmp_path / "weights.pt", tmp_path / "trace"
+    words = ("--epochs", 1, "--output", out, "--save-weights", weights, "--trace", trace)
+    [run] = runs(1, (cache, "--model", "tgcn", *SMALL, *words))
+    assert json.loads((out / "result.json").read_text()) == run.result
+    saved = torch.load(weights, weights_only=True)
+    assert sum(value.numel() for value in saved.values()) == run.result["parameters"]
+    assert saved["vectors_NF"].shape == (24, 8)
+    spans = json.loads((trace / "rank-0.json").read_text())["traceEvents"]
+    threads = {span["tid"] for span in spans if span["name"] in ("sparse product", "dense product")}
+    assert threads == {1, 2}
+    [overlap] = run.result["overlap_by_rank"]
+    assert 0 <= overlap["both"] <= 2 * min(overlap["sparse"], overlap["dense"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "tgcn", "--dropout", "0.1"), "--dropout does nothing for --model tgcn"),
+        (("--model", "tgcn", "--variant", "h"), "--variant does nothing for --model tgcn"),
+        (("--model", "tgn", "--history", "3"), "--history does nothing for --model tgn"),
+        (("--model", "gcn", "--workers", "2"), "--workers does nothing for --model gcn; it is for tgcn"),
+        (("--model", "gclstm", "--batch-size", "9"), "--batch-size does nothing for --model gclstm"),
+        (("--model", "evolvegcn", "--heads", "2"), "--heads does nothing for --model evolvegcn"),
+        (("--model", "gclstm", "--metric", "accuracy"), "ranked by ap or mrr"),
+    ],
+)
+def test_options_without_effect_are_refused(arguments: tuple[str, ...], message: str) -> None:
+    """Guards against options that are silently ignored."""
+    with pytest.raises(OptionError, match=message):
+        parse(["cache", *arguments])
+
+
+def test_caches_that_do_not_suit_are_refused(cache: Path, tmp_path: Path) -> None:
+    """Guards against tracebacks, and against a mean over nothing."""
+    assert open_for(parse([str(cache), "--model", "tgcn"])).num_nodes == 24
+    plain = made(tmp_path / "plain", window_seconds=None)
+    with pytest.raises(OptionError, match="has events without windows"):
+        open_for(parse([str(plain), "--model", "tgcn"]))
+    wide = made(tmp_path / "wide", window_seconds=1e6, num_parts=1)
+    with pytest.raises(TrainingError, match="has no event for the training after its first window"):
+        runs(1, (wide, "--model", "tgcn"))
+
+
+def test_too_little_memory_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against a rank that the kernel kills in the first epoch."""
+    monkeypatch.setattr("trainer.temporal.epochs.available", lambda device: 1000)
+    with pytest.raises(TrainingError, match="a group are not divided by nodes, or give --anyway"):
+        runs(1, (cache, "--model", "tgcn"))
+    [run] = runs(1, (cache, "--model", "tgcn", "--epochs", 1, "--anyway"))
+    assert run.result["memory_estimate_by_rank"][0] > 1000
