@@ -22,6 +22,7 @@ from trainer.base.traffic_log import Clock, TrafficLog, by_link_type
 from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.cross_edges import CrossEdges, cross_edges
+from trainer.data.labels import Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part, halo_ids, load_part
 from trainer.data.typed_part import load_typed_part
@@ -58,6 +59,7 @@ from trainer.startup.preflight import ignored_arrays
 from trainer.startup.row_width import remark_on_row_width
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
+from trainer.training.mini_batches import MiniBatches
 from trainer.training.supervision import PairSupervision
 from trainer.training.tasks import Learnt, Task, load_learnt
 
@@ -168,6 +170,12 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             num_nodes=num_training_nodes,
             graph=lambda: training_cross_edges(graph()),
         )
+    batches = None
+    if options.batch_size and isinstance(learnt, Labels):
+        sums = sums_of(options, model)
+        batches = MiniBatches(
+            options, cache, part, training.network, learnt, task.loss, communicator, traffic_log, sums=sums
+        )
     fit = Fit(
         training,
         whole,
@@ -180,6 +188,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         checkpoints=checkpoints,
         saturation=saturation,
         link_types=cache.slowest_links,
+        batches=batches,
     )
     if resumed is not None:
         fit.load_state_dict(resumed)
@@ -208,7 +217,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         if communicator.is_main:
             write_weights(options.save_weights, weights)
     layers, pairs = traffic_log.tables(communicator.all_reduce, communicator.device, cache.slowest_links)
-    used = communicator.all_gather_object({"seconds": clock.seconds, "memory": peak_memory(communicator.device)})
+    used = communicator.all_gather_object(
+        {"seconds": clock.seconds, "memory": peak_memory(communicator.device)}
+        | ({} if batches is None else {"batches": batches.seconds})
+    )
     if options.trace is not None:
         write_trace(options.trace, communicator.rank, clock.spans, communicator.sent.points, start=connected)
     totals = fit.totals()
@@ -260,6 +272,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         "parameters": fit.num_parameters,
         "seed": options.seed,
         **whole.supervision.facts(),
+        "mini_batches": None if batches is None else batches.facts([of_rank["batches"] for of_rank in used]),
     }
     if communicator.is_main:
         write_result(options, result)

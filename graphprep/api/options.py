@@ -205,6 +205,8 @@ class TrainOptions(CallOptions, total=False):
     validate_from: Literal["exact", "training"]
     seed: int
     split: int
+    batch_size: int
+    fanouts: str | Sequence[int] | None
     exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]
     boundary_sampling: float
     relay: Literal["auto", "off"]
@@ -217,6 +219,7 @@ class TrainOptions(CallOptions, total=False):
     wire: Wire
     weights_wire: Literal["fp32", "bf16"]
     error_feedback: bool
+    sampler_processes: int
     device: Literal["auto", "cpu", "cuda"]
     timeout: float
     anyway: bool

@@ -9,6 +9,7 @@ from trainer.base.errors import OptionError
 from trainer.base.nearest import nearest
 from trainer.config.class_weights import listed_weights
 from trainer.config.edge_shares import check_edge_split
+from trainer.config.fanouts import listed_fanouts
 from trainer.config.lr_schedule import schedule
 from trainer.config.option import PROBABILITY, SHARE, Group, checked, number, options_of, whole
 from trainer.config.policies import policy
@@ -30,6 +31,7 @@ _run = Group("run", decides_result=False)
 _model = Group("model")
 _task = Group("task")
 _optimisation = Group("optimisation", may_change=True)
+_batches = Group("mini-batches", may_change=True)
 _exchange = Group("what is sent between ranks", may_change=True)
 _machine = Group("machine", decides_result=False)
 _recovery = Group("recovery", decides_result=False)
@@ -248,6 +250,21 @@ class Options:
     seed: int = _optimisation(0, "decides the first weights, dropout masks and pairs", "N", whole(0), may_change=False)
     split: int = _optimisation(0, "column of the masks, from 0", "I", whole(0), may_change=False)
 
+    batch_size: int = _batches(
+        0,
+        "training nodes in a step, of all ranks together, on sampled neighbourhoods; 0: all, on the whole graph",
+        "N",
+        whole(0),
+    )
+    fanouts: str | None = _batches(
+        None,
+        "neighbours drawn for a node in each layer, the last layer first, as 15,10; all: every one",
+        "K,K",
+        checked(listed_fanouts),
+        default_words="10 a layer",
+    )
+    sampler_processes: int = _machine(1, "processes that sample for each rank, with --batch-size", "N", whole(1, 64))
+
     exchange: str = _exchange(
         "boundary",
         "boundary: a peer gets the rows that it needs; broadcast: it gets all rows; sequential: it gets the rows "
@@ -334,6 +351,11 @@ class Options:
     json: bool = _output(False, "JSON lines on standard output, nothing else there")
     quiet: bool = _output(False, "only warnings and errors on standard error", short=("-q",))
     debug: bool = _output(False, "more lines on standard error, and tracebacks")
+
+    @property
+    def fanout_list(self) -> list[int]:
+        """Neighbours drawn for a node in each layer, the last layer's first."""
+        return [10] * self.layers if self.fanouts is None else listed_fanouts(self.fanouts)
 
     @property
     def first_dropout(self) -> float:

@@ -34,7 +34,7 @@ def write_trace(
     *,
     start: float,
 ) -> None:
-    """Write the spans of one rank to `folder`/rank-R.json.
+    """Write the spans of one rank to `folder`/rank-R.json; those of its samplers are a row of their own.
 
     Args:
         folder: that `prepare_traces` made.
@@ -47,7 +47,8 @@ def write_trace(
         TrainingError: the file cannot be written.
     """
     events = [
-        {"name": name, "ph": "X", "pid": rank, "tid": 0, "ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6}
+        {"name": name, "ph": "X", "pid": rank, "tid": int(name == "sample")}
+        | {"ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6}
         for name, begin, end in spans
     ]
     events += [

@@ -117,10 +117,14 @@ def test_every_option_arrives() -> None:
         pair_batch=11,
         save_pairs="p.csv",
     )
+    assert parse(["c", "--batch-size", "64", "--fanouts", "15,all", "--sampler-processes", "2"]) == Options(
+        cache="c", batch_size=64, fanouts="15,all", sampler_processes=2
+    )
     assert parse(["c", "--task", "edges", "--edge-label", "kind"]) == Options(
         cache="c", task="edges", edge_label="kind"
     )
     apart = {name for name, option in OPTIONS.items() if option.tasks}
+    apart |= {"batch_size", "fanouts", "sampler_processes"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
