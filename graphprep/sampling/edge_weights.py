@@ -45,7 +45,7 @@ class EdgeWeights:
             return cls(
                 matrix=matrix, row_factor_N=_inverse(degree_N, degree_N != 0), column_factor_N=None, needs_loop_N=None
             )
-        rows_E = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+        rows_E = _rows(matrix)
         needs_loop_N = np.ones(matrix.num_rows, np.bool_)
         needs_loop_N[rows_E[rows_E == matrix.indices]] = False
         degree_N = degree_N + needs_loop_N
@@ -92,8 +92,14 @@ class EdgeWeights:
 def _row_sums(matrix: Csr) -> NDArray[np.float32]:
     if matrix.data is None:
         return np.diff(matrix.indptr).astype(np.float32)
-    sums = np.concatenate([[0.0], np.cumsum(matrix.data, dtype=np.float64)])
-    return (sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]).astype(np.float32)
+    sums_N = np.zeros(matrix.num_rows)
+    np.add.at(sums_N, _rows(matrix), matrix.data)
+    return sums_N.astype(np.float32)
+
+
+def _rows(matrix: Csr) -> NDArray[np.int64]:
+    """The row of each edge."""
+    return np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
 
 
 def _inverse(values: NDArray[np.float32], usable: NDArray[Any]) -> NDArray[np.float32]:
