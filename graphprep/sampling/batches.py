@@ -118,7 +118,8 @@ class PartBatches:
         }
         for kind, nodes in batch.nodes.items():
             arrays[f"ids/{kind}"] = nodes.ids_n
-            arrays |= {f"rows/{kind}/{key}": values for key, values in self._plans[kind].of_batch(nodes.ids_n).items()}
+            rows = self._plans[kind].of_batch(nodes.ids_n, epoch=epoch, step=step)
+            arrays |= {f"rows/{kind}/{key}": values for key, values in rows.items()}
         layers = layers_of(
             batch, self._weights, weighted=self._options.sums is not None, is_typed=self._options.is_typed
         )

@@ -26,11 +26,14 @@ class RowPlan(Protocol):
     num_kept: int
     """how many rows the trainer has place to keep"""
 
-    def of_batch(self, ids_n: NDArray[np.int64]) -> Arrays:
-        """Where the rows of some nodes come from; called once for each batch, in their order.
+    def of_batch(self, ids_n: NDArray[np.int64], *, epoch: int, step: int) -> Arrays:
+        """Where the rows of a batch's nodes come from.
+
+        With several sampler processes each is called for its own batches alone, in their order. The trainer reads kept
+        rows before it stores those of the same batch.
 
         Returns:
-            `own_place`, `own_row`: places in the batch, and rows of the part itself;
+            `own_place`, `own_row`: places in the batch, ascending, and rows of the part itself;
             `kept_place`, `kept_slot`: places, and where the rows are kept;
             `requested_place`, `requested_row`, `requested_per_part`: places, the rows of their owners, owner after
             owner, and how many of each of the P parts;
@@ -47,7 +50,7 @@ class EveryBatch:
     def __init__(self, locations: NodeLocations, part: int, num_parts: int) -> None:
         self._locations, self._part, self._num_parts = locations, part, num_parts
 
-    def of_batch(self, ids_n: NDArray[np.int64]) -> Arrays:
+    def of_batch(self, ids_n: NDArray[np.int64], *, epoch: int, step: int) -> Arrays:  # noqa: ARG002
         part_n, row_n = self._locations.part_N[ids_n], self._locations.row_N[ids_n]
         own = np.flatnonzero(part_n == self._part)
         others = np.flatnonzero(part_n != self._part)

@@ -74,6 +74,7 @@ class Pipeline:
         self._remaining, self._world, self._idle = num_batches, world, idle
         self._under_way: deque[_UnderWay] = deque()
         self._in_use: Slot | None = None
+        self._is_first = True
 
     def next(self) -> ReadyBatch:
         """The next batch; the one before is given back, and its tensors are not used any more.
@@ -111,6 +112,9 @@ class Pipeline:
             self._remaining -= 1
             with self._idle:
                 slot = self._samplers.next()
+            if self._is_first:
+                self._is_first, num_kept = False, self._samplers.num_kept()
+                self._rows.keep([num_kept[name] for name in self._type_names])
             self._idle.clock.add_span("sample", slot.started, slot.ended)
             prefixes = [f"rows/{name}/" for name in self._type_names]
             plans = [

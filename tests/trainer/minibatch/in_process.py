@@ -44,6 +44,9 @@ class SamplerInProcess:
         self.num_freed += 1
         assert self.num_used - self.num_freed <= 4
 
+    def num_kept(self) -> dict[str, int]:
+        return self._batches.num_kept
+
     def close(self) -> None:
         pass
 
