@@ -1,8 +1,8 @@
 """Training on sampled neighbourhoods beside training on the whole graph: test accuracy, seconds, bytes, idle time.
 
 Two layers and the trainer's defaults, the same epochs for all; a seed decides weights, masks, batches and draws. `idle`
-is the share of the steps' seconds, from the second epoch on, in which a rank waited for a batch or for rows, of the rank
-that waited most; ranks and samplers share the machine's cores.
+is the share of the steps' seconds, from the second epoch on, in which a rank waited for a batch or for rows, of the
+rank that waited most; ranks and samplers share the machine's cores.
 
 Prints a table, writes JSON with --out. The real graphs need --mirror (or the network).
 """
