@@ -208,6 +208,7 @@ class TrainOptions(CallOptions, total=False):
     aggregator: Literal["mean", "max"]
     heads: int
     neighbours: int
+    node_vectors: bool
     output_heads: int | None
     bases: int
     variant: Literal["o", "h"]
