@@ -218,13 +218,14 @@ class TrainOptions(CallOptions, total=False):
     lr_warmup: int
     clip_norm: float
     weight_decay: float
-    batch_size: int | None
     epochs: int
     patience: int
     eval_every: int
     validate_from: Literal["exact", "training"]
     seed: int
     split: int
+    batch_size: int | None
+    fanouts: str | Sequence[int] | None
     exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]
     boundary_sampling: float
     relay: Literal["auto", "off"]
@@ -239,6 +240,7 @@ class TrainOptions(CallOptions, total=False):
     wire: Wire
     weights_wire: Literal["fp32", "bf16"]
     error_feedback: bool
+    sampler_processes: int
     device: Literal["auto", "cpu", "cuda"]
     timeout: float
     workers: int | None

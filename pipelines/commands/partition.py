@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
 
 from graphprep.cache.features import FeatureOptions
+from graphprep.errors import UsageError
 from graphprep.partition.request import PartitionRequest
 from graphprep.plan.model_widths import ModelWidths, take_widths
 from graphprep.system.options import take_options
+from graphprep.temporal.request import EventCacheRequest, Purpose
 from pipelines.commands import names
 from pipelines.commands.common import (
     FILE,
@@ -24,6 +26,7 @@ from pipelines.commands.common import (
     topology_option,
     work_options,
 )
+from pipelines.commands.event_stores import partition_events, run_or_announce
 from pipelines.commands.from_dataclass import options_of
 
 
@@ -42,6 +45,15 @@ from pipelines.commands.from_dataclass import options_of
     shell_complete=names.caches,
     help="A cache of the store that this one extends: its nodes keep their parts, new ones get those of neighbours.",
 )
+@click.option(
+    "--for",
+    "purpose",
+    type=click.Choice(get_args(Purpose)),
+    default="full-graph",
+    show_default=True,
+    help="What the cache is trained for: a graph, or an event store's events (TGN) or snapshots (T-GCN and others).",
+)
+@options_of(EventCacheRequest)
 @options_of(
     PartitionRequest, effort={"default": None, "show_default": "default, or none with --assignment and --extend"}
 )
@@ -66,6 +78,7 @@ def partition(
     name_or_store: str,
     assignment: Path | None,
     extend: str | None,
+    purpose: Purpose,
     effort: str | None,
     replace: bool,
     memory_limit: int | None,
@@ -83,6 +96,8 @@ def partition(
       graphprep partition cora --topology dgx-1-v100 --dry-run
       graphprep partition cora --parts 4 --assignment cora.graph.part.4
       graphprep partition mine-june --extend mine/2x4
+      graphprep partition college --for events --parts 4
+      graphprep partition college --for snapshots --window 1d --parts 4
     """
     from graphprep.cache.read import open_cache
     from graphprep.system.executor import open_executor
@@ -91,6 +106,15 @@ def partition(
 
     source_of = click.get_current_context().get_parameter_source
     given = {name: value for name, value in options.items() if source_of(name) is not ParameterSource.DEFAULT}
+    for_events = take_options(EventCacheRequest, options)
+    if purpose != "full-graph":
+        for_graphs = {"assignment": assignment, "extend": extend, "effort": effort, "dask": dask}
+        given |= {name: value for name, value in for_graphs.items() if value is not None}
+        step = partition_events(name_or_store, purpose, for_events, given, memory_limit=memory_limit)
+        run_or_announce(step, replace=replace, dry_run=dry_run, json_output=json_output)
+        return
+    if own := [name for name in asdict(EventCacheRequest()) if name in given]:
+        raise UsageError(f"--{own[0].replace('_', '-')} is for event stores; give --for events or --for snapshots too")
     where = {name: options.pop(name) for name in ("parts", "topology", "out", "rates")}
     where |= {"assignment": assignment, "memory_limit": memory_limit}
     if extend is not None:
