@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from graphprep.core.event_rows import EventReader
-from graphprep.core.types import HOMOGENEOUS_NODE
 from graphprep.datasets.formats.text_file import UTF8_MARK, first_bytes, unpacked_name
 from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
@@ -112,5 +111,6 @@ def require_for_events(request: ImportRequest) -> None:
                 raise UsageError(f"{flag} cannot be given beside --events, whose splits are by time; leave it out")
     if part.table is None and {format_of(path, part.format) for path in part.paths} & set(WHOLE_GRAPH):
         raise UsageError(f"{part.paths[0]} is a whole graph, and --events needs a list of edges with times")
-    if part.type.source != part.type.destination and HOMOGENEOUS_NODE in request.nodes:
-        raise UsageError("--events needs a schema whose edge type names its node types; see docs/temporal.md")
+    if part.reverse is not None or (part.table is not None and part.table.split is not None):
+        name = "reverse" if part.reverse is not None else "split_column"
+        raise UsageError(f"`{name}` of edges cannot be given beside --events, whose splits are by time; leave it out")
