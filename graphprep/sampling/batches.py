@@ -39,6 +39,10 @@ class BatchOptions:
     """whether the model distinguishes node and edge types"""
     node_type: str
     """of the seeds"""
+    histories: bool = False
+    """whether a batch also says where the nodes before its last hop are, of whose layers their owners keep rows"""
+    roots: bool = False
+    """whether edges also get weights for noise that is independent from edge to edge (`blocks`)"""
 
 
 class PartBatches:
@@ -68,6 +72,9 @@ class PartBatches:
         self._plans: dict[str, RowPlan] = {
             name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
         }
+        self._owners = {
+            name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
+        }
         self._schedule = Schedule(
             num_seeds=len(seeds_B), batch_size=options.batch_size, seed=options.seed, shuffle=True
         )
@@ -94,9 +101,9 @@ class PartBatches:
                 drawn = nodes[kind.destination] * fanout if fanout >= 0 else matrix.num_edges
                 drawn = min(drawn, matrix.num_edges)
                 after[kind.source] += drawn
-                total += 16 * drawn + 32 * nodes[kind.destination]
+                total += (24 if options.roots else 16) * drawn + 32 * nodes[kind.destination]
             nodes = {name: min(after[name], counts[name]) for name in counts}
-        arrays_of_a_node = 64
+        arrays_of_a_node = 128 if options.histories else 64
         return total + arrays_of_a_node * sum(nodes.values()) + (1 << 16)
 
     def make(self, epoch: int, step: int) -> Arrays:
@@ -104,7 +111,8 @@ class PartBatches:
 
         `seed_row` has the rows of the seeds in the part; `counts` [L + 1, T] the nodes of each type in the batch before
         the first hop and after each; `ids/TYPE` the numbers of a type's nodes in the graph. The arrays of layer l begin
-        with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see `input_rows`).
+        with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see `input_rows`), and those of the
+        nodes before the last hop with `histories/TYPE/` likewise.
         """
         if epoch != self._epoch:
             self._epoch, self._batches = epoch, self._schedule.batches(epoch)
@@ -120,8 +128,15 @@ class PartBatches:
             arrays[f"ids/{kind}"] = nodes.ids_n
             rows = self._plans[kind].of_batch(nodes.ids_n, epoch=epoch, step=step)
             arrays |= {f"rows/{kind}/{key}": values for key, values in rows.items()}
+            if self._options.histories:
+                inner = self._owners[kind].of_batch(nodes.ids_n[: sum(nodes.per_hop[:-1])], epoch=epoch, step=step)
+                arrays |= {f"histories/{kind}/{key}": values for key, values in inner.items()}
         layers = layers_of(
-            batch, self._weights, weighted=self._options.sums is not None, is_typed=self._options.is_typed
+            batch,
+            self._weights,
+            weighted=self._options.sums is not None,
+            is_typed=self._options.is_typed,
+            with_roots=self._options.roots,
         )
         for number, layer in enumerate(layers, start=1):
             arrays |= {f"layer/{number}/{key}": values for key, values in layer.items()}

@@ -37,7 +37,7 @@ def check_together(options: Options) -> None:
     for name, option in OPTIONS.items():
         if getattr(options, name) == option.default:
             continue
-        if name in ("fanouts", "sampler_processes") and not options.batch_size:
+        if name in ("fanouts", "control_variates", "sampler_processes") and not options.batch_size:
             raise OptionError(f"{option.flag} does nothing without --batch-size; add it")
         has_option = not option.models or options.model in option.models
         has_option |= is_own_model(options.model) and any(model in MODELS for model in option.models)
@@ -194,6 +194,20 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
     }.items():
         if applies:
             raise OptionError(f"--batch-size cannot be with {reason}; leave one of them out")
+    if options.control_variates:
+        _check_control_variates(options)
+
+
+def _check_control_variates(options: Options) -> None:
+    sums = options.model in ("gcn", "gin") or (options.model, options.aggregator) == ("sage", "mean")
+    for reason, applies in {
+        f"--model {options.model}: they correct sums over neighbours, of gcn, gin, and sage with --aggregator mean": (
+            not sums
+        ),
+        f"--task {options.task}: they are for batches of nodes": options.learns_pairs,
+    }.items():
+        if applies:
+            raise OptionError(f"--control-variates cannot be with {reason}; leave one of them out")
 
 
 def _check_sequential(options: Options, *, keeps: bool) -> None:

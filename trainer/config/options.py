@@ -315,6 +315,10 @@ class Options:
         checked(listed_fanouts),
         default_words="10 a layer",
     )
+    control_variates: bool = _batches(
+        False,
+        "correct the sums over drawn neighbours by those of one exact pass an epoch, so that 2 neighbours are enough",
+    )
     sampler_processes: int = _machine(1, "processes that sample for each rank, with --batch-size", "N", whole(1, 64))
 
     exchange: str = _exchange(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -23,8 +24,9 @@ from trainer.data.cache import Cache
 from trainer.data.labels import Labels
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
-from trainer.layers.typed_features import TypedFeatures
+from trainer.layers.typed_features import FirstInput, TypedFeatures
 from trainer.minibatch.batch_graph import BatchGraph, BatchShape
+from trainer.minibatch.control_variates import Histories
 from trainer.minibatch.feature_rows import FeatureRows
 from trainer.minibatch.idle_time import IdleTime
 from trainer.minibatch.pipeline import Pipeline, ReadyBatch, slots_of_each
@@ -84,6 +86,8 @@ class MiniBatches:
             seed=options.seed,
             communicator=communicator,
         )
+        self._histories = Histories(communicator, traffic_log, self._idle) if options.control_variates else None
+        self._has_dropout = bool(options.first_dropout or options.dropout)
         self._pipeline: Pipeline | None = None
         self._seconds, self._idle_before, self._first_epoch = 0.0, 0.0, 0
 
@@ -97,7 +101,9 @@ class MiniBatches:
             seeds_B=self._seeds_B,
             batch={
                 "batch_size": self._batch_size,
-                "fanouts": options.fanout_list,
+                "fanouts": self._fanouts,
+                "histories": self._histories is not None,
+                "roots": self._histories is not None and self._has_dropout,
                 "seed": options.seed,
                 "sums": self._sums,
                 "is_typed": self._is_typed,
@@ -118,6 +124,20 @@ class MiniBatches:
             idle=self._idle,
         )
         self._first_epoch = first
+
+    @property
+    def _fanouts(self) -> list[int]:
+        """Of each hop; none of the last one where control variates know the exact sums of the features."""
+        fanouts = list(self._options.fanout_list)
+        is_first_exact = self._histories is not None and not self._options.first_dropout
+        return [*fanouts[:-1], 0] if is_first_exact else fanouts
+
+    def refresh(self, network: Network, features: FirstInput, epoch: int) -> None:
+        """Keep what an exact pass over the whole graph gives, for the control variates of the epoch that begins; every
+        rank has to call it."""
+        if self._histories is not None:
+            network.train(False)
+            self._histories.refresh(network.histories(features, PassContext.evaluation(epoch)))
 
     def close(self) -> None:
         """End the samplers; every rank has to call it after the same step."""
@@ -159,6 +179,7 @@ class MiniBatches:
         return {
             "batch_size": self._batch_size,
             "fanouts": self._options.fanout_list,
+            "control_variates": self._options.control_variates,
             "steps_an_epoch": self.steps,
             "sampler_processes": self._options.sampler_processes,
             "seconds_by_rank": [of_rank["seconds"] for of_rank in of_ranks],
@@ -180,13 +201,17 @@ class MiniBatches:
             features = TypedFeatures(batch.features, device, stored_type, clock, may_be_sparse=False)
         else:
             features = to_device(batch.features[0], device)
-        graph = BatchGraph(
-            features,
-            self._shape.layers(batch.slot.arrays),
-            context,
-            first_share=options.first_dropout,
-            share=options.dropout,
-            stored_type=stored_type,
-        )
+        arrays = batch.slot.arrays
+        layers, num_rows = self._shape.layers(arrays), int(arrays["counts"][0].sum())
+        make = partial(BatchGraph, features, layers, context, stored_type=stored_type)
+        dropped = partial(make, first_share=options.first_dropout, share=options.dropout)
         self._network.train(True)
-        return self._network.run_on(graph, context, num_rows=len(batch.slot.arrays["seed_row"]))
+        if self._histories is None:
+            return self._network.run_on(dropped(), context, num_rows=num_rows)
+        counts = arrays["counts"][:, 0].tolist()
+        histories = self._histories.of_batch(arrays, self._cache.node_type, counts)
+        means = make(first_share=0.0, share=0.0, histories=histories)
+        rows_kC = self._network.run_on(means, context, num_rows=num_rows)
+        if not self._has_dropout:
+            return rows_kC
+        return self._network.run_on(dropped(histories=histories, means=means), context, num_rows=num_rows)
