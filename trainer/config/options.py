@@ -252,7 +252,8 @@ class Options:
 
     batch_size: int = _batches(
         0,
-        "training nodes in a step, of all ranks together, on sampled neighbourhoods; 0: all, on the whole graph",
+        "training nodes (or edges) in a step, of all ranks together, on sampled neighbourhoods; 0: all, on the whole "
+        "graph",
         "N",
         whole(0),
     )
