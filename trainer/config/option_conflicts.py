@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from trainer.base.errors import OptionError
 from trainer.config.edge_shares import is_array_name
-from trainer.config.options import MODELS, OPTIONS, SNAPSHOT_MODELS, TEMPORAL_MODELS, Options, is_own_model
+from trainer.config.options import (
+    EDGES,
+    LINKS,
+    MODELS,
+    OPTIONS,
+    SNAPSHOT_MODELS,
+    TEMPORAL_MODELS,
+    Options,
+    is_own_model,
+)
 from trainer.config.policies import policy
 
 
@@ -180,7 +189,7 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
             "layers; give one for each layer"
         )
     for reason, applies in {
-        f"--task {options.task}: it learns pairs, and batches are of nodes": options.learns_pairs,
+        f"--task {EDGES}: batches are of nodes, or with --task {LINKS} of edges": options.learns_edge_labels,
         "--inductive: neighbours are drawn from the whole graph": options.inductive,
         "--edge-features: batches have none": options.edge_features is not None,
         "--norm batch, for a node may be in the batches of several ranks; use --norm layer": options.norm == "batch",

@@ -302,8 +302,8 @@ class Options:
 
     batch_size: int | None = _batches(
         None,
-        "training nodes in a step, of all ranks together, on sampled neighbourhoods; of tgn and edgebank events in a "
-        "batch, of all ranks that share it",
+        "training nodes (or edges) in a step, of all ranks together, on sampled neighbourhoods; of tgn and edgebank "
+        "events in a batch, of all ranks that share it",
         "N",
         whole(1),
         default_words="all, on the whole graph; of tgn and edgebank 200 for each rank that shares a batch",

@@ -21,7 +21,6 @@ from trainer.base.to_device import to_device
 from trainer.base.traffic_log import TrafficLog
 from trainer.config.options import Options
 from trainer.data.cache import Cache
-from trainer.data.labels import Labels
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
 from trainer.layers.typed_features import FirstInput, TypedFeatures
@@ -32,7 +31,7 @@ from trainer.minibatch.idle_time import IdleTime
 from trainer.minibatch.pipeline import Pipeline, ReadyBatch, slots_of_each
 from trainer.minibatch.sampler_process import SamplerProcesses
 from trainer.models import Network
-from trainer.training.losses import Loss
+from trainer.training.batch_seeds import BatchSeeds
 
 
 class MiniBatches:
@@ -44,35 +43,30 @@ class MiniBatches:
         cache: Cache,
         part: Part,
         network: Network,
-        labels: Labels,
-        loss: Loss,
+        seeds: BatchSeeds,
         communicator: Communicator,
         traffic_log: TrafficLog,
         *,
         sums: str | None,
     ) -> None:
-        """Gather the seeds of all ranks; every rank has to call it.
+        """Prepare.
 
         Args:
             options: of the run.
             cache: whose graph it is.
             part: this rank's.
             network: what is trained.
-            labels: of this rank's nodes.
-            loss: of the run.
+            seeds: what batches are made for.
             communicator: the ranks of the run.
             traffic_log: of this rank's bytes.
             sums: what edges count in the model's sums; None where it makes none.
         """
-        self._options, self._network, self._labels, self._loss = options, network, labels, loss
+        self._options, self._network, self._seeds = options, network, seeds
         self._communicator, self._log, self._sums = communicator, traffic_log, sums
-        self._cache, self._is_typed, self._first_row = cache, part.typed is not None, part.target.start
-        own_B = part.target_ids[labels.train.cpu() - self._first_row]
-        counts = [fact["seeds"] for fact in communicator.all_gather_object({"seeds": len(own_B)})]
-        self._seeds_B = communicator.all_gather_rows(own_B, counts).cpu().sort().values
+        self._cache, self._is_typed = cache, part.typed is not None
         assert options.batch_size is not None
         self._batch_size = options.batch_size
-        self.steps = -(-len(self._seeds_B) // self._batch_size)
+        self.steps = -(-seeds.seeds.shape[-1] // self._batch_size)
         self._features = [part.x_nF] if part.typed is None else [of.x_kF for of in part.typed.types]
         self._idle = IdleTime(communicator.clock)
         self._shape = BatchShape(
@@ -98,7 +92,8 @@ class MiniBatches:
         samplers = SamplerProcesses(
             cache=options.cache,
             rank=self._communicator.rank,
-            seeds_B=self._seeds_B,
+            seeds=self._seeds.seeds,
+            removed=self._seeds.removed,
             batch={
                 "batch_size": self._batch_size,
                 "fanouts": self._fanouts,
@@ -108,6 +103,7 @@ class MiniBatches:
                 "sums": self._sums,
                 "is_typed": self._is_typed,
                 "node_type": self._cache.node_type,
+                "negatives": self._seeds.negatives,
             },
             epochs=(first, last),
             num_processes=options.sampler_processes,
@@ -164,15 +160,13 @@ class MiniBatches:
         batch = self._pipeline.next()
         assert (batch.slot.epoch, batch.slot.step) == (epoch, step)
         begun = time.perf_counter()
-        scores_kC = self._scores(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
-        rows_k = to_device(batch.slot.arrays["seed_row"], scores_kC.device) + self._first_row
-        y = self._labels.y[rows_k]
-        loss = self._loss.sum(scores_kC, y) / self._batch_size
+        rows_kC = self._rows(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
+        loss, weight = (value / self._batch_size for value in self._seeds.loss(rows_kC, batch.slot.arrays))
         (loss * factor).backward()  # type: ignore[no-untyped-call]
         ended = time.perf_counter()
         self._communicator.clock.add_span("train", begun, ended)
         self._seconds += ended - started
-        return loss.detach(), self._loss.weight(y) / self._batch_size
+        return loss.detach(), weight
 
     def facts(self, of_ranks: Sequence[dict[str, float]]) -> dict[str, Any]:
         """What the result says of batches, from the `seconds` of all ranks."""
@@ -191,8 +185,8 @@ class MiniBatches:
         """Of this rank's steps from the second epoch on, or of all if there is one alone; and those that were idle."""
         return {"seconds": self._seconds, "idle": self._idle.seconds - self._idle_before}
 
-    def _scores(self, batch: ReadyBatch, context: PassContext) -> Tensor:
-        """Of this rank's seeds, as the rows of the last layer."""
+    def _rows(self, batch: ReadyBatch, context: PassContext) -> Tensor:
+        """What the model gives for this rank's seeds."""
         options, device = self._options, self._communicator.device
         stored_type = TYPES[options.precision]
         features: Tensor | TypedFeatures
