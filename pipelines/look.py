@@ -10,10 +10,11 @@ from graphprep.cache.format import CACHE_KIND, MANIFEST, ZARR_JSON
 from graphprep.errors import CacheError, UsageError
 from graphprep.system import home, progress
 from graphprep.system.executor import Executor
+from graphprep.system.output_path import kind_of
 from graphprep.system.regular_file import regular_file
 from graphprep.system.retry_replaced import read_again_if_replaced
 
-Kind = Literal["store", "cache", "node"]
+Kind = Literal["store", "cache", "node", "event-store", "events"]
 
 
 def summarise(
@@ -41,14 +42,19 @@ def summarise(
 
     def read() -> tuple[Kind, dict[str, Any]]:
         kind, location = find(store_or_cache)
+        for_caches = {"--topology": topology, "--row-bytes": row_bytes, "--node": node}
+        of_caches = [option for option, value in for_caches.items() if value is not None]
+        of_caches += ["--compare-metis"] if compare_metis else []
+        if kind in ("event-store", "events"):
+            if of_caches:
+                raise UsageError(f"{of_caches[0]} is about a partition cache of a graph, and {location} has events")
+            return kind, _event_summary(kind, Path(location))
         if kind == "store":
             from graphprep.report.summary.store_summary import store_summary
             from graphprep.store.store import GraphStore
 
-            for_caches = {"--topology": topology, "--row-bytes": row_bytes, "--node": node}
-            for option, value in (for_caches | {"--compare-metis": compare_metis or None}).items():
-                if value is not None:
-                    raise UsageError(f"{option} is about a partition cache; give NAME/LABEL or the cache's folder")
+            if of_caches:
+                raise UsageError(f"{of_caches[0]} is about a partition cache; give NAME/LABEL or the cache's folder")
             return kind, store_summary(GraphStore(location), executor=executor)
         from graphprep.cache.read import PartitionCache
         from graphprep.report.summary.cache_summary import cache_summary
@@ -82,15 +88,30 @@ def require_store(store_or_cache: str, options: Sequence[str]) -> None:
         UsageError: there are some, and it is a cache.
         DatasetError, CacheError: it is neither.
     """
-    if options and find(store_or_cache)[0] == "cache":
-        raise UsageError(f"{options[0]} is about the edges of a store, and {store_or_cache} is a cache; leave it out")
+    kind = find(store_or_cache)[0] if options else "store"
+    if kind != "store":
+        what = {"cache": "a cache", "event-store": "an event store", "events": "an event cache"}[kind]
+        raise UsageError(f"{options[0]} is about the edges of a store, and {store_or_cache} is {what}; leave it out")
 
 
 def write_report(kind: Kind, summary: dict[str, Any], target: Path) -> None:
     """Write the HTML page of a store or a cache."""
-    from graphprep.report.pages import cache_page, store_page
+    from graphprep.report.pages import cache_page, event_page, store_page
 
-    write_page(cache_page(summary) if kind == "cache" else store_page(summary), target)
+    pages = {"cache": cache_page, "store": store_page, "event-store": event_page, "events": event_page}
+    write_page(pages[kind](summary), target)
+
+
+def _event_summary(kind: Kind, location: Path) -> dict[str, Any]:
+    from graphprep.report.summary.event_summary import event_cache_summary, event_store_summary
+    from graphprep.temporal.cache import EventCache
+    from graphprep.temporal.store import EventStore
+
+    return (
+        event_store_summary(EventStore(location))
+        if kind == "event-store"
+        else event_cache_summary(EventCache(location))
+    )
 
 
 def write_page(page: str, target: Path) -> None:
@@ -129,6 +150,12 @@ def likely_folder(text: str) -> Path | None:
 
 def _verified(store_or_cache: str) -> dict[str, Any]:
     kind, location = find(store_or_cache)
+    if kind in ("event-store", "events"):
+        from graphprep.temporal.cache import EventCache
+        from graphprep.temporal.store import EventStore
+
+        files = EventStore(location).check() if kind == "event-store" else EventCache(location).check()
+        return {"kind": kind, "location": str(location), "whole": True, "files": files}
     if kind == "cache":
         from graphprep.cache.read import PartitionCache
         from graphprep.cache.verify import verify_cache
@@ -144,8 +171,14 @@ def _verified(store_or_cache: str) -> dict[str, Any]:
     return {"kind": kind, "location": store.location, "whole": True, "unchecked": list(unchecked)}
 
 
-def find(text: str) -> tuple[Literal["store", "cache"], Path | str]:
-    """A store by its name or URL, else a cache by NAME/LABEL or its folder, else a store's folder."""
+def find(text: str) -> tuple[Kind, Path | str]:
+    """A store by its name or URL, else a cache by NAME/LABEL or its folder, else a store's folder; also of events."""
+    kind, location = _find(text)
+    own = kind_of(location) if isinstance(location, Path) else None
+    return ("event-store" if own == "event-store" else "events" if own == "events" else kind), location
+
+
+def _find(text: str) -> tuple[Literal["store", "cache"], Path | str]:
     if home.is_url(text):
         return "store", text
     if home.named_store(text):

@@ -21,6 +21,7 @@ from trainer.base.torch_import import prepare_torch_import
 from trainer.config.command_line import parse
 from trainer.data.cache import Cache
 from trainer.dist.rank_info import RankInfo
+from trainer.startup.cache_family import with_cache_for
 from trainer.startup.opening import open_for
 from trainer.startup.preflight import check_world
 
@@ -42,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = parse(arguments)
             debug = options.debug
             log.setLevel(logging.DEBUG if debug else logging.WARNING if options.quiet else logging.INFO)
+            options, choice = with_cache_for(options, rank_info.world)
+            if choice is not None and rank_info.rank == 0:
+                log.info("%s", choice)
             cache = open_for(options)
             if isinstance(cache, Cache):  # any number of ranks trains on events
                 check_world(cache, rank_info)

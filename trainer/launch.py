@@ -23,6 +23,7 @@ from trainer.data.cache import Cache
 from trainer.data.events import EventCache
 from trainer.dist.rank_processes import RankProcesses
 from trainer.reporting.live_view import ERASE_BELOW, shows_live
+from trainer.startup.cache_family import with_cache_for
 from trainer.startup.opening import open_for
 
 
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     debug = "--debug" in arguments
     try:
-        options = parse(arguments)
+        options, _ = with_cache_for(parse(arguments), ranks=None)
         cache = open_for(options)
     except TrainerError as error:
         if debug:

@@ -23,6 +23,7 @@ from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.cross_edges import CrossEdges, cross_edges
 from trainer.data.events import EventCache
+from trainer.data.labels import Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part, halo_ids, load_part
 from trainer.data.typed_part import load_typed_part
@@ -59,6 +60,7 @@ from trainer.startup.row_width import remark_on_row_width
 from trainer.temporal.run import train_temporal
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
+from trainer.training.mini_batches import MiniBatches
 from trainer.training.supervision import PairSupervision
 from trainer.training.tasks import Learnt, Task, load_learnt
 
@@ -169,6 +171,12 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             num_nodes=num_training_nodes,
             graph=lambda: training_cross_edges(graph()),
         )
+    batches = None
+    if options.batch_size and isinstance(learnt, Labels):
+        sums = sums_of(options, model)
+        batches = MiniBatches(
+            options, cache, part, training.network, learnt, task.loss, communicator, traffic_log, sums=sums
+        )
     fit = Fit(
         training,
         whole,
@@ -181,6 +189,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         checkpoints=checkpoints,
         saturation=saturation,
         link_types=cache.slowest_links,
+        batches=batches,
     )
     if resumed is not None:
         fit.load_state_dict(resumed)
@@ -209,7 +218,10 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         if communicator.is_main:
             write_weights(options.save_weights, weights)
     layers, pairs = traffic_log.tables(communicator.all_reduce, communicator.device, cache.slowest_links)
-    used = communicator.all_gather_object({"seconds": clock.seconds, "memory": peak_memory(communicator.device)})
+    used = communicator.all_gather_object(
+        {"seconds": clock.seconds, "memory": peak_memory(communicator.device)}
+        | ({} if batches is None else {"batches": batches.seconds})
+    )
     if options.trace is not None:
         write_trace(options.trace, communicator.rank, clock.spans, communicator.sent.points, start=connected)
     totals = fit.totals()
@@ -261,6 +273,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         "parameters": fit.num_parameters,
         "seed": options.seed,
         **whole.supervision.facts(),
+        "mini_batches": None if batches is None else batches.facts([of_rank["batches"] for of_rank in used]),
     }
     if communicator.is_main:
         write_result(options, result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from graphprep.api.caches import Cache, Store
 from graphprep.api.call import library_call, location_of
@@ -12,6 +12,7 @@ from graphprep.api.options import CallOptions
 from graphprep.cache.read import PartitionCache, open_cache
 from graphprep.errors import UsageError
 from graphprep.store.store import GraphStore, open_store
+from graphprep.system.nearest import nearest
 from graphprep.system.threads import cores
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 def loader(
     graph: Store | Cache,
     *,
-    num_neighbors: Fanouts,
+    num_neighbors: Fanouts | None = None,
+    sampler: Literal["neighbour", "ladies", "vertices"] = "neighbour",
     input_nodes: Any = "train",
     batch_size: int = 1024,
     shuffle: bool = True,
@@ -54,10 +56,15 @@ def loader(
             memory, 4 bytes an edge; rows of a cache stay in its files until a batch needs them, those of a store are
             read into memory.
         num_neighbors: neighbours a node in each hop, from the seeds on: [15, 10, 5]; -1 takes all. With several edge
-            types {TYPE: [...]}, by key or (source, relation, destination), or one list for all.
+            types {TYPE: [...]}, by key or (source, relation, destination), or one list for all. With `ladies` nodes a
+            hop and edge type; not with `vertices`.
+        sampler: `neighbour` draws neighbours for each node, `ladies` the nodes of each hop together, by their share in
+            the means over neighbours, `vertices` the nodes of a step evenly, with all edges among them. With the latter
+            two `edge_weight` says what each edge counts: the sum of weights times rows is on average the mean over all
+            neighbours.
         input_nodes: the seeds: train, val, test, an array of nodes [B], a mask [N], or None for all nodes; with several
             node types (TYPE, one of these), or the one type with labels.
-        batch_size: seeds a batch.
+        batch_size: seeds a batch; with `vertices` nodes a step, on average.
         shuffle: another order of the seeds in each epoch.
         replace: draw with replacement.
         weighted: draw in proportion to the edges' weights.
@@ -88,6 +95,7 @@ def loader(
 
     options = _options(
         num_neighbors,
+        sampler=sampler,
         batch_size=batch_size,
         shuffle=shuffle,
         replace=replace,
@@ -188,8 +196,9 @@ def link_loader(
 
 
 def _options(
-    num_neighbors: Fanouts,
+    num_neighbors: Fanouts | None,
     *,
+    sampler: str = "neighbour",
     batch_size: int,
     shuffle: bool,
     replace: bool,
@@ -209,7 +218,7 @@ def _options(
     Raises:
         UsageError: a value is out of its range.
     """
-    from graphprep.interop.batch_request import BatchOptions, check_whole
+    from graphprep.interop.batch_request import SAMPLERS, BatchOptions, check_whole
     from graphprep.sampling.sampler import SamplingOptions
 
     check_whole("batch_size", batch_size, 1)
@@ -223,10 +232,21 @@ def _options(
         raise UsageError(f"time is {time!r}; give 'edges' or 'nodes'")
     if time_strategy not in ("uniform", "last"):
         raise UsageError(f"time_strategy is {time_strategy!r}; give 'uniform' or 'last'")
+    if sampler not in SAMPLERS:
+        raise UsageError(f"sampler is {sampler!r}{nearest(sampler, SAMPLERS)}; give one of {', '.join(SAMPLERS)}")
+    if sampler != "neighbour":
+        unusable = {"replace": replace, "weighted": weighted, "disjoint": disjoint, "time": time is not None}
+        if sampler == "vertices":
+            unusable |= {"num_neighbors": num_neighbors is not None, "drop_last": drop_last, "shuffle": not shuffle}
+        if any(unusable.values()):
+            name = next(name for name, is_used in unusable.items() if is_used)
+            raise UsageError(f"{name} has no meaning with sampler={sampler!r}; leave one of them out")
+    if num_neighbors is None and sampler != "vertices":
+        raise UsageError("num_neighbors is missing; give whole numbers, one for each hop, as [15, 10]")
     if not 0 <= rank < world_size:
         raise UsageError(f"rank is {rank} of world_size {world_size}; ranks are 0 .. world_size - 1")
     sampling = SamplingOptions(
-        fanouts=num_neighbors,
+        fanouts=[0] if num_neighbors is None else num_neighbors,
         seed=seed,
         with_replacement=replace,
         weighted=weighted,
@@ -235,6 +255,7 @@ def _options(
     )
     return BatchOptions(
         sampling=sampling,
+        sampler=sampler,
         times_of=time,
         arrays=arrays,
         batch_size=batch_size,

@@ -100,6 +100,41 @@ class FileOptions(StoreTarget, total=False):
     seed: int
 
 
+class EventFileOptions(CallOptions, total=False):
+    """The keywords of `import_events`."""
+
+    memory: int | str | None
+    out: Place | None
+    replace: bool
+    time_unit: Literal["ns", "us", "ms", "s", "min", "h", "d", "w"]
+    schema: Place | None
+    format: Format
+    ids: IdKind
+    weights: bool
+    header: bool | None
+    delimiter: str | None
+    source: Column | None
+    target: Column | None
+    weight: Column | None
+    time: Column | None
+    num_nodes: int | None
+    features: Place | None
+    id_column: Column | None
+
+
+class EventCacheOptions(CallOptions, total=False):
+    """The keywords of `partition_events`."""
+
+    memory: int | str | None
+    window: str | None
+    split: str
+    half_life: str | None
+    snapshot_cost: str
+    method: Literal["auto", "random"]
+    imbalance: float
+    seed: int
+
+
 class PartitionOptions(WorkOptions, total=False):
     """The keywords of `partition`."""
 
@@ -219,13 +254,14 @@ class TrainOptions(CallOptions, total=False):
     lr_warmup: int
     clip_norm: float
     weight_decay: float
-    batch_size: int | None
     epochs: int
     patience: int
     eval_every: int
     validate_from: Literal["exact", "training"]
     seed: int
     split: int
+    batch_size: int | None
+    fanouts: str | Sequence[int] | None
     exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]
     boundary_sampling: float
     relay: Literal["auto", "off"]
@@ -240,6 +276,7 @@ class TrainOptions(CallOptions, total=False):
     wire: Wire
     weights_wire: Literal["fp32", "bf16"]
     error_feedback: bool
+    sampler_processes: int
     device: Literal["auto", "cpu", "cuda"]
     timeout: float
     workers: int | None

@@ -23,6 +23,7 @@ from graphprep.sampling.rows import NodeRows, rows_of_type
 from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SampledEdges, SampledNodes
 from graphprep.sampling.schedule import Schedule
 from graphprep.sampling.seeds import BatchSeeds, Seeds
+from graphprep.sampling.vertex_sampler import VertexSampler, VertexSchedule
 from graphprep.store.store import GraphStore
 from graphprep.system.threads import map_in_order
 
@@ -39,8 +40,8 @@ class BatchLoader:
         source: GraphStore | PartitionCache,
         *,
         seeds: Seeds,
-        sampler: NeighbourSampler,
-        schedule: Schedule,
+        sampler: NeighbourSampler | VertexSampler,
+        schedule: Schedule | VertexSchedule,
         arrays: Mapping[str, Sequence[str]],
         edge_arrays: Mapping[EdgeType, Sequence[str]],
         workers: int,
@@ -52,7 +53,7 @@ class BatchLoader:
             source: whose rows are gathered.
             seeds: all of an epoch.
             sampler: over the same graph.
-            schedule: of as many seeds.
+            schedule: of as many seeds, and of the same steps if they are drawn.
             arrays: which arrays of the nodes of each type batches have.
             edge_arrays: which arrays of the edges of each type.
             workers: threads that make batches ahead; 0 makes each when it is asked for.
@@ -83,15 +84,27 @@ class BatchLoader:
     def __iter__(self) -> Iterator[Data | HeteroData]:
         epoch = self._epoch
         self._epoch += 1
-        places = self.schedule.batches(epoch)
+        places = list(enumerate(self.schedule.batches(epoch)))
         if self._workers == 0:
-            return (self.batch(each, epoch=epoch) for each in places)
-        return map_in_order(lambda each: self.batch(each, epoch=epoch), places, workers=self._workers)
+            return (self.batch(each, number=number, epoch=epoch) for number, each in places)
+        return map_in_order(
+            lambda each: self.batch(each[1], number=each[0], epoch=epoch), places, workers=self._workers
+        )
 
-    def batch(self, places_b: NDArray[np.int64], *, epoch: int) -> Data | HeteroData:
-        """The batch of some seeds, by their places among all of them."""
+    def batch(self, places_b: NDArray[np.int64], *, number: int, epoch: int) -> Data | HeteroData:
+        """A batch of an epoch.
+
+        Args:
+            places_b: of its seeds among all of them.
+            number: counts this rank's batches.
+            epoch: which one.
+        """
         of_batch = self.seeds.batch(places_b, epoch=epoch, has_trees=self.sampler.has_trees)
-        sampled = self.sampler.sample(of_batch.seeds, epoch=epoch, until_B=of_batch.until_B)
+        if isinstance(self.sampler, VertexSampler):
+            assert isinstance(self.schedule, VertexSchedule)
+            sampled = self.sampler.sample(of_batch.seeds, epoch=epoch, step=self.schedule.step_of(number))
+        else:
+            sampled = self.sampler.sample(of_batch.seeds, epoch=epoch, until_B=of_batch.until_B)
         if self._excluded:
             sampled = without_pairs(sampled, of_batch, len(places_b), self._excluded)
         return self._data(sampled, of_batch) if self.is_homogeneous else self._hetero_data(sampled, of_batch)
@@ -141,7 +154,9 @@ class BatchLoader:
             "e_id": torch.from_numpy(edges.number_E),
         }
         weights = self.sampler.graph.edges[kind].data
-        if weights is not None:
+        if edges.weight_E is not None:
+            found["edge_weight"] = torch.from_numpy(edges.weight_E)
+        elif weights is not None:
             found["edge_weight"] = torch.from_numpy(weights[edges.number_E])
         for name, rows in self._edge_rows[kind].items():
             found["edge_time" if name == TIME else name] = _tensor(rows[edges.number_E])

@@ -19,12 +19,15 @@ from graphprep.errors import UsageError
 from graphprep.interop.batch_loader import BatchLoader
 from graphprep.interop.in_memory import as_array
 from graphprep.sampling.graph import TIME, SamplingGraph, TimesOf, node_arrays, node_rows, sampling_graph
+from graphprep.sampling.layer_sampler import LayerSampler
 from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
 from graphprep.sampling.schedule import Schedule
 from graphprep.sampling.seeds import NodeSeeds, PairSeeds, Seeds
+from graphprep.sampling.vertex_sampler import VertexSampler, VertexSchedule
 from graphprep.store.store import GraphStore
 from graphprep.system.nearest import nearest
 
+SAMPLERS = ("neighbour", "ladies", "vertices")
 MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
@@ -33,6 +36,8 @@ class BatchOptions:
     """What loaders of nodes and of pairs have in common."""
 
     sampling: SamplingOptions
+    sampler: str = "neighbour"
+    """one of SAMPLERS"""
     times_of: TimesOf | None = None
     arrays: Sequence[str] | None = None
     """of nodes and edges; None for all but the original ids"""
@@ -119,6 +124,27 @@ def _loader(
             raise UsageError(f"there is no array {absent[0]!r}{nearest(absent[0], known)}; arrays: {listed}")
         arrays = {name: [each for each in names if each in options.arrays] for name, names in arrays.items()}
         of_edges = {kind: [each for each in names if each in options.arrays] for kind, names in of_edges.items()}
+    if options.sampler == "vertices":
+        assert isinstance(seeds, NodeSeeds)
+        total = sum(graph.num_nodes.values())
+        vertices = VertexSampler(graph, share=min(1.0, options.batch_size / total), seed=options.sampling.seed)
+        schedule: Schedule | VertexSchedule = VertexSchedule(
+            sampler=vertices,
+            node_type=seeds.node_type,
+            ids_B=seeds.ids_B,
+            num_steps=-(-total // options.batch_size),
+            rank=options.rank,
+            world_size=options.world_size,
+        )
+        return BatchLoader(
+            source,
+            seeds=seeds,
+            sampler=vertices,
+            schedule=schedule,
+            arrays=arrays,
+            edge_arrays=of_edges,
+            workers=options.workers,
+        )
     schedule = Schedule(
         num_seeds=len(seeds),
         seed=options.sampling.seed,
@@ -136,7 +162,7 @@ def _loader(
     return BatchLoader(
         source,
         seeds=seeds,
-        sampler=NeighbourSampler(graph, options.sampling),
+        sampler=(LayerSampler if options.sampler == "ladies" else NeighbourSampler)(graph, options.sampling),
         schedule=schedule,
         arrays=arrays,
         edge_arrays=of_edges,

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from graphprep.core.fallback import Fallback
-from graphprep.report import cache_tables, formats, plots, run_tables, store_tables
+from graphprep.report import cache_tables, event_plots, event_tables, formats, plots, run_tables, store_tables
 from graphprep.report.cited import Cited
 from graphprep.report.summary.run_verdict import is_measured
 from graphprep.report.svg import drawn
@@ -25,7 +25,7 @@ from graphprep.system.printable import printable
 from graphprep.system.progress import format_bytes
 from graphprep.topology import Topology
 
-FORMATS = (formats.count, formats.duration, formats.percent, formats.ratio, formats.times)
+FORMATS = (formats.count, formats.duration, formats.percent, formats.ratio, formats.short, formats.times)
 
 
 def cache_page(summary: dict[str, Any]) -> str:
@@ -39,6 +39,11 @@ def store_page(summary: dict[str, Any]) -> str:
     """The page for a `store_summary`."""
     source_files = [file for file in Cited(summary).get("source.files") or () if isinstance(file.value, dict)]
     return _page("store", summary, store_tables, files=source_files)
+
+
+def event_page(summary: dict[str, Any]) -> str:
+    """The page for an `event_store_summary` or `event_cache_summary`."""
+    return _page("events", summary, event_tables, event_plots=event_plots)
 
 
 def compare_page(compared: dict[str, Any]) -> str:

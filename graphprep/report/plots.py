@@ -53,7 +53,7 @@ def plot_links(quality: Mapping[str, Any], topology: Topology, ax: Axes | None =
     """The topology, each direction of each link coloured and drawn as wide as its seconds are to the slowest one's."""
     from matplotlib.patches import FancyArrowPatch
 
-    axes = ax or _own_axes(topology.num_ranks)
+    axes = ax or own_axes(topology.num_ranks)
     where = positions(topology)
     slowest = max((row["seconds"] for row in quality["links"]), default=0.0)
     colours = load_colours()
@@ -82,7 +82,7 @@ def plot_links(quality: Mapping[str, Any], topology: Topology, ax: Axes | None =
                 linewidth=0.9 + 2.4 * part,
                 zorder=1 + part,
             )
-            axes.add_patch(_with_tip(arrow, _link_tip(link, direction, row)))
+            axes.add_patch(with_tip(arrow, _link_tip(link, direction, row)))
     _draw_nodes(axes, topology, where)
     if slowest:
         _colour_bar(axes, [colours(shade / SHADES) for shade in range(SHADES + 1)], 1e3 * slowest, "ms an exchange")
@@ -114,7 +114,7 @@ def plot_traffic(rows_PP: Sequence[Sequence[int]], ax: Axes | None = None) -> Ax
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
 
-    axes = ax or _own_axes(0)
+    axes = ax or own_axes(0)
     most = max((int(count) for row in rows_PP for count in row), default=0)
     for p, row in enumerate(rows_PP):
         for q, count in enumerate(row):
@@ -122,7 +122,7 @@ def plot_traffic(rows_PP: Sequence[Sequence[int]], ax: Axes | None = None) -> Ax
                 continue
             part = int(count) / most
             cell = Rectangle((q, p), 1, 1, facecolor=ACCENT, alpha=_alpha(part), edgecolor="none")
-            axes.add_patch(_with_tip(cell, f"from rank {p} to rank {q}: {int(count):,}"))
+            axes.add_patch(with_tip(cell, f"from rank {p} to rank {q}: {int(count):,}"))
             if len(rows_PP) <= NUMBERED_CELLS:
                 colour = CARD if part > 0.6 else INK
                 axes.text(q + 0.5, p + 0.5, f"{count:,}", ha="center", va="center", fontsize=SMALL, color=colour)
@@ -133,7 +133,7 @@ def plot_traffic(rows_PP: Sequence[Sequence[int]], ax: Axes | None = None) -> Ax
     numbers = range(0, size, max(1, size // 8))
     axes.set_xticks([number + 0.5 for number in numbers], list(map(str, numbers)))
     axes.set_yticks([number + 0.5 for number in numbers], list(map(str, numbers)))
-    _style(axes, "to rank", "from rank", grid=None)
+    style_axes(axes, "to rank", "from rank", grid=None)
     return axes
 
 
@@ -143,7 +143,7 @@ def plot_parts(quality: Mapping[str, Any], ax: Axes | None = None) -> Axes:
     The dotted line is the limit, and a bar above it is red.
     """
     ranks = quality["ranks"]
-    axes = ax or _own_axes(len(ranks))
+    axes = ax or own_axes(len(ranks))
     loads = [row["work_share"] for row in ranks]
     limit = next((row["limit"] for row in quality["limits"] if row["what"] == "work"), None)
     colours = [HOT if limit is not None and load > limit else ACCENT for load in loads]
@@ -153,22 +153,22 @@ def plot_parts(quality: Mapping[str, Any], ax: Axes | None = None) -> Axes:
     if limit is not None:
         axes.axhline(limit, color=DIM, linewidth=1.0, linestyle=(0, (1, 2)))
     axes.set_ylim(0, max(*loads, limit or 0, 1.0) * 1.08)
-    _style(axes, "rank", "load")
+    style_axes(axes, "rank", "load")
     return axes
 
 
 def plot_memory(ranks: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:
     """The memory that each rank needs, in megabytes, by the model of `graphprep.traffic.memory`."""
-    axes = ax or _own_axes(len(ranks))
+    axes = ax or own_axes(len(ranks))
     tips = [f"rank {rank}: {format_bytes(row['memory_bytes'])}" for rank, row in enumerate(ranks)]
     _bars(axes, [row["memory_bytes"] / 1e6 for row in ranks], color=ACCENT, width=0.72, ticks=16, tips=tips)
-    _style(axes, "rank", "memory, MB")
+    style_axes(axes, "rank", "memory, MB")
     return axes
 
 
 def plot_degrees(histogram: Sequence[Mapping[str, int]], ax: Axes | None = None) -> Axes:
     """Nodes by ranges of their degree; the upper axis is logarithmic."""
-    axes = ax or _own_axes(0)
+    axes = ax or own_axes(0)
     counts = [row["nodes"] for row in histogram]
     names = [f"{row['low']:,}" + ("" if row["low"] == row["high"] else "+") for row in histogram]
     tips = [f"{name} edges: {count:,} nodes" for name, count in zip(names, counts, strict=True)]
@@ -176,7 +176,7 @@ def plot_degrees(histogram: Sequence[Mapping[str, int]], ax: Axes | None = None)
     if max(counts, default=0) > 0:
         axes.set_yscale("log")
         axes.set_ylim(0.8, max(counts) * 2)
-    _style(axes, "edges at the node", "nodes")
+    style_axes(axes, "edges at the node", "nodes")
     return axes
 
 
@@ -184,7 +184,7 @@ def plot_classes(
     nodes_per_class: Sequence[int], splits: Mapping[str, Sequence[int]] | None = None, ax: Axes | None = None
 ) -> Axes:
     """Nodes of each class, and how many of them are in each mask of the first split."""
-    axes = ax or _own_axes(len(nodes_per_class))
+    axes = ax or own_axes(len(nodes_per_class))
     tips = [f"class {number}: {count:,} nodes" for number, count in enumerate(nodes_per_class)]
     _bars(axes, nodes_per_class, color=LINE, width=0.8, ticks=12, label="in none", tips=tips)
     bottom = [0] * len(nodes_per_class)
@@ -192,24 +192,24 @@ def plot_classes(
         style: dict[str, Any] = {"width": 0.8, "color": SPLIT_COLOURS[name], "label": name}
         bars = axes.bar(range(len(counts)), counts, bottom=bottom, **style)
         for number, (bar, count) in enumerate(zip(bars, counts, strict=True)):
-            _with_tip(bar, f"class {number}, {name}: {count:,} nodes")
+            with_tip(bar, f"class {number}, {name}: {count:,} nodes")
         bottom = [below + count for below, count in zip(bottom, counts, strict=True)]
     _legend(axes)
-    _style(axes, "class", "nodes")
+    style_axes(axes, "class", "nodes")
     return axes
 
 
 def plot_compared(values: Mapping[str, float], label: str, ax: Axes | None = None) -> Axes:
     """One bar for each name, the lowest marked; in the order given, from the top."""
-    axes = ax or _own_axes(len(values))
+    axes = ax or own_axes(len(values))
     lowest = min(values.values(), default=0.0)
     colours = [ACCENT if value == lowest else LOADS[0] for value in values.values()]
     bars = axes.barh(range(len(values)), list(values.values()), height=0.66, color=colours)
     for bar, (name, value) in zip(bars, values.items(), strict=True):
-        _with_tip(bar, f"{name}: {value:.4g} {label}")
+        with_tip(bar, f"{name}: {value:.4g} {label}")
     axes.set_yticks(range(len(values)), [name if len(name) <= 24 else f"...{name[-21:]}" for name in values])
     axes.invert_yaxis()
-    _style(axes, label, "", grid="x")
+    style_axes(axes, label, "", grid="x")
     return axes
 
 
@@ -217,15 +217,15 @@ def plot_curves(curves: Mapping[str, Sequence[Any]], metric: str, best_epoch: in
     """Loss (left) and validation metric (right) by epoch; the dashed line is the epoch whose weights were kept."""
     from matplotlib.patches import Rectangle
 
-    axes = ax or _own_axes(0)
+    axes = ax or own_axes(0)
     epochs, losses, values = (curves[name] for name in ("epoch", "loss", "val"))
     known = [(epoch, value) for epoch, value in zip(epochs, values, strict=True) if value is not None]
     axes.plot(epochs, losses, color=ACCENT, linewidth=1.6)
-    _style(axes, "epoch", "loss")
+    style_axes(axes, "epoch", "loss")
     axes.yaxis.label.set_color(ACCENT)
     right = axes.twinx()
     right.plot([epoch for epoch, _ in known], [value for _, value in known], color=METRIC, linewidth=1.6)
-    _style(right, "epoch", metric.replace("_", " "), grid=None)
+    style_axes(right, "epoch", metric.replace("_", " "), grid=None)
     right.yaxis.label.set_color(METRIC)
     axes.axvline(best_epoch, color=DIM, linewidth=1.0, linestyle=(0, (3, 2)))
     edges = [epochs[0] - 0.5, *((one + other) / 2 for one, other in pairwise(epochs)), epochs[-1] + 0.5]
@@ -233,7 +233,7 @@ def plot_curves(curves: Mapping[str, Sequence[Any]], metric: str, best_epoch: in
     for epoch, loss, value, (left, end) in zip(epochs, losses, values, pairwise(edges), strict=True):
         column = Rectangle((left, low), end - left, high - low, facecolor=CARD, alpha=0.004, edgecolor="none", zorder=5)
         shown = "" if value is None else f", {metric.replace('_', ' ')} {value:.4g}"
-        right.add_patch(_with_tip(column, f"epoch {epoch}: loss {loss:.4g}{shown}"))
+        right.add_patch(with_tip(column, f"epoch {epoch}: loss {loss:.4g}{shown}"))
     right.set_ylim(low, high)
     return axes
 
@@ -242,7 +242,7 @@ def plot_timeline(groups: Sequence[Mapping[str, Any]], ax: Axes | None = None) -
     """What each rank (down) did over the seconds of training, by ranges of epochs; in each range the kinds are sums."""
     from matplotlib.patches import Patch, Rectangle
 
-    axes = ax or _own_axes(0)
+    axes = ax or own_axes(0)
     start, num_ranks = 0.0, max(len(group["ranks"]) for group in groups)
     for group in groups:
         epochs = group["last_epoch"] - group["first_epoch"] + 1
@@ -252,7 +252,7 @@ def plot_timeline(groups: Sequence[Mapping[str, Any]], ax: Axes | None = None) -
                 seconds = row[kind] * epochs
                 bar = Rectangle((left, row["rank"] + 0.1), seconds, 0.8, facecolor=colour, edgecolor="none")
                 where = f"rank {row['rank']}, epochs {group['first_epoch']} to {group['last_epoch']}"
-                axes.add_patch(_with_tip(bar, f"{where}: {name} {duration(row[kind])} an epoch"))
+                axes.add_patch(with_tip(bar, f"{where}: {name} {duration(row[kind])} an epoch"))
                 left += seconds
         start += group["epoch_seconds"] * epochs
         axes.axvline(start, color=CARD, linewidth=0.8)
@@ -260,7 +260,7 @@ def plot_timeline(groups: Sequence[Mapping[str, Any]], ax: Axes | None = None) -
     ticks = range(0, num_ranks, max(1, num_ranks // 16))
     axes.set_yticks([rank + 0.5 for rank in ticks], list(map(str, ticks)))
     _legend(axes, [Patch(facecolor=colour, label=name) for name, colour in KINDS.values()])
-    _style(axes, "seconds since the first epoch", "rank", grid=None)
+    style_axes(axes, "seconds since the first epoch", "rank", grid=None)
     return axes
 
 
@@ -271,7 +271,7 @@ def timeline_size(num_ranks: int) -> tuple[float, float]:
 
 def plot_link_bytes(by_link: Sequence[Mapping[str, Any]], ax: Axes | None = None) -> Axes:
     """Megabytes of rows of each layer and direction (down), by type of link."""
-    axes = ax or _own_axes(0)
+    axes = ax or own_axes(0)
     types = sorted({kind for row in by_link for kind in row["link_types"]})
     names, left = [f"{row['layer']} {row['direction']}" for row in by_link], [0.0] * len(by_link)
     for number, kind in enumerate(types):
@@ -279,12 +279,12 @@ def plot_link_bytes(by_link: Sequence[Mapping[str, Any]], ax: Axes | None = None
         colour = LINK_COLOURS[min(number, len(LINK_COLOURS) - 1)]
         bars = axes.barh(range(len(values)), values, left=left, height=0.66, color=colour, label=kind)
         for bar, name, value in zip(bars, names, values, strict=True):
-            _with_tip(bar, f"layer {name}, over {kind}: {format_bytes(1e6 * value)}")
+            with_tip(bar, f"layer {name}, over {kind}: {format_bytes(1e6 * value)}")
         left = [one + more for one, more in zip(left, values, strict=True)]
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     _legend(axes)
-    _style(axes, "MB of rows", "layer", grid="x")
+    style_axes(axes, "MB of rows", "layer", grid="x")
     return axes
 
 
@@ -301,7 +301,7 @@ def _legend(axes: Axes, handles: Sequence[Any] | None = None) -> None:
     )
 
 
-def _with_tip(artist: Artist, text: str) -> Any:
+def with_tip(artist: Artist, text: str) -> Any:
     """The artist, whose title on a page is `text`."""
     artist.set_gid(f"{TIP}{printable(text)}")
     return artist
@@ -318,7 +318,7 @@ def _bars(
 ) -> None:
     """Draw bars side by side, about `ticks` of them with their number or name below."""
     for bar, tip in zip(axes.bar(range(len(heights)), heights, **style), tips, strict=True):
-        _with_tip(bar, tip)
+        with_tip(bar, tip)
     step = max(1, -(-len(heights) // ticks))
     axes.set_xticks(range(0, len(heights), step), names[::step] if names else None)
 
@@ -345,7 +345,7 @@ def _colour_bar(axes: Axes, colours: Sequence[Any], largest: float, label: str) 
     bar.set_label(label, color=DIM, fontsize=FONT - 0.5)
 
 
-def _own_axes(num_ranks: int) -> Axes:
+def own_axes(num_ranks: int) -> Axes:
     from matplotlib import pyplot
 
     _, axes = pyplot.subplots(figsize=(WIDE if num_ranks > MANY_RANKS else NARROW + 1, 3.4), layout="constrained")
@@ -405,11 +405,11 @@ def _draw_nodes(axes: Axes, topology: Topology, where: Mapping[str, Point]) -> N
     for name, (x, y) in where.items():
         if name in numbers:
             [circle] = axes.plot(x, y, "o", markersize=13 if not crowded else 11, color=INK, zorder=3)
-            _with_tip(circle, f"rank {numbers[name]}: {name}")
+            with_tip(circle, f"rank {numbers[name]}: {name}")
             axes.text(x, y, str(numbers[name]), ha="center", va="center", fontsize=SMALL, color=CARD, zorder=4)
         else:
             [square] = axes.plot(x, y, "s", markersize=8, color=CARD, markeredgecolor=DIM, zorder=3)
-            _with_tip(square, name)
+            with_tip(square, name)
             machine, _, short_name = name.partition(".")
             if by_level[y] <= (16 if crowded else 4):
                 axes.annotate(
@@ -426,7 +426,7 @@ def _draw_nodes(axes: Axes, topology: Topology, where: Mapping[str, Point]) -> N
                 )
 
 
-def _style(axes: Axes, xlabel: str, ylabel: str, *, grid: Literal["x", "y"] | None = "y") -> None:
+def style_axes(axes: Axes, xlabel: str, ylabel: str, *, grid: Literal["x", "y"] | None = "y") -> None:
     """Label the axes, and take away what is no data."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -1,6 +1,7 @@
 """Mini-batches: which nodes and edges a batch of seed nodes needs, and their rows.
 
 `graph.py` has the topology of a store or cache in memory, `sampler.py` draws the neighbours of a batch by the kernels
-of `neighbour_kernels.py` and `numbering_kernels.py`, `schedule.py` says which seeds make which batch, `rows.py` gathers
-the rows of nodes. `graphprep.interop.batch_loader` makes PyTorch Geometric's objects of all that.
+of `neighbour_kernels.py` and `numbering_kernels.py`, `layer_sampler.py` and `vertex_sampler.py` draw in other ways.
+`schedule.py` says which seeds make which batch, `rows.py` gathers the rows of nodes.
+`graphprep.interop.batch_loader` makes PyTorch Geometric's objects of all that.
 """

@@ -6,13 +6,13 @@ import numpy as np
 
 from graphprep.core.csr_kernels import mixed
 
-ORDER_OF_SEEDS, RANDOM_PAIRS = -1, -2
+ORDER_OF_SEEDS, RANDOM_PAIRS, VERTICES = -1, -2, -3
 """purposes; those from 0 on are draws of neighbours: hop * 2^32 + the edge type's place in key order"""
 
 
-def key_of(seed: int, epoch: int, purpose: int) -> np.uint64:
-    """The key of the draws for one purpose in one epoch."""
+def key_of(seed: int, epoch: int, purpose: int, *more: int) -> np.uint64:
+    """The key of the draws for one purpose in one epoch; `more` are numbers that tell draws of a purpose apart."""
     key = np.uint64(seed % (1 << 64))
-    for number in (epoch, purpose):
+    for number in (epoch, purpose, *more):
         key = np.uint64(mixed(key, np.uint64(number % (1 << 64))))
     return key

@@ -63,5 +63,6 @@ def _where(edges: SampledEdges, stays_E: NDArray[np.bool_]) -> SampledEdges:
         source_E=edges.source_E[stays_E],
         destination_E=edges.destination_E[stays_E],
         number_E=edges.number_E[stays_E],
+        weight_E=None if edges.weight_E is None else edges.weight_E[stays_E],
         per_hop=tuple(int(count) for count in counts),
     )

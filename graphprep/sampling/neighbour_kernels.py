@@ -180,6 +180,15 @@ def hashes_of(count, key):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def exponentials_of(ids_n, key):  # type: ignore[no-untyped-def]
+    """A number of each node from the exponential distribution of mean 1, by a hash: float64 [n]."""
+    found = np.empty(len(ids_n), np.float64)
+    for i in range(len(ids_n)):
+        found[i] = -np.log(_share(mixed(key, ids_n[i])))
+    return found
+
+
+@njit(cache=True, nogil=True)
 def draw_pairs(owner_k, num_owners, num_sources, num_destinations, key):  # type: ignore[no-untyped-def]
     """Random sources and destinations: int64 [k] each. Pair i is drawn from the hash of its owner, the place of a seed,
     and of how many pairs that owner had before, i // num_owners."""

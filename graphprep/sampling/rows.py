@@ -49,11 +49,11 @@ class NodeLocations:
     """Where a cache has the rows of the nodes of one type. Letters: as above."""
 
     def __init__(self, cache: PartitionCache, node_type: str) -> None:
-        self.part_N = cache.assignment(node_type)
-        self.row_N = np.empty(len(self.part_N), np.int64)
+        num_nodes = cache.node_types[node_type]
+        self.part_N, self.row_N = np.empty(num_nodes, np.int32), np.empty(num_nodes, np.int64)
         for part in range(cache.num_parts):
             ids = cache.node_array(part, node_type, "global_ids")
-            self.row_N[ids] = np.arange(len(ids))
+            self.part_N[ids], self.row_N[ids] = part, np.arange(len(ids))
 
 
 def rows_of_type(source: GraphStore | PartitionCache, node_type: str, names: Sequence[str]) -> dict[str, NodeRows]:

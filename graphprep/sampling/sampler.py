@@ -1,8 +1,9 @@
 """Draw the neighbours of a batch of seed nodes, hop by hop (GraphSAGE, Hamilton et al. 2017).
 
-In a hop each node that the hop before met for the first time gets up to so many of its in-neighbours, for each edge
-type into its type. Draws are hashes of (seed, epoch, hop, edge type, node): the same in every batch, thread, process
-and rank, so that a batch does not depend on how many of these there are, and whoever knows the seeds knows all draws.
+In a hop each node that the hop before met for the first time (or with `every_node` each node so far) gets up to so many
+of its in-neighbours, for each edge type into its type. Draws are hashes of (seed, epoch, hop, edge type, node): the
+same in every batch, thread, process and rank, so that a batch does not depend on how many of these there are, and
+whoever knows the seeds knows all draws.
 
 Letters: n nodes of a type in the batch, E edges of a type in the batch, B seeds.
 """
@@ -46,6 +47,9 @@ class SamplingOptions:
     """a tree of its own for each seed: a node that two seeds reach is there twice"""
     time_strategy: TimeStrategy = "uniform"
     """which of the neighbours that are not later than the seed: any, or the last"""
+    every_node: bool = False
+    """draw in each hop anew for all nodes so far, as DGL's blocks do, in place of those that the hop before met first
+    (PyG's way). What is drawn for a node in a hop then does not depend on the other seeds of the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,6 +62,8 @@ class SampledEdges:
     number_E: NDArray[np.int64]
     """which edge of the store's CSR each one is"""
     per_hop: tuple[int, ...]
+    weight_E: NDArray[np.float32] | None = None
+    """what each one counts, where edges are drawn by other probabilities than in the neighbour sampler"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,7 +114,7 @@ class NeighbourSampler:
 
     def __reduce__(self) -> tuple[type[NeighbourSampler], tuple[SamplingGraph, SamplingOptions]]:
         """Pickle what it was made of: numbers of nodes are a thread's."""
-        return NeighbourSampler, (self.graph, self.options)
+        return type(self), (self.graph, self.options)
 
     @property
     def has_trees(self) -> bool:
@@ -141,7 +147,11 @@ class NeighbourSampler:
                 for name, mine in seeds.items():
                     ids[name], _ = number_nodes(mine, places[name], _NONE)
             for hop in range(self.num_hops):
-                new = {name: (len(ids[name]) - per_hop[name][-1], len(ids[name])) for name in names}
+                count = {name: len(ids[name]) for name in names}
+                new = {
+                    name: (0 if self.options.every_node else count[name] - per_hop[name][-1], count[name])
+                    for name in names
+                }
                 for number, kind in enumerate(self.graph.edges):
                     first, end = new[kind.destination]
                     tree_n = trees[kind.destination][first:end]
@@ -158,7 +168,7 @@ class NeighbourSampler:
                         ids[name], place_E = number_nodes(source_E, places[name], ids[name])
                     drawn[kind].append((place_E, owner_E + first, number_E))
                 for name in names:
-                    per_hop[name].append(len(ids[name]) - new[name][1])
+                    per_hop[name].append(len(ids[name]) - count[name])
         except BaseException:  # Ctrl-C too: numbers may be there of nodes that `ids` does not have yet
             del self._thread.places
             raise

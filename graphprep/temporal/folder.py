@@ -23,7 +23,7 @@ from graphprep.errors import CacheError, GraphprepError
 from graphprep.system import progress
 from graphprep.system.regular_file import regular_file
 from graphprep.temporal.events import ROWS_AT_A_TIME
-from graphprep.temporal.format import EVENT_FORMAT
+from graphprep.temporal.format import DESTINATION, EVENT_FORMAT, SOURCE, TIME
 
 
 class ArrayFolder:
@@ -157,6 +157,27 @@ class ArrayFolder:
             for first in range(start, stop, ROWS_AT_A_TIME):
                 count = min(ROWS_AT_A_TIME, stop - first)
                 yield np.fromfile(file, array.dtype, count * width).reshape(count, *array.shape[1:])
+
+    def check_events(self) -> None:
+        """Read the events and check that times ascend and nodes are there.
+
+        Raises:
+            DatasetError, CacheError: the first thing that is wrong.
+        """
+        last: Any = None
+        for times in self.rows(TIME):
+            if not np.isfinite(times).all() or (times[1:] < times[:-1]).any() or (last is not None and times[0] < last):
+                raise self.fault("is damaged: its times do not ascend")
+            last = times[-1]
+        for name in (SOURCE, DESTINATION):
+            for ids in self.rows(name):
+                if ids.min() < 0 or ids.max() >= self.num_nodes:
+                    raise self.fault(f"is damaged: {name} names a node outside of 0 .. {self.num_nodes - 1}")
+        for name in ("events", "nodes"):
+            count = self.num_events if name == "events" else self.num_nodes
+            for path, array in self.arrays.items():
+                if path.startswith(f"{name}/") and len(array) != count:
+                    raise self.fault(f"is damaged: {path} has {len(array)} rows for {count}")
 
     def verify_files(self) -> int:
         """Compare every file with the manifest; returns their number.

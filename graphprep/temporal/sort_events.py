@@ -42,6 +42,9 @@ class EventSpool:
     """bytes that may be in memory"""
     num_events: int = 0
     is_sorted: bool = True
+    """whether the runs follow each other in time"""
+    was_sorted: bool = True
+    """whether the events came in the order of time"""
     highest_state: int = 0
     _waiting: list[EventRows] = field(default_factory=list)
     _num_waiting: int = 0
@@ -146,7 +149,8 @@ class EventSpool:
             with self._file(column, "ab") as file:
                 file.write(np.ascontiguousarray(whole if order is None else whole[order]).data.cast("B"))
         first, last = (times[0], times[-1]) if order is None else (times[order[0]], times[order[-1]])
-        self.is_sorted &= self._last_time is None or first >= self._last_time
+        self.is_sorted &= self._last_time is None or bool(first >= self._last_time)
+        self.was_sorted &= self.is_sorted and order is None
         self._last_time = last
         self._runs.append((self.num_events, self.num_events + len(times)))
         self.num_events += len(times)

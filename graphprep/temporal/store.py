@@ -188,17 +188,5 @@ class EventStore(ArrayFolder):
             DatasetError: a file has changed, times do not ascend, or an event names a node that is not there.
         """
         files = self.verify_files()
-        last: Any = None
-        for times in self.rows(TIME):
-            if not np.isfinite(times).all() or (times[1:] < times[:-1]).any() or (last is not None and times[0] < last):
-                raise self.fault("is damaged: its times do not ascend")
-            last = times[-1]
-        for name in (SOURCE, DESTINATION):
-            for ids in self.rows(name):
-                if ids.min() < 0 or ids.max() >= self.num_nodes:
-                    raise self.fault(f"is damaged: {name} names a node outside of 0 .. {self.num_nodes - 1}")
-        for name, array in self.arrays.items():
-            count = self.num_events if name.startswith("events/") else self.num_nodes
-            if not name.startswith("words/") and len(array) != count:
-                raise self.fault(f"is damaged: {name} has {len(array)} rows for {count}")
+        self.check_events()
         return files

@@ -8,11 +8,14 @@ nodes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.cache.array_writer import FolderWriter
+from graphprep.cache.format import payload_path
 from graphprep.system import progress
 from graphprep.temporal.events import EventSource
 from graphprep.temporal.format import DESTINATION, INDEX_EVENT, INDEX_NEIGHBOUR, INDEX_OFFSETS, SOURCE
@@ -21,7 +24,30 @@ from graphprep.temporal.time_index_kernels import count_ends, place_ends
 BYTES_AN_ENTRY = 16
 
 
-def write_time_index(writer: FolderWriter, events: EventSource, *, entry_bytes: int) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TimeIndex:
+    """An index that has been written."""
+
+    folder: Path
+    """of the cache"""
+    offsets_N: NDArray[np.int64]
+    """[N + 1]"""
+
+    def entries(self, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The events and neighbours of nodes `low` to `high`, read without a memory map."""
+        start, count = int(self.offsets_N[low]), int(self.offsets_N[high] - self.offsets_N[low])
+        event_k, neighbour_k = (
+            np.fromfile(self.folder / payload_path(name, 1), np.int64, count, offset=8 * start)
+            for name in (INDEX_EVENT, INDEX_NEIGHBOUR)
+        )
+        return event_k, neighbour_k
+
+    def ranges(self, entry_bytes: int) -> Iterator[tuple[int, int]]:
+        """Ranges of nodes whose entries take about so many bytes; a node with more is a range of its own."""
+        return _node_ranges(self.offsets_N, max(1, entry_bytes // BYTES_AN_ENTRY))
+
+
+def write_time_index(writer: FolderWriter, events: EventSource, *, entry_bytes: int) -> TimeIndex:
     """Write the index of all events.
 
     Args:
@@ -42,6 +68,7 @@ def write_time_index(writer: FolderWriter, events: EventSource, *, entry_bytes: 
             append_events(event_k)
             append_neighbours(neighbour_k)
             task.advance(high - low)
+    return TimeIndex(folder=writer.folder, offsets_N=offsets_N)
 
 
 def index_offsets(events: EventSource) -> NDArray[np.int64]:

@@ -15,8 +15,8 @@ from graphprep.temporal.format import SECONDS
 MOST_SNAPSHOTS = 10_000_000
 
 
-def window_seconds(text: str) -> float:
-    """The seconds of a window such as `1d`, `6h`, `30min` or `90s`.
+def window_seconds(text: str, flag: str = "--window") -> float:
+    """The seconds of a window such as `1d`, `6h`, `30min` or `90s`; `flag` gave it.
 
     Raises:
         UsageError: it is not a positive number with a unit of time.
@@ -24,7 +24,7 @@ def window_seconds(text: str) -> float:
     match = re.fullmatch(r"([0-9]*\.?[0-9]+) *([a-z]+)", text.strip())
     units = ", ".join(SECONDS)
     if match is None or match[2] not in SECONDS or not float(match[1]) > 0:
-        raise UsageError(f"--window {text} is not a positive number with one of the units {units}; give e.g. 1d")
+        raise UsageError(f"{flag} {text} is not a positive number with one of the units {units}; give e.g. 1d")
     return float(match[1]) * SECONDS[match[2]]
 
 

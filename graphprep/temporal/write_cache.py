@@ -7,7 +7,7 @@ caller renames the folder into place.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,18 @@ from graphprep.temporal.format import (
     EVENT_X,
     EVENT_Y,
     NODE_X,
+    ORIGINAL_ID,
     RANK_OF,
     SNAPSHOT_GROUP,
     SNAPSHOT_OFFSETS,
     TIME,
+    WORD_BYTES,
+    WORD_OFFSETS,
 )
 from graphprep.temporal.snapshot_groups import balanced_groups
 from graphprep.temporal.splits import DEFAULT_SHARES, split_by_time
-from graphprep.temporal.time_index import write_time_index
+from graphprep.temporal.stream_partition import NodeRanks, assessed
+from graphprep.temporal.time_index import TimeIndex, write_time_index
 from graphprep.temporal.windows import in_units, snapshot_offsets
 from graphprep.version import __version__
 
@@ -61,7 +65,8 @@ class EventCacheContent:
 
     dataset: str
     num_parts: int
-    rank_of_N: NDArray[np.int16]
+    ranks: Callable[[TimeIndex], NodeRanks]
+    """the rank of each node, from the index of its events"""
     split: tuple[int, int]
     """first event to validate, first event to test"""
     is_bipartite: bool
@@ -88,8 +93,8 @@ def write_event_cache(
     folder.mkdir(parents=True, exist_ok=True)
     writer = FolderWriter(folder)
     arrays = events.arrays
-    names = [name for name in (*EVENT_ARRAYS, NODE_X) if name in arrays]
-    for group in ("events", "nodes", "index"):
+    names = [name for name in (*EVENT_ARRAYS, NODE_X, ORIGINAL_ID, WORD_OFFSETS, WORD_BYTES) if name in arrays]
+    for group in dict.fromkeys(["events", "nodes", "index", *(name.split("/")[0] for name in names)]):
         writer.group(group)
     lowest, end = events.num_nodes, 0
     with progress.task("writing events", total=sum(arrays[name].nbytes for name in names), unit="B") as task:
@@ -100,8 +105,9 @@ def write_event_cache(
                     task.advance(rows.nbytes)
                     if name == DESTINATION:
                         lowest, end = min(lowest, int(rows.min())), max(end, int(rows.max()) + 1)
-    writer.array(RANK_OF, content.rank_of_N)
-    write_time_index(writer, events, entry_bytes=min(MOST_ENTRY_BYTES, memory.budget(memory_limit) // 2))
+    index = write_time_index(writer, events, entry_bytes=min(MOST_ENTRY_BYTES, memory.budget(memory_limit) // 2))
+    ranks = content.ranks(index)
+    writer.array(RANK_OF, ranks.rank_of_N)
     if content.snapshots is not None:
         writer.group("snapshots")
         writer.array(SNAPSHOT_OFFSETS, content.snapshots.offsets_T)
@@ -129,7 +135,7 @@ def write_event_cache(
             "window_seconds": None if content.snapshots is None else content.snapshots.window_seconds,
             "num_snapshots": 0 if content.snapshots is None else len(content.snapshots.group_T),
             "options": dict(content.options),
-            "quality": dict(content.quality),
+            "quality": {"ranks": ranks.quality(), **content.quality},
         },
     )
     Manifest(key=key, files=writer.files).write(folder)
@@ -176,11 +182,11 @@ def cache_of_arrays(
         snapshots = Snapshots(window_seconds=window_seconds, offsets_T=offsets_T, group_T=np.asarray(group_T, np.int16))
     if not 1 <= num_parts <= MOST_PARTS:
         raise PartitionError(f"{num_parts} ranks cannot be numbered in an event cache; give 1 to {MOST_PARTS}")
-    rank_of_N = np.arange(events.num_nodes) % num_parts if rank_of is None else rank_of
+    rank_of_N = np.asarray(np.arange(events.num_nodes) % num_parts if rank_of is None else rank_of, np.int16)
     content = EventCacheContent(
         dataset=dataset,
         num_parts=num_parts,
-        rank_of_N=np.asarray(rank_of_N, np.int16),
+        ranks=lambda _: assessed(events, rank_of_N, num_parts, "given"),
         split=split_by_time(events.arrays[TIME], split),
         is_bipartite=is_bipartite,
         time_unit=time_unit,

@@ -144,7 +144,7 @@ def _write_events(writer: FolderWriter, spool: EventSpool, nodes: NodesOfEvents)
         "num_states": spool.highest_state + 1 if has_states else 0,
         "bipartite": not bool((is_source_N & is_destination_N).any()),
         "time_range": [first.item(), last.item()],
-        "was_sorted": spool.is_sorted,
+        "was_sorted": spool.was_sorted,
     }
 
 

@@ -1,15 +1,18 @@
-"""Event stores on the command line: made by `import --events` and `generate events`."""
+"""Event stores and caches on the command line: what `import`, `generate` and `partition` do for them."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from graphprep.errors import UsageError
-from pipelines.commands.common import show
+from pipelines.commands.common import print_json, show
 
 if TYPE_CHECKING:
     from graphprep.datasets.importing.event_options import EventOptions
     from graphprep.datasets.importing.import_request import ImportRequest
+    from graphprep.temporal.request import EventCacheRequest
+    from pipelines.event_cache import EventPartitionStep
     from pipelines.event_store import EventStoreOutcome
 
 
@@ -55,3 +58,64 @@ def show_event_store(outcome: EventStoreOutcome, json_output: bool) -> None:
         "events": store.num_events,
     }
     show(document, f"{'up to date' if outcome.reused else 'wrote'}: {store.location}", json_output)
+
+
+OF_EVENT_CACHES = ("method", "imbalance", "seed")
+"""options of a graph's partition that event caches have too"""
+
+
+def partition_events(
+    name_or_store: str, purpose: str, request: EventCacheRequest, given: dict[str, Any], *, memory_limit: int | None
+) -> EventPartitionStep:
+    """Decide what a run will do.
+
+    Args:
+        given: the other options on the command line.
+
+    Raises:
+        UsageError: one of these is not for event caches.
+    """
+    from pipelines.event_cache import plan_event_partition
+
+    own = {*OF_EVENT_CACHES, *asdict(request), "parts", "out"}
+    if others := [name for name in given if name not in own]:
+        raise UsageError(f"--{others[0].replace('_', '-')} is not for --for {purpose}; leave it out")
+    return plan_event_partition(
+        name_or_store,
+        purpose=purpose,
+        parts=given.get("parts"),
+        request=request,
+        out=given.get("out"),
+        memory_limit=memory_limit,
+        **{name: given[name] for name in OF_EVENT_CACHES if name in given},
+    )
+
+
+def run_or_announce(step: EventPartitionStep, *, replace: bool, dry_run: bool, json_output: bool) -> None:
+    """Make an event cache and print which there is now, or only say what that would take."""
+    from pipelines.event_cache import run_event_partition
+
+    if dry_run:
+        if json_output:
+            print_json({"cache": str(step.target), "key": step.key, **step.expectations()})
+        else:
+            step.announce()
+        return
+    outcome = run_event_partition(step, replace=replace)
+    cache = outcome.cache
+    document = {
+        "cache": str(cache.folder),
+        "reused": outcome.reused,
+        "key": cache.key,
+        "num_parts": cache.num_parts,
+        "split": list(cache.split),
+        "num_snapshots": cache.attributes["num_snapshots"],
+        "quality": cache.quality,
+    }
+    ranks = cache.quality["ranks"]
+    text = (
+        f"{'up to date' if outcome.reused else 'wrote'}: {cache.folder} ({cache.num_parts} ranks, "
+        f"{ranks['crossing_share']:.1%} of the events cross ranks, load of a rank over time "
+        f"{ranks['imbalance_over_time']:.2f} of the mean)"
+    )
+    show(document, text, json_output)

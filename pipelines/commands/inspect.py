@@ -37,7 +37,8 @@ def inspect(
     """Show what a store or a cache holds: a path, a dataset's name, or NAME/LABEL.
 
     Of a store: counts, degrees, components, homophily, labels, splits, features, provenance, and warnings. Of a cache:
-    parts, links with the bottleneck marked, what crosses, lower bounds.
+    parts, links with the bottleneck marked, what crosses, lower bounds. Of event stores and event caches: activity over
+    time, split, load by rank and by snapshot.
 
     \b
     Examples:
@@ -48,8 +49,10 @@ def inspect(
       graphprep inspect digits/2x2 --topology mine.yaml --row-bytes 512
       graphprep inspect digits/2x2 --compare-metis
       graphprep inspect digits/2x2 --node 17 --json
+      graphprep inspect college/snapshots-4 --html events.html
     """
     from graphprep.report.cache_tables import print_cache, print_node
+    from graphprep.report.event_tables import print_event_cache, print_event_store
     from graphprep.report.store_tables import print_store
     from graphprep.system.executor import open_executor
     from graphprep.system.output_path import checked_file
@@ -67,4 +70,5 @@ def inspect(
         print_line(f"wrote {target}", err=True)
     if html is None or json_output:
         printers = {"cache": print_cache, "store": print_store, "node": print_node}
+        printers |= {"event-store": print_event_store, "events": print_event_cache}
         show(summary, printers[kind], json_output)

@@ -10,9 +10,12 @@ import click
 from click.core import ParameterSource
 
 from graphprep.cache.features import FeatureOptions
-from graphprep.partition.request import PartitionRequest
+from graphprep.errors import UsageError
+from graphprep.partition.request import PURPOSES, PartitionRequest
 from graphprep.plan.model_widths import ModelWidths, take_widths
+from graphprep.system.nearest import nearest
 from graphprep.system.options import take_options
+from graphprep.temporal.request import EVENT_PURPOSES, EventCacheRequest
 from pipelines.commands import names
 from pipelines.commands.common import (
     FILE,
@@ -24,7 +27,10 @@ from pipelines.commands.common import (
     topology_option,
     work_options,
 )
+from pipelines.commands.event_stores import partition_events, run_or_announce
 from pipelines.commands.from_dataclass import options_of
+
+listed_purposes = ", ".join(f"{name} ({remark})" for name, remark in (PURPOSES | EVENT_PURPOSES).items())
 
 
 @click.command()
@@ -43,8 +49,11 @@ from pipelines.commands.from_dataclass import options_of
     help="A cache of the store that this one extends: its nodes keep their parts, new ones get those of neighbours.",
 )
 @options_of(
-    PartitionRequest, effort={"default": None, "show_default": "default, or none with --assignment and --extend"}
+    PartitionRequest,
+    effort={"default": None, "show_default": "default, or none with --assignment and --extend"},
+    purpose={"help": f"What is trained with the parts: {listed_purposes}."},
 )
+@options_of(EventCacheRequest)
 @options_of(ModelWidths)
 @click.option(
     "--rates",
@@ -66,6 +75,7 @@ def partition(
     name_or_store: str,
     assignment: Path | None,
     extend: str | None,
+    purpose: str,
     effort: str | None,
     replace: bool,
     memory_limit: int | None,
@@ -83,6 +93,8 @@ def partition(
       graphprep partition cora --topology dgx-1-v100 --dry-run
       graphprep partition cora --parts 4 --assignment cora.graph.part.4
       graphprep partition mine-june --extend mine/2x4
+      graphprep partition college --for events --parts 4
+      graphprep partition college --for snapshots --window 1d --parts 4
     """
     from graphprep.cache.read import open_cache
     from graphprep.system.executor import open_executor
@@ -91,6 +103,23 @@ def partition(
 
     source_of = click.get_current_context().get_parameter_source
     given = {name: value for name, value in options.items() if source_of(name) is not ParameterSource.DEFAULT}
+    for_events = take_options(EventCacheRequest, options)
+    if purpose not in PURPOSES | EVENT_PURPOSES:
+        known = ", ".join(PURPOSES | EVENT_PURPOSES)
+        raise UsageError(
+            f"--for {purpose!r} is unknown{nearest(purpose, PURPOSES | EVENT_PURPOSES)}; use one of {known}"
+        )
+    if purpose in EVENT_PURPOSES:
+        for_graphs = {"assignment": assignment, "extend": extend, "effort": effort, "dask": dask}
+        given |= {name: value for name, value in for_graphs.items() if value is not None}
+        step = partition_events(name_or_store, purpose, for_events, given, memory_limit=memory_limit)
+        run_or_announce(step, replace=replace, dry_run=dry_run, json_output=json_output)
+        return
+    if own := [name for name in asdict(EventCacheRequest()) if name in given]:
+        raise UsageError(f"--{own[0].replace('_', '-')} is for event stores; give --for events or --for snapshots too")
+    options["purpose"] = purpose
+    if source_of("purpose") is not ParameterSource.DEFAULT:
+        given["purpose"] = purpose
     where = {name: options.pop(name) for name in ("parts", "topology", "out", "rates")}
     where |= {"assignment": assignment, "memory_limit": memory_limit}
     if extend is not None:

@@ -93,6 +93,9 @@ SYNOPSES = {
         "graphprep partition cora --topology 2x2-25gbe --assignment parts.npy",
         "graphprep partition cora --topology 2x2-100gbe --assignment parts.npy --effort fast",
     ],
+    "graphprep partition NAME --topology T --for sampling --fanouts 15,10 --batch-size 1024": [
+        "graphprep partition cora --topology 2x2-10gbe --for sampling --fanouts 15,10 --batch-size 1024 --out SAMPLED"
+    ],
     "graphprep partition NAME --extend CACHE": ["graphprep partition weighted-june --extend weighted/flat-2"],
     "graphprep run PIPELINE.yaml --dry-run": ["graphprep run PIPELINE.yaml --dry-run"],
     "graphprep run PIPELINE.yaml": ["graphprep run PIPELINE.yaml"],

@@ -156,6 +156,14 @@ def test_times_of_seeds(tmp_path: Path) -> None:
         ({"world_size": 0}, "rank is 0 of world_size 0"),
         ({"arrays": "xy"}, "arrays is 'xy'; give a list"),
         ({"drop_last": True}, "drop_last=True leaves no batch of"),
+        ({"num_neighbors": None}, "num_neighbors is missing"),
+        (
+            {"sampler": "ladys"},
+            r"sampler is 'ladys' \(did you mean 'ladies'\?\); give one of neighbour, ladies, vertices",
+        ),
+        ({"sampler": "ladies", "replace": True}, "replace has no meaning with sampler='ladies'"),
+        ({"sampler": "vertices"}, "num_neighbors has no meaning with sampler='vertices'"),
+        ({"sampler": "vertices", "num_neighbors": None, "shuffle": False}, "shuffle has no meaning"),
     ],
 )
 def test_arguments_that_do_not_fit(store: GraphStore, options: dict[str, Any], sentence: str) -> None:
@@ -164,9 +172,40 @@ def test_arguments_that_do_not_fit(store: GraphStore, options: dict[str, Any], s
         gp.loader(store, **{"num_neighbors": [2], **options})
 
 
-def test_a_pickled_loader_makes_the_same_batches(store: GraphStore) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{"sampler": "ladies", "num_neighbors": [12, 8], "batch_size": 7}, {"sampler": "vertices", "batch_size": 30}],
+    ids=["ladies", "vertices"],
+)
+def test_other_samplers_make_batches_of_the_same_kind(
+    store: GraphStore, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """Guards against draws that depend on parts, workers or ranks, rows of other nodes, and weights of the graph where
+    those of the draws are meant."""
+    cache = make_cache(store, Topology.flat(3), tmp_path / "cache")
+    expected = list(gp.loader(store, num_workers=0, **options))
+    for one, other in zip(expected, gp.loader(cache, num_workers=3, **options), strict=True):
+        assert same(one, other)
+    ranks = [list(gp.loader(cache, rank=rank, world_size=2, **options)) for rank in range(2)]
+    for number, batch in enumerate(expected):
+        assert same(batch, ranks[number % 2][number // 2])
+    whole = store.to_pyg()
+    for batch in expected:
+        assert torch.equal(batch.x, whole.x[batch.n_id])
+        assert torch.equal(batch.n_id[batch.edge_index], whole.edge_index[:, batch.e_id])
+        assert batch.edge_weight.shape == batch.e_id.shape
+        assert not torch.equal(batch.edge_weight, whole.edge_weight[batch.e_id])
+        assert whole.train_mask[batch.n_id[: batch.batch_size]].all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"num_neighbors": [3, 2]}, {"num_neighbors": [9, 6], "sampler": "ladies"}, {"sampler": "vertices"}],
+    ids=["neighbour", "ladies", "vertices"],
+)
+def test_a_pickled_loader_makes_the_same_batches(store: GraphStore, options: dict[str, Any]) -> None:
     """Guards against a loader that cannot go to another process, as frameworks send them."""
-    loader = gp.loader(store, num_neighbors=[3, 2], batch_size=20, num_workers=0)
+    loader = gp.loader(store, batch_size=20, num_workers=0, **options)
     copy = pickle.loads(pickle.dumps(loader))
     assert all(same(one, other) for one, other in zip(loader, copy, strict=True))
 

@@ -23,12 +23,15 @@ PARENT = "GRAPHPREP_PARENT"
 _PR_SET_PDEATHSIG = 1
 
 
-def start_python(words: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start_python(
+    words: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
     """Start `python -u WORDS` as a child that calls `end_with_parent`.
 
     Args:
         words: `-m MODULE ...`.
         environment: variables that it gets in addition to this process's.
+        descriptors: open files that it gets, under the same numbers.
     """
     descriptor = _read_end()
     variables = {**os.environ, **environment, "PYTHONSAFEPATH": "1", PARENT: f"{os.getpid()}:{descriptor}"}
@@ -40,7 +43,7 @@ def start_python(words: Sequence[str], environment: Mapping[str, str]) -> subpro
     if folders:
         variables["PYTHONPATH"] = os.pathsep.join(folders)
     command = [sys.executable, "-P", "-u", *words]
-    return subprocess.Popen(command, env=variables, pass_fds=(descriptor,))
+    return subprocess.Popen(command, env=variables, pass_fds=(descriptor, *descriptors))
 
 
 def end_with_parent(*, started_otherwise: bool = False) -> None:

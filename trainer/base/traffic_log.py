@@ -10,8 +10,8 @@ rank):
     broadcast   bytes that broadcasting its whole block to every other rank takes, at the same row width, in fp32
 
 Exact and broadcast are baselines for the run, whatever exchange it uses; they count every pass. No number has a
-backward exchange of the first layer, since no rank needs the gradient of the features. Over all ranks the bytes
-received are the bytes sent.
+backward exchange of the first layer, since no rank needs the gradient of the features; the baselines do not have the
+features that mini-batches request. Over all ranks the bytes received are the bytes sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-Direction = Literal["setup", "forward", "backward"]
+Direction = Literal["setup", "forward", "backward", "batches"]
 _FP32 = 4
 """Bytes of a value in the baselines."""
 
@@ -111,7 +111,8 @@ class TrafficLog:
 
         Args:
             layer: 1 .. L, or 0 for what belongs to no layer.
-            direction: `forward` sends rows, `backward` their gradients, `setup` what is needed once.
+            direction: `forward` sends rows, `backward` their gradients, `setup` what is needed once; `record_batch` has
+                the features of mini-batches as `batches`.
             rows: rows for each peer.
             width: values a row.
             sent: bytes to each peer; None if nothing was sent, since the receivers have kept it.
@@ -129,6 +130,19 @@ class TrafficLog:
         entry.sends += sent is not None
         entry.exact += (self._num_halo if direction == "backward" else self._num_sent) * width * _FP32
         entry.broadcast += self._block_rows * width * _FP32
+
+    def record_batch(self, *, width: int, sent: Mapping[int, int]) -> None:
+        """Record the features that a batch needed of this rank.
+
+        Args:
+            width: values a row.
+            sent: bytes to each peer.
+        """
+        entry = self._entry(0, "batches", width)
+        for peer, number in sent.items():
+            entry.sent_P[peer] += number
+        entry.exchanges += 1
+        entry.sends += 1
 
     def record_seconds(self, layer: int, direction: Direction, seconds: float) -> None:
         """Record the seconds of an exchange that is recorded already."""
@@ -252,11 +266,18 @@ class Clock:
         """Add the time of the block to `activity`."""
         started = time.perf_counter()
         yield
+        self.add(activity, started, time.perf_counter())
+
+    def add(self, activity: str, started: float, ended: float) -> None:
+        """Add a time that was measured elsewhere to `activity`."""
         if self._running:
-            ended = time.perf_counter()
             self._seconds[activity] += ended - started
-            if self._spans is not None:
-                self._spans.append((activity, started, ended))
+            self.add_span(activity, started, ended)
+
+    def add_span(self, activity: str, started: float, ended: float) -> None:
+        """Keep when something was done that is no activity of this rank's, or is made of several."""
+        if self._running and self._spans is not None:
+            self._spans.append((activity, started, ended))
 
     def add_for_peer(self, peer: int, seconds: float) -> None:
         """Say which peer's rows the rank waited for, in an activity that is timed already."""

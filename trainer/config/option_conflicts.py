@@ -27,6 +27,8 @@ def check_together(options: Options) -> None:
             raise OptionError(f"--exchange tensor {reason}; use --exchange boundary, or leave it out")
     if options.boundary_sampling < 1:
         _check_sampling(options, keeps=keeps)
+    if options.batch_size:
+        _check_batches(options, keeps=keeps)
     if options.model == "gin" and options.precision == "fp16":
         raise OptionError(
             "--model gin with --precision fp16: its sums are not divided by the degree, so they pass fp16's 65,504 "
@@ -35,6 +37,8 @@ def check_together(options: Options) -> None:
     for name, option in OPTIONS.items():
         if getattr(options, name) == option.default:
             continue
+        if name in ("fanouts", "sampler_processes") and not options.batch_size:
+            raise OptionError(f"{option.flag} does nothing without --batch-size; add it")
         has_option = not option.models or options.model in option.models
         has_option |= is_own_model(options.model) and any(model in MODELS for model in option.models)
         if not has_option and not (name == "edge_features" and options.learns_edge_labels):  # a decoder reads them
@@ -166,6 +170,30 @@ def _check_pairs(options: Options) -> None:
     }.items():
         if applies:
             raise OptionError(f"--task {options.task} cannot be with {reason}")
+
+
+def _check_batches(options: Options, *, keeps: bool) -> None:
+    """Refuse what has no effect, or another one, where steps are made on sampled neighbourhoods."""
+    if len(options.fanout_list) != options.layers:
+        raise OptionError(
+            f"--fanouts {options.fanouts} has {len(options.fanout_list)} numbers and the model {options.layers} "
+            "layers; give one for each layer"
+        )
+    for reason, applies in {
+        f"--task {options.task}: it learns pairs, and batches are of nodes": options.learns_pairs,
+        "--inductive: neighbours are drawn from the whole graph": options.inductive,
+        "--edge-features: batches have none": options.edge_features is not None,
+        "--norm batch, for a node may be in the batches of several ranks; use --norm layer": options.norm == "batch",
+        "--validate-from training: a step has the scores of its batch alone": options.validate_from == "training",
+        "--staleness and --staleness-grad: a batch has no halo whose rows could be kept": keeps,
+        f"--wire {options.wire}: batches send no rows but features, as --precision stores them": options.wire != "fp32",
+        "--error-feedback: a batch has no halo to which errors belong": options.error_feedback,
+        "--boundary-sampling: --fanouts say how many neighbours are drawn": options.boundary_sampling < 1,
+        f"--exchange {options.exchange}: it is how training passes over the whole graph exchange rows": options.exchange
+        not in ("boundary", "sequential"),
+    }.items():
+        if applies:
+            raise OptionError(f"--batch-size cannot be with {reason}; leave one of them out")
 
 
 def _check_sequential(options: Options, *, keeps: bool) -> None:

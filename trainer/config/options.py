@@ -9,6 +9,7 @@ from trainer.base.errors import OptionError
 from trainer.base.nearest import nearest
 from trainer.config.class_weights import listed_weights
 from trainer.config.edge_shares import check_edge_split
+from trainer.config.fanouts import listed_fanouts
 from trainer.config.lr_schedule import schedule
 from trainer.config.option import PROBABILITY, SHARE, Group, checked, number, options_of, whole
 from trainer.config.parallel import parse_parallel
@@ -34,6 +35,7 @@ _run = Group("run", decides_result=False)
 _model = Group("model")
 _task = Group("task")
 _optimisation = Group("optimisation", may_change=True)
+_batches = Group("mini-batches", may_change=True)
 _exchange = Group("what is sent between ranks", may_change=True)
 _machine = Group("machine", decides_result=False)
 _recovery = Group("recovery", decides_result=False)
@@ -67,7 +69,10 @@ class Options:
     """The options of one run. The defaults suit a citation graph (about 81.9 % on Cora's public split)."""
 
     cache: str = field(
-        metadata=_run.metadata("folder that graphprep partition made; may be in --config", metavar="CACHE")
+        metadata=_run.metadata(
+            "folder that graphprep partition made, or with several, one of them for as many ranks; may be in --config",
+            metavar="CACHE",
+        )
     )
     config: str | None = _run(None, "TOML file with options; those given here win", "FILE")
 
@@ -284,14 +289,6 @@ class Options:
         number(or_zero=True),
         model_defaults={"tgn": 1e-4} | dict.fromkeys(SNAPSHOT_MODELS, 0.0),
     )
-    batch_size: int | None = _optimisation(
-        None,
-        "events of a batch, of all ranks that share it; of a node's events in one batch the last one counts",
-        "B",
-        whole(1),
-        default_words="200 for each rank that shares a batch",
-        models=EVENT_MODELS,
-    )
     epochs: int = _optimisation(200, "most passes over the whole graph", "N", whole(1), model_defaults={"tgn": 12})
     patience: int = _optimisation(50, "stop after N epochs without a better validation metric; 0: never", "N", whole(0))
     eval_every: int = _optimisation(1, "validate every N epochs, and always after the last", "N", whole(1))
@@ -302,6 +299,23 @@ class Options:
     )
     seed: int = _optimisation(0, "decides the first weights, dropout masks and pairs", "N", whole(0), may_change=False)
     split: int = _optimisation(0, "column of the masks, from 0", "I", whole(0), may_change=False)
+
+    batch_size: int | None = _batches(
+        None,
+        "training nodes in a step, of all ranks together, on sampled neighbourhoods; of tgn and edgebank events in a "
+        "batch, of all ranks that share it",
+        "N",
+        whole(1),
+        default_words="all, on the whole graph; of tgn and edgebank 200 for each rank that shares a batch",
+    )
+    fanouts: str | None = _batches(
+        None,
+        "neighbours drawn for a node in each layer, the last layer first, as 15,10; all: every one",
+        "K,K",
+        checked(listed_fanouts),
+        default_words="10 a layer",
+    )
+    sampler_processes: int = _machine(1, "processes that sample for each rank, with --batch-size", "N", whole(1, 64))
 
     exchange: str = _exchange(
         "boundary",
@@ -414,6 +428,11 @@ class Options:
     json: bool = _output(False, "JSON lines on standard output, nothing else there")
     quiet: bool = _output(False, "only warnings and errors on standard error", short=("-q",))
     debug: bool = _output(False, "more lines on standard error, and tracebacks")
+
+    @property
+    def fanout_list(self) -> list[int]:
+        """Neighbours drawn for a node in each layer, the last layer's first."""
+        return [10] * self.layers if self.fanouts is None else listed_fanouts(self.fanouts)
 
     @property
     def first_dropout(self) -> float:

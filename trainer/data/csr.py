@@ -93,6 +93,8 @@ def vstack(blocks: Sequence[Csr], num_columns: int) -> Csr:
 
 def hstack(blocks: Sequence[Csr], num_rows: int) -> Csr:
     """Matrices of the same rows side by side; `num_rows` gives the shape where there is none."""
+    if len(blocks) == 1:
+        return blocks[0]
     *offsets, width = [0, *accumulate(block.num_columns for block in blocks)]
     return _overlaid(blocks, offsets, num_rows, width)
 

@@ -21,6 +21,11 @@ _NAME = "manifest.json"
 _DIGEST_NAME = "manifest.sha256"
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether a folder looks like a finished cache: it has a manifest with its checksum."""
+    return all((folder / name).is_file() for name in (_NAME, _DIGEST_NAME))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     size: int

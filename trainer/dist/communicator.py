@@ -72,6 +72,23 @@ class PendingExchange:
         self.seconds = time.perf_counter() - self.started
 
 
+@dataclass(slots=True, kw_only=True)
+class PendingAllToAll:
+    """What all ranks send to all ranks, on its way."""
+
+    communicator: Communicator
+    work: dist.Work
+    outgoing: Tensor
+    """Kept alive until it is sent."""
+    received: Tensor
+
+    def wait(self) -> Tensor:
+        """What was received, rank after rank."""
+        with self.communicator.translate_remote_errors("exchange rows of batches"):
+            self.work.wait()
+        return self.received
+
+
 class Communicator:
     """One rank's connection to all ranks."""
 
@@ -100,6 +117,7 @@ class Communicator:
         self._store: Store | None = None
         self._num_gathers = 0
         self._background: Background | None = None
+        self._host_group: dist.ProcessGroup | None = None
         if self.world > 1:
             with found_by_every_rank():  # of this machine
                 check_interfaces(os.environ, on_gpu=device.type == "cuda" and not through_host)
@@ -237,6 +255,31 @@ class Communicator:
         with self.translate_remote_errors("exchange rows"):
             exchange.start()
         return exchange
+
+    def all_to_all(
+        self, outgoing: Tensor, *, sent: Sequence[int], received: Sequence[int], purpose: Purpose
+    ) -> PendingAllToAll:
+        """Start to send some entries of the host's memory to each rank; every rank has to call it, in the same order.
+
+        It has a process group of its own, gloo's, so that it goes on beside all other communication.
+
+        Args:
+            outgoing: for rank after rank, in the first dimension.
+            sent: how many entries for each rank.
+            received: how many entries each rank sends to this one.
+            purpose: under which the bytes are recorded.
+        """
+        own = sent[self.rank] * outgoing[:1].numel()
+        self.sent.record(purpose, (outgoing.numel() - own) * outgoing.element_size())
+        arrived = outgoing.new_empty(sum(received), *outgoing.shape[1:])
+        with self.translate_remote_errors("exchange rows of batches"):
+            if self._host_group is None:
+                self._host_group = dist.new_group(backend="gloo", timeout=self._timeout)
+            work = dist.all_to_all_single(
+                arrived, outgoing, list(received), list(sent), group=self._host_group, async_op=True
+            )
+        assert work is not None
+        return PendingAllToAll(communicator=self, work=work, outgoing=outgoing, received=arrived)
 
     @property
     def uses_nccl(self) -> bool:

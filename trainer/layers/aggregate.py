@@ -35,6 +35,7 @@ from trainer.sparse.adjacency import InEdges, Matrix
 from trainer.sparse.dropout import Mask
 from trainer.sparse.edges import EdgeBlocks
 from trainer.sparse.normalise import (
+    Blocks,
     edge_feature_maxima,
     edge_feature_sums,
     loop_features,
@@ -55,6 +56,7 @@ class Aggregation:
         *,
         sums: str | None,
         tensor: TensorAggregation | None = None,
+        weighted_edges: Blocks | None = None,
     ) -> None:
         """Weigh the edges; every rank has to call it.
 
@@ -64,6 +66,7 @@ class Aggregation:
             communicator: the ranks of the run.
             sums: what edges count in a sum, `gcn`, `mean` or `sum`; None where the model sums nothing.
             tensor: the sums of tensor-parallel layers; None where there is none.
+            weighted_edges: the edges as they count in a sum, where that is known already.
         """
         device = communicator.device
         self.exchange, self.clock, self.num_rows = exchange, communicator.clock, part.num_rows
@@ -81,11 +84,21 @@ class Aggregation:
             def halo_column(column_n: Tensor) -> Tensor:
                 return exchange.fetch_constant(column_n.to(device).unsqueeze(1), layer=0).squeeze(1).cpu()
 
-            local, remote = weighted(sums, part, halo_column)
+            local, remote = weighted_edges or weighted(sums, part, halo_column)
             if part.num_edge_features:
                 self._edge_sums_nD = edge_feature_sums([local, *remote.values()]).to(device)
                 local, remote = _without_features(local, remote)
             self.adjacency = InEdges.of(local, remote, exchange.sources, partial(Matrix, device=device))
+
+    @property
+    def type_rows(self) -> Sequence[slice]:
+        """Which of the rows are those of each node type."""
+        typed = self._part.typed
+        return [slice(0, self.num_rows)] if typed is None else [of.rows for of in typed.types]
+
+    @property
+    def num_edges(self) -> int:
+        return sum(block.num_edges for block in (self._part.local, *self._part.remote.values()))
 
     @property
     def num_edge_features(self) -> int:

@@ -41,7 +41,7 @@ class HgtLayer(nn.Module):
         types = plan.types
         assert types is not None
         self.num_heads, self.width_head, self.width_out = plan.options.heads, plan.hidden, width_in
-        self._rows, self._source_types = types.rows, types.source_types
+        self._source_types = types.source_types
         self._is_used = tuple(not is_last or end == types.target for end in types.destinations)
         num_types, num_relations, width = len(types.num_features), len(types.destinations), width_in
         for name in ("key", "query", "value", "out"):
@@ -55,7 +55,7 @@ class HgtLayer(nn.Module):
         self.skip_T = nn.Parameter(torch.ones(num_types))
 
     def forward(self, rows: Hidden) -> Tensor:
-        all_rows, clock = rows.with_halo(), rows.aggregation.clock
+        all_rows, clock, rows_of_types = rows.with_halo(), rows.aggregation.clock, rows.aggregation.type_rows
         own_nF = all_rows[: len(rows.rows_nF)]
         edges = rows.aggregation.relation_edges(self._is_used, by_node=True)
         keys, values = [all_rows[:0]], [all_rows[:0]]
@@ -70,7 +70,7 @@ class HgtLayer(nn.Module):
             torch.cat(
                 [
                     dense(own_nF[of_type], self.query_TFF[number], clock) + self.query_bias_TF[number].to(own_nF.dtype)
-                    for number, of_type in enumerate(self._rows)
+                    for number, of_type in enumerate(rows_of_types)
                 ]
             ),
             torch.cat(keys),
@@ -80,7 +80,7 @@ class HgtLayer(nn.Module):
             clock=clock,
         )
         return torch.cat(
-            [self._gated(number, mean_nF[one], own_nF[one], clock) for number, one in enumerate(self._rows)]
+            [self._gated(number, mean_nF[one], own_nF[one], clock) for number, one in enumerate(rows_of_types)]
         )
 
     def _of_relation(self, number: int) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from trainer.layers.aggregate import Aggregation
 from trainer.layers.graph import Graph
 from trainer.layers.norms import norm
 from trainer.layers.typed_features import FirstInput
+from trainer.minibatch.batch_graph import BatchGraph
 from trainer.models import own, own_norms
 from trainer.models.embeddings import Embedding
 from trainer.models.plan import Plan, Types
@@ -127,17 +128,21 @@ class Network(nn.Module):
             share=self._options.dropout,
             stored_type=TYPES[self._options.precision],
         )
+        return self.run_on(graph, context, num_rows=self._aggregation.num_rows), graph
+
+    def run_on(self, graph: Graph | BatchGraph, context: PassContext, *, num_rows: int) -> Tensor:
+        """The scores of a graph's rows, float32 [n, C]; `num_rows` is n."""
         if not self._is_own:
             scores_nC: Tensor = self.model(graph)
-            return scores_nC, graph
+            return scores_nC
         with (
             own.in_words(self._options.model, TrainingError),
             own_norms.seeded(context, seed=self._options.seed, rank=self._communicator.rank),
         ):
             scores = self._first_scores(graph) if context.training and not self._is_checked else self.model(graph)
-        return own.check_scores(self._options.model, scores, self._aggregation.num_rows, self._num_classes), graph
+        return own.check_scores(self._options.model, scores, num_rows, self._num_classes)
 
-    def _first_scores(self, graph: Graph) -> object:
+    def _first_scores(self, graph: Graph | BatchGraph) -> object:
         """The scores of a user's model in its first training pass, in which it is checked."""
         before = own_norms.versions(self.model)
         with own_norms.NoLocalNorms():

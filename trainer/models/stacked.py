@@ -148,6 +148,7 @@ class Jump(nn.Module):
         self.weight_FC, self.bias_C = plan.weight(width, plan.num_classes), zeros(plan.num_classes)
 
     def forward(self, graph: Graph, outputs: Sequence[Tensor]) -> Tensor:
-        is_cat = self._how == "cat"
-        together_nF = torch.cat(list(outputs), dim=1) if is_cat else torch.stack(list(outputs)).amax(0)
+        is_cat, num_rows = self._how == "cat", len(outputs[-1])
+        outputs = [rows_nF[:num_rows] for rows_nF in outputs]  # of a batch, earlier layers have further rows
+        together_nF = torch.cat(outputs, dim=1) if is_cat else torch.stack(outputs).amax(0)
         return graph.rows(together_nF).own(self.weight_FC).float() + self.bias_C

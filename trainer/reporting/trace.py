@@ -35,7 +35,7 @@ def write_trace(
     start: float,
     threads: Sequence[Sequence[tuple[str, float, float]]] = (),
 ) -> None:
-    """Write the spans of one rank to `folder`/rank-R.json.
+    """Write the spans of one rank to `folder`/rank-R.json; those of its samplers are a row of their own.
 
     Args:
         folder: that `prepare_traces` made.
@@ -49,7 +49,8 @@ def write_trace(
         TrainingError: the file cannot be written.
     """
     events = [
-        {"name": name, "ph": "X", "pid": rank, "tid": thread, "ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6}
+        {"name": name, "ph": "X", "pid": rank, "tid": thread or int(name == "sample")}
+        | {"ts": (begin - start) * 1e6, "dur": (end - begin) * 1e6}
         for thread, of_thread in enumerate([spans, *threads])
         for name, begin, end in of_thread
     ]

@@ -2,8 +2,8 @@
 
 The blocks of the peers whose rows come together are merged into one matrix, so that with one round a layer costs two
 sparse products whatever the number of peers; columns are halo rows, peer after peer. The backward pass multiplies by
-the transposes. They are built once, by a stable sort of the columns: sorting takes longer than a product, but products
-come by the hundred.
+the transposes. They are built once, when they are first used, by a stable sort of the columns: sorting takes longer
+than a product, but products come by the hundred.
 
 Weights and sums are fp32 whatever the type of the rows; `trainer.sparse.row_sums` has torch's kernels, and
 `trainer.kernels.spmm` that for GPUs with Triton.
@@ -78,18 +78,24 @@ M = TypeVar("M", Matrix, EdgeBlocks)
 """What a model walks through: weighted matrices for sums, blocks of edges for maxima and attention."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TwoWay(Generic[M]):
-    """A sparse matrix and its transpose."""
+    """A sparse matrix and its transpose, which is made when it is first used."""
 
-    forward: M
-    """Rows are destinations."""
-    backward: M
-    """Rows are sources."""
+    def __init__(self, csr: Csr, make: Callable[[Csr], M]) -> None:
+        self.forward: M = make(csr)
+        """Rows are destinations."""
+        self._make_backward: Callable[[], M] | None = lambda: make(csr.transposed())
 
     @classmethod
     def of(cls, csr: Csr, make: Callable[[Csr], M]) -> TwoWay[M]:
-        return cls(forward=make(csr), backward=make(csr.transposed()))
+        return cls(csr, make)
+
+    @cached_property
+    def backward(self) -> M:
+        """Rows are sources."""
+        assert self._make_backward is not None
+        made, self._make_backward = self._make_backward(), None
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ They need only the options and the cache's root, so every rank raises the same e
 
 from __future__ import annotations
 
+import importlib.util
+
 from trainer.base.errors import OptionError, TrainingError
 from trainer.config.edge_shares import is_array_name
 from trainer.config.options import EDGE_FEATURE_MODELS, MODELS, TYPED_MODELS, Options, is_own_model
@@ -58,6 +60,8 @@ def check_task(cache: Cache, options: Options) -> None:
         name = f"parts/0/nodes/{cache.node_type}/x/zarr.json"
         raise cache.manifest.damaged(name, f"is not there, though nodes have {cache.num_features} features")
     check_sums(options, cache)
+    if options.batch_size:
+        _check_batches(cache)
     _check_edge_features(options, cache)
     if options.learns_pairs:
         _check_edge_split(options, cache)
@@ -110,6 +114,26 @@ def ignored_arrays(options: Options, cache: Cache) -> list[str]:
     if options.boundary_sampling == 0:
         sentences.append("--boundary-sampling 0 sends no row, so edges between parts do not count in training")
     return sentences
+
+
+def _check_batches(cache: Cache) -> None:
+    """Refuse batches of what has no features to fetch, or where nothing can sample."""
+    without = [kind.name for kind in cache.node_types if not kind.num_features]
+    if without:
+        raise TrainingError(
+            f"the nodes of type {without[0]} of {cache.folder} have no features, and a row that is learnt for each of "
+            "them is not in batches; leave --batch-size out"
+        )
+    if not cache.has_features:
+        raise TrainingError(
+            f"{cache.folder} has sums of features and not the features, which batches need; leave --batch-size out, or "
+            "partition without --features none"
+        )
+    if importlib.util.find_spec("graphprep") is None:
+        raise TrainingError(
+            "--batch-size needs graphprep, whose processes sample for the trainer; install graphprep here, or leave "
+            "--batch-size out"
+        )
 
 
 def _check_edge_features(options: Options, cache: Cache) -> None:

@@ -52,6 +52,7 @@ from trainer.reporting.epoch_line import EpochLine
 from trainer.reporting.report import Report
 from trainer.startup.handshake import Agreement
 from trainer.training.checkpoint import Checkpoints
+from trainer.training.mini_batches import MiniBatches
 from trainer.training.supervision import Group, Measured, Supervision
 from trainer.training.termination import StopRequest
 from trainer.training.usage import UsageMeter
@@ -143,6 +144,7 @@ class Fit:
         checkpoints: Checkpoints | None = None,
         saturation: Saturation | None = None,
         link_types: Sequence[Sequence[str]] = (),
+        batches: MiniBatches | None = None,
     ) -> None:
         """Make the weights the same everywhere.
 
@@ -158,9 +160,10 @@ class Fit:
             checkpoints: where the state goes, if anywhere.
             saturation: counts values that are too large for the wire.
             link_types: the type of the slowest link from rank p (row) to rank q (column), for the lines.
+            batches: what each step is made on; None for steps on the whole graph.
         """
         self._training, self._whole, self._options = training, whole, options
-        self._objective, self._agreement = objective, agreement
+        self._objective, self._agreement, self._batches = objective, agreement, batches
         self._saturation, self._has_shrunk, self._link_types = saturation, False, link_types
         self.saturated: list[dict[str, Any]] = []
         """Values too large for the wire, by layer and direction, when they were last counted."""
@@ -181,7 +184,8 @@ class Fit:
             {name: (embeddings[name], decay) for name, _, decay in decays if name in embeddings}, options, communicator
         )
         self._factor = schedule(options.schedule, warmup=options.lr_warmup, epochs=options.epochs)
-        self._scale = LossScale(num_train=agreement.num_train, is_needed="fp16" in (options.precision, options.wire))
+        num_seeds = min(agreement.num_train, options.batch_size or agreement.num_train)
+        self._scale = LossScale(num_train=num_seeds, is_needed="fp16" in (options.precision, options.wire))
         self._epoch, self._last_epoch = 0, options.epochs
         self._weights_are_finite = torch.ones((), dtype=torch.bool, device=communicator.device)
         communicator.broadcast(self._optimiser.weights_W)
@@ -203,7 +207,11 @@ class Fit:
             )
         started = time.perf_counter()
         with StopRequest(listens=self._checkpoints is not None) as request:
+            if self._batches is not None and self._epoch < self._last_epoch:
+                self._batches.start(self._epoch + 1, self._last_epoch)
             self._train(request)
+            if self._batches is not None:
+                self._batches.close()
         self._training.network.load_state_dict(self._best.weights)
         (val, test), scores_nC = self._validate("val", "test")
         non_finite = (~scores_nC.isfinite().all(1)).sum()
@@ -285,7 +293,12 @@ class Fit:
             self._epoch += 1
             is_last = self._epoch == self._last_epoch
             is_validated = self._epoch % options.eval_every == 0 or is_last
-            loss, measured, flags = self._step(request, validates=is_validated and options.validate_from == "training")
+            if self._batches is None:
+                validates = is_validated and options.validate_from == "training"
+                loss, measured, flags = self._step(request, validates=validates)
+            else:
+                loss, flags = self._batch_steps(self._batches, request)
+                measured = Measured(value=None)
             if is_validated:
                 if options.validate_from == "exact" or is_last:
                     [measured], _ = self._validate("val")
@@ -363,30 +376,63 @@ class Fit:
             [measured] = supervision.measure(scores_nC.detach(), "val")
             self._keep_if_better(measured.value, epoch - 1)
         loss = supervision.backward(scores_nC, self._scale.factor, epoch)
+        total, _, flags = self._update_by(loss, request)
+        return total, measured, flags
+
+    def _batch_steps(self, batches: MiniBatches, request: StopRequest) -> tuple[float, _ControlFlags]:
+        """The steps of one epoch on batches: the mean loss of all training nodes, each before its own step, and what
+        all ranks do after this epoch."""
+        sum_of_losses, sum_of_weights, stops, checkpoints = 0.0, 0.0, False, False
+        for step in range(batches.steps):
+            loss, weight = batches.backward(self._epoch, step, self._scale.factor)
+            total, total_weight, flags = self._update_by(loss, request, weight)
+            sum_of_losses, sum_of_weights = sum_of_losses + total, sum_of_weights + total_weight
+            stops, checkpoints = stops or flags.stop, checkpoints or flags.checkpoint
+        return sum_of_losses / (sum_of_weights or 1.0), _ControlFlags(stop=stops, checkpoint=checkpoints)
+
+    def _update_by(
+        self, loss: Tensor, request: StopRequest, weight: Tensor | None = None
+    ) -> tuple[float, float, _ControlFlags]:
+        """Add up what all ranks have backpropagated, and change the weights by it.
+
+        Args:
+            loss: this rank's share.
+            request: whether this rank got a stop request.
+            weight: what the sum of all shares is divided by, this rank's share of it; None for 1.
+
+        Returns:
+            the sum of the losses and that of the weights over all ranks, and what all ranks do after this epoch.
+        """
+        epoch = self._epoch
         is_due = self._checkpoints is not None and self._checkpoints.is_due(epoch)
         flags = torch.tensor([float(request.is_requested), float(is_due)])
-        more = [loss.reshape(1), to_device(flags, loss.device)]
+        of_losses = [*([] if weight is None else [weight.reshape(1)]), loss.reshape(1), to_device(flags, loss.device)]
+        more, num_last = list(of_losses), sum(map(len, of_losses))
         own_gradient_V = self._owned.flatten_gradients()
         if own_gradient_V is not None:
             more.insert(0, own_gradient_V.square().sum().reshape(1))
         sums = self._all_reduce(self._optimiser.flatten_gradients(), torch.cat(more))
         # The last entry is the square of the gradients of all learnt rows; it is finite if they are.
-        gradient_W, are_finite = sums[:-3], self._weights_are_finite
+        gradient_W, are_finite = sums[:-num_last], self._weights_are_finite
         finite = torch.stack([are_finite, gradient_W.isfinite().all()])
-        total, stop, checkpoint, weights_are_finite, gradient_is_finite = torch.cat([sums[-3:], finite]).tolist()
+        *total_weights, total, stop, checkpoint, weights_are_finite, gradient_is_finite = torch.cat(
+            [sums[-num_last:], finite]
+        ).tolist()
+        total_weight = total_weights[0] if total_weights else 1.0
         if not weights_are_finite:
             raise self._non_finite(_WEIGHTS, epoch - 1)
         if not math.isfinite(total):
             raise self._non_finite(f"the loss is {total}")
         if gradient_is_finite:
-            self._update(gradient_W / self._scale.factor, own_gradient_V, self._options.lr * self._factor(epoch))
+            divisor = self._scale.factor * (total_weight or 1.0)
+            self._update(gradient_W / divisor, own_gradient_V, self._options.lr * self._factor(epoch))
             self._weights_are_finite = self._optimiser.weights_W.isfinite().all()
         elif self._scale.can_shrink():
             self._scale.shrink()
             self._has_shrunk = True
         else:
             raise self._non_finite("the gradient is not finite")
-        return total, measured, _ControlFlags(stop=bool(stop), checkpoint=bool(checkpoint))
+        return total, total_weight, _ControlFlags(stop=bool(stop), checkpoint=bool(checkpoint))
 
     def _non_finite(self, what: str, epoch: int | None = None) -> TrainingError:
         """The error that ends a run whose numbers are not finite, the same on every rank; None for this epoch's."""

@@ -50,6 +50,12 @@ class Loss:
             with found_by_every_rank():
                 raise OptionError("--class-weights gives no training node a weight; give one to a class that has some")
 
+    def weight(self, y: Tensor) -> Tensor:
+        """What the loss of some rows is divided by, where they are all: a scalar."""
+        if self._task == "classes":
+            return torch.tensor(float(len(y)), device=y.device) if self._weights_C is None else self._weights_C[y].sum()
+        return (~y.isnan()).sum().float()
+
     def sum(self, scores_kC: Tensor, y: Tensor) -> Tensor:
         """The loss of k rows before the division: a scalar with a gradient, 0 for no rows."""
         if self._task == "classes":

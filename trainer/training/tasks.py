@@ -100,6 +100,11 @@ class Task:
         """Draw the decoder's first weights; None where nodes are learnt."""
         return decoder_of(self._options, self._cache, self._num_outputs, self._num_edge_features, plan)
 
+    @property
+    def loss(self) -> Loss:
+        """The loss of a run that learns nodes."""
+        return self._loss
+
     def supervision(self, learnt: Learnt, decoder: nn.Module | None) -> Supervision:
         """The loss and the metrics of `learnt`; every rank has to call it."""
         options, objective, communicator = self._options, self._objective, self._communicator

@@ -63,11 +63,12 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
         text, wrong = ("0.5" if option.default is None and option.kind is float else "3"), "-1"
         text = "0.5" if option.convert in (SHARE, PROBABILITY) else text
     elif option.convert:
-        text, wrong = f'"{option.default}"', '"no:such:word"'
+        text, wrong = f'"{option.default or "10,5"}"', '"no:such:word"'
     elif option.kind is str:
         text = '"f.pt"'
     together = {"resume": 'checkpoint = "c"', "restarts": 'checkpoint = "c"', "validate_from": "dropout = 0.0"}
     together["task"] = 'edge-label = "f"'
+    together |= {"fanouts": "batch-size = 2", "sampler_processes": "batch-size = 2"}
     model = f'model = "{option.models[0]}"' if option.models else ""
     task = f'task = "{option.tasks[0]}"' if option.tasks else ""
     file.write_text("\n".join([f"{name.replace('_', '-')} = {text}", together.get(name, ""), model, task]))

@@ -1,0 +1,103 @@
+"""`python -m graphprep.sampling REQUEST`: make the batches of one part for a trainer, in one process or several.
+
+The trainer starts it with a JSON object as its argument, and with open files: the seeds, and for each process a ring
+and two pipes (`graphprep.sampling.ring`):
+
+    {"cache": FOLDER, "part": 0, "seeds": DESCRIPTOR, "batch": {"batch_size": 1024, "fanouts": [15, 10], ...},
+     "epochs": [FIRST, LAST], "num_slots": 4, "processes": [{"ring": ..., "filled": ..., "freed": ...}, ...]}
+
+`seeds` has int64 numbers of nodes, ascending. The topology is read once; the further processes are forks that share it.
+Process k of K makes batches k, k + K ... of the run, counted over all epochs. Each ends, saying nothing, when the
+trainer has closed its pipes. What a trainer's user can mend is one sentence in the pipe.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from graphprep.system.child_process import end_with_parent
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve one request; returns the exit status."""
+    end_with_parent()
+    for number in (signal.SIGINT, signal.SIGTERM):  # the trainer, which gets them too, may finish an epoch first
+        signal.signal(number, signal.SIG_IGN)
+    request = json.loads(arguments[0])
+    try:
+        import numpy as np
+
+        from graphprep.errors import GraphprepError
+        from graphprep.sampling.batches import BatchOptions, part_batches
+        from graphprep.sampling.ring import RingWriter, TrainerGoneError
+    except ImportError as error:
+        message = {"error": f"the sampler needs all of graphprep, and {error}; install graphprep beside the trainer"}
+        os.write(request["processes"][0]["filled"], json.dumps(message).encode() + b"\n")
+        return 1
+
+    rings = [RingWriter(num_slots=request["num_slots"], **of_process) for of_process in request["processes"]]
+    try:
+        with open(request["seeds"], "rb") as file:
+            seeds_B = np.frombuffer(file.read(), np.int64)
+        batches = part_batches(Path(request["cache"]), request["part"], seeds_B, BatchOptions(**request["batch"]))
+    except GraphprepError as error:
+        rings[0].fail(str(error))
+        return error.exit_status
+    first, last = request["epochs"]
+
+    def run(number: int) -> int:
+        ring = rings[number]
+        for other in rings[:number] + rings[number + 1 :]:
+            other.close()
+        try:
+            ring.open(batches.most_bytes(), {"steps": batches.steps, "num_kept": batches.num_kept})
+            steps = itertools.product(range(first, last + 1), range(batches.steps))
+            for epoch, step in itertools.islice(steps, number, None, len(rings)):
+                started = time.perf_counter()
+                arrays = batches.make(epoch, step)
+                ended = time.perf_counter()
+                ring.put(arrays, {"epoch": epoch, "step": step, "started": started, "ended": ended})
+            ring.wait_for_end()
+        except GraphprepError as error:
+            ring.fail(str(error))
+            return error.exit_status
+        except TrainerGoneError:
+            pass
+        return 0
+
+    return _in_processes(run, len(rings))
+
+
+def _in_processes(run: Callable[[int], int], number: int) -> int:
+    """Do `run` for 0 .. number - 1, each in a process: 0 in this one, which gives the status, the others in forks."""
+    parent = os.getpid()
+    for child in range(1, number):
+        if os.fork() == 0:
+            status = 1
+            try:
+                _end_with(parent)
+                status = run(child)
+            except BaseException:  # noqa: BLE001 - the exit below would hide it
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+    return run(0)
+
+
+def _end_with(parent: int) -> None:
+    """End this fork when the process is gone that it is a fork of."""
+    end_with_parent(started_otherwise=True)
+    if os.getppid() != parent:
+        os._exit(1)  # it was gone before this process could ask
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

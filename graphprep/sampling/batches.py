@@ -1,0 +1,137 @@
+"""The batches of one part: a global batch of seeds, those of them that the part owns, their layers and rows.
+
+The global batches of an epoch are pieces of one order of all seeds, a hash of (seed, epoch, place of the seed). So they
+are the same for any number of parts and processes, and each part makes its own share of every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.cache.read import PartitionCache
+from graphprep.sampling.blocks import Arrays, layers_of
+from graphprep.sampling.edge_weights import EdgeWeights, Sums
+from graphprep.sampling.graph import SamplingGraph, sampling_graph
+from graphprep.sampling.input_rows import EveryBatch, RowPlan
+from graphprep.sampling.rows import NodeLocations
+from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
+from graphprep.sampling.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOptions:
+    """What decides the batches of a run."""
+
+    batch_size: int
+    """seeds of all parts in a batch"""
+    fanouts: Sequence[int]
+    """neighbours a node, from the seeds on; -1 is all"""
+    seed: int
+    sums: Sums | None
+    """what edges count; None where they get no weights"""
+    is_typed: bool
+    """whether the model distinguishes node and edge types"""
+    node_type: str
+    """of the seeds"""
+
+
+class PartBatches:
+    """Makes any batch of a part."""
+
+    def __init__(self, cache: PartitionCache, part: int, seeds_B: NDArray[np.int64], options: BatchOptions) -> None:
+        """Read the topology of the whole graph.
+
+        Args:
+            cache: the graph and its parts.
+            part: whose batches are made.
+            seeds_B: all seeds, ascending.
+            options: of the run.
+
+        Raises:
+            CacheError: a file is damaged.
+        """
+        self._part, self._seeds_B, self._options = part, seeds_B, options
+        self._graph: SamplingGraph = sampling_graph(cache)
+        self._sampler = NeighbourSampler(
+            self._graph, SamplingOptions(fanouts=list(options.fanouts), seed=options.seed, every_node=True)
+        )
+        self._weights = {
+            kind: EdgeWeights.of(matrix, options.sums or "sum") for kind, matrix in self._graph.edges.items()
+        }
+        self._locations = {name: NodeLocations(cache, name) for name in cache.node_types}
+        self._plans: dict[str, RowPlan] = {
+            name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
+        }
+        self._schedule = Schedule(
+            num_seeds=len(seeds_B), batch_size=options.batch_size, seed=options.seed, shuffle=True
+        )
+        self._epoch, self._batches = -1, list[NDArray[np.int64]]()
+
+    @property
+    def steps(self) -> int:
+        """Batches of an epoch."""
+        return self._schedule.num_batches
+
+    @property
+    def num_kept(self) -> dict[str, int]:
+        """Rows of each node type that the trainer has place to keep."""
+        return {name: plan.num_kept for name, plan in self._plans.items()}
+
+    def most_bytes(self) -> int:
+        """More bytes than any batch has."""
+        options, counts = self._options, self._graph.num_nodes
+        nodes = dict.fromkeys(counts, 0) | {options.node_type: min(options.batch_size, counts[options.node_type])}
+        total = 0
+        for fanout in options.fanouts:
+            after = dict(nodes)
+            for kind, matrix in self._graph.edges.items():
+                drawn = nodes[kind.destination] * fanout if fanout >= 0 else matrix.num_edges
+                drawn = min(drawn, matrix.num_edges)
+                after[kind.source] += drawn
+                total += 16 * drawn + 32 * nodes[kind.destination]
+            nodes = {name: min(after[name], counts[name]) for name in counts}
+        arrays_of_a_node = 64
+        return total + arrays_of_a_node * sum(nodes.values()) + (1 << 16)
+
+    def make(self, epoch: int, step: int) -> Arrays:
+        """One batch, as named arrays.
+
+        `seed_row` has the rows of the seeds in the part; `counts` [L + 1, T] the nodes of each type in the batch before
+        the first hop and after each; `ids/TYPE` the numbers of a type's nodes in the graph. The arrays of layer l begin
+        with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see `input_rows`).
+        """
+        if epoch != self._epoch:
+            self._epoch, self._batches = epoch, self._schedule.batches(epoch)
+        name = self._options.node_type
+        ids_b = self._seeds_B[self._batches[step]]
+        seeds = ids_b[self._locations[name].part_N[ids_b] == self._part]
+        batch = self._sampler.sample({name: seeds}, epoch=epoch)
+        arrays: dict[str, NDArray[Any]] = {
+            "seed_row": self._locations[name].row_N[seeds],
+            "counts": np.cumsum([nodes.per_hop for nodes in batch.nodes.values()], axis=1).T.astype(np.int64),
+        }
+        for kind, nodes in batch.nodes.items():
+            arrays[f"ids/{kind}"] = nodes.ids_n
+            rows = self._plans[kind].of_batch(nodes.ids_n, epoch=epoch, step=step)
+            arrays |= {f"rows/{kind}/{key}": values for key, values in rows.items()}
+        layers = layers_of(
+            batch, self._weights, weighted=self._options.sums is not None, is_typed=self._options.is_typed
+        )
+        for number, layer in enumerate(layers, start=1):
+            arrays |= {f"layer/{number}/{key}": values for key, values in layer.items()}
+        return {key: np.ascontiguousarray(values) for key, values in arrays.items()}
+
+
+def part_batches(folder: Path, part: int, seeds_B: NDArray[np.int64], options: BatchOptions) -> PartBatches:
+    """The batches of one part of the cache in a folder.
+
+    Raises:
+        CacheError: it is no cache, or damaged.
+    """
+    return PartBatches(PartitionCache(folder), part, seeds_B, options)

@@ -1,0 +1,108 @@
+"""What the drawn edges count in a sum, so that it estimates that over all edges without bias.
+
+    gcn     w[i, j] / sqrt(d[i] d[j]), and a self-loop of 1 / d[i] at each node that has none in the graph
+    mean    w[i, j] / sum of w[i, :]
+    sum     w[i, j]
+
+Degrees are those of the whole graph, d with the self-loops. Of a node with k of its D in-edges drawn each counts D / k
+times. With all edges drawn the weights are those of trainer/sparse/normalise.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.core.types import Csr
+
+Sums = Literal["gcn", "mean", "sum"]
+SUMS: tuple[Sums, ...] = ("gcn", "mean", "sum")
+_NONE = np.empty(0, np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EdgeWeights:
+    """The weights of the edges of one type. Letters: N destinations, n of a batch, E drawn edges."""
+
+    matrix: Csr
+    row_factor_N: NDArray[np.float32] | None
+    """what the edges into a node are multiplied by; None for 1"""
+    column_factor_N: NDArray[np.float32] | None
+    """what those from a node are"""
+    needs_loop_N: NDArray[np.bool_] | None
+    """which nodes get a self-loop; None where none do"""
+
+    @classmethod
+    def of(cls, matrix: Csr, sums: Sums) -> EdgeWeights:
+        """Compute the factors of all nodes."""
+        if sums == "sum":
+            return cls(matrix=matrix, row_factor_N=None, column_factor_N=None, needs_loop_N=None)
+        degree_N = _row_sums(matrix)
+        if sums == "mean":
+            return cls(
+                matrix=matrix, row_factor_N=_inverse(degree_N, degree_N != 0), column_factor_N=None, needs_loop_N=None
+            )
+        rows_E = _rows(matrix)
+        needs_loop_N = np.ones(matrix.num_rows, np.bool_)
+        needs_loop_N[rows_E[rows_E == matrix.indices]] = False
+        degree_N = degree_N + needs_loop_N
+        factor_N = np.sqrt(_inverse(degree_N, degree_N > 0))
+        return cls(matrix=matrix, row_factor_N=factor_N, column_factor_N=factor_N, needs_loop_N=needs_loop_N)
+
+    def of_drawn(
+        self,
+        ids_n: NDArray[np.int64],
+        source_E: NDArray[np.int64],
+        destination_E: NDArray[np.int64],
+        number_E: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """The weight of each drawn edge.
+
+        Args:
+            ids_n: the destinations, by their numbers in the graph.
+            source_E: where each edge begins, likewise.
+            destination_E: the place of each edge's end in `ids_n`.
+            number_E: which edge of the matrix it is.
+        """
+        indptr = self.matrix.indptr
+        degree_n = indptr[ids_n + 1] - indptr[ids_n]
+        drawn_n = np.bincount(destination_E, minlength=len(ids_n))
+        factor_n = (degree_n / np.maximum(drawn_n, 1)).astype(np.float32)
+        if self.row_factor_N is not None:
+            factor_n *= self.row_factor_N[ids_n]
+        weight_E = factor_n[destination_E]
+        if self.column_factor_N is not None:
+            weight_E *= self.column_factor_N[source_E]
+        if self.matrix.data is not None:
+            weight_E *= self.matrix.data[number_E]
+        return weight_E
+
+    def of_loops(self, ids_n: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The weight of the self-loop of each destination, 0 for none; empty where none has one."""
+        if self.needs_loop_N is None or self.row_factor_N is None:
+            return _NONE
+        loop_n: NDArray[np.float32] = np.square(self.row_factor_N[ids_n])
+        loop_n[~self.needs_loop_N[ids_n]] = 0
+        return loop_n
+
+
+def _row_sums(matrix: Csr) -> NDArray[np.float32]:
+    if matrix.data is None:
+        return np.diff(matrix.indptr).astype(np.float32)
+    sums_N = np.zeros(matrix.num_rows)
+    np.add.at(sums_N, _rows(matrix), matrix.data)
+    return sums_N.astype(np.float32)
+
+
+def _rows(matrix: Csr) -> NDArray[np.int64]:
+    """The row of each edge."""
+    return np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+
+
+def _inverse(values: NDArray[np.float32], usable: NDArray[Any]) -> NDArray[np.float32]:
+    inverse = np.zeros_like(values)
+    np.divide(np.float32(1), values, out=inverse, where=usable)
+    return inverse

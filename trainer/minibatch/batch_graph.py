@@ -1,0 +1,294 @@
+"""The graph of a batch, which models are called with as with `trainer.layers.graph.Graph`.
+
+Layer l of L reads the rows of the nodes that were there after hop L + 1 - l, and computes those of the nodes that were
+there before it: fewer rows in each layer, at last the seeds alone. The latter are its own rows, the nodes that the hop
+has added are its halo, and all of them are here: nothing is exchanged. Masks of dropout belong to nodes, as on the
+whole graph, so that they are the same on any number of ranks.
+
+Letters: n nodes that a layer computes, H those that its hop has added, T node types, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from trainer.base.errors import TrainingError, found_by_every_rank
+from trainer.base.pass_context import PassContext
+from trainer.base.to_device import to_device
+from trainer.data.csr import Csr
+from trainer.data.part import Part
+from trainer.data.typed import RelationSums, Typed, TypeRows
+from trainer.dist.communicator import Communicator
+from trainer.exchange.exchange import Exchange
+from trainer.layers.aggregate import Aggregation
+from trainer.layers.attention import Attention
+from trainer.layers.inputs import Hidden, LayerInput, Projected
+from trainer.layers.maximum import maximum_with_halo
+from trainer.layers.typed_features import TypedFeatures
+from trainer.minibatch.feature_rows import stretches
+from trainer.sparse.dense import dense
+from trainer.sparse.dropout import Dropout
+
+_ADDED = 1
+"""What stands for a peer: the source of the rows that the hop has added."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RowsOfBatch(Hidden):
+    """The input of one layer: `rows_nF` and `halo_HF` after dropout."""
+
+    halo_HF: Tensor | None = None
+    """None after the last hop, where a layer has its own rows alone"""
+
+    def aggregate(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
+        aggregation, halo_HF = self.aggregation, self._halo()
+        if edge_weight is not None:
+            aggregation.check_edge_features()
+        if weight_FG is None:
+            return self._sums()
+        num_rows, num_edges = len(self.rows_nF) + len(halo_HF), aggregation.num_edges
+        if weight_FG.shape[1] < weight_FG.shape[0] and num_rows * weight_FG.shape[1] < num_edges:
+            own_nG, halo_HG = (dense(rows, weight_FG, aggregation.clock) for rows in (self.rows_nF, halo_HF))
+            return aggregation.with_halo(own_nG, halo_HG)
+        # There are more rows to multiply before the sum than after it, mostly by far.
+        return dense(self._sums(), weight_FG, aggregation.clock)
+
+    def with_halo(self) -> Tensor:
+        return torch.cat([self.rows_nF, self._halo()])
+
+    def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
+        if edge_weight is not None:
+            self.aggregation.check_edge_features()
+        self._check_pattern()
+        max_nF = maximum_with_halo(self.rows_nF, self._halo(), self.aggregation)
+        return max_nF if weight_FG is None else dense(max_nF, weight_FG, self.aggregation.clock)
+
+    def messages(self, edge_weight: Tensor, bias_F: Tensor, weight_FG: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        self.aggregation.check_edge_features()
+        raise AssertionError("a batch has no features of edges")
+
+    def project(self, weight_FG: Tensor) -> Projected:
+        self._check_pattern()
+        halo_HF, clock = self._halo(), self.aggregation.clock
+
+        def attention(share: float) -> Attention:
+            edge_mask = self.dropout.of_edges(share, self.layer, self.context)
+            return Attention(aggregation=self.aggregation, layer=self.layer, context=self.context, edge_mask=edge_mask)
+
+        return Projected(dense(self.rows_nF, weight_FG, clock), attention, dense(halo_HF, weight_FG, clock))
+
+    def _sums(self) -> Tensor:
+        return self.aggregation.with_halo(self.rows_nF, self._halo())
+
+    def _check_pattern(self) -> None:
+        """Refuse edges without weights where self-loops are among them that are only for sums."""
+        if self.aggregation.sums == "gcn":
+            with found_by_every_rank():
+                raise TrainingError(
+                    "with --batch-size a model whose sums are 'gcn' has neither maxima nor attention; give its class "
+                    "sums = 'mean' or 'sum', or leave --batch-size out"
+                )
+
+    def _halo(self) -> Tensor:
+        if self.halo_HF is None:
+            with found_by_every_rank():
+                raise TrainingError(
+                    f"layer {self.layer} of the model reads in-neighbours, and --fanouts are for the "
+                    f"{self.layer - 1} before it; give --layers and --fanouts for each layer that does"
+                )
+        return self.halo_HF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLayer:
+    """What one layer of a batch computes with."""
+
+    aggregation: Aggregation
+    dropout: Dropout
+    order: Tensor | None
+    """int64 [n + H]: the place of each row, own ones first, in the rows of the layer before; None where they are so"""
+    counts: tuple[int, int]
+    """n and H"""
+
+
+class BatchGraph:
+    """One pass over the graph of a batch, with the members of `trainer.layers.graph.Graph`."""
+
+    last_rows_nF: Tensor | None = None
+
+    def __init__(
+        self,
+        features: Tensor | TypedFeatures,
+        layers: Sequence[BatchLayer],
+        context: PassContext,
+        *,
+        first_share: float,
+        share: float,
+        stored_type: torch.dtype,
+    ) -> None:
+        """Begin a pass.
+
+        Args:
+            features: [n + H, F] of the first layer; with node types those of each type.
+            layers: the first one first.
+            context: the pass; its epoch is the number of the step, which decides the masks.
+            first_share: of the entries of layer 1's input that is zeroed.
+            share: of those of the rows after that.
+            stored_type: what rows are kept and multiplied in.
+        """
+        self._layers, self._context, self._stored_type = layers, context, stored_type
+        self._first_share, self._share = first_share, share
+        self.by_type = features if isinstance(features, TypedFeatures) else None
+        self._layer = 0
+        if isinstance(features, Tensor):
+            self.features: LayerInput = self.rows(features)
+
+    def rows(self, rows_nF: Tensor) -> RowsOfBatch:
+        """The next layer's input: what the layer before gave."""
+        self._layer += 1
+        rows = rows_nF.to(self._stored_type)
+        is_beyond = self._layer > len(self._layers)
+        layer = self._layers[min(self._layer, len(self._layers)) - 1]
+        if not is_beyond and layer.order is not None:
+            rows = rows.index_select(0, layer.order)
+        share = self._share if self._layer > 1 else self._first_share
+        mask = layer.dropout.mask(share, self._layer, rows.shape[1], self._context)
+        halo_HF: Tensor | None = None
+        if is_beyond:
+            rows = rows if mask is None else mask.own(rows)
+        else:
+            rows, halo_HF = torch.split(rows if mask is None else mask.with_halo(rows), list(layer.counts))
+        return RowsOfBatch(
+            rows_nF=rows,
+            aggregation=layer.aggregation,
+            mask=None,
+            dropout=layer.dropout,
+            layer=self._layer,
+            context=self._context,
+            halo_HF=halo_HF,
+        )
+
+    def through(self, layer: Callable[[LayerInput], Tensor], rows_nF: Tensor | None) -> Tensor:
+        """What `layer` makes of the next layer's input, or of the features for None."""
+        return layer(self.features if rows_nF is None else self.rows(rows_nF))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchShape:
+    """What the batches of a run have in common."""
+
+    type_names: Sequence[str]
+    first_ids: Sequence[int]
+    """what is added to the numbers of each type's nodes to count those of all types"""
+    relation_names: Sequence[str]
+    target: str
+    is_typed: bool
+    """whether models distinguish types"""
+    sums: str | None
+    num_nodes: int
+    """of the whole graph"""
+    seed: int
+    communicator: Communicator
+
+    def layers(self, arrays: Mapping[str, Tensor]) -> list[BatchLayer]:
+        """The layers of a batch.
+
+        Args:
+            arrays: of graphprep's sampler (graphprep/sampling/batches.py).
+        """
+        counts_LT: list[list[int]] = arrays["counts"].tolist()
+        ids = [arrays[f"ids/{name}"] + first for name, first in zip(self.type_names, self.first_ids, strict=True)]
+        layers = []
+        for number, (own_T, all_T) in enumerate(zip(counts_LT[-2::-1], counts_LT[:0:-1], strict=True), start=1):
+            own_ids = torch.cat([of_type[:count] for of_type, count in zip(ids, own_T, strict=True)])
+            halo_ids = torch.cat([of_type[count:end] for of_type, count, end in zip(ids, own_T, all_T, strict=True)])
+            layers.append(
+                BatchLayer(
+                    aggregation=self._aggregation(arrays, f"layer/{number}", own_ids, halo_ids, own_T),
+                    dropout=Dropout(
+                        to_device(own_ids, self.communicator.device),
+                        to_device(halo_ids, self.communicator.device),
+                        num_nodes=self.num_nodes,
+                        seed=self.seed,
+                    ),
+                    order=self._order(own_T, all_T),
+                    counts=(len(own_ids), len(halo_ids)),
+                )
+            )
+        return layers
+
+    def _order(self, own_T: Sequence[int], all_T: Sequence[int]) -> Tensor | None:
+        if len(all_T) == 1:
+            return None
+        places = [torch.arange(stretch.start, stretch.stop) for stretch in stretches(all_T)]
+        parts = [torch.split(place, [own, len(place) - own]) for place, own in zip(places, own_T, strict=True)]
+        order = torch.cat([own for own, _ in parts] + [added for _, added in parts])
+        return to_device(order, self.communicator.device)
+
+    def _aggregation(
+        self, arrays: Mapping[str, Tensor], prefix: str, own_ids: Tensor, halo_ids: Tensor, own_T: Sequence[int]
+    ) -> Aggregation:
+        own, halo = (
+            Csr(
+                indptr=arrays[f"{prefix}/{side}_indptr"],
+                indices=arrays[f"{prefix}/{side}_indices"],
+                weights=arrays.get(f"{prefix}/{side}_weights"),
+                num_columns=len(ids),
+            )
+            for side, ids in (("own", own_ids), ("halo", halo_ids))
+        )
+        typed = None
+        if self.is_typed:
+            typed = self._typed(arrays[f"{prefix}/rows"], arrays[f"{prefix}/rows_per_relation"].tolist(), own_T)
+        return Aggregation(
+            _part(own, halo, own_ids, halo_ids, typed),
+            _all_rows_here(len(halo_ids)),
+            self.communicator,
+            sums=self.sums,
+            weighted_edges=(own, {_ADDED: halo}),
+        )
+
+    def _typed(self, rows_M: Tensor, rows_per_relation: Sequence[int], own_T: Sequence[int]) -> Typed:
+        types = [
+            TypeRows(name=name, rows=rows, first_id=first_id, num_nodes=0, x_kF=None)
+            for name, rows, first_id in zip(self.type_names, stretches(own_T), self.first_ids, strict=True)
+        ]
+        relations = [
+            RelationSums(name=name, rows_m=rows_m)
+            for name, rows_m in zip(self.relation_names, torch.split(rows_M, list(rows_per_relation)), strict=True)
+        ]
+        return Typed(types=types, relations=relations, target=next(one for one in types if one.name == self.target))
+
+
+def _part(own: Csr, halo: Csr, own_ids: Tensor, halo_ids: Tensor, typed: Typed | None) -> Part:
+    """One layer's rows and edges in the form of a part with halo rows."""
+    nothing = torch.zeros(0, dtype=torch.bool)
+    return Part(
+        number=0,
+        ids_n=own_ids,
+        halo_ids={_ADDED: halo_ids},
+        x_nF=None,
+        aggregated_nF=None,
+        y=nothing,
+        train_n=nothing,
+        val_n=nothing,
+        test_n=nothing,
+        degree_n=nothing,
+        local=own,
+        remote={_ADDED: halo},
+        send_rows={},
+        typed=typed,
+    )
+
+
+def _all_rows_here(num_halo: int) -> Exchange:
+    """What an aggregation reads of an exchange where the halo's rows are here: one round, which fetches nothing."""
+    one = SimpleNamespace(columns=slice(0, num_halo))
+    here = SimpleNamespace(num_halo=num_halo, sources=[[_ADDED]], rounds=[one], is_sequential=False)
+    return cast(Exchange, here)

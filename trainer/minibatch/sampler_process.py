@@ -1,0 +1,133 @@
+"""The processes that sample for one rank: `python -m graphprep.sampling`, started and read, and ended with the run.
+
+The trainer imports nothing of graphprep. A process gets the seeds, a ring (`trainer.minibatch.ring`) and two pipes as
+open files. When it is gone, the end of its pipe says so at once; when this rank is gone, it sees the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+from trainer.base.child_process import start_python
+from trainer.base.errors import TrainingError
+from trainer.minibatch.ring import RingReader, Slot, shared_file
+
+_SECONDS_TO_END = 2.0
+"""For the status of a process whose pipe has ended."""
+
+
+class SamplerProcesses:
+    """The batches of one rank, in their order."""
+
+    def __init__(
+        self,
+        *,
+        cache: str,
+        rank: int,
+        seeds_B: Tensor,
+        batch: Mapping[str, Any],
+        epochs: tuple[int, int],
+        num_processes: int,
+        num_slots: int,
+    ) -> None:
+        """Start the processes.
+
+        Args:
+            cache: the folder.
+            rank: whose batches are made.
+            seeds_B: int64, all ranks' seeds, ascending.
+            batch: the fields of graphprep's `BatchOptions`.
+            epochs: the first and the last one.
+            num_processes: that sample.
+            num_slots: of each one's ring.
+        """
+        self._rank, self._next = rank, 0
+        self._readers: list[RingReader] = []
+        theirs: list[int] = []
+        requests = []
+        seeds = _file_of(seeds_B)
+        for number in range(num_processes):
+            ring = shared_file()
+            (filled, their_filled), (their_freed, freed) = os.pipe(), os.pipe()
+            self._readers.append(
+                RingReader(number=number, ring=ring, filled=os.fdopen(filled, "rb"), freed=freed, num_slots=num_slots)
+            )
+            requests.append({"ring": ring.fileno(), "filled": their_filled, "freed": their_freed})
+            theirs += [their_filled, their_freed]
+        request = {
+            "cache": os.path.abspath(cache),
+            "part": rank,
+            "seeds": seeds.fileno(),
+            "batch": dict(batch),
+            "epochs": epochs,
+            "num_slots": num_slots,
+            "processes": requests,
+        }
+        open_files = [seeds.fileno(), *theirs, *(reader.ring.fileno() for reader in self._readers)]
+        self._process: subprocess.Popen[bytes] = start_python(
+            ["-m", "graphprep.sampling", json.dumps(request)], {"NUMBA_NUM_THREADS": "1"}, open_files
+        )
+        for descriptor in theirs:
+            os.close(descriptor)
+        seeds.close()
+
+    def next(self) -> Slot:
+        """Wait for the next batch.
+
+        Raises:
+            TrainingError: a process has ended, or says why it cannot go on.
+        """
+        reader = self._readers[self._next % len(self._readers)]
+        self._next += 1
+        slot = reader.next()
+        if slot is None:
+            raise TrainingError(self._why_ended(reader.number))
+        return slot
+
+    def free(self, slot: Slot) -> None:
+        """Give a batch's slot back: its tensors are not used any more. Slots come back in the order of `next`."""
+        self._readers[slot.number].free()
+
+    def num_kept(self) -> dict[str, int]:
+        """Rows of each node type that the plans of rows have place for, known with the first batch."""
+        kept: dict[str, int] = self._readers[0].facts["num_kept"]
+        return kept
+
+    def close(self) -> None:
+        """Close the pipes, which ends the processes."""
+        for reader in self._readers:
+            reader.filled.close()
+            with contextlib.suppress(OSError):
+                os.close(reader.freed)
+            reader.ring.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_SECONDS_TO_END)
+
+    def _why_ended(self, number: int) -> str:
+        how = "ended"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(_SECONDS_TO_END)
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        return (
+            f"sampler process {number} of rank {self._rank} {how}; its lines above say why, and if there are none and "
+            "nobody ended it, the machine may be short of memory"
+        )
+
+
+def _file_of(values: Tensor) -> IO[bytes]:
+    """A file without a name that has these values."""
+    file, size = shared_file(), values.numel() * values.element_size()
+    file.truncate(size)
+    if size:
+        torch.frombuffer(mmap.mmap(file.fileno(), size), dtype=values.dtype).copy_(values)
+    return file

@@ -1,0 +1,192 @@
+"""Gradient steps on sampled neighbourhoods: each on one batch of the seeds of all ranks.
+
+A step is of all ranks: the batch has `--batch-size` seeds together, and each rank has those of them that its part owns,
+perhaps none. The loss is the sum over all seeds of the batch divided by their number (or weight), so that the gradient
+is the same for any number of ranks. Which seeds make a batch and which neighbours are drawn is decided by hashes, in
+graphprep's sampler. Evaluation is on the whole graph, as without batches.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from trainer.base.pass_context import PassContext
+from trainer.base.precision import TYPES
+from trainer.base.to_device import to_device
+from trainer.base.traffic_log import TrafficLog
+from trainer.config.options import Options
+from trainer.data.cache import Cache
+from trainer.data.labels import Labels
+from trainer.data.part import Part
+from trainer.dist.communicator import Communicator
+from trainer.layers.typed_features import TypedFeatures
+from trainer.minibatch.batch_graph import BatchGraph, BatchShape
+from trainer.minibatch.feature_rows import FeatureRows
+from trainer.minibatch.idle_time import IdleTime
+from trainer.minibatch.pipeline import Pipeline, ReadyBatch, slots_of_each
+from trainer.minibatch.sampler_process import SamplerProcesses
+from trainer.models import Network
+from trainer.training.losses import Loss
+
+
+class MiniBatches:
+    """The batches of one run, and what is computed on each."""
+
+    def __init__(
+        self,
+        options: Options,
+        cache: Cache,
+        part: Part,
+        network: Network,
+        labels: Labels,
+        loss: Loss,
+        communicator: Communicator,
+        traffic_log: TrafficLog,
+        *,
+        sums: str | None,
+    ) -> None:
+        """Gather the seeds of all ranks; every rank has to call it.
+
+        Args:
+            options: of the run.
+            cache: whose graph it is.
+            part: this rank's.
+            network: what is trained.
+            labels: of this rank's nodes.
+            loss: of the run.
+            communicator: the ranks of the run.
+            traffic_log: of this rank's bytes.
+            sums: what edges count in the model's sums; None where it makes none.
+        """
+        self._options, self._network, self._labels, self._loss = options, network, labels, loss
+        self._communicator, self._log, self._sums = communicator, traffic_log, sums
+        self._cache, self._is_typed, self._first_row = cache, part.typed is not None, part.target.start
+        own_B = part.target_ids[labels.train.cpu() - self._first_row]
+        counts = [fact["seeds"] for fact in communicator.all_gather_object({"seeds": len(own_B)})]
+        self._seeds_B = communicator.all_gather_rows(own_B, counts).cpu().sort().values
+        assert options.batch_size is not None
+        self._batch_size = options.batch_size
+        self.steps = -(-len(self._seeds_B) // self._batch_size)
+        self._features = [part.x_nF] if part.typed is None else [of.x_kF for of in part.typed.types]
+        self._idle = IdleTime(communicator.clock)
+        self._shape = BatchShape(
+            type_names=[kind.name for kind in cache.node_types],
+            first_ids=[kind.first_id for kind in cache.node_types],
+            relation_names=[relation.key for relation in cache.relations],
+            target=cache.node_type,
+            is_typed=self._is_typed,
+            sums=sums,
+            num_nodes=cache.num_nodes,
+            seed=options.seed,
+            communicator=communicator,
+        )
+        self._pipeline: Pipeline | None = None
+        self._seconds, self._idle_before, self._first_epoch = 0.0, 0.0, 0
+
+    def start(self, first: int, last: int) -> None:
+        """Start the samplers for the epochs from `first` to `last`."""
+        options, world = self._options, self._communicator.world
+        num_slots = slots_of_each(world, options.sampler_processes)
+        samplers = SamplerProcesses(
+            cache=options.cache,
+            rank=self._communicator.rank,
+            seeds_B=self._seeds_B,
+            batch={
+                "batch_size": self._batch_size,
+                "fanouts": options.fanout_list,
+                "seed": options.seed,
+                "sums": self._sums,
+                "is_typed": self._is_typed,
+                "node_type": self._cache.node_type,
+            },
+            epochs=(first, last),
+            num_processes=options.sampler_processes,
+            num_slots=num_slots,
+        )
+        features = [x for x in self._features if x is not None]
+        rows = FeatureRows(features, TYPES[options.precision], self._communicator, self._log, self._idle)
+        self._pipeline = Pipeline(
+            samplers,
+            rows,
+            type_names=self._shape.type_names,
+            num_batches=self.steps * (last + 1 - first),
+            world=world,
+            idle=self._idle,
+        )
+        self._first_epoch = first
+
+    def close(self) -> None:
+        """End the samplers; every rank has to call it after the same step."""
+        if self._pipeline is not None:
+            self._pipeline.close()
+            self._pipeline = None
+
+    def backward(self, epoch: int, step: int, factor: float) -> tuple[Tensor, Tensor]:
+        """Compute the next batch's scores and backpropagate this rank's share of its loss.
+
+        Args:
+            epoch: from 1.
+            step: of the epoch, from 0.
+            factor: on the loss.
+
+        Returns:
+            the sum of the losses of this rank's seeds, divided by `--batch-size`, without a gradient; and what the sum
+            over all ranks is to be divided by to become a mean, divided likewise: scalars.
+        """
+        assert self._pipeline is not None
+        if (epoch, step) == (self._first_epoch + 1, 0):  # what is measured is the steady state
+            self._seconds, self._idle_before = 0.0, self._idle.seconds
+        started = time.perf_counter()
+        batch = self._pipeline.next()
+        assert (batch.slot.epoch, batch.slot.step) == (epoch, step)
+        begun = time.perf_counter()
+        scores_kC = self._scores(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
+        rows_k = to_device(batch.slot.arrays["seed_row"], scores_kC.device) + self._first_row
+        y = self._labels.y[rows_k]
+        loss = self._loss.sum(scores_kC, y) / self._batch_size
+        (loss * factor).backward()  # type: ignore[no-untyped-call]
+        ended = time.perf_counter()
+        self._communicator.clock.add_span("train", begun, ended)
+        self._seconds += ended - started
+        return loss.detach(), self._loss.weight(y) / self._batch_size
+
+    def facts(self, of_ranks: Sequence[dict[str, float]]) -> dict[str, Any]:
+        """What the result says of batches, from the `seconds` of all ranks."""
+        return {
+            "batch_size": self._batch_size,
+            "fanouts": self._options.fanout_list,
+            "steps_an_epoch": self.steps,
+            "sampler_processes": self._options.sampler_processes,
+            "seconds_by_rank": [of_rank["seconds"] for of_rank in of_ranks],
+            "idle_seconds_by_rank": [of_rank["idle"] for of_rank in of_ranks],
+        }
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Of this rank's steps from the second epoch on, or of all if there is one alone; and those that were idle."""
+        return {"seconds": self._seconds, "idle": self._idle.seconds - self._idle_before}
+
+    def _scores(self, batch: ReadyBatch, context: PassContext) -> Tensor:
+        """Of this rank's seeds, as the rows of the last layer."""
+        options, device = self._options, self._communicator.device
+        stored_type = TYPES[options.precision]
+        features: Tensor | TypedFeatures
+        if self._is_typed:
+            clock = self._communicator.clock
+            features = TypedFeatures(batch.features, device, stored_type, clock, may_be_sparse=False)
+        else:
+            features = to_device(batch.features[0], device)
+        graph = BatchGraph(
+            features,
+            self._shape.layers(batch.slot.arrays),
+            context,
+            first_share=options.first_dropout,
+            share=options.dropout,
+            stored_type=stored_type,
+        )
+        self._network.train(True)
+        return self._network.run_on(graph, context, num_rows=len(batch.slot.arrays["seed_row"]))
