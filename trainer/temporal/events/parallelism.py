@@ -135,8 +135,8 @@ def _chosen(resources: Resources) -> Parallelism:
     else:
         shares, size = max(i for i in _divisors(ranks) if i == 1 or batch_size >= i * LEAST_SHARE), batch_size
         reason = (
-            f"a share has {batch_size // shares} of the {batch_size} events of a batch, and fewer than {LEAST_SHARE} are "
-            "not worth another rank"
+            f"a share has {batch_size // shares} of the {batch_size} events of a batch, and fewer than {LEAST_SHARE} "
+            "are not worth another rank"
         )
     rest = ranks // shares
     # Validation reads the stream with a memory beside the one in training.
