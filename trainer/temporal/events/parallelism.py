@@ -128,7 +128,9 @@ def _chosen(resources: Resources) -> Parallelism:
         lost = {i: resources.lost_mail(BATCH_OF_ONE_RANK * i) for i in _divisors(ranks)}
         shares = max(i for i, share in lost.items() if i == 1 or share - least <= resources.tolerance)
         size = BATCH_OF_ONE_RANK * shares
-        reason = f"batches of {size} events lose {lost[shares]:.0%} of the mails, of {BATCH_OF_ONE_RANK} {least:.0%}"
+        reason = f"batches of {BATCH_OF_ONE_RANK} events lose {least:.0%} of the mails"
+        if shares > 1:
+            reason += f", of {size} {lost[shares]:.0%}"
         following = [i for i in lost if i > shares]
         if following:
             reason += f", of {BATCH_OF_ONE_RANK * following[0]} {lost[following[0]]:.0%}"
