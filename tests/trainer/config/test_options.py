@@ -68,7 +68,7 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
         text = '"f.pt"'
     together = {"resume": 'checkpoint = "c"', "restarts": 'checkpoint = "c"', "validate_from": "dropout = 0.0"}
     together["task"] = 'edge-label = "f"'
-    together |= {"fanouts": "batch-size = 2", "sampler_processes": "batch-size = 2"}
+    together |= dict.fromkeys(("fanouts", "sampler_processes", "control_variates"), "batch-size = 2")
     model = f'model = "{option.models[0]}"' if option.models else ""
     task = f'task = "{option.tasks[0]}"' if option.tasks else ""
     file.write_text("\n".join([f"{name.replace('_', '-')} = {text}", together.get(name, ""), model, task]))
