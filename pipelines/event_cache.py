@@ -23,7 +23,7 @@ from graphprep.temporal.cache import EventCache
 from graphprep.temporal.format import EVENT_CACHE_KIND, EVENT_FORMAT, TIME
 from graphprep.temporal.request import EventCacheRequest
 from graphprep.temporal.snapshot_costs import active_nodes, snapshot_costs
-from graphprep.temporal.snapshot_groups import balanced_groups
+from graphprep.temporal.snapshot_groups import balanced_groups, group_figures
 from graphprep.temporal.splits import split_by_time
 from graphprep.temporal.store import EventStore
 from graphprep.temporal.stream_partition import NodeRanks, assign_nodes, random_ranks
@@ -208,28 +208,18 @@ class EventPartitionStep:
         events_T, nodes_T = np.diff(offsets_T), active_nodes(self.store, offsets_T)
         cost_T = snapshot_costs(events_T, nodes_T, self.request.costs)
         group_T = balanced_groups(cost_T, self.num_parts)
-        cost_P = np.bincount(group_T, weights=cost_T, minlength=self.num_parts)
-        mean, heaviest = float(cost_P.mean()), int(cost_T.argmax())
+        figures = group_figures(cost_T, group_T, self.num_parts, self.request.costs)
         progress.say(
             f"{len(cost_T):,} snapshots of {self.request.window} in {self.num_parts} groups: the largest costs "
-            f"{cost_P.max() / mean:.3f} of their mean"
+            f"{figures['imbalance']:.3f} of their mean"
         )
-        if cost_T[heaviest] > mean:
+        heaviest, share = figures["heaviest"], figures["heaviest_share"]
+        if share > 1:
             progress.warn(
-                f"snapshot {heaviest} with {events_T[heaviest]:,} events alone costs {cost_T[heaviest] / mean:.2f} of "
-                "the mean of a rank, so that groups cannot be balanced; give a shorter --window or fewer --parts"
+                f"snapshot {heaviest} with {events_T[heaviest]:,} events alone costs {share:.2f} of the mean of a rank, "
+                "so that groups cannot be balanced; give a shorter --window or fewer --parts"
             )
-        quality = {
-            "snapshots": {
-                "coefficients": list(self.request.costs),
-                "cost": cost_P.tolist(),
-                "count": np.bincount(group_T, minlength=self.num_parts).tolist(),
-                "imbalance": float(cost_P.max() / mean),
-                "heaviest": heaviest,
-                "heaviest_share": float(cost_T[heaviest] / mean),
-            }
-        }
-        return Snapshots(window_seconds=seconds, offsets_T=offsets_T, group_T=group_T), quality
+        return Snapshots(window_seconds=seconds, offsets_T=offsets_T, group_T=group_T), {"snapshots": figures}
 
 
 def plan_event_partition(

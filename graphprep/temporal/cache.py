@@ -35,6 +35,8 @@ class EventCache(ArrayFolder):
     called = "an event cache"
     error = CacheError
     again = "partition again with --replace"
+    required = (SOURCE, DESTINATION, TIME, RANK_OF, INDEX_OFFSETS, INDEX_EVENT, INDEX_NEIGHBOUR)
+    kinds = {"num_parts": int, "num_snapshots": int, "split": list, "options": dict, "quality": dict}  # noqa: RUF012
 
     @property
     def num_parts(self) -> int:
@@ -44,13 +46,18 @@ class EventCache(ArrayFolder):
     @property
     def split(self) -> tuple[int, int]:
         """First event to validate, first event to test."""
-        validation, test = self.attributes["split"]
-        return validation, test
+        borders = self.attributes["split"]
+        if [type(border) for border in borders] != [int, int]:
+            raise self.fault("is damaged: its zarr.json has a wrong split")
+        return borders[0], borders[1]
 
     @property
     def quality(self) -> dict[str, Any]:
-        """The figures of the ranks and groups."""
-        return dict(self.attributes["quality"])
+        """The figures of the ranks, and of the snapshots where there are some."""
+        found = dict(self.attributes["quality"])
+        if "ranks" not in found or (self.has(SNAPSHOT_GROUP) and "snapshots" not in found):
+            raise self.fault("is damaged: its zarr.json lacks figures of its ranks or snapshots")
+        return found
 
     @property
     def rank_of(self) -> NDArray[np.int16]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +23,14 @@ from graphprep.errors import CacheError, GraphprepError
 from graphprep.system import progress
 from graphprep.system.regular_file import regular_file
 from graphprep.temporal.events import ROWS_AT_A_TIME
-from graphprep.temporal.format import DESTINATION, EVENT_FORMAT, SOURCE, TIME
+from graphprep.temporal.format import DESTINATION, DTYPES, EVENT_FORMAT, MATRICES, SECONDS, SOURCE, TIME
+
+COMMON_KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("dataset", "key", "tool_version", "time_unit"), str),
+    **dict.fromkeys(("num_nodes", "num_events", "num_event_features", "num_node_features", "num_states"), int),
+    **{"bipartite": bool, "source": dict},
+}
+"""Root attributes of both, each with its type."""
 
 
 class ArrayFolder:
@@ -35,6 +42,10 @@ class ArrayFolder:
     error: ClassVar[type[GraphprepError]]
     again: ClassVar[str]
     """what to do about a damaged one"""
+    required: ClassVar[tuple[str, ...]]
+    """arrays that it has to have"""
+    kinds: ClassVar[Mapping[str, type]]
+    """root attributes that are relied on, each with its type"""
 
     def __init__(self, folder: Path | str) -> None:
         """Open it.
@@ -59,7 +70,15 @@ class ArrayFolder:
             )
         if hashlib.sha256(content).hexdigest() != self.manifest.files[ZARR_JSON].sha256:
             raise self.fault("is damaged: its zarr.json has changed since it was written")
+        for name, type_ in ({**COMMON_KINDS, **self.kinds}).items():
+            if type(found.get(name)) is not type_:
+                raise self.fault(f"is damaged: its zarr.json has no {name}, or a wrong one")
+        if found["time_unit"] not in SECONDS or found["num_nodes"] < 0 or found["num_events"] < 1:
+            raise self.fault("is damaged: its zarr.json has a wrong unit of time or number of nodes or events")
         self.attributes: dict[str, Any] = found
+        for name in self.required:
+            if not self.has(name):
+                raise self.fault(f"is damaged: it has no array {name}")
 
     def __reduce__(self) -> tuple[type[ArrayFolder], tuple[Path]]:
         """Another process opens it by itself."""
@@ -134,15 +153,17 @@ class ArrayFolder:
             raise self.fault(f"has no array {name}")
         try:
             self.manifest.check_file(self.folder, path)
-            return map_array(self.folder, name)
+            found = map_array(self.folder, name)
         except CacheError as error:
             raise self._translated(error) from error
+        if found.dtype.name not in DTYPES.get(name, ()) or found.ndim != (2 if name in MATRICES else 1):
+            raise self.fault(f"is damaged: {name} has the type {found.dtype.name} and {found.ndim} dimensions")
+        return found
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All arrays, mapped."""
-        paths = (path.removesuffix(f"/{ZARR_JSON}") for path in sorted(self.manifest.files) if ZARR_JSON in path)
-        return {path: self.array(path) for path in paths if "/" in path}  # groups lie at the root
+        return {name: self.array(name) for name in DTYPES if self.has(name)}
 
     def rows(self, name: str, start: int = 0, stop: int | None = None) -> Iterator[NDArray[Any]]:
         """Rows of an array in pieces of at most `ROWS_AT_A_TIME`, read without a memory map: pages that were read count

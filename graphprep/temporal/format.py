@@ -16,6 +16,25 @@ EVENT_ARRAYS = (SOURCE, DESTINATION, TIME, EVENT_X, EVENT_Y)
 RANK_OF = "nodes/rank_of"
 INDEX_OFFSETS, INDEX_EVENT, INDEX_NEIGHBOUR = "index/offsets", "index/event", "index/neighbour"
 SNAPSHOT_OFFSETS, SNAPSHOT_GROUP = "snapshots/offsets", "snapshots/group"
+DTYPES = {
+    SOURCE: ("int64",),
+    DESTINATION: ("int64",),
+    TIME: ("int64", "float64"),
+    EVENT_X: ("float32",),
+    EVENT_Y: ("int64",),
+    NODE_X: ("float32",),
+    ORIGINAL_ID: ("int64",),
+    WORD_OFFSETS: ("int64",),
+    WORD_BYTES: ("uint8",),
+    RANK_OF: ("int16",),
+    INDEX_OFFSETS: ("int64",),
+    INDEX_EVENT: ("int64",),
+    INDEX_NEIGHBOUR: ("int64",),
+    SNAPSHOT_OFFSETS: ("int64",),
+    SNAPSHOT_GROUP: ("int16",),
+}
+"""Of each array. Features have two dimensions, all others one."""
+MATRICES = (EVENT_X, NODE_X)
 
 SECONDS = {
     "ns": 1e-9,

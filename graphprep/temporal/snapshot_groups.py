@@ -6,6 +6,9 @@ answered by filling one group after the other, and the largest cost of an answer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,6 +38,26 @@ def balanced_groups(cost_T: NDArray[np.float64], num_groups: int) -> NDArray[np.
         else:
             low = middle
     return np.repeat(np.arange(num_groups, dtype=np.int16), np.diff(best))
+
+
+def group_figures(
+    cost_T: NDArray[np.float64], group_T: NDArray[np.int16], num_groups: int, coefficients: Sequence[float]
+) -> dict[str, Any]:
+    """What groups cost, for the root of a cache.
+
+    Args:
+        coefficients: of a snapshot, an event and a node, by which costs were computed.
+    """
+    cost_P = np.bincount(group_T, weights=cost_T, minlength=num_groups)
+    mean, heaviest = float(cost_P.mean()), int(cost_T.argmax())
+    return {
+        "coefficients": list(coefficients),
+        "cost": cost_P.tolist(),
+        "count": np.bincount(group_T, minlength=num_groups).tolist(),
+        "imbalance": float(cost_P.max()) / mean,
+        "heaviest": heaviest,
+        "heaviest_share": float(cost_T[heaviest]) / mean,
+    }
 
 
 def _filled(sums_T: NDArray[np.float64], num_groups: int, limit: float) -> NDArray[np.int64]:

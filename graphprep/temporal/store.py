@@ -129,6 +129,8 @@ class EventStore(ArrayFolder):
     called = "an event store"
     error = DatasetError
     again = "import it again with --replace"
+    required = (SOURCE, DESTINATION, TIME)
+    kinds = {"time_range": list, "notes": dict}  # noqa: RUF012
 
     def __len__(self) -> int:
         return self.num_events

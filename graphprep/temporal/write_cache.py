@@ -37,7 +37,7 @@ from graphprep.temporal.format import (
     WORD_BYTES,
     WORD_OFFSETS,
 )
-from graphprep.temporal.snapshot_groups import balanced_groups
+from graphprep.temporal.snapshot_groups import balanced_groups, group_figures
 from graphprep.temporal.splits import DEFAULT_SHARES, split_by_time
 from graphprep.temporal.stream_partition import NodeRanks, assessed
 from graphprep.temporal.time_index import TimeIndex, write_time_index
@@ -177,11 +177,13 @@ def cache_of_arrays(
     if not 1 <= num_parts <= MOST_PARTS:
         raise PartitionError(f"{num_parts} ranks cannot be numbered in an event cache; give 1 to {MOST_PARTS}")
     events = EventArrays.of(source, destination, time, x=x, y=y, node_x=node_x, num_nodes=num_nodes)
-    snapshots = None
+    snapshots, quality = None, {}
     if window_seconds is not None:
         offsets_T = snapshot_offsets(events.arrays[TIME], in_units(window_seconds, time_unit))
-        group_T = balanced_groups(np.diff(offsets_T).astype(np.float64), num_parts) if group is None else group
-        snapshots = Snapshots(window_seconds=window_seconds, offsets_T=offsets_T, group_T=np.asarray(group_T, np.int16))
+        cost_T = np.diff(offsets_T).astype(np.float64)
+        group_T = np.asarray(balanced_groups(cost_T, num_parts) if group is None else group, np.int16)
+        snapshots = Snapshots(window_seconds=window_seconds, offsets_T=offsets_T, group_T=group_T)
+        quality = {"snapshots": group_figures(cost_T, group_T, num_parts, (0.0, 1.0, 0.0))}
     rank_of_N = np.asarray(np.arange(events.num_nodes) % num_parts if rank_of is None else rank_of, np.int16)
     content = EventCacheContent(
         dataset=dataset,
@@ -191,6 +193,7 @@ def cache_of_arrays(
         is_bipartite=is_bipartite,
         time_unit=time_unit,
         snapshots=snapshots,
+        quality=quality,
     )
     partial = folder.with_name(PARTIAL_PREFIX + folder.name)
     write_event_cache(partial, events, content)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphprep.cache.manifest import FileEntry, Manifest, file_sha256
 from graphprep.errors import DatasetError, UsageError
 from graphprep.temporal.format import TIME
 from graphprep.temporal.sort_events import EventSpool
@@ -110,6 +113,30 @@ def test_no_leak_is_possible(
     earlier = entries[entries < first]
     assert (tensors.time[earlier] < time).all()
     assert (tensors.time[entries[entries >= first]] >= time).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("num_nodes", "many", "has no num_nodes, or a wrong one"),
+        ("num_events", 0, "wrong unit of time or number of nodes or events"),
+        ("time_unit", "fortnight", "wrong unit of time"),
+        ("graphprep_format", 99, "has the format 99 and this release reads 1"),
+        ("graphprep_kind", "store", "its zarr.json says 'store'"),
+    ],
+)
+def test_a_root_that_makes_no_sense_is_refused(store: EventStore, name: str, value: object, sentence: str) -> None:
+    """Even where the manifest was made to fit it."""
+    path = store.folder / "zarr.json"
+    document = json.loads(path.read_text())
+    document["attributes"][name] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(DatasetError, match=sentence if name.startswith("graphprep") else "has changed since"):
+        EventStore(store.folder)
+    entry = FileEntry(size=path.stat().st_size, sha256=file_sha256(path))
+    Manifest(key=store.key, files={**store.manifest.files, "zarr.json": entry}).write(store.folder)
+    with pytest.raises(DatasetError, match=sentence):
+        EventStore(store.folder)
 
 
 def test_damage_is_found(store: EventStore) -> None:

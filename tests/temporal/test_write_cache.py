@@ -10,7 +10,9 @@ import zarr
 
 from graphprep.cache.manifest import Manifest
 from graphprep.errors import DatasetError, PartitionError, UsageError
+from graphprep.report.summary.event_summary import event_cache_summary
 from graphprep.temporal import events as events_module
+from graphprep.temporal.cache import EventCache
 from graphprep.temporal.write_cache import cache_of_arrays
 from tests.conftest import BoundsChecked
 from trainer.base.errors import CacheError
@@ -75,6 +77,9 @@ def test_zarr_opens_it_and_the_manifest_lists_it(tmp_path: Path) -> None:
     root = zarr.open_group(str(tmp_path / "cache"), mode="r")
     assert np.asarray(root["events/time"]).shape == (500,)
     assert root.attrs["graphprep_kind"] == "events"
+    opened = EventCache(tmp_path / "cache")
+    assert opened.check() == len(opened.manifest.files)
+    assert event_cache_summary(opened)["snapshots"]["count"] == 3
     manifest = Manifest.read(tmp_path / "cache")
     manifest.check_sizes(tmp_path / "cache")
     assert manifest.unlisted(tmp_path / "cache") == []

@@ -74,6 +74,7 @@ def event_cache_summary(cache: EventCache) -> dict[str, Any]:
 
 
 def _common(folder: ArrayFolder) -> dict[str, Any]:
+    folder.check_events()
     attributes, times = folder.attributes, folder.arrays[TIME]
     first, last = times[0].item(), times[-1].item()
     return {
