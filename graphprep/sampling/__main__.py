@@ -47,11 +47,12 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with open(request["seeds"], "rb") as file:
             seeds_B = np.frombuffer(file.read(), np.int64)
-        batches = part_batches(Path(request["cache"]), request["part"], seeds_B, BatchOptions(**request["batch"]))
+        first, last = request["epochs"]
+        options = BatchOptions(**request["batch"])
+        batches = part_batches(Path(request["cache"]), request["part"], seeds_B, options, (first, last))
     except GraphprepError as error:
         rings[0].fail(str(error))
         return error.exit_status
-    first, last = request["epochs"]
 
     def run(number: int) -> int:
         ring = rings[number]

@@ -6,8 +6,9 @@ are the same for any number of parts and processes, and each part makes its own 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from graphprep.sampling.blocks import Arrays, layers_of
 from graphprep.sampling.edge_weights import EdgeWeights, Sums
 from graphprep.sampling.graph import SamplingGraph, sampling_graph
 from graphprep.sampling.input_rows import EveryBatch, RowPlan
+from graphprep.sampling.row_cache.kept_rows import Ids, KeptRows, KeptRowsPlanner, window_of
+from graphprep.sampling.row_cache.policies import make_row_cache, scores_of
+from graphprep.sampling.row_cache.scores import presampled_counts
 from graphprep.sampling.rows import NodeLocations
 from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
 from graphprep.sampling.schedule import Schedule
@@ -39,12 +43,27 @@ class BatchOptions:
     """whether the model distinguishes node and edge types"""
     node_type: str
     """of the seeds"""
+    num_kept: Mapping[str, int] = field(default_factory=dict)
+    """rows of other parts that are kept for later batches, by node type; none where one is left out"""
+    cache_policy: str = "belady"
+    """which of them: one of `row_cache.policies.POLICIES`"""
+
+
+MOST_EPOCHS = 4
+"""whose batches are remembered: that which is made, and those that are planned"""
 
 
 class PartBatches:
     """Makes any batch of a part."""
 
-    def __init__(self, cache: PartitionCache, part: int, seeds_B: NDArray[np.int64], options: BatchOptions) -> None:
+    def __init__(
+        self,
+        cache: PartitionCache,
+        part: int,
+        seeds_B: NDArray[np.int64],
+        options: BatchOptions,
+        epochs: tuple[int, int],
+    ) -> None:
         """Read the topology of the whole graph.
 
         Args:
@@ -52,11 +71,12 @@ class PartBatches:
             part: whose batches are made.
             seeds_B: all seeds, ascending.
             options: of the run.
+            epochs: the first and the last one.
 
         Raises:
             CacheError: a file is damaged.
         """
-        self._part, self._seeds_B, self._options = part, seeds_B, options
+        self._part, self._seeds_B, self._options, self._num_parts = part, seeds_B, options, cache.num_parts
         self._graph: SamplingGraph = sampling_graph(cache)
         self._sampler = NeighbourSampler(
             self._graph, SamplingOptions(fanouts=list(options.fanouts), seed=options.seed, every_node=True)
@@ -71,7 +91,9 @@ class PartBatches:
         self._schedule = Schedule(
             num_seeds=len(seeds_B), batch_size=options.batch_size, seed=options.seed, shuffle=True
         )
-        self._epoch, self._batches = -1, list[NDArray[np.int64]]()
+        self._batches: dict[int, list[NDArray[np.int64]]] = {}
+        if any(options.num_kept.values()):
+            self._plans |= self._with_kept_rows(epochs)
 
     @property
     def steps(self) -> int:
@@ -106,11 +128,7 @@ class PartBatches:
         the first hop and after each; `ids/TYPE` the numbers of a type's nodes in the graph. The arrays of layer l begin
         with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see `input_rows`).
         """
-        if epoch != self._epoch:
-            self._epoch, self._batches = epoch, self._schedule.batches(epoch)
-        name = self._options.node_type
-        ids_b = self._seeds_B[self._batches[step]]
-        seeds = ids_b[self._locations[name].part_N[ids_b] == self._part]
+        name, seeds = self._options.node_type, self._seeds(epoch, step)
         batch = self._sampler.sample({name: seeds}, epoch=epoch)
         arrays: dict[str, NDArray[Any]] = {
             "seed_row": self._locations[name].row_N[seeds],
@@ -127,11 +145,73 @@ class PartBatches:
             arrays |= {f"layer/{number}/{key}": values for key, values in layer.items()}
         return {key: np.ascontiguousarray(values) for key, values in arrays.items()}
 
+    def _seeds(self, epoch: int, step: int) -> NDArray[np.int64]:
+        """Those of a batch that the part owns."""
+        if epoch not in self._batches:
+            while len(self._batches) >= MOST_EPOCHS:
+                del self._batches[next(iter(self._batches))]
+            self._batches[epoch] = self._schedule.batches(epoch)
+        ids_b = self._seeds_B[self._batches[epoch][step]]
+        own: NDArray[np.int64] = ids_b[self._locations[self._options.node_type].part_N[ids_b] == self._part]
+        return own
 
-def part_batches(folder: Path, part: int, seeds_B: NDArray[np.int64], options: BatchOptions) -> PartBatches:
-    """The batches of one part of the cache in a folder.
+    def _remote_ids(self, epoch: int, step: int) -> Ids:
+        """The nodes of other parts in a batch, by type, in their order in it."""
+        batch = self._sampler.sample({self._options.node_type: self._seeds(epoch, step)}, epoch=epoch)
+        return {
+            name: nodes.ids_n[self._locations[name].part_N[nodes.ids_n] != self._part]
+            for name, nodes in batch.nodes.items()
+        }
+
+    def _with_kept_rows(self, epochs: tuple[int, int]) -> dict[str, RowPlan]:
+        """Plans with a cache of rows of other parts, by node type."""
+        options, graph = self._options, self._graph
+        is_remote = {name: where.part_N != self._part for name, where in self._locations.items()}
+        probability_N = np.zeros(graph.num_nodes[options.node_type])
+        own = self._seeds_B[~is_remote[options.node_type][self._seeds_B]]
+        probability_N[own] = min(1.0, options.batch_size / len(self._seeds_B))
+
+        def presampled() -> dict[str, NDArray[np.int64]]:
+            drawn = [self._remote_ids(epochs[0] - 1, step) for step in range(self.steps)]
+            return {
+                name: presampled_counts(count, (ids[name] for ids in drawn)) for name, count in graph.num_nodes.items()
+            }
+
+        scores = scores_of(
+            options.cache_policy,
+            graph,
+            fanouts=dict.fromkeys(graph.edges, options.fanouts),
+            seed_probability={options.node_type: probability_N},
+            presampled=presampled,
+        )
+        look_ahead = 1
+        if options.cache_policy == "belady":
+            look_ahead = window_of(self.steps, sum(scores[name][is_remote[name]].sum() for name in scores))
+        num_kept = {name: min(options.num_kept.get(name, 0), int(is_remote[name].sum())) for name in scores}
+        caches = {
+            name: make_row_cache(
+                options.cache_policy,
+                num_kept[name],
+                score_N=score_N,
+                is_remote_N=is_remote[name],
+                look_ahead=look_ahead,
+            )
+            for name, score_N in scores.items()
+        }
+        steps = product(range(epochs[0], epochs[1] + 1), range(self.steps))
+        planner = KeptRowsPlanner(caches, self._remote_ids, steps, look_ahead)
+        return {
+            name: KeptRows(where, self._part, self._num_parts, planner=planner, node_type=name, num_kept=num_kept[name])
+            for name, where in self._locations.items()
+        }
+
+
+def part_batches(
+    folder: Path, part: int, seeds_B: NDArray[np.int64], options: BatchOptions, epochs: tuple[int, int]
+) -> PartBatches:
+    """The batches of one part of the cache in a folder, for the epochs from the first to the last one.
 
     Raises:
         CacheError: it is no cache, or damaged.
     """
-    return PartBatches(PartitionCache(folder), part, seeds_B, options)
+    return PartBatches(PartitionCache(folder), part, seeds_B, options, epochs)

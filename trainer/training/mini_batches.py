@@ -19,6 +19,7 @@ from trainer.base.precision import TYPES
 from trainer.base.to_device import to_device
 from trainer.base.traffic_log import TrafficLog
 from trainer.config.options import Options
+from trainer.config.row_cache import kept_rows
 from trainer.data.cache import Cache
 from trainer.data.labels import Labels
 from trainer.data.part import Part
@@ -85,6 +86,7 @@ class MiniBatches:
             communicator=communicator,
         )
         self._pipeline: Pipeline | None = None
+        self._rows: FeatureRows | None = None
         self._seconds, self._idle_before, self._first_epoch = 0.0, 0.0, 0
 
     def start(self, first: int, last: int) -> None:
@@ -102,6 +104,8 @@ class MiniBatches:
                 "sums": self._sums,
                 "is_typed": self._is_typed,
                 "node_type": self._cache.node_type,
+                "num_kept": self._num_kept(),
+                "cache_policy": options.cache_policy,
             },
             epochs=(first, last),
             num_processes=options.sampler_processes,
@@ -109,6 +113,7 @@ class MiniBatches:
         )
         features = [x for x in self._features if x is not None]
         rows = FeatureRows(features, TYPES[options.precision], self._communicator, self._log, self._idle)
+        self._rows = rows
         self._pipeline = Pipeline(
             samplers,
             rows,
@@ -163,12 +168,32 @@ class MiniBatches:
             "sampler_processes": self._options.sampler_processes,
             "seconds_by_rank": [of_rank["seconds"] for of_rank in of_ranks],
             "idle_seconds_by_rank": [of_rank["idle"] for of_rank in of_ranks],
+            "rows_fetched": round(sum(of_rank["fetched"] for of_rank in of_ranks)),
+            "rows_from_cache": round(sum(of_rank["from_cache"] for of_rank in of_ranks)),
         }
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of this rank's steps from the second epoch on, or of all if there is one alone; and those that were idle."""
-        return {"seconds": self._seconds, "idle": self._idle.seconds - self._idle_before}
+        """Of this rank's steps from the second epoch on, or of all if there is one alone, and those that were idle; and
+        rows of other ranks that all steps have fetched, and taken from the cache."""
+        rows = self._rows
+        return {
+            "seconds": self._seconds,
+            "idle": self._idle.seconds - self._idle_before,
+            "fetched": 0 if rows is None else rows.num_fetched,
+            "from_cache": 0 if rows is None else rows.num_from_cache,
+        }
+
+    def _num_kept(self) -> dict[str, int]:
+        """Rows of other ranks that this one keeps, by node type; none where there are no other ranks."""
+        if self._communicator.world == 1:
+            return {}
+        value_bytes = TYPES[self._options.precision].itemsize
+        row_bytes = [0 if x is None else x.shape[1] * value_bytes for x in self._features]
+        numbers = kept_rows(
+            self._options.remote_row_cache, [kind.num_nodes for kind in self._cache.node_types], row_bytes
+        )
+        return dict(zip(self._shape.type_names, numbers, strict=True))
 
     def _scores(self, batch: ReadyBatch, context: PassContext) -> Tensor:
         """Of this rank's seeds, as the rows of the last layer."""

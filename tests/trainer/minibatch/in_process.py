@@ -24,7 +24,7 @@ class SamplerInProcess:
         self, *, cache: str, rank: int, seeds_B: Tensor, batch: Mapping[str, Any], epochs: tuple[int, int], **_: Any
     ) -> None:
         options = BatchOptions(**batch)
-        self._batches = part_batches(Path(cache), rank, np.array(seeds_B.tolist(), np.int64), options)
+        self._batches = part_batches(Path(cache), rank, np.array(seeds_B.tolist(), np.int64), options, epochs)
         self._steps = iter([(epoch, step) for epoch in range(epochs[0], epochs[1] + 1) for step in self.steps])
         self.num_used, self.num_freed = 0, 0
 
