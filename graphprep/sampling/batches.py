@@ -7,6 +7,7 @@ are the same for any number of parts and processes, and each part makes its own 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -94,6 +95,13 @@ class PartBatches:
         self._batches: dict[int, list[NDArray[np.int64]]] = {}
         if any(options.num_kept.values()):
             self._plans |= self._with_kept_rows(epochs)
+
+    def of_part(self, part: int) -> PartBatches:
+        """The batches of another part, which keeps no rows; the topology is shared."""
+        other = copy(self)
+        other._part = part
+        other._plans = {name: EveryBatch(where, part, self._num_parts) for name, where in self._locations.items()}
+        return other
 
     @property
     def steps(self) -> int:
