@@ -70,7 +70,7 @@ def import_graph(
 
     values: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     import_options = {
-        option.name: _value(values.pop(option.name), option)
+        option.name: option_value(values.pop(option.name), option)
         for option in options_in(ImportOptions)
         if option.name in values
     }
@@ -80,7 +80,7 @@ def import_graph(
         return make(request, name=name, memory_limit=limit, executor=executor, **values).store
 
 
-def _value(value: Any, option: Any) -> Any:
+def option_value(value: Any, option: Any) -> Any:
     """A value as `ImportOptions` has it: paths are paths, columns are words, one column is a tuple of one."""
     if option.kind is Path:
         return Path(value)

@@ -124,7 +124,20 @@ def _do_all(rank_info: RankInfo, tasks: list[Task]) -> list[Any]:
     torch.set_num_threads(1)
     cpu = torch.device("cpu")
     with Communicator(rank_info, cpu, timeout=60.0, clock=Clock(cpu)) as communicator:
+        communicator.connect()
+        _lower_priority_of_gloo()
         return [task(communicator) for task in tasks]
+
+
+def _lower_priority_of_gloo() -> None:
+    """Let threads of gloo wait for those of ranks, which are more than cores here.
+
+    A thread that gloo has for its sockets polls for as long as the rank's own thread has the lock of a connection. If
+    that one is not running, the poll takes the processor time that it needs.
+    """
+    for name in Path("/proc/self/task").glob("*/comm"):
+        if name.read_text().startswith("gloo_tcp_loop"):
+            os.setpriority(os.PRIO_PROCESS, int(name.parent.name), 19)
 
 
 def free_port() -> int:

@@ -109,6 +109,11 @@ class Options:
     neighbours: int = _model(
         10, "most recent neighbours of a node that it attends to", "K", whole(1, 10_000), models=("tgn",)
     )
+    node_vectors: bool = _model(
+        True,
+        "learn a vector for each node that has no features; all of them travel in each sum of gradients",
+        models=("tgn",),
+    )
     output_heads: int | None = _model(
         None,
         "heads of the last layer, whose scores are averaged",
@@ -363,7 +368,7 @@ class Options:
         models=("tgn",),
     )
     lost_mail: float = _exchange(
-        0.1,
+        0.05,
         "by how much the share of mails that are overwritten in a batch may grow where more ranks share it; for "
         "--parallel auto",
         "SHARE",

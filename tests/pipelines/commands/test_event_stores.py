@@ -84,6 +84,8 @@ def test_dry_run_writes_nothing(run: Run, stream: str, graphprep_home: Path) -> 
         (["--for", "events", "--parts", "2", "--row-bytes", "8"], 2, "--row-bytes is not for --for events"),
         (["--for", "events", "--parts", "2", "--dask", "local:1"], 2, "--dask is not for --for events"),
         (["--for", "events", "--parts", "2", "--out", "s3://a/b"], 2, "is a URL"),
+        (["--for", "event", "--parts", "2"], 2, "--for 'event' is unknown (did you mean 'events'?)"),
+        (["--for", "events", "--parts", "2", "--fanouts", "5"], 2, "--fanouts is not for --for events"),
         (["--parts", "2", "--window", "1d"], 2, "--window is for event stores"),
     ],
 )

@@ -145,10 +145,11 @@ def test_every_option_arrives() -> None:
     assert (events.neighbours, events.batch_size, events.parallel) == (3, 50, "1,2,1")
     assert (events.lr, events.heads) == (0.5, 4)
     assert parse(["c", "--model", "tgn", "--lost-mail", "0.2"]).lost_mail == 0.2
+    assert not parse(["c", "--model", "tgn", "--no-node-vectors"]).node_vectors
     snapshots = parse(["c", "--model", "evolvegcn", "--variant", "h", "--history", "5", "--workers", "3"])
     assert (snapshots.variant, snapshots.history, snapshots.workers) == ("h", 5, 3)
     apart = {name for name, option in OPTIONS.items() if option.tasks}
-    apart |= {"neighbours", "parallel", "lost_mail", "variant", "history", "workers"}
+    apart |= {"neighbours", "node_vectors", "parallel", "lost_mail", "variant", "history", "workers"}
     apart |= {"batch_size", "fanouts", "sampler_processes", "remote_row_cache", "cache_policy"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     defaults = Options(cache="c")

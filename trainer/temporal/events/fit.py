@@ -81,8 +81,13 @@ class EventFit:
             parallelism.share_of(rank),
         )
         torch.manual_seed(options.seed)
-        self.model = Tgn(stream, width=options.hidden, heads=options.heads, num_classes=task.num_classes)
-        self.model.to(communicator.device)
+        self.model = Tgn(
+            stream,
+            width=options.hidden,
+            heads=options.heads,
+            num_classes=task.num_classes,
+            node_vectors=options.node_vectors,
+        ).to(communicator.device)
         self._optimiser = optimiser(
             options.optimiser,
             [(parameter, options.weight_decay) for parameter in self.model.parameters()],

@@ -41,7 +41,7 @@ class Queries:
         """The queries of the sources of events and of destinations, with at most `number` neighbours each."""
         query_q = torch.cat([stream.source_M[event_b], destination_bm.reshape(-1)])
         event_q = torch.cat([event_b, event_b.repeat_interleave(destination_bm.shape[1])])
-        found = stream.recent_neighbours(query_q, stream.first_of_time_M[event_q], number)
+        found = stream.recent_neighbours(query_q, stream.first_of_time(event_q), number)
         node_n, place = torch.unique(torch.cat([query_q, found.node_qK.reshape(-1)]), return_inverse=True)
         return cls(
             event_b=event_b,

@@ -43,7 +43,7 @@ class EvolvingLayer(Recurrence):
 
     def kept_values(self, num_nodes: int) -> int:
         of_cell = 4 * self.bias_gFG.numel()
-        return num_nodes * (2 * self._width_in + 2 * self._width_out) + of_cell
+        return num_nodes * (2 * self._width_in + self._width_out) + of_cell
 
     def state_rows(self, _num_nodes: int, /) -> int:
         return self._width_in

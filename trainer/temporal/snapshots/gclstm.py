@@ -47,7 +47,7 @@ class GcLstm(Recurrence):
         self.cell_GG = nn.Parameter(torch.eye((order + 1) * plan.hidden, plan.hidden))
 
     def kept_values(self, num_nodes: int) -> int:
-        return num_nodes * (2 * len(self.input_FG) + (22 + 4 * self._order) * self._hidden)
+        return num_nodes * (2 * len(self.input_FG) + (15 + 3 * self._order) * self._hidden)
 
     def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock, /) -> Tensor:
         return dense(product(graph.pattern, rows_nF, clock), self.input_FG, clock) + self.bias_G

@@ -217,4 +217,12 @@ def _overlaps(
         for name in ("sparse", "dense")
     }
     both = overlap_seconds(spans, "sparse product", "dense product")
-    return communicator.all_gather_object({**seconds, "both": both})
+    overlaps = communicator.all_gather_object({**seconds, "both": both})
+    if communicator.is_main:
+        for rank, of_rank in enumerate(overlaps):
+            log.info(
+                "rank %d: sparse products %.2f s, dense products %.2f s, of which both at the same time %.2f s",
+                rank,
+                *of_rank.values(),
+            )
+    return overlaps

@@ -42,7 +42,7 @@ class TGcn(Recurrence):
 
     def kept_values(self, num_nodes: int) -> int:
         width_in = self.weights_FG[0].shape[0]
-        return num_nodes * int(2 * width_in + (2 * len(self.weights_FG) + 9) * self.width)
+        return num_nodes * int(2 * width_in + (2 * len(self.weights_FG) + 12) * self.width)
 
     def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock, /) -> Tensor:
         for number, weight_FG in enumerate(self.weights_FG, start=1):

@@ -48,7 +48,7 @@ def test_shares_give_what_one_rank_gives() -> None:
 def test_a_score_does_not_depend_on_later_events(alone: Communicator) -> None:
     """Guards against a leak: events are changed from a place on, and no score before it may change."""
     stream = random_stream(num_events=120)
-    first = int(stream.first_of_time_M[90])
+    first = int(stream.first_of_time(torch.tensor(90)))
     ends = torch.stack([stream.source_M, stream.destination_M])
     changed = ends.clone()
     changed[:, first:] = (changed[:, first:] + 5) % stream.num_nodes

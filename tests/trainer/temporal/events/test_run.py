@@ -130,6 +130,10 @@ def test_states_of_sources_are_learnt(tmp_path: Path) -> None:
     assert one.result["metric"] == "roc_auc"
     assert one.result["test_roc_auc"] > 0.95
     assert "test_mrr" not in one.result
+    saved = tmp_path / "weights.pt"
+    without = alone(known, *SMALL, "--task", "classes", "--epochs", 1, "--no-node-vectors", "--save-weights", saved)
+    assert without.result["parameters"] == one.result["parameters"] - 24 * 8
+    assert "static.weight" not in torch.load(saved, weights_only=True)
     [two] = among_ranks(2, [partial(run_once, arguments=[*arguments, "--metric", "accuracy", "--parallel", "2,1,1"])])
     assert two.losses == pytest.approx(one.losses, abs=1e-4)
     assert two.result["test_accuracy"] > 0.9
@@ -212,6 +216,20 @@ def test_models_and_caches_have_to_match(cache: Path, tmp_path: Path) -> None:
     plain = make_cache(tmp_path / "plain", graph, np.zeros(graph.num_nodes, dtype=np.int64), 1)
     with pytest.raises(OptionError, match="--model tgn trains on events"):
         open_for(parse([str(plain), "--model", "tgn"]))
+
+
+def test_nodes_with_features_have_no_learnt_vectors(tmp_path: Path) -> None:
+    """Guards against features that are not read, and an option that does nothing for them."""
+    stream, rng = alternating_stream(200), np.random.default_rng(0)
+    arrays = (stream.source_M.numpy(), stream.destination_M.numpy(), stream.time_M.numpy())
+    made = [
+        cache_of_arrays(tmp_path / str(seed), *arrays, node_x=rng.normal(size=(24, 3)).astype(np.float32))
+        for seed in range(2)
+    ]
+    first, second = (alone(cache, *SMALL, "--epochs", 1) for cache in made)
+    assert first.losses != second.losses
+    with pytest.raises(OptionError, match="have features; leave it out"):
+        alone(made[0], *SMALL, "--no-node-vectors")
 
 
 def test_streams_without_validation_or_other_destinations_are_refused(tmp_path: Path) -> None:

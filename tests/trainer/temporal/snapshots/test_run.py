@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from graphprep.temporal.write_cache import cache_of_arrays
 from tests.trainer.rank_group import Run, among_ranks
 from tests.trainer.temporal.events.streams import alternating_stream
 from tests.trainer.temporal.events.test_run import run_once
+from tests.trainer.test_launch import PATIENCE, children_of, is_running, running
 from trainer.base.errors import OptionError, StoppedError, TrainingError
 from trainer.config.command_line import parse
 from trainer.startup.opening import open_for
@@ -97,9 +101,23 @@ def test_files_of_a_run(cache: Path, tmp_path: Path) -> None:
     assert 0 <= overlap["both"] <= 2 * min(overlap["sparse"], overlap["dense"])
 
 
+@pytest.mark.slow
+def test_a_killed_rank_is_named(cache: Path) -> None:
+    """Guards against ranks that wait for the states of a rank that is gone."""
+    words = (cache, "--model", "tgcn", *SMALL, "--epochs", 1_000_000, "--patience", 0, "--json", "-q")
+    with running("-m", "trainer.launch", *(str(word) for word in words)) as process:
+        ranks = children_of(process.pid)
+        os.kill(ranks[1], signal.SIGKILL)
+        assert process.wait(timeout=PATIENCE) == 128 + signal.SIGKILL
+        assert not any(is_running(rank) for rank in ranks)
+        assert process.stderr is not None
+        assert re.match(r"trainer: rank [01] was ended by SIGKILL", process.stderr.read())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--model", "tgcn", "--task", "classes"), "--task does nothing for --model tgcn"),
         (("--model", "tgcn", "--dropout", "0.1"), "--dropout does nothing for --model tgcn"),
         (("--model", "tgcn", "--variant", "h"), "--variant does nothing for --model tgcn"),
         (("--model", "tgn", "--history", "3"), "--history does nothing for --model tgn"),
