@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DAY = 86_400
 TARGET = 1.05
-MEASURED = 2
+MEASURED = 4
 """Epochs that are not counted."""
 
 

@@ -3,8 +3,8 @@
 The loss is the mean over the pairs of all windows of the training and their negatives. Each rank has the gradient of
 its group's share, and one all-reduce adds the shares, so the result does not depend on the groups.
 
-The first epochs measure what each snapshot takes. Then all ranks fit the same cost to the seconds of all, and change
-the groups if the slowest group becomes faster by that.
+The epochs measure what each snapshot takes. After some of them all ranks fit the same cost to the seconds of all, and
+change the groups if the slowest group becomes faster by that.
 
 A validation goes through all snapshots up to the last one that predicts a pair of it, in groups of its own, since it
 needs the states after the training's last snapshot.
@@ -44,8 +44,9 @@ from trainer.temporal.snapshots.workers import Workers
 
 log = logging.getLogger("trainer")
 
-_MEASURED_EPOCHS = 2
-"""The first one has what is done once. The least seconds of each snapshot count, which other programs change least."""
+_FIRST_FIT = 4
+"""The epoch after which the cost is fitted first, to seconds of all but epoch 1, which has what is done once. On a CPU
+it is fitted again after 8, 16, 32 .. epochs."""
 _WORTH_A_CHANGE = 1.01
 """The slowest group by the slowest of other groups, from which on these replace it."""
 _HISTORY_OF_ONE_PIECE = 20
@@ -70,7 +71,7 @@ class Groups:
     """Fitted, or in units of its own before it is."""
     is_measured: bool = False
     least_seconds: list[float] = field(default_factory=list)
-    """Of each step, without waiting: the least in an epoch since the groups are these; empty before the first one."""
+    """Of each step, without waiting, the least in an epoch, which other programs change least; at first empty."""
 
     @property
     def seconds(self) -> list[float]:
@@ -121,7 +122,7 @@ class SnapshotFit:
         else:
             borders = balanced_groups(self._costs(cost, num_steps), communicator.world)
         self.groups = Groups(borders=list(borders), cost=cost)
-        self._num_measured = 0
+        self._num_rounds = 0
         own = range(*self.groups.borders[communicator.rank : communicator.rank + 2])
         num_pairs = sum(len(snapshots.pairs(number + 1, "train", epoch=0, num_negatives=0)) for number in own)
         [self._num_pairs] = communicator.all_reduce_numbers([num_pairs])
@@ -246,7 +247,7 @@ class SnapshotFit:
             borders=borders,
             history=self.history,
             is_training=is_training,
-            measures=is_training and self._rebalances and self._num_measured < _MEASURED_EPOCHS,
+            measures=is_training and self._rebalances and self._num_rounds < _FIRST_FIT,
         )
 
     def _costs(self, cost: Cost, num_steps: int) -> list[float]:
@@ -255,31 +256,33 @@ class SnapshotFit:
         return cost.seconds(edges, self._nodes[:num_steps])
 
     def _measure(self, seconds: Mapping[int, float]) -> None:
-        """Take the seconds of one epoch, and after the first ones fit the cost and change the groups."""
+        """Take the seconds of one epoch, and after some fit the cost and change the groups."""
         communicator, groups = self._communicator, self.groups
         num_steps = groups.borders[-1]
-        is_fitted = self._num_measured >= _MEASURED_EPOCHS
-        if self._communicator.device.type != "cpu" and is_fitted:
+        self._num_rounds += 1
+        is_later = self._num_rounds > _FIRST_FIT
+        if self._num_rounds == 1 or (communicator.device.type != "cpu" and is_later):
             return
         own = torch.zeros(num_steps, dtype=torch.float64, device=communicator.device)
         for step, of_step in seconds.items():
             own[step] = of_step
         seconds_of_all = communicator.all_reduce(own).tolist()
         groups.least_seconds = list(map(min, groups.least_seconds or seconds_of_all, seconds_of_all))
-        self._num_measured += 1
-        if not is_fitted and self._num_measured == _MEASURED_EPOCHS and num_steps:
+        is_power_of_two = not self._num_rounds & (self._num_rounds - 1)
+        if num_steps and self._num_rounds >= _FIRST_FIT and is_power_of_two:
             self._fit_cost(groups.least_seconds)
 
     def _fit_cost(self, seconds: Sequence[float]) -> None:
         groups, world = self.groups, self._communicator.world
         num_steps = len(seconds)
         edges = [self._edges[step] + self._edges[step + 1] for step in range(num_steps)]
+        is_first = not groups.is_measured
         groups.cost, groups.is_measured = fitted_cost(seconds, edges, self._nodes[:num_steps]), True
         costs = groups.cost.seconds(edges, self._nodes[:num_steps])
         better, now = balanced_groups(costs, world), imbalance(loads(costs, groups.borders))
         then = imbalance(loads(costs, better))
         changes = self._rebalances and now > then * _WORTH_A_CHANGE
-        if self._communicator.is_main:
+        if self._communicator.is_main and (is_first or changes):
             equal = imbalance(loads(costs, equal_groups(num_steps, world)))
             log.info(
                 "a snapshot takes %s; the slowest of %d groups takes %.3f of the mean%s (%.3f with as many snapshots "
@@ -291,7 +294,7 @@ class SnapshotFit:
                 equal,
             )
         if changes:
-            self.groups = Groups(borders=better, cost=groups.cost, is_measured=True)
+            groups.borders = better
 
 
 def history_of(options: Options) -> int:
