@@ -155,8 +155,10 @@ class EventPartitionStep:
         Raises:
             UsageError: the split leaves a part without events, or there are very many windows.
             PartitionError: there are fewer snapshots than ranks, or memory does not suffice.
+            DatasetError: the store has changed since it was written.
         """
         self.announce()
+        self.store.check()
         split = split_by_time(self.store.arrays[TIME], self.request.shares)
         snapshots, quality = self._snapshots()
         shutil.rmtree(self.work, ignore_errors=True)

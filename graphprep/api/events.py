@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from graphprep.api.call import library_call
-from graphprep.api.graphs import option_value
+from graphprep.api.graphs import file_request
 from graphprep.api.options import EventCacheOptions, EventFileOptions, Place
 from graphprep.datasets.importing.event_options import EventOptions
 from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import CacheError
 from graphprep.system import home, memory
-from graphprep.system.options import options_in, take_options
+from graphprep.system.options import take_options
 from graphprep.temporal.cache import EventCache
 from graphprep.temporal.request import EventCacheRequest
 from graphprep.temporal.store import EventStore
@@ -36,16 +36,10 @@ def import_events(
         DatasetError: a file is not what it should be, or another store lies there.
         UsageError: options do not go together.
     """
-    from graphprep.datasets.importing.import_request import request_of
     from pipelines.event_store import import_events as run_import
 
     values: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    import_options = {
-        option.name: option_value(values.pop(option.name), option)
-        for option in options_in(ImportOptions)
-        if option.name in values
-    }
-    request = request_of(ImportOptions(edges=tuple(map(Path, files)), **import_options))
+    request = file_request(files, values)
     events = EventOptions(events=layout, time_unit=values.pop("time_unit", "s"))
     limit = _limit(values)
     return run_import(request, name=name, layout=layout, time_unit=events.time_unit, memory_limit=limit, **values).store

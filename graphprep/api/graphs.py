@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import networkx as nx
     from torch_geometric.data import Data, HeteroData
 
+    from graphprep.datasets.importing.import_request import ImportRequest
+
 UNNAMED = "graph"
 """the name of a graph without one"""
 
@@ -64,23 +66,29 @@ def import_graph(
         DatasetError: a file is not what it should be or does not fit the store to extend, or another store lies there.
         UsageError: options do not go together.
     """
-    from graphprep.datasets.importing.import_request import request_of
     from pipelines.extend import extend_store
     from pipelines.ingest import import_files
 
     values: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    import_options = {
-        option.name: option_value(values.pop(option.name), option)
-        for option in options_in(ImportOptions)
-        if option.name in values
-    }
-    request = request_of(ImportOptions(edges=tuple(map(Path, edges)), **import_options))
+    request = file_request(edges, values)
     make = import_files if extend is None else partial(extend_store, location_of(extend))
     with work(values) as (limit, executor):
         return make(request, name=name, memory_limit=limit, executor=executor, **values).store
 
 
-def option_value(value: Any, option: Any) -> Any:
+def file_request(files: Sequence[Place], values: dict[str, Any]) -> ImportRequest:
+    """What to import; options of an import are taken out of `values`."""
+    from graphprep.datasets.importing.import_request import request_of
+
+    import_options = {
+        option.name: _value(values.pop(option.name), option)
+        for option in options_in(ImportOptions)
+        if option.name in values
+    }
+    return request_of(ImportOptions(edges=tuple(map(Path, files)), **import_options))
+
+
+def _value(value: Any, option: Any) -> Any:
     """A value as `ImportOptions` has it: paths are paths, columns are words, one column is a tuple of one."""
     if option.kind is Path:
         return Path(value)

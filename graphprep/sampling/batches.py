@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from graphprep.cache.read import PartitionCache
 from graphprep.sampling.blocks import Arrays, layers_of
 from graphprep.sampling.edge_weights import EdgeWeights, Sums
-from graphprep.sampling.graph import SamplingGraph, sampling_graph
+from graphprep.sampling.graph import sampling_graph, without_pairs
 from graphprep.sampling.input_rows import EveryBatch, RowPlan
 from graphprep.sampling.row_cache.kept_rows import Ids, KeptRows, KeptRowsPlanner, window_of
 from graphprep.sampling.row_cache.policies import make_row_cache, scores_of
 from graphprep.sampling.row_cache.scores import presampled_counts
 from graphprep.sampling.rows import NodeLocations
-from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
+from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
 from graphprep.sampling.schedule import Schedule
+from graphprep.sampling.seeds import BatchSeeds, NodeSeeds, PairSeeds, Seeds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,12 @@ class BatchOptions:
     """whether the model distinguishes node and edge types"""
     node_type: str
     """of the seeds"""
+    histories: bool = False
+    """whether a batch also says where the nodes before its last hop are, of whose layers their owners keep rows"""
+    roots: bool = False
+    """whether edges also get weights for noise that is independent from edge to edge (`blocks`)"""
+    negatives: int | None = None
+    """random pairs beside each pair, where seeds are pairs of nodes; None where they are nodes"""
     num_kept: Mapping[str, int] = field(default_factory=dict)
     """rows of other parts that are kept for later batches, by node type; none where one is left out"""
     cache_policy: str = "belady"
@@ -61,24 +68,31 @@ class PartBatches:
         self,
         cache: PartitionCache,
         part: int,
-        seeds_B: NDArray[np.int64],
+        seeds: NDArray[np.int64],
         options: BatchOptions,
         epochs: tuple[int, int],
+        removed: NDArray[np.int64] | None = None,
     ) -> None:
         """Read the topology of the whole graph.
 
         Args:
             cache: the graph and its parts.
             part: whose batches are made.
-            seeds_B: all seeds, ascending.
+            seeds: all seeds in an order that does not depend on parts, [B]; or pairs of them, [2, B], in a graph of one
+                node and edge type.
             options: of the run.
             epochs: the first and the last one.
+            removed: [2, K], pairs of nodes between which there is no edge in batches; None for none.
 
         Raises:
             CacheError: a file is damaged.
         """
-        self._part, self._seeds_B, self._options, self._num_parts = part, seeds_B, options, cache.num_parts
-        self._graph: SamplingGraph = sampling_graph(cache)
+        self._part, self._options, self._num_parts = part, options, cache.num_parts
+        self._graph = sampling_graph(cache)
+        if removed is not None:
+            edges = {kind: without_pairs(matrix, *removed) for kind, matrix in self._graph.edges.items()}
+            self._graph = replace(self._graph, edges=edges)
+        self._seeds, self._owned_B = self._seeds_of(seeds)
         self._sampler = NeighbourSampler(
             self._graph, SamplingOptions(fanouts=list(options.fanouts), seed=options.seed, every_node=True)
         )
@@ -89,8 +103,11 @@ class PartBatches:
         self._plans: dict[str, RowPlan] = {
             name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
         }
+        self._owners = {
+            name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
+        }
         self._schedule = Schedule(
-            num_seeds=len(seeds_B), batch_size=options.batch_size, seed=options.seed, shuffle=True
+            num_seeds=len(self._seeds), batch_size=options.batch_size, seed=options.seed, shuffle=True
         )
         self._batches: dict[int, list[NDArray[np.int64]]] = {}
         if any(options.num_kept.values()):
@@ -100,7 +117,8 @@ class PartBatches:
         """The batches of another part, which keeps no rows; the topology is shared."""
         other = copy(self)
         other._part = part
-        other._plans = {name: EveryBatch(where, part, self._num_parts) for name, where in self._locations.items()}
+        other._owners = {name: EveryBatch(where, part, self._num_parts) for name, where in self._locations.items()}
+        other._plans = dict(other._owners)
         return other
 
     @property
@@ -116,68 +134,89 @@ class PartBatches:
     def most_bytes(self) -> int:
         """More bytes than any batch has."""
         options, counts = self._options, self._graph.num_nodes
-        nodes = dict.fromkeys(counts, 0) | {options.node_type: min(options.batch_size, counts[options.node_type])}
-        total = 0
+        pairs = 0 if options.negatives is None else options.batch_size * (1 + options.negatives)
+        seeds = min(2 * pairs or options.batch_size, counts[options.node_type])
+        nodes = dict.fromkeys(counts, 0) | {options.node_type: seeds}
+        total = 16 * pairs
         for fanout in options.fanouts:
             after = dict(nodes)
             for kind, matrix in self._graph.edges.items():
                 drawn = nodes[kind.destination] * fanout if fanout >= 0 else matrix.num_edges
                 drawn = min(drawn, matrix.num_edges)
                 after[kind.source] += drawn
-                total += 16 * drawn + 32 * nodes[kind.destination]
+                total += (24 if options.roots else 16) * drawn + 32 * nodes[kind.destination]
             nodes = {name: min(after[name], counts[name]) for name in counts}
-        arrays_of_a_node = 64
+        arrays_of_a_node = 128 if options.histories else 64
         return total + arrays_of_a_node * sum(nodes.values()) + (1 << 16)
 
     def make(self, epoch: int, step: int) -> Arrays:
         """One batch, as named arrays.
 
-        `seed_row` has the rows of the seeds in the part; `counts` [L + 1, T] the nodes of each type in the batch before
-        the first hop and after each; `ids/TYPE` the numbers of a type's nodes in the graph. The arrays of layer l begin
-        with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see `input_rows`).
+        `seed_row` has the rows of the seeds in the part; where seeds are pairs, `pairs` [2, k] has the places of their
+        nodes among the batch's, and `num_pairs` how many are no random ones. `counts` [L + 1, T] has the nodes of each
+        type in the batch before the first hop and after each, `ids/TYPE` the numbers of a type's nodes in the graph.
+        The arrays of layer l begin with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see
+        `input_rows`), and those of the nodes before the last hop with `histories/TYPE/` likewise.
         """
-        name, seeds = self._options.node_type, self._seeds(epoch, step)
-        batch = self._sampler.sample({name: seeds}, epoch=epoch)
+        of_batch, batch, num_own = self._sampled(epoch, step)
         arrays: dict[str, NDArray[Any]] = {
-            "seed_row": self._locations[name].row_N[seeds],
+            **self._of_seeds(of_batch, num_own),
             "counts": np.cumsum([nodes.per_hop for nodes in batch.nodes.values()], axis=1).T.astype(np.int64),
         }
         for kind, nodes in batch.nodes.items():
             arrays[f"ids/{kind}"] = nodes.ids_n
             rows = self._plans[kind].of_batch(nodes.ids_n, epoch=epoch, step=step)
             arrays |= {f"rows/{kind}/{key}": values for key, values in rows.items()}
+            if self._options.histories:
+                inner = self._owners[kind].of_batch(nodes.ids_n[: sum(nodes.per_hop[:-1])], epoch=epoch, step=step)
+                arrays |= {f"histories/{kind}/{key}": values for key, values in inner.items()}
         layers = layers_of(
-            batch, self._weights, weighted=self._options.sums is not None, is_typed=self._options.is_typed
+            batch,
+            self._weights,
+            weighted=self._options.sums is not None,
+            is_typed=self._options.is_typed,
+            with_roots=self._options.roots,
         )
         for number, layer in enumerate(layers, start=1):
             arrays |= {f"layer/{number}/{key}": values for key, values in layer.items()}
         return {key: np.ascontiguousarray(values) for key, values in arrays.items()}
 
-    def _seeds(self, epoch: int, step: int) -> NDArray[np.int64]:
-        """Those of a batch that the part owns."""
+    def _sampled(self, epoch: int, step: int) -> tuple[BatchSeeds, SampledBatch, int]:
+        """The part's seeds of a batch, what is drawn for them, and how many they are without random ones."""
         if epoch not in self._batches:
             while len(self._batches) >= MOST_EPOCHS:
                 del self._batches[next(iter(self._batches))]
             self._batches[epoch] = self._schedule.batches(epoch)
-        ids_b = self._seeds_B[self._batches[epoch][step]]
-        own: NDArray[np.int64] = ids_b[self._locations[self._options.node_type].part_N[ids_b] == self._part]
-        return own
+        places_b = self._batches[epoch][step]
+        part_N = self._locations[self._options.node_type].part_N
+        places_b = places_b[part_N[self._owned_B[places_b]] == self._part]
+        of_batch = self._seeds.batch(places_b, epoch=epoch, has_trees=False)
+        return of_batch, self._sampler.sample(of_batch.seeds, epoch=epoch), len(places_b)
 
     def _remote_ids(self, epoch: int, step: int) -> Ids:
         """The nodes of other parts in a batch, by type, in their order in it."""
-        batch = self._sampler.sample({self._options.node_type: self._seeds(epoch, step)}, epoch=epoch)
+        _, batch, _ = self._sampled(epoch, step)
         return {
             name: nodes.ids_n[self._locations[name].part_N[nodes.ids_n] != self._part]
             for name, nodes in batch.nodes.items()
         }
 
+    def _seed_probability(self) -> NDArray[np.float64]:
+        """How probable it is that each node is a seed of the part in a batch: float64 [N]."""
+        options = self._options
+        share = min(1.0, options.batch_size / max(len(self._seeds), 1))
+        own_B = self._locations[options.node_type].part_N[self._owned_B] == self._part
+        count = self._graph.num_nodes[options.node_type]
+        times_N = np.bincount(self._owned_B[own_B], minlength=count).astype(np.float64)
+        if isinstance(self._seeds, PairSeeds):
+            times_N += np.bincount(self._seeds.source_B[own_B], minlength=count)
+            times_N += 2 * self._seeds.ratio * int(own_B.sum()) / count
+        return np.minimum(1.0, share * times_N)
+
     def _with_kept_rows(self, epochs: tuple[int, int]) -> dict[str, RowPlan]:
         """Plans with a cache of rows of other parts, by node type."""
         options, graph = self._options, self._graph
         is_remote = {name: where.part_N != self._part for name, where in self._locations.items()}
-        probability_N = np.zeros(graph.num_nodes[options.node_type])
-        own = self._seeds_B[~is_remote[options.node_type][self._seeds_B]]
-        probability_N[own] = min(1.0, options.batch_size / len(self._seeds_B))
 
         def presampled() -> dict[str, NDArray[np.int64]]:
             drawn = [self._remote_ids(epochs[0] - 1, step) for step in range(self.steps)]
@@ -189,7 +228,7 @@ class PartBatches:
             options.cache_policy,
             graph,
             fanouts=dict.fromkeys(graph.edges, options.fanouts),
-            seed_probability={options.node_type: probability_N},
+            seed_probability={options.node_type: self._seed_probability()},
             presampled=presampled,
         )
         look_ahead = 1
@@ -213,13 +252,44 @@ class PartBatches:
             for name, where in self._locations.items()
         }
 
+    def _seeds_of(self, seeds: NDArray[np.int64]) -> tuple[Seeds, NDArray[np.int64]]:
+        """The seeds, and the node of each whose part makes it a seed of its own: of a pair the second one."""
+        options = self._options
+        if options.negatives is None:
+            return NodeSeeds(node_type=options.node_type, ids_B=seeds), seeds
+        [kind], num_nodes = self._graph.edges, self._graph.num_nodes[options.node_type]
+        return PairSeeds(
+            edge_type=kind,
+            source_B=seeds[0],
+            destination_B=seeds[1],
+            label_B=None,
+            until_B=None,
+            num_nodes=(num_nodes, num_nodes),
+            ratio=options.negatives,
+            seed=options.seed,
+        ), seeds[1]
+
+    def _of_seeds(self, seeds: BatchSeeds, number: int) -> Arrays:
+        """What the arrays of a batch say of its seeds."""
+        name = self._options.node_type
+        if self._options.negatives is None:
+            return {"seed_row": self._locations[name].row_N[seeds.seeds[name]]}
+        pairs = seeds.arrays["edge_label_index"]
+        assert not isinstance(pairs, int)
+        return {"pairs": pairs, "num_pairs": np.array([number])}
+
 
 def part_batches(
-    folder: Path, part: int, seeds_B: NDArray[np.int64], options: BatchOptions, epochs: tuple[int, int]
+    folder: Path,
+    part: int,
+    seeds: NDArray[np.int64],
+    options: BatchOptions,
+    epochs: tuple[int, int],
+    removed: NDArray[np.int64] | None = None,
 ) -> PartBatches:
-    """The batches of one part of the cache in a folder, for the epochs from the first to the last one.
+    """The batches of one part of the cache in a folder; see `PartBatches`.
 
     Raises:
         CacheError: it is no cache, or damaged.
     """
-    return PartBatches(PartitionCache(folder), part, seeds_B, options, epochs)
+    return PartBatches(PartitionCache(folder), part, seeds, options, epochs, removed)

@@ -303,8 +303,8 @@ class Options:
 
     batch_size: int | None = _batches(
         None,
-        "training nodes in a step, of all ranks together, on sampled neighbourhoods; of tgn and edgebank events in a "
-        "batch, of all ranks that share it",
+        "training nodes (or edges) in a step, of all ranks together, on sampled neighbourhoods; of tgn and edgebank "
+        "events in a batch, of all ranks that share it",
         "N",
         whole(1),
         default_words="all, on the whole graph; of tgn and edgebank 200 for each rank that shares a batch",
@@ -315,6 +315,10 @@ class Options:
         "K,K",
         checked(listed_fanouts),
         default_words="10 a layer",
+    )
+    control_variates: bool = _batches(
+        False,
+        "correct the sums over drawn neighbours by those of one exact pass an epoch, so that 2 neighbours are enough",
     )
     sampler_processes: int = _machine(1, "processes that sample for each rank, with --batch-size", "N", whole(1, 64))
     remote_row_cache: str = _machine(

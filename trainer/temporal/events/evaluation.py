@@ -66,14 +66,14 @@ def evaluate_links(
         scores_bm.append(score(event_b, destination_bm, first, end))
     positive_k1, negative_kn = torch.split(torch.cat(scores_bm), [1, negatives], 1)
     above_k, ties_k = (compare(negative_kn, positive_k1).sum(1).double() for compare in (torch.gt, torch.eq))
-    found = ranking_metrics(
+    metrics = ranking_metrics(
         positive_k1.squeeze(1).contiguous(),
         negative_kn[:, 0].contiguous(),
         1 + above_k + ties_k / 2 if negatives > 1 else None,
         communicator,
         batch=_SCORES_AT_A_TIME,
     )
-    return {name: found[name] for name in ("ap", "mrr") if found[name] is not None or negatives > 1 or name == "ap"}
+    return {name: metrics[name] for name in (("ap", "mrr") if negatives > 1 else ("ap",))}
 
 
 def evaluate_states(

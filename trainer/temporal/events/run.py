@@ -145,7 +145,7 @@ def _batch_size(options: Options) -> int:
 
 
 def _parallelism(options: Options, stream: EventStream, facts: Sequence[Mapping[str, Any]]) -> Parallelism:
-    by_host = {fact["host"]: fact["available"] for fact in facts}
+    by_device = {(fact["host"], fact["device"]): fact["available"] for fact in facts}
     vectors = options.node_vectors and stream.x_NF is None
     weights = _COPIES_OF_WEIGHTS * 4 * (stream.num_nodes if vectors else 0) * options.hidden
     resources = Resources(
@@ -155,7 +155,7 @@ def _parallelism(options: Options, stream: EventStream, facts: Sequence[Mapping[
         lost_mail=lambda size: lost_mail(stream, size),
         tolerance=options.lost_mail,
         memory_bytes=stream.num_nodes * row_bytes(options.hidden, stream.num_features),
-        available_bytes=max(sum(by_host.values()) - weights * len(facts), 0),
+        available_bytes=max(sum(by_device.values()) - weights * len(facts), 0),
     )
     chosen = choose_parallelism(parse_parallel(options.parallel), resources)
     needed = chosen.copies * resources.memory_bytes * (2 if chosen.copies > 1 else 1)

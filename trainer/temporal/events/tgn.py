@@ -121,8 +121,8 @@ class Tgn(nn.Module):
             return rows.state_nW
         read = rows[mailed]
         passed = self.time(read.mail_time_n - read.state_time_n)
-        taken_in = self.gru(torch.cat([read.mail_nX, passed], 1), read.state_nW)
-        return rows.state_nW.index_copy(0, mailed, taken_in)
+        new_state = self.gru(torch.cat([read.mail_nX, passed], 1), read.state_nW)
+        return rows.state_nW.index_copy(0, mailed, new_state)
 
     def nodes(self, stream: EventStream, node_n: Tensor, state_nW: Tensor) -> Tensor:
         """Nodes by their states and by what does not change: [n, W]."""

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from graphprep.core.event_rows import EventReader
 from graphprep.core.types import HOMOGENEOUS_NODE
-from graphprep.datasets.formats.text_file import first_bytes, unpacked_name
+from graphprep.datasets.formats.text_file import UTF8_MARK, first_bytes, unpacked_name
 from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, format_of
@@ -30,7 +30,6 @@ Layout = Literal["edges", "jodie", "tgn", "tgb"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 LINE_BYTES = 1 << 16
 """of a file's beginning that are looked at for names of columns"""
-NUMBERS = ("source", "target", "weight", "time")
 
 
 def open_events(request: ImportRequest, layout: str) -> EventReader:
@@ -85,7 +84,7 @@ def layout_of(path: Path) -> Layout:
 
 def first_names(path: Path) -> tuple[str, ...]:
     """The fields of a file's first line, in lower case."""
-    line = first_bytes(path, LINE_BYTES).split(b"\n", 1)[0].decode("utf-8", "replace")
+    line = first_bytes(path, LINE_BYTES).removeprefix(UTF8_MARK).split(b"\n", 1)[0].decode("utf-8", "replace")
     return tuple(field.strip().strip('"').lower() for field in line.split(","))
 
 

@@ -117,6 +117,20 @@ def test_a_resumed_run_is_the_whole_run(cache: Path, tmp_path: Path, monkeypatch
         assert resumed.result[name] == pytest.approx(whole.result[name])
 
 
+def test_runs_of_several_epochs_a_round_resume(cache: Path, tmp_path: Path) -> None:
+    """Guards against epochs that are counted as rounds, and a place in the stream that is lost: j and k of two."""
+    arguments = [str(one) for one in (cache, *SMALL, "--checkpoint", tmp_path / "checkpoints")]
+    tasks = [
+        partial(run_once, arguments=[*arguments, "--epochs", epochs, "--parallel", numbers, *more])
+        for epochs, numbers, more in (("2", "1,2,1", []), ("6", "1,1,2", ["--resume"]))
+    ]
+    first, resumed = among_ranks(2, tasks)
+    assert [line["epoch"] for line in first.epochs] == [2]
+    assert [line["epoch"] for line in resumed.epochs] == [4, 6]
+    assert resumed.result["resumed_after"] == 2
+    assert resumed.losses[-1] < first.losses[0]
+
+
 def test_states_of_sources_are_learnt(tmp_path: Path) -> None:
     """Guards against labels of other events, events without a label that count, and ranks that change the result: the
     state of a source is which of its two destinations it has met."""
