@@ -56,8 +56,7 @@ def main(arguments: Sequence[str]) -> int:
             with open(request["removed"], "rb") as file:
                 removed = np.frombuffer(file.read(), np.int64).reshape(2, -1)
         first, last = request["epochs"]
-        folder, part = Path(request["cache"]), request["part"]
-        batches = part_batches(folder, part, seeds, options, (first, last), removed)
+        batches = part_batches(Path(request["cache"]), request["part"], seeds, options, (first, last), removed)
     except GraphprepError as error:
         rings[0].fail(str(error))
         return error.exit_status

@@ -25,7 +25,7 @@ from graphprep.sampling.row_cache.kept_rows import Ids, KeptRows, KeptRowsPlanne
 from graphprep.sampling.row_cache.policies import make_row_cache, scores_of
 from graphprep.sampling.row_cache.scores import presampled_counts
 from graphprep.sampling.rows import NodeLocations
-from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
+from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
 from graphprep.sampling.schedule import Schedule
 from graphprep.sampling.seeds import BatchSeeds, NodeSeeds, PairSeeds, Seeds
 
@@ -117,8 +117,8 @@ class PartBatches:
         """The batches of another part, which keeps no rows; the topology is shared."""
         other = copy(self)
         other._part = part
+        other._plans = {name: EveryBatch(where, part, self._num_parts) for name, where in self._locations.items()}
         other._owners = {name: EveryBatch(where, part, self._num_parts) for name, where in self._locations.items()}
-        other._plans = dict(other._owners)
         return other
 
     @property
@@ -158,9 +158,10 @@ class PartBatches:
         The arrays of layer l begin with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see
         `input_rows`), and those of the nodes before the last hop with `histories/TYPE/` likewise.
         """
-        of_batch, batch, num_own = self._sampled(epoch, step)
+        of_batch, number = self._seeds_of_batch(epoch, step)
+        batch = self._sampler.sample(of_batch.seeds, epoch=epoch)
         arrays: dict[str, NDArray[Any]] = {
-            **self._of_seeds(of_batch, num_own),
+            **self._of_seeds(of_batch, number),
             "counts": np.cumsum([nodes.per_hop for nodes in batch.nodes.values()], axis=1).T.astype(np.int64),
         }
         for kind, nodes in batch.nodes.items():
@@ -181,21 +182,46 @@ class PartBatches:
             arrays |= {f"layer/{number}/{key}": values for key, values in layer.items()}
         return {key: np.ascontiguousarray(values) for key, values in arrays.items()}
 
-    def _sampled(self, epoch: int, step: int) -> tuple[BatchSeeds, SampledBatch, int]:
-        """The part's seeds of a batch, what is drawn for them, and how many they are without random ones."""
+    def _seeds_of(self, seeds: NDArray[np.int64]) -> tuple[Seeds, NDArray[np.int64]]:
+        """The seeds, and the node of each whose part makes it a seed of its own: of a pair the second one."""
+        options = self._options
+        if options.negatives is None:
+            return NodeSeeds(node_type=options.node_type, ids_B=seeds), seeds
+        [kind], num_nodes = self._graph.edges, self._graph.num_nodes[options.node_type]
+        return PairSeeds(
+            edge_type=kind,
+            source_B=seeds[0],
+            destination_B=seeds[1],
+            label_B=None,
+            until_B=None,
+            num_nodes=(num_nodes, num_nodes),
+            ratio=options.negatives,
+            seed=options.seed,
+        ), seeds[1]
+
+    def _of_seeds(self, seeds: BatchSeeds, number: int) -> Arrays:
+        """What the arrays of a batch say of its seeds."""
+        name = self._options.node_type
+        if self._options.negatives is None:
+            return {"seed_row": self._locations[name].row_N[seeds.seeds[name]]}
+        pairs = seeds.arrays["edge_label_index"]
+        assert not isinstance(pairs, int)
+        return {"pairs": pairs, "num_pairs": np.array([number])}
+
+    def _seeds_of_batch(self, epoch: int, step: int) -> tuple[BatchSeeds, int]:
+        """Those of a batch that the part owns, and how many they are without random pairs."""
         if epoch not in self._batches:
             while len(self._batches) >= MOST_EPOCHS:
                 del self._batches[next(iter(self._batches))]
             self._batches[epoch] = self._schedule.batches(epoch)
         places_b = self._batches[epoch][step]
-        part_N = self._locations[self._options.node_type].part_N
-        places_b = places_b[part_N[self._owned_B[places_b]] == self._part]
-        of_batch = self._seeds.batch(places_b, epoch=epoch, has_trees=False)
-        return of_batch, self._sampler.sample(of_batch.seeds, epoch=epoch), len(places_b)
+        places_b = places_b[self._locations[self._options.node_type].part_N[self._owned_B[places_b]] == self._part]
+        return self._seeds.batch(places_b, epoch=epoch, has_trees=False), len(places_b)
 
     def _remote_ids(self, epoch: int, step: int) -> Ids:
         """The nodes of other parts in a batch, by type, in their order in it."""
-        _, batch, _ = self._sampled(epoch, step)
+        of_batch, _ = self._seeds_of_batch(epoch, step)
+        batch = self._sampler.sample(of_batch.seeds, epoch=epoch)
         return {
             name: nodes.ids_n[self._locations[name].part_N[nodes.ids_n] != self._part]
             for name, nodes in batch.nodes.items()
@@ -251,32 +277,6 @@ class PartBatches:
             name: KeptRows(where, self._part, self._num_parts, planner=planner, node_type=name, num_kept=num_kept[name])
             for name, where in self._locations.items()
         }
-
-    def _seeds_of(self, seeds: NDArray[np.int64]) -> tuple[Seeds, NDArray[np.int64]]:
-        """The seeds, and the node of each whose part makes it a seed of its own: of a pair the second one."""
-        options = self._options
-        if options.negatives is None:
-            return NodeSeeds(node_type=options.node_type, ids_B=seeds), seeds
-        [kind], num_nodes = self._graph.edges, self._graph.num_nodes[options.node_type]
-        return PairSeeds(
-            edge_type=kind,
-            source_B=seeds[0],
-            destination_B=seeds[1],
-            label_B=None,
-            until_B=None,
-            num_nodes=(num_nodes, num_nodes),
-            ratio=options.negatives,
-            seed=options.seed,
-        ), seeds[1]
-
-    def _of_seeds(self, seeds: BatchSeeds, number: int) -> Arrays:
-        """What the arrays of a batch say of its seeds."""
-        name = self._options.node_type
-        if self._options.negatives is None:
-            return {"seed_row": self._locations[name].row_N[seeds.seeds[name]]}
-        pairs = seeds.arrays["edge_label_index"]
-        assert not isinstance(pairs, int)
-        return {"pairs": pairs, "num_pairs": np.array([number])}
 
 
 def part_batches(

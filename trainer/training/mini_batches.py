@@ -84,7 +84,7 @@ class MiniBatches:
         self._histories = Histories(communicator, traffic_log, self._idle) if options.control_variates else None
         self._has_dropout = bool(options.first_dropout or options.dropout)
         self._pipeline: Pipeline | None = None
-        self._feature_rows: FeatureRows | None = None
+        self._rows: FeatureRows | None = None
         self._seconds, self._idle_before, self._first_epoch = 0.0, 0.0, 0
 
     def start(self, first: int, last: int) -> None:
@@ -105,9 +105,9 @@ class MiniBatches:
                 "sums": self._sums,
                 "is_typed": self._is_typed,
                 "node_type": self._cache.node_type,
+                "negatives": self._seeds.negatives,
                 "num_kept": self._num_kept(),
                 "cache_policy": options.cache_policy,
-                "negatives": self._seeds.negatives,
             },
             epochs=(first, last),
             num_processes=options.sampler_processes,
@@ -115,7 +115,7 @@ class MiniBatches:
         )
         features = [x for x in self._features if x is not None]
         rows = FeatureRows(features, TYPES[options.precision], self._communicator, self._log, self._idle)
-        self._feature_rows = rows
+        self._rows = rows
         self._pipeline = Pipeline(
             samplers,
             rows,
@@ -165,7 +165,7 @@ class MiniBatches:
         batch = self._pipeline.next()
         assert (batch.slot.epoch, batch.slot.step) == (epoch, step)
         begun = time.perf_counter()
-        rows_kC = self._rows(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
+        rows_kC = self._output(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
         loss, weight = (value / self._batch_size for value in self._seeds.loss(rows_kC, batch.slot.arrays))
         (loss * factor).backward()  # type: ignore[no-untyped-call]
         ended = time.perf_counter()
@@ -191,7 +191,7 @@ class MiniBatches:
     def seconds(self) -> dict[str, float]:
         """Of this rank's steps from the second epoch on, or of all if there is one alone, and those that were idle; and
         rows of other ranks that all steps have fetched, and taken from the cache."""
-        rows = self._feature_rows
+        rows = self._rows
         return {
             "seconds": self._seconds,
             "idle": self._idle.seconds - self._idle_before,
@@ -210,7 +210,7 @@ class MiniBatches:
         )
         return dict(zip(self._shape.type_names, numbers, strict=True))
 
-    def _rows(self, batch: ReadyBatch, context: PassContext) -> Tensor:
+    def _output(self, batch: ReadyBatch, context: PassContext) -> Tensor:
         """What the model gives for this rank's seeds."""
         options, device = self._options, self._communicator.device
         stored_type = TYPES[options.precision]

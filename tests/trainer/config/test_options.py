@@ -68,9 +68,11 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
         text = '"f.pt"'
     together = {"resume": 'checkpoint = "c"', "restarts": 'checkpoint = "c"', "validate_from": "dropout = 0.0"}
     together["task"] = 'edge-label = "f"'
-    of_batches = ("fanouts", "sampler_processes", "control_variates", "remote_row_cache")
-    together |= dict.fromkeys(of_batches, "batch-size = 2")
-    together["cache_policy"] = 'batch-size = 2\nremote-row-cache = "0.1"'
+    together |= dict.fromkeys(("fanouts", "sampler_processes", "control_variates"), "batch-size = 2")
+    together |= {
+        "remote_row_cache": "batch-size = 2",
+        "cache_policy": 'batch-size = 2\nremote-row-cache = "0.1"',
+    }
     model = f'model = "{option.models[0]}"' if option.models else ""
     task = f'task = "{option.tasks[0]}"' if option.tasks else ""
     file.write_text("\n".join([f"{name.replace('_', '-')} = {text}", together.get(name, ""), model, task]))
