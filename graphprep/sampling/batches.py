@@ -227,13 +227,22 @@ class PartBatches:
             for name, nodes in batch.nodes.items()
         }
 
+    def _seed_probability(self) -> NDArray[np.float64]:
+        """How probable it is that each node is a seed of the part in a batch: float64 [N]."""
+        options = self._options
+        share = min(1.0, options.batch_size / max(len(self._seeds), 1))
+        own_B = self._locations[options.node_type].part_N[self._owned_B] == self._part
+        count = self._graph.num_nodes[options.node_type]
+        times_N = np.bincount(self._owned_B[own_B], minlength=count).astype(np.float64)
+        if isinstance(self._seeds, PairSeeds):
+            times_N += np.bincount(self._seeds.source_B[own_B], minlength=count)
+            times_N += 2 * self._seeds.ratio * int(own_B.sum()) / count
+        return np.minimum(1.0, share * times_N)
+
     def _with_kept_rows(self, epochs: tuple[int, int]) -> dict[str, RowPlan]:
         """Plans with a cache of rows of other parts, by node type."""
         options, graph = self._options, self._graph
         is_remote = {name: where.part_N != self._part for name, where in self._locations.items()}
-        probability_N = np.zeros(graph.num_nodes[options.node_type])
-        own = self._owned_B[~is_remote[options.node_type][self._owned_B]]
-        probability_N[own] = min(1.0, options.batch_size / len(self._seeds))
 
         def presampled() -> dict[str, NDArray[np.int64]]:
             drawn = [self._remote_ids(epochs[0] - 1, step) for step in range(self.steps)]
@@ -245,7 +254,7 @@ class PartBatches:
             options.cache_policy,
             graph,
             fanouts=dict.fromkeys(graph.edges, options.fanouts),
-            seed_probability={options.node_type: probability_N},
+            seed_probability={options.node_type: self._seed_probability()},
             presampled=presampled,
         )
         look_ahead = 1

@@ -32,7 +32,9 @@ def batches_of(folder: Path, **changes: Any) -> Any:
     """Those of part 1."""
     options = {"batch_size": 8, "fanouts": [3, 2], "seed": 0, "sums": None, "is_typed": False}
     made = BatchOptions(**{**options, "node_type": HOMOGENEOUS_NODE, **changes})
-    return part_batches(folder, 1, np.arange(0, NODES, 2), made, EPOCHS)
+    seeds = np.arange(0, NODES, 2)
+    pairs = np.stack([seeds, seeds[::-1] + 1])
+    return part_batches(folder, 1, seeds if made.negatives is None else pairs, made, EPOCHS)
 
 
 def requested(folder: Path, steps: slice = slice(None), **changes: Any) -> list[list[int]]:
@@ -65,6 +67,15 @@ def test_what_is_read_was_stored(folder: Path, policy: str) -> None:
     assert sum(map(len, fewer)) < 0.95 * sum(map(len, every))
     assert requested(folder, slice(0, None, 2), **cached) == fewer[::2]
     assert requested(folder, slice(1, None, 2), **cached) == fewer[1::2]
+
+
+def test_pairs_as_seeds(folder: Path) -> None:
+    """Guards against plans of other batches than those of pairs and their random ones."""
+    every = requested(folder, negatives=1, batch_size=20)
+    for policy in ("belady", "vip"):
+        cached: dict[str, Any] = {"num_kept": {HOMOGENEOUS_NODE: KEPT}, "cache_policy": policy}
+        fewer = requested(folder, negatives=1, batch_size=20, **cached)
+        assert sum(map(len, fewer)) < 0.95 * sum(map(len, every))
 
 
 def test_belady_saves_most(folder: Path) -> None:
