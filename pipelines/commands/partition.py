@@ -30,7 +30,9 @@ from pipelines.commands.common import (
 from pipelines.commands.event_stores import partition_events, run_or_announce
 from pipelines.commands.from_dataclass import options_of
 
-listed_purposes = ", ".join(f"{name} ({remark})" for name, remark in (PURPOSES | EVENT_PURPOSES).items())
+of_graphs, of_events = (
+    ", ".join(f"{name} ({remark})" for name, remark in purposes.items()) for purposes in (PURPOSES, EVENT_PURPOSES)
+)
 
 
 @click.command()
@@ -51,7 +53,7 @@ listed_purposes = ", ".join(f"{name} ({remark})" for name, remark in (PURPOSES |
 @options_of(
     PartitionRequest,
     effort={"default": None, "show_default": "default, or none with --assignment and --extend"},
-    purpose={"help": f"What is trained with the parts: {listed_purposes}."},
+    purpose={"help": f"What is trained with the parts: {of_graphs}. Of streams of events: {of_events}."},
 )
 @options_of(EventCacheRequest)
 @options_of(ModelWidths)

@@ -25,13 +25,14 @@ from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock, TrafficLog
 from trainer.config.command_line import parse
 from trainer.config.options import Options
-from trainer.data.cache import open_cache
+from trainer.data.cache import Cache, open_cache
 from trainer.dist.communicator import Communicator
 from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange
 from trainer.reporting.report import Report
 from trainer.run import train
-from trainer.startup.preflight import check_task
+from trainer.startup.opening import open_for
+from trainer.temporal.run import train_temporal
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,11 @@ def train_as_on_command_line(communicator: Communicator, *, arguments: list[str]
     """What one rank of `python -m trainer` does with these arguments in this folder; nothing is printed."""
     os.chdir(folder)
     options = parse(arguments)
-    cache = open_cache(options.cache, options.target)
-    check_task(cache, options)
-    train(options, cache, communicator, Report(speaks=communicator.is_main, as_json=options.json, output=io.StringIO()))
+    cache, report = open_for(options), Report(speaks=communicator.is_main, as_json=options.json, output=io.StringIO())
+    if isinstance(cache, Cache):
+        train(options, cache, communicator, report)
+    else:
+        train_temporal(options, cache, communicator, report)
 
 
 def empty_traffic_log(communicator: Communicator) -> TrafficLog:

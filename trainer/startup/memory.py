@@ -19,6 +19,7 @@ from typing import Any
 from trainer.base import cgroup
 from trainer.base.errors import TrainingError
 from trainer.config.options import Options
+from trainer.config.row_cache import kept_share
 from trainer.exchange.layer_exchanges import column_counts
 from trainer.sparse.sparsity import are_sparse
 
@@ -175,6 +176,9 @@ def _with_batches(options: Options, sizes: Sizes, total: dict[str, int]) -> dict
     if options.control_variates:  # two passes over the batch, with what their nodes had; and own rows with their sums
         rows *= 2
         total["histories"] = 3 * sizes.rows * (sizes.features + 2 * options.hidden * (options.layers - 1)) * _FP32
+    all_bytes = num_nodes * sizes.features * _FP32
+    if sizes.others and (share := kept_share(options.remote_row_cache, all_bytes)):
+        total["kept rows"] = int(share * all_bytes)
     slots = _SLOTS * (_BYTES_OF_A_DRAWN_EDGE * drawn + _BYTES_OF_A_BATCH_NODE * nodes)
     return total | {
         "adjacency": total["adjacency"] // 2,

@@ -21,13 +21,12 @@ from trainer.dist.communicator import Communicator
 from trainer.temporal.epochs import Metrics
 from trainer.temporal.events.negatives import evaluation_key, negative_destinations
 from trainer.temporal.events.stream import EventStream
+from trainer.temporal.link_metrics import link_metrics
 from trainer.training.metrics import measure
-from trainer.training.ranking import ranking_metrics
 
 Score = Callable[[Tensor, Tensor, int, int], Tensor]
 """The scores [b, m] of events (this rank's, of a batch) with m destinations each, or of their classes [b, C]; the last
 two arguments are the first event and the end of the batch."""
-_SCORES_AT_A_TIME = 1 << 20
 
 
 def batches_of(first: int, end: int, size: int) -> Iterator[tuple[int, int]]:
@@ -64,16 +63,7 @@ def evaluate_links(
             [stream.destination_M[event_b].unsqueeze(1), negative_destinations(stream, event_b, negatives, key)], 1
         )
         scores_bm.append(score(event_b, destination_bm, first, end))
-    positive_k1, negative_kn = torch.split(torch.cat(scores_bm), [1, negatives], 1)
-    above_k, ties_k = (compare(negative_kn, positive_k1).sum(1).double() for compare in (torch.gt, torch.eq))
-    metrics = ranking_metrics(
-        positive_k1.squeeze(1).contiguous(),
-        negative_kn[:, 0].contiguous(),
-        1 + above_k + ties_k / 2 if negatives > 1 else None,
-        communicator,
-        batch=_SCORES_AT_A_TIME,
-    )
-    return {name: metrics[name] for name in (("ap", "mrr") if negatives > 1 else ("ap",))}
+    return link_metrics(torch.cat(scores_bm), communicator)
 
 
 def evaluate_states(

@@ -3,8 +3,8 @@
 The loss is the mean over the pairs of all windows of the training and their negatives. Each rank has the gradient of
 its group's share, and one all-reduce adds the shares, so the result does not depend on the groups.
 
-The first epochs measure what each snapshot takes. Then all ranks fit the same cost to the seconds of all, and change
-the groups if the slowest group becomes faster by that.
+The epochs measure what each snapshot takes. After some of them all ranks fit the same cost to the seconds of all, and
+change the groups if the slowest group becomes faster by that.
 
 A validation goes through all snapshots up to the last one that predicts a pair of it, in groups of its own, since it
 needs the states after the training's last snapshot.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +28,7 @@ from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
 from trainer.dist.communicator import Communicator
 from trainer.temporal.epochs import Metrics, Split
+from trainer.temporal.link_metrics import link_metrics
 from trainer.temporal.snapshots.graphs import Snapshots
 from trainer.temporal.snapshots.groups import (
     Cost,
@@ -40,19 +41,22 @@ from trainer.temporal.snapshots.groups import (
 from trainer.temporal.snapshots.network import VECTORS, SnapshotNetwork
 from trainer.temporal.snapshots.passes import SnapshotPass
 from trainer.temporal.snapshots.workers import Workers
-from trainer.training.ranking import ranking_metrics
 
 log = logging.getLogger("trainer")
 
-_MEASURED_EPOCHS = 2
-"""Of the first one, each snapshot's seconds have what is done once; the smaller of the two counts."""
+_FIRST_FIT = 4
+"""The epoch after which the cost is fitted first, to seconds of all but epoch 1, which has what is done once. On a CPU
+it is fitted again after 8, 16, 32 .. epochs."""
 _WORTH_A_CHANGE = 1.01
 """The slowest group by the slowest of other groups, from which on these replace it."""
 _HISTORY_OF_ONE_PIECE = 20
 """Snapshots of a sequence where the state cannot be divided, so that ranks would wait for whole groups."""
-_SCORES_AT_A_TIME = 1 << 20
+_SCORES_AT_A_TIME = 1 << 16
+"""In an evaluation."""
 _BYTES_OF_AN_ENTRY = 24
 """Of a matrix: a column and a weight, and what sorting them takes."""
+_VALUES_OF_A_SCORE = 8
+"""Numbers for each column of the rows: both rows, both side by side, what the decoder makes of them, and gradients."""
 _COPIES_OF_WEIGHTS = 10
 """Weights, their decay, two vectors of the optimiser, gradients four times, and the best weights with a copy."""
 
@@ -66,10 +70,13 @@ class Groups:
     cost: Cost
     """Fitted, or in units of its own before it is."""
     is_measured: bool = False
-    seconds: list[float]
-    """By rank, without waiting, since the groups are these."""
-    epochs: int = 0
-    """In which they were measured."""
+    least_seconds: list[float] = field(default_factory=list)
+    """Of each step, without waiting, the least in an epoch, which other programs change least; at first empty."""
+
+    @property
+    def seconds(self) -> list[float]:
+        """The sums by rank."""
+        return loads(self.least_seconds, self.borders) if self.least_seconds else [0.0] * (len(self.borders) - 1)
 
 
 class SnapshotFit:
@@ -114,8 +121,8 @@ class SnapshotFit:
             borders = [min(border, num_steps) for border in borders]
         else:
             borders = balanced_groups(self._costs(cost, num_steps), communicator.world)
-        self.groups = Groups(borders=list(borders), cost=cost, seconds=[0.0] * communicator.world)
-        self._measured: list[Tensor] = []
+        self.groups = Groups(borders=list(borders), cost=cost)
+        self._num_rounds = 0
         own = range(*self.groups.borders[communicator.rank : communicator.rank + 2])
         num_pairs = sum(len(snapshots.pairs(number + 1, "train", epoch=0, num_negatives=0)) for number in own)
         [self._num_pairs] = communicator.all_reduce_numbers([num_pairs])
@@ -126,7 +133,7 @@ class SnapshotFit:
 
     def memory_bytes(self) -> list[int]:
         """What each rank will need, about, with the groups as they are."""
-        snapshots, borders = self._snapshots, self.groups.borders
+        snapshots, options, borders = self._snapshots, self._options, self.groups.borders
         matrices = {name for recurrence in self.network.chain for name in recurrence.matrices}
         needed = []
         for begin, end in pairwise(borders):
@@ -136,9 +143,9 @@ class SnapshotFit:
                 for recurrence in self.network.chain
             )
             entries = 2 * sum(self._edges[begin:end]) + sum(self._nodes[begin:end])
-            needed.append(
-                4 * (values + _COPIES_OF_WEIGHTS * self.num_parameters) + entries * len(matrices) * _BYTES_OF_AN_ENTRY
-            )
+            scores = max(self._edges[begin + 1 : end + 1], default=0) * (1 + options.negatives)
+            values += _VALUES_OF_A_SCORE * options.hidden * scores + _COPIES_OF_WEIGHTS * self.num_parameters
+            needed.append(4 * values + entries * len(matrices) * _BYTES_OF_AN_ENTRY)
         return needed
 
     def by_node(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -219,27 +226,17 @@ class SnapshotFit:
         def finish(step: int, rows_nG: Tensor) -> None:
             for group, of_group in scores.items():
                 pairs = snapshots.pairs(step + 1, group, epoch=0, num_negatives=negatives)
-                positive_k, negative_kK = self.network.scores(rows_nG, pairs)
-                of_group[step] = torch.cat([positive_k.unsqueeze(1), negative_kK], dim=1)
+                pieces = pairs.pieces(max(_SCORES_AT_A_TIME // (1 + negatives), 1))
+                of_group[step] = torch.cat([self.network.scores(rows_nG, piece) for piece in pieces])
 
         num_steps = max(snapshots.num_steps(group) for group in groups)
         borders = balanced_groups(self._costs(self.groups.cost, num_steps), self._communicator.world)
         self._pass(borders, is_training=False).run(finish)
-        return [self._metrics(of_group, negatives) for of_group in scores.values()]
-
-    def _metrics(self, scores: Mapping[int, Tensor], negatives: int) -> Metrics:
         nothing = torch.zeros(0, 1 + negatives, device=self._communicator.device)
-        all_scores = torch.cat([nothing, *(scores[step] for step in sorted(scores))])
-        positive_k1, negative_kK = all_scores[:, :1], all_scores[:, 1:]
-        above_k, ties_k = (compare(negative_kK, positive_k1).sum(1).double() for compare in (torch.gt, torch.eq))
-        found = ranking_metrics(
-            positive_k1.squeeze(1).contiguous(),
-            negative_kK[:, 0].contiguous(),
-            1 + above_k + ties_k / 2 if negatives > 1 else None,
-            self._communicator,
-            batch=_SCORES_AT_A_TIME,
-        )
-        return {name: found[name] for name in (("ap", "mrr") if negatives > 1 else ("ap",))}
+        return [
+            link_metrics(torch.cat([nothing, *(of_group[step] for step in sorted(of_group))]), self._communicator)
+            for of_group in scores.values()
+        ]
 
     def _pass(self, borders: Sequence[int], *, is_training: bool) -> SnapshotPass:
         return SnapshotPass(
@@ -250,7 +247,7 @@ class SnapshotFit:
             borders=borders,
             history=self.history,
             is_training=is_training,
-            measures=is_training and self._rebalances and len(self._measured) < _MEASURED_EPOCHS,
+            measures=is_training and self._rebalances and self._num_rounds < _FIRST_FIT,
         )
 
     def _costs(self, cost: Cost, num_steps: int) -> list[float]:
@@ -259,35 +256,33 @@ class SnapshotFit:
         return cost.seconds(edges, self._nodes[:num_steps])
 
     def _measure(self, seconds: Mapping[int, float]) -> None:
-        """Take the seconds of one epoch, and after the first ones fit the cost and change the groups."""
+        """Take the seconds of one epoch, and after some fit the cost and change the groups."""
         communicator, groups = self._communicator, self.groups
         num_steps = groups.borders[-1]
-        if self._communicator.device.type != "cpu" and len(self._measured) >= _MEASURED_EPOCHS:
+        self._num_rounds += 1
+        is_later = self._num_rounds > _FIRST_FIT
+        if self._num_rounds == 1 or (communicator.device.type != "cpu" and is_later):
             return
         own = torch.zeros(num_steps, dtype=torch.float64, device=communicator.device)
         for step, of_step in seconds.items():
             own[step] = of_step
-        all_seconds = communicator.all_reduce(own).cpu()
-        groups.seconds = [
-            now + more for now, more in zip(groups.seconds, loads(all_seconds.tolist(), groups.borders), strict=True)
-        ]
-        groups.epochs += 1
-        if len(self._measured) >= _MEASURED_EPOCHS:
-            return
-        self._measured.append(all_seconds)
-        if len(self._measured) == _MEASURED_EPOCHS and num_steps:
-            self._fit_cost(torch.stack(self._measured).amin(0).tolist())
+        seconds_of_all = communicator.all_reduce(own).tolist()
+        groups.least_seconds = list(map(min, groups.least_seconds or seconds_of_all, seconds_of_all))
+        is_power_of_two = not self._num_rounds & (self._num_rounds - 1)
+        if num_steps and self._num_rounds >= _FIRST_FIT and is_power_of_two:
+            self._fit_cost(groups.least_seconds)
 
     def _fit_cost(self, seconds: Sequence[float]) -> None:
         groups, world = self.groups, self._communicator.world
         num_steps = len(seconds)
         edges = [self._edges[step] + self._edges[step + 1] for step in range(num_steps)]
+        is_first = not groups.is_measured
         groups.cost, groups.is_measured = fitted_cost(seconds, edges, self._nodes[:num_steps]), True
         costs = groups.cost.seconds(edges, self._nodes[:num_steps])
         better, now = balanced_groups(costs, world), imbalance(loads(costs, groups.borders))
         then = imbalance(loads(costs, better))
         changes = self._rebalances and now > then * _WORTH_A_CHANGE
-        if self._communicator.is_main:
+        if self._communicator.is_main and (is_first or changes):
             equal = imbalance(loads(costs, equal_groups(num_steps, world)))
             log.info(
                 "a snapshot takes %s; the slowest of %d groups takes %.3f of the mean%s (%.3f with as many snapshots "
@@ -299,7 +294,7 @@ class SnapshotFit:
                 equal,
             )
         if changes:
-            self.groups = Groups(borders=better, cost=groups.cost, is_measured=True, seconds=[0.0] * world)
+            groups.borders = better
 
 
 def history_of(options: Options) -> int:

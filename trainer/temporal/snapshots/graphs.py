@@ -13,7 +13,7 @@ F features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
@@ -135,6 +135,16 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.source_k)
 
+    def pieces(self, size: int) -> Iterator[Pairs]:
+        """At most `size` of them at a time; at least one piece."""
+        for begin in range(0, max(len(self), 1), size):
+            these = slice(begin, begin + size)
+            yield Pairs(
+                source_k=self.source_k[these],
+                destination_k=self.destination_k[these],
+                negative_kK=self.negative_kK[these],
+            )
+
 
 @dataclass(slots=True, kw_only=True)
 class Snapshots:
@@ -191,10 +201,6 @@ class Snapshots:
             csr = _symmetric(first_m, second_m, self.num_seen(number))
             self._graphs[number] = SnapshotGraph(csr, self.device)
         return self._graphs[number]
-
-    def keep_only(self, numbers: Sequence[int]) -> None:
-        """Free the graphs of all other windows."""
-        self._graphs = {number: graph for number, graph in self._graphs.items() if number in set(numbers)}
 
     def pairs(self, number: int, split: Split, *, epoch: int, num_negatives: int) -> Pairs:
         """The distinct pairs of one window in one split, with negatives by hash.

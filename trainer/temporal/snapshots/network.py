@@ -74,21 +74,21 @@ class SnapshotNetwork(nn.Module):
         degree_n = self._snapshots.graph(number).degree_n
         return torch.cat([self.vectors_NF[:num_rows], degree_n.log1p().unsqueeze(1)], dim=1)
 
-    def scores(self, rows_nG: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """The scores of the pairs [k] and of their negatives [k, K]; nodes that have not occurred have zeros."""
+    def scores(self, rows_nG: Tensor, pairs: Pairs) -> Tensor:
+        """The scores of each pair and of its negatives, [k, 1 + K]; nodes that have not occurred have zeros."""
         num_rows = len(rows_nG)
         padded = torch.nn.functional.pad(rows_nG, (0, 0, 0, 1))
         source_kG = padded[pairs.source_k.clamp(max=num_rows)]
         others = torch.cat([pairs.destination_k.unsqueeze(1), pairs.negative_kK], dim=1)
         others_G = padded[others.clamp(max=num_rows).flatten()]
         repeated = source_kG.repeat_interleave(others.shape[1], dim=0)
-        scores = self.decoder(repeated, others_G, None).view(others.shape)
-        return scores[:, 0], scores[:, 1:]
+        scores: Tensor = self.decoder(repeated, others_G, None)
+        return scores.view(others.shape)
 
     def loss_sum(self, rows_nG: Tensor, pairs: Pairs) -> Tensor:
         """The sum over the pairs and their negatives of the binary cross entropy."""
-        positive_k, negative_kK = self.scores(rows_nG, pairs)
-        return softplus(-positive_k).sum() + softplus(negative_kK).sum()
+        scores = self.scores(rows_nG, pairs)
+        return softplus(-scores[:, 0]).sum() + softplus(scores[:, 1:]).sum()
 
 
 def input_words(options: Options, snapshots: Snapshots) -> str:

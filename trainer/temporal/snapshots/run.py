@@ -91,7 +91,7 @@ def train_snapshots(options: Options, cache: EventCache, communicator: Communica
         "workers": workers.number,
         "window_seconds": cache.window_seconds,
         "group_borders": groups.borders,
-        "group_seconds_by_rank": [one / max(groups.epochs, 1) for one in groups.seconds],
+        "group_seconds_by_rank": groups.seconds,
         "group_imbalance": imbalance(groups.seconds),
         "snapshot_cost": {"base": groups.cost.base, "edge": groups.cost.edge, "node": groups.cost.node}
         if groups.is_measured
