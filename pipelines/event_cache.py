@@ -216,8 +216,8 @@ class EventPartitionStep:
         heaviest, share = figures["heaviest"], figures["heaviest_share"]
         if share > 1:
             progress.warn(
-                f"snapshot {heaviest} with {events_T[heaviest]:,} events alone costs {share:.2f} of the mean of a rank, "
-                "so that groups cannot be balanced; give a shorter --window or fewer --parts"
+                f"snapshot {heaviest} with {events_T[heaviest]:,} events alone costs {share:.2f} of the mean of a "
+                "rank, so that groups cannot be balanced; give a shorter --window or fewer --parts"
             )
         return Snapshots(window_seconds=seconds, offsets_T=offsets_T, group_T=group_T), {"snapshots": figures}
 
