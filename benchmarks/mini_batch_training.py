@@ -28,7 +28,7 @@ def idle_share(result: dict[str, Any]) -> float | None:
     if facts is None:
         return None
     pairs = zip(facts["idle_seconds_by_rank"], facts["seconds_by_rank"], strict=True)
-    return max(idle / seconds for idle, seconds in pairs)
+    return max(float(idle / seconds) for idle, seconds in pairs)
 
 
 def main() -> int:

@@ -22,12 +22,14 @@ from graphprep.datasets.importing.options import ImportOptions
 from graphprep.partition.request import PartitionRequest
 from graphprep.plan.model_widths import ModelWidths
 from graphprep.system.options import Option, options_in
+from graphprep.temporal.request import EventCacheRequest
 from pipelines.run.config import DatasetForm, PipelineForm
 
 REQUESTS: dict[str, tuple[type, ...]] = {
     "partition": (PartitionRequest, ModelWidths, FeatureOptions),
     "import": (ImportOptions, EventOptions),
     "generate events": (EventsRequest,),
+    "partition events": (EventCacheRequest,),
     **{f"generate {name}": (request,) for name, request in GENERATORS.items()},
 }
 FORMS: dict[str, type[BaseModel]] = {"run": PipelineForm, "run datasets": DatasetForm}

@@ -21,7 +21,7 @@ from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder, sweep
 from graphprep.system.output_path import checked_target, kind_of, may_replace
 from graphprep.temporal.cache import EventCache
 from graphprep.temporal.format import EVENT_CACHE_KIND, EVENT_FORMAT, TIME
-from graphprep.temporal.request import EventCacheRequest, Purpose
+from graphprep.temporal.request import EventCacheRequest
 from graphprep.temporal.snapshot_costs import active_nodes, snapshot_costs
 from graphprep.temporal.snapshot_groups import balanced_groups
 from graphprep.temporal.splits import split_by_time
@@ -53,7 +53,7 @@ class EventPartitionStep:
     """One run, decided but not started."""
 
     store: EventStore
-    purpose: Purpose
+    purpose: str
     num_parts: int
     request: EventCacheRequest
     target: Path
@@ -155,8 +155,10 @@ class EventPartitionStep:
         Raises:
             UsageError: the split leaves a part without events, or there are very many windows.
             PartitionError: there are fewer snapshots than ranks, or memory does not suffice.
+            DatasetError: the store has changed since it was written.
         """
         self.announce()
+        self.store.check()
         split = split_by_time(self.store.arrays[TIME], self.request.shares)
         snapshots, quality = self._snapshots()
         shutil.rmtree(self.work, ignore_errors=True)
@@ -233,7 +235,7 @@ class EventPartitionStep:
 def plan_event_partition(
     name_or_store: str | EventStore,
     *,
-    purpose: Purpose,
+    purpose: str,
     parts: int | None,
     request: EventCacheRequest,
     out: Path | None = None,

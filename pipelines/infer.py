@@ -20,7 +20,7 @@ from pipelines.train import train_to_folder
 
 LEARNT_BY = (
     *("model", "layers", "hidden", "aggregator", "heads", "output_heads", "bases", "residual", "jumping", "norm"),
-    *("neighbours", "variant", "history"),
+    *("neighbours", "node_vectors", "variant", "history"),
     *("dropout", "input_dropout", "attention_dropout", "edge_features", "target", "task", "metric"),
     *("edge_label", "edge_split", "disjoint_train", "embedding", "decoder", "negatives", "eval_negatives"),
     *("class_weights", "inductive", "optimiser", "momentum", "seed", "split", "precision", "dense_features"),

@@ -23,7 +23,6 @@ from trainer.config.options import Options
 from trainer.data.cache import Cache
 from trainer.data.cross_edges import CrossEdges, cross_edges
 from trainer.data.events import EventCache
-from trainer.data.labels import Labels
 from trainer.data.objective import Objective
 from trainer.data.part import Part, halo_ids, load_part
 from trainer.data.typed_part import load_typed_part
@@ -172,11 +171,9 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             graph=lambda: training_cross_edges(graph()),
         )
     batches = None
-    if options.batch_size and isinstance(learnt, Labels):
-        sums = sums_of(options, model)
-        batches = MiniBatches(
-            options, cache, part, training.network, learnt, task.loss, communicator, traffic_log, sums=sums
-        )
+    if options.batch_size:
+        seeds, sums = task.batch_seeds(learnt, part, training.network.decoder), sums_of(options, model)
+        batches = MiniBatches(options, cache, part, training.network, seeds, communicator, traffic_log, sums=sums)
     fit = Fit(
         training,
         whole,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from graphprep.api.batches import link_loader, loader
 from graphprep.api.caches import compare, export, infer, partition, plan, plan_best, report, train
+from graphprep.api.events import import_events, open_event_cache, open_events, partition_events
 from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
 from graphprep.api.tables import import_tables
 from graphprep.cache.read import PartitionCache, open_cache
@@ -16,10 +17,14 @@ from graphprep.interop.batch_loader import BatchLoader
 from graphprep.interop.training_run import TrainingRun
 from graphprep.store.store import GraphStore, open_store
 from graphprep.system.progress import configure
+from graphprep.temporal.cache import EventCache
+from graphprep.temporal.store import EventStore
 from graphprep.topology import Topology
 
 __all__ = [
     "BatchLoader",
+    "EventCache",
+    "EventStore",
     "GraphStore",
     "PartitionCache",
     "Topology",
@@ -32,15 +37,19 @@ __all__ = [
     "from_networkx",
     "from_pyg",
     "from_scipy",
+    "import_events",
     "import_graph",
     "import_tables",
     "infer",
     "link_loader",
     "loader",
     "open_cache",
+    "open_event_cache",
+    "open_events",
     "open_run",
     "open_store",
     "partition",
+    "partition_events",
     "plan",
     "plan_best",
     "quiet",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import networkx as nx
     from torch_geometric.data import Data, HeteroData
 
+    from graphprep.datasets.importing.import_request import ImportRequest
+
 UNNAMED = "graph"
 """the name of a graph without one"""
 
@@ -64,20 +66,26 @@ def import_graph(
         DatasetError: a file is not what it should be or does not fit the store to extend, or another store lies there.
         UsageError: options do not go together.
     """
-    from graphprep.datasets.importing.import_request import request_of
     from pipelines.extend import extend_store
     from pipelines.ingest import import_files
 
     values: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    request = file_request(edges, values)
+    make = import_files if extend is None else partial(extend_store, location_of(extend))
+    with work(values) as (limit, executor):
+        return make(request, name=name, memory_limit=limit, executor=executor, **values).store
+
+
+def file_request(files: Sequence[Place], values: dict[str, Any]) -> ImportRequest:
+    """What to import; options of an import are taken out of `values`."""
+    from graphprep.datasets.importing.import_request import request_of
+
     import_options = {
         option.name: _value(values.pop(option.name), option)
         for option in options_in(ImportOptions)
         if option.name in values
     }
-    request = request_of(ImportOptions(edges=tuple(map(Path, edges)), **import_options))
-    make = import_files if extend is None else partial(extend_store, location_of(extend))
-    with work(values) as (limit, executor):
-        return make(request, name=name, memory_limit=limit, executor=executor, **values).store
+    return request_of(ImportOptions(edges=tuple(map(Path, files)), **import_options))
 
 
 def _value(value: Any, option: Any) -> Any:

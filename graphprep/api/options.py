@@ -100,6 +100,41 @@ class FileOptions(StoreTarget, total=False):
     seed: int
 
 
+class EventFileOptions(CallOptions, total=False):
+    """The keywords of `import_events`."""
+
+    memory: int | str | None
+    out: Place | None
+    replace: bool
+    time_unit: Literal["ns", "us", "ms", "s", "min", "h", "d", "w"]
+    schema: Place | None
+    format: Format
+    ids: IdKind
+    weights: bool
+    header: bool | None
+    delimiter: str | None
+    source: Column | None
+    target: Column | None
+    weight: Column | None
+    time: Column | None
+    num_nodes: int | None
+    features: Place | None
+    id_column: Column | None
+
+
+class EventCacheOptions(CallOptions, total=False):
+    """The keywords of `partition_events`."""
+
+    memory: int | str | None
+    window: str | None
+    split: str
+    half_life: str | None
+    snapshot_cost: str
+    method: Literal["auto", "random"]
+    imbalance: float
+    seed: int
+
+
 class PartitionOptions(WorkOptions, total=False):
     """The keywords of `partition`."""
 
@@ -173,6 +208,7 @@ class TrainOptions(CallOptions, total=False):
     aggregator: Literal["mean", "max"]
     heads: int
     neighbours: int
+    node_vectors: bool
     output_heads: int | None
     bases: int
     variant: Literal["o", "h"]
@@ -226,6 +262,7 @@ class TrainOptions(CallOptions, total=False):
     split: int
     batch_size: int | None
     fanouts: str | Sequence[int] | None
+    control_variates: bool
     exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]
     boundary_sampling: float
     relay: Literal["auto", "off"]

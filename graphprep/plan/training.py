@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from graphprep.errors import UsageError
+from graphprep.system.nearest import nearest
 from graphprep.system.options import check_options, option
 
 MODELS = ("gcn", "sage")
@@ -68,6 +69,10 @@ class TrainingPlan:
     )
 
     def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise UsageError(
+                f"--model {self.model!r} cannot be planned{nearest(self.model, MODELS)}; use one of {', '.join(MODELS)}"
+            )
         check_options(self)
         for flag, policy in (("--staleness", self.staleness), ("--staleness-grad", self.staleness_grad)):
             age_of(policy, flag)

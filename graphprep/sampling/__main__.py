@@ -3,10 +3,12 @@
 The trainer starts it with a JSON object as its argument, and with open files: the seeds, and for each process a ring
 and two pipes (`graphprep.sampling.ring`):
 
-    {"cache": FOLDER, "part": 0, "seeds": DESCRIPTOR, "batch": {"batch_size": 1024, "fanouts": [15, 10], ...},
-     "epochs": [FIRST, LAST], "num_slots": 4, "processes": [{"ring": ..., "filled": ..., "freed": ...}, ...]}
+    {"cache": FOLDER, "part": 0, "seeds": DESCRIPTOR, "removed": DESCRIPTOR or null,
+     "batch": {"batch_size": 1024, "fanouts": [15, 10], ...}, "epochs": [FIRST, LAST], "num_slots": 4,
+     "processes": [{"ring": ..., "filled": ..., "freed": ...}, ...]}
 
-`seeds` has int64 numbers of nodes, ascending. The topology is read once; the further processes are forks that share it.
+`seeds` has int64 numbers of nodes, or with `negatives` in `batch` the first nodes of pairs and then the second ones, as
+`removed` has. The topology is read once; the further processes are forks that share it.
 Process k of K makes batches k, k + K ... of the run, counted over all epochs. Each ends, saying nothing, when the
 trainer has closed its pipes. What a trainer's user can mend is one sentence in the pipe.
 """
@@ -45,9 +47,15 @@ def main(arguments: Sequence[str]) -> int:
 
     rings = [RingWriter(num_slots=request["num_slots"], **of_process) for of_process in request["processes"]]
     try:
+        options = BatchOptions(**request["batch"])
         with open(request["seeds"], "rb") as file:
-            seeds_B = np.frombuffer(file.read(), np.int64)
-        batches = part_batches(Path(request["cache"]), request["part"], seeds_B, BatchOptions(**request["batch"]))
+            seeds = np.frombuffer(file.read(), np.int64)
+        seeds = seeds if options.negatives is None else seeds.reshape(2, -1)
+        removed = None
+        if request["removed"] is not None:
+            with open(request["removed"], "rb") as file:
+                removed = np.frombuffer(file.read(), np.int64).reshape(2, -1)
+        batches = part_batches(Path(request["cache"]), request["part"], seeds, options, removed)
     except GraphprepError as error:
         rings[0].fail(str(error))
         return error.exit_status

@@ -7,7 +7,7 @@ are the same for any number of parts and processes, and each part makes its own 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from graphprep.cache.read import PartitionCache
 from graphprep.sampling.blocks import Arrays, layers_of
 from graphprep.sampling.edge_weights import EdgeWeights, Sums
-from graphprep.sampling.graph import SamplingGraph, sampling_graph
+from graphprep.sampling.graph import sampling_graph, without_pairs
 from graphprep.sampling.input_rows import EveryBatch, RowPlan
 from graphprep.sampling.rows import NodeLocations
 from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
 from graphprep.sampling.schedule import Schedule
+from graphprep.sampling.seeds import BatchSeeds, NodeSeeds, PairSeeds, Seeds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,25 +40,44 @@ class BatchOptions:
     """whether the model distinguishes node and edge types"""
     node_type: str
     """of the seeds"""
+    histories: bool = False
+    """whether a batch also says where the nodes before its last hop are, of whose layers their owners keep rows"""
+    roots: bool = False
+    """whether edges also get weights for noise that is independent from edge to edge (`blocks`)"""
+    negatives: int | None = None
+    """random pairs beside each pair, where seeds are pairs of nodes; None where they are nodes"""
 
 
 class PartBatches:
     """Makes any batch of a part."""
 
-    def __init__(self, cache: PartitionCache, part: int, seeds_B: NDArray[np.int64], options: BatchOptions) -> None:
+    def __init__(
+        self,
+        cache: PartitionCache,
+        part: int,
+        seeds: NDArray[np.int64],
+        options: BatchOptions,
+        removed: NDArray[np.int64] | None = None,
+    ) -> None:
         """Read the topology of the whole graph.
 
         Args:
             cache: the graph and its parts.
             part: whose batches are made.
-            seeds_B: all seeds, ascending.
+            seeds: all seeds in an order that does not depend on parts, [B]; or pairs of them, [2, B], in a graph of one
+                node and edge type.
             options: of the run.
+            removed: [2, K], pairs of nodes between which there is no edge in batches; None for none.
 
         Raises:
             CacheError: a file is damaged.
         """
-        self._part, self._seeds_B, self._options = part, seeds_B, options
-        self._graph: SamplingGraph = sampling_graph(cache)
+        self._part, self._options = part, options
+        self._graph = sampling_graph(cache)
+        if removed is not None:
+            edges = {kind: without_pairs(matrix, *removed) for kind, matrix in self._graph.edges.items()}
+            self._graph = replace(self._graph, edges=edges)
+        self._seeds, self._owned_B = self._seeds_of(seeds)
         self._sampler = NeighbourSampler(
             self._graph, SamplingOptions(fanouts=list(options.fanouts), seed=options.seed, every_node=True)
         )
@@ -68,8 +88,11 @@ class PartBatches:
         self._plans: dict[str, RowPlan] = {
             name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
         }
+        self._owners = {
+            name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
+        }
         self._schedule = Schedule(
-            num_seeds=len(seeds_B), batch_size=options.batch_size, seed=options.seed, shuffle=True
+            num_seeds=len(self._seeds), batch_size=options.batch_size, seed=options.seed, shuffle=True
         )
         self._epoch, self._batches = -1, list[NDArray[np.int64]]()
 
@@ -86,52 +109,96 @@ class PartBatches:
     def most_bytes(self) -> int:
         """More bytes than any batch has."""
         options, counts = self._options, self._graph.num_nodes
-        nodes = dict.fromkeys(counts, 0) | {options.node_type: min(options.batch_size, counts[options.node_type])}
-        total = 0
+        pairs = 0 if options.negatives is None else options.batch_size * (1 + options.negatives)
+        seeds = min(2 * pairs or options.batch_size, counts[options.node_type])
+        nodes = dict.fromkeys(counts, 0) | {options.node_type: seeds}
+        total = 16 * pairs
         for fanout in options.fanouts:
             after = dict(nodes)
             for kind, matrix in self._graph.edges.items():
                 drawn = nodes[kind.destination] * fanout if fanout >= 0 else matrix.num_edges
                 drawn = min(drawn, matrix.num_edges)
                 after[kind.source] += drawn
-                total += 16 * drawn + 32 * nodes[kind.destination]
+                total += (24 if options.roots else 16) * drawn + 32 * nodes[kind.destination]
             nodes = {name: min(after[name], counts[name]) for name in counts}
-        arrays_of_a_node = 64
+        arrays_of_a_node = 128 if options.histories else 64
         return total + arrays_of_a_node * sum(nodes.values()) + (1 << 16)
 
     def make(self, epoch: int, step: int) -> Arrays:
         """One batch, as named arrays.
 
-        `seed_row` has the rows of the seeds in the part; `counts` [L + 1, T] the nodes of each type in the batch before
-        the first hop and after each; `ids/TYPE` the numbers of a type's nodes in the graph. The arrays of layer l begin
-        with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see `input_rows`).
+        `seed_row` has the rows of the seeds in the part; where seeds are pairs, `pairs` [2, k] has the places of their
+        nodes among the batch's, and `num_pairs` how many are no random ones. `counts` [L + 1, T] has the nodes of each
+        type in the batch before the first hop and after each, `ids/TYPE` the numbers of a type's nodes in the graph.
+        The arrays of layer l begin with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see
+        `input_rows`), and those of the nodes before the last hop with `histories/TYPE/` likewise.
         """
         if epoch != self._epoch:
             self._epoch, self._batches = epoch, self._schedule.batches(epoch)
         name = self._options.node_type
-        ids_b = self._seeds_B[self._batches[step]]
-        seeds = ids_b[self._locations[name].part_N[ids_b] == self._part]
-        batch = self._sampler.sample({name: seeds}, epoch=epoch)
+        places_b = self._batches[step]
+        places_b = places_b[self._locations[name].part_N[self._owned_B[places_b]] == self._part]
+        of_batch = self._seeds.batch(places_b, epoch=epoch, has_trees=False)
+        batch = self._sampler.sample(of_batch.seeds, epoch=epoch)
         arrays: dict[str, NDArray[Any]] = {
-            "seed_row": self._locations[name].row_N[seeds],
+            **self._of_seeds(of_batch, len(places_b)),
             "counts": np.cumsum([nodes.per_hop for nodes in batch.nodes.values()], axis=1).T.astype(np.int64),
         }
         for kind, nodes in batch.nodes.items():
             arrays[f"ids/{kind}"] = nodes.ids_n
             rows = self._plans[kind].of_batch(nodes.ids_n, epoch=epoch, step=step)
             arrays |= {f"rows/{kind}/{key}": values for key, values in rows.items()}
+            if self._options.histories:
+                inner = self._owners[kind].of_batch(nodes.ids_n[: sum(nodes.per_hop[:-1])], epoch=epoch, step=step)
+                arrays |= {f"histories/{kind}/{key}": values for key, values in inner.items()}
         layers = layers_of(
-            batch, self._weights, weighted=self._options.sums is not None, is_typed=self._options.is_typed
+            batch,
+            self._weights,
+            weighted=self._options.sums is not None,
+            is_typed=self._options.is_typed,
+            with_roots=self._options.roots,
         )
         for number, layer in enumerate(layers, start=1):
             arrays |= {f"layer/{number}/{key}": values for key, values in layer.items()}
         return {key: np.ascontiguousarray(values) for key, values in arrays.items()}
 
+    def _seeds_of(self, seeds: NDArray[np.int64]) -> tuple[Seeds, NDArray[np.int64]]:
+        """The seeds, and the node of each whose part makes it a seed of its own: of a pair the second one."""
+        options = self._options
+        if options.negatives is None:
+            return NodeSeeds(node_type=options.node_type, ids_B=seeds), seeds
+        [kind], num_nodes = self._graph.edges, self._graph.num_nodes[options.node_type]
+        return PairSeeds(
+            edge_type=kind,
+            source_B=seeds[0],
+            destination_B=seeds[1],
+            label_B=None,
+            until_B=None,
+            num_nodes=(num_nodes, num_nodes),
+            ratio=options.negatives,
+            seed=options.seed,
+        ), seeds[1]
 
-def part_batches(folder: Path, part: int, seeds_B: NDArray[np.int64], options: BatchOptions) -> PartBatches:
-    """The batches of one part of the cache in a folder.
+    def _of_seeds(self, seeds: BatchSeeds, number: int) -> Arrays:
+        """What the arrays of a batch say of its seeds."""
+        name = self._options.node_type
+        if self._options.negatives is None:
+            return {"seed_row": self._locations[name].row_N[seeds.seeds[name]]}
+        pairs = seeds.arrays["edge_label_index"]
+        assert not isinstance(pairs, int)
+        return {"pairs": pairs, "num_pairs": np.array([number])}
+
+
+def part_batches(
+    folder: Path,
+    part: int,
+    seeds: NDArray[np.int64],
+    options: BatchOptions,
+    removed: NDArray[np.int64] | None = None,
+) -> PartBatches:
+    """The batches of one part of the cache in a folder; see `PartBatches`.
 
     Raises:
         CacheError: it is no cache, or damaged.
     """
-    return PartBatches(PartitionCache(folder), part, seeds_B, options)
+    return PartBatches(PartitionCache(folder), part, seeds, options, removed)

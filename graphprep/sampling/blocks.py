@@ -27,7 +27,12 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def layers_of(
-    batch: SampledBatch, weights: Mapping[EdgeType, EdgeWeights], *, weighted: bool, is_typed: bool
+    batch: SampledBatch,
+    weights: Mapping[EdgeType, EdgeWeights],
+    *,
+    weighted: bool,
+    is_typed: bool,
+    with_roots: bool = False,
 ) -> list[Arrays]:
     """The matrices of every layer, the first one's first.
 
@@ -36,17 +41,29 @@ def layers_of(
         weights: of the edges of each type, in key order.
         weighted: whether edges get weights.
         is_typed: whether there is a row for each node and edge type.
+        with_roots: whether each edge also gets the weight with which it counts sqrt(D / k) times, not D / k times: for
+            noise that is independent from edge to edge.
 
     Returns:
         For each layer the arrays `own_indptr`, `own_indices`, `halo_indptr`, `halo_indices`; with weights `own_weights`
-        and `halo_weights`; with types `rows`, the node of each row, and `rows_per_relation`.
+        and `halo_weights`; with roots `own_roots` and `halo_roots`; with types `rows`, the node of each row, and
+        `rows_per_relation`.
     """
     num_hops = len(next(iter(batch.edges.values())).per_hop)
-    return [_layer(batch, weights, hop, weighted=weighted, is_typed=is_typed) for hop in reversed(range(num_hops))]
+    return [
+        _layer(batch, weights, hop, weighted=weighted, is_typed=is_typed, with_roots=with_roots)
+        for hop in reversed(range(num_hops))
+    ]
 
 
 def _layer(
-    batch: SampledBatch, weights: Mapping[EdgeType, EdgeWeights], hop: int, *, weighted: bool, is_typed: bool
+    batch: SampledBatch,
+    weights: Mapping[EdgeType, EdgeWeights],
+    hop: int,
+    *,
+    weighted: bool,
+    is_typed: bool,
+    with_roots: bool,
 ) -> Arrays:
     own, added = {}, {}
     for name, nodes in batch.nodes.items():
@@ -54,6 +71,7 @@ def _layer(
         added[name] = nodes.per_hop[hop + 1]
     first_own, first_added = _firsts(own), _firsts(added)
     pieces: list[tuple[NDArray[Any], ...]] = []
+    roots: list[tuple[NDArray[Any], ...]] = []
     rows, rows_per_relation = [], []
     for kind, of_kind in batch.edges.items():
         edges = slice(sum(of_kind.per_hop[:hop]), sum(of_kind.per_hop[: hop + 1]))
@@ -72,19 +90,18 @@ def _layer(
             rows.append(with_edges + first_own[kind.destination])
             num_rows = len(with_edges)
             rows_per_relation.append(num_rows)
-        pieces.append(
-            _split(
-                source_E,
-                destination_E,
-                weight_E,
-                loop_n,
-                num_rows,
-                own[kind.source],
-                first_own[kind.source],
-                first_added[kind.source],
+        columns = own[kind.source], first_own[kind.source], first_added[kind.source]
+        pieces.append(_split(source_E, destination_E, weight_E, loop_n, num_rows, *columns))
+        if with_roots:
+            root_E = (
+                weight_E
+                / np.sqrt(weights[kind].inflation(ids_n, of_kind.destination_E[edges]))[of_kind.destination_E[edges]]
             )
-        )
+            roots.append(_split(source_E, destination_E, root_E, loop_n, num_rows, *columns))
     arrays = _stacked(pieces, weighted=weighted)
+    if with_roots:
+        by_side = _stacked(roots, weighted=True)
+        arrays |= {f"{side}_roots": by_side[f"{side}_weights"] for side in ("own", "halo")}
     if is_typed:
         arrays["rows"] = np.concatenate(rows)
         arrays["rows_per_relation"] = np.array(rows_per_relation, np.int64)

@@ -67,10 +67,7 @@ class EdgeWeights:
             destination_E: the place of each edge's end in `ids_n`.
             number_E: which edge of the matrix it is.
         """
-        indptr = self.matrix.indptr
-        degree_n = indptr[ids_n + 1] - indptr[ids_n]
-        drawn_n = np.bincount(destination_E, minlength=len(ids_n))
-        factor_n = (degree_n / np.maximum(drawn_n, 1)).astype(np.float32)
+        factor_n = self.inflation(ids_n, destination_E)
         if self.row_factor_N is not None:
             factor_n *= self.row_factor_N[ids_n]
         weight_E = factor_n[destination_E]
@@ -79,6 +76,14 @@ class EdgeWeights:
         if self.matrix.data is not None:
             weight_E *= self.matrix.data[number_E]
         return weight_E
+
+    def inflation(self, ids_n: NDArray[np.int64], destination_E: NDArray[np.int64]) -> NDArray[np.float32]:
+        """D / k of each destination: how many in-edges each of those that were drawn stands for."""
+        indptr = self.matrix.indptr
+        degree_n = indptr[ids_n + 1] - indptr[ids_n]
+        drawn_n = np.bincount(destination_E, minlength=len(ids_n))
+        factor_n: NDArray[np.float32] = (degree_n / np.maximum(drawn_n, 1)).astype(np.float32)
+        return factor_n
 
     def of_loops(self, ids_n: NDArray[np.int64]) -> NDArray[np.float32]:
         """The weight of the self-loop of each destination, 0 for none; empty where none has one."""

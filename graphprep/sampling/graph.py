@@ -7,7 +7,7 @@ Memory: 4 bytes an edge (8 from 2^31 nodes on), 8 a node, and 4 more an edge for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -65,6 +65,28 @@ def sampling_graph(source: GraphStore | PartitionCache, *, times_of: TimesOf | N
         edge_times={kind: _as_times(times, kind.key) for kind, times in edge_times.items()},
         node_times={name: _as_times(times, name) for name, times in node_times.items()},
     )
+
+
+def without_pairs(matrix: Csr, first_K: NDArray[np.int64], second_K: NDArray[np.int64]) -> Csr:
+    """The edges but those between the two nodes of some pairs, in both directions; self-loops stay."""
+    destination_E = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+    stays_E = ~np.isin(
+        _pair_keys(matrix.indices, destination_E, matrix.num_rows), _pair_keys(first_K, second_K, matrix.num_rows)
+    )
+    stays_E |= matrix.indices == destination_E
+    before = np.concatenate([[0], np.cumsum(stays_E)])
+    return replace(
+        matrix,
+        indptr=before[matrix.indptr],
+        indices=matrix.indices[stays_E],
+        data=None if matrix.data is None else matrix.data[stays_E],
+    )
+
+
+def _pair_keys(first: NDArray[Any], second: NDArray[Any], num_nodes: int) -> NDArray[np.int64]:
+    """A number for each pair, whichever node is the first."""
+    keys: NDArray[np.int64] = np.minimum(first, second).astype(np.int64) * num_nodes + np.maximum(first, second)
+    return keys
 
 
 def node_arrays(source: GraphStore | PartitionCache, node_type: str) -> tuple[str, ...]:

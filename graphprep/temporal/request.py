@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from graphprep.errors import UsageError
 from graphprep.system.options import check_options, option
 
-Purpose = Literal["full-graph", "events", "snapshots"]
-"""what a cache is trained for: a graph, a stream of events (continuous time), or snapshots (discrete time)"""
+EVENT_PURPOSES = {
+    "events": "of an event store: its stream, by TGN and others in continuous time",
+    "snapshots": "of an event store: windows of time, by T-GCN and others in discrete time",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,7 +149,7 @@ class EventSpool:
             with self._file(column, "ab") as file:
                 file.write(np.ascontiguousarray(whole if order is None else whole[order]).data.cast("B"))
         first, last = (times[0], times[-1]) if order is None else (times[order[0]], times[order[-1]])
-        self.is_sorted &= self._last_time is None or first >= self._last_time
+        self.is_sorted &= self._last_time is None or bool(first >= self._last_time)
         self.was_sorted &= self.is_sorted and order is None
         self._last_time = last
         self._runs.append((self.num_events, self.num_events + len(times)))

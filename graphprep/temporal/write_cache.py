@@ -174,14 +174,14 @@ def cache_of_arrays(
         is_bipartite: whether sources and destinations are different kinds of nodes.
         dataset: its name.
     """
+    if not 1 <= num_parts <= MOST_PARTS:
+        raise PartitionError(f"{num_parts} ranks cannot be numbered in an event cache; give 1 to {MOST_PARTS}")
     events = EventArrays.of(source, destination, time, x=x, y=y, node_x=node_x, num_nodes=num_nodes)
     snapshots = None
     if window_seconds is not None:
         offsets_T = snapshot_offsets(events.arrays[TIME], in_units(window_seconds, time_unit))
         group_T = balanced_groups(np.diff(offsets_T).astype(np.float64), num_parts) if group is None else group
         snapshots = Snapshots(window_seconds=window_seconds, offsets_T=offsets_T, group_T=np.asarray(group_T, np.int16))
-    if not 1 <= num_parts <= MOST_PARTS:
-        raise PartitionError(f"{num_parts} ranks cannot be numbered in an event cache; give 1 to {MOST_PARTS}")
     rank_of_N = np.asarray(np.arange(events.num_nodes) % num_parts if rank_of is None else rank_of, np.int16)
     content = EventCacheContent(
         dataset=dataset,

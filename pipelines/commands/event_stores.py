@@ -11,7 +11,7 @@ from pipelines.commands.common import print_json, show
 if TYPE_CHECKING:
     from graphprep.datasets.importing.event_options import EventOptions
     from graphprep.datasets.importing.import_request import ImportRequest
-    from graphprep.temporal.request import EventCacheRequest, Purpose
+    from graphprep.temporal.request import EventCacheRequest
     from pipelines.event_cache import EventPartitionStep
     from pipelines.event_store import EventStoreOutcome
 
@@ -65,7 +65,7 @@ OF_EVENT_CACHES = ("method", "imbalance", "seed")
 
 
 def partition_events(
-    name_or_store: str, purpose: Purpose, request: EventCacheRequest, given: dict[str, Any], *, memory_limit: int | None
+    name_or_store: str, purpose: str, request: EventCacheRequest, given: dict[str, Any], *, memory_limit: int | None
 ) -> EventPartitionStep:
     """Decide what a run will do.
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from graphprep.cache.features import FeatureOptions
 from graphprep.errors import UsageError
-from graphprep.partition.request import PartitionRequest
+from graphprep.partition.request import PURPOSES, PartitionRequest
 from graphprep.plan.model_widths import ModelWidths, take_widths
+from graphprep.system.nearest import nearest
 from graphprep.system.options import take_options
-from graphprep.temporal.request import EventCacheRequest, Purpose
+from graphprep.temporal.request import EVENT_PURPOSES, EventCacheRequest
 from pipelines.commands import names
 from pipelines.commands.common import (
     FILE,
@@ -28,6 +29,8 @@ from pipelines.commands.common import (
 )
 from pipelines.commands.event_stores import partition_events, run_or_announce
 from pipelines.commands.from_dataclass import options_of
+
+listed_purposes = ", ".join(f"{name} ({remark})" for name, remark in (PURPOSES | EVENT_PURPOSES).items())
 
 
 @click.command()
@@ -45,18 +48,12 @@ from pipelines.commands.from_dataclass import options_of
     shell_complete=names.caches,
     help="A cache of the store that this one extends: its nodes keep their parts, new ones get those of neighbours.",
 )
-@click.option(
-    "--for",
-    "purpose",
-    type=click.Choice(get_args(Purpose)),
-    default="full-graph",
-    show_default=True,
-    help="What the cache is trained for: a graph, or an event store's events (TGN) or snapshots (T-GCN and others).",
+@options_of(
+    PartitionRequest,
+    effort={"default": None, "show_default": "default, or none with --assignment and --extend"},
+    purpose={"help": f"What is trained with the parts: {listed_purposes}."},
 )
 @options_of(EventCacheRequest)
-@options_of(
-    PartitionRequest, effort={"default": None, "show_default": "default, or none with --assignment and --extend"}
-)
 @options_of(ModelWidths)
 @click.option(
     "--rates",
@@ -78,7 +75,7 @@ def partition(
     name_or_store: str,
     assignment: Path | None,
     extend: str | None,
-    purpose: Purpose,
+    purpose: str,
     effort: str | None,
     replace: bool,
     memory_limit: int | None,
@@ -107,7 +104,12 @@ def partition(
     source_of = click.get_current_context().get_parameter_source
     given = {name: value for name, value in options.items() if source_of(name) is not ParameterSource.DEFAULT}
     for_events = take_options(EventCacheRequest, options)
-    if purpose != "full-graph":
+    if purpose not in PURPOSES | EVENT_PURPOSES:
+        known = ", ".join(PURPOSES | EVENT_PURPOSES)
+        raise UsageError(
+            f"--for {purpose!r} is unknown{nearest(purpose, PURPOSES | EVENT_PURPOSES)}; use one of {known}"
+        )
+    if purpose in EVENT_PURPOSES:
         for_graphs = {"assignment": assignment, "extend": extend, "effort": effort, "dask": dask}
         given |= {name: value for name, value in for_graphs.items() if value is not None}
         step = partition_events(name_or_store, purpose, for_events, given, memory_limit=memory_limit)
@@ -115,6 +117,9 @@ def partition(
         return
     if own := [name for name in asdict(EventCacheRequest()) if name in given]:
         raise UsageError(f"--{own[0].replace('_', '-')} is for event stores; give --for events or --for snapshots too")
+    options["purpose"] = purpose
+    if source_of("purpose") is not ParameterSource.DEFAULT:
+        given["purpose"] = purpose
     where = {name: options.pop(name) for name in ("parts", "topology", "out", "rates")}
     where |= {"assignment": assignment, "memory_limit": memory_limit}
     if extend is not None:

@@ -36,7 +36,6 @@ from click.testing import CliRunner
 
 import cli
 from examples.tables_to_predictions import write_tables
-from graphprep.cache.read import PartitionCache
 from graphprep.datasets.importing.schema import load_schema
 from graphprep.system.home import require_cache
 from graphprep.topology import resolve
@@ -47,6 +46,7 @@ from tests.end_to_end.test_s3 import bucket, server  # noqa: F401 (fixtures)
 from tests.topology.detect.saved_files import SAVED
 from tests.trainer.rank_group import among_ranks, train_as_on_command_line
 from trainer.config.command_line import parse
+from trainer.startup.opening import open_for
 
 pytestmark = pytest.mark.slow
 
@@ -136,6 +136,7 @@ TEXT = (
     "--staleness adaptive --staleness-grad",
     "epoch       57 of at most 200",
     "beside METIS",
+    "seconds = a + b edges",
     "ready ",
 )
 """how blocks begin that are drawings, names of files, or options alone"""
@@ -262,7 +263,7 @@ class Reader:
         cache, *options = (os.path.expanduser(word) for word in shlex.split(command)[2:])
         folder = require_cache(cache)
         task = partial(train_as_on_command_line, arguments=[str(folder), *options], folder=str(self.folder))
-        among_ranks(PartitionCache(folder).num_parts, [task])
+        among_ranks(open_for(parse([str(folder), *options])).num_parts, [task])
 
     def copy_as_rsync(self, command: str) -> None:
         """What rsync does with one list of --include and --exclude='*', where there is no rsync."""
@@ -357,6 +358,9 @@ def write_files(folder: Path) -> None:
     pq.write_table(
         pa.table({"source": edges[:, 0], "target": edges[:, 1], "weight": weights}), folder / "edges.parquet"
     )
+    times = 1_082_040_961 + np.sort(random.integers(0, 12 * 86_400, len(edges)))
+    lines = [f"{one} {other} {time}\n" for (one, other), time in zip(edges.tolist(), times.tolist(), strict=True)]
+    (folder / "messages.txt").write_text("".join(lines))
     np.save(folder / "x.npy", random.random((60, 4), np.float32))
     np.save(folder / "y.npy", np.arange(60) % 3)
     new = {"source": [60, 61, 60], "target": [0, 60, 59], "weight": [1.0, 2.0, 3.0]}

@@ -19,6 +19,7 @@ SAYS = {
     "own_model.py": r"rows over network +sent",
     "pyg_layers_on_ranks.py": r"one device, the same weights: 9\d",
     "pyg_to_predictions.py": r"test accuracy 0\.[5-9]\d; mistaken members: \[\d",
+    "streams_of_events.py": r"test ap [6-9]\d",
     "tables_to_predictions.py": r"test +0\.[6-9](?s:.*)\n.DE-\d{6}.,.(business|private|charity).,",
     "two_machines.py": r"network +\S+ +\d+ rows +\S+ us",
 }

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeType
 from graphprep.sampling.blocks import layers_of
 from graphprep.sampling.edge_weights import SUMS, EdgeWeights, Sums
-from graphprep.sampling.graph import SamplingGraph
+from graphprep.sampling.graph import SamplingGraph, without_pairs
 from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
 from tests.conftest import BoundsChecked
 from tests.graphs import csr_of, random_edges
@@ -32,9 +32,9 @@ def matrix_of(graph: SamplingGraph, sums: Sums) -> NDArray[np.float64]:
         has_loop[rows[rows == matrix.indices]] = True
         dense += np.diag(~has_loop)
         inverse = 1 / np.sqrt(dense.sum(1))
-        return inverse[:, None] * dense * inverse
-    if sums == "mean":
-        return dense / np.where(dense.sum(1) == 0, 1, dense.sum(1))[:, None]
+        dense *= np.outer(inverse, inverse)
+    elif sums == "mean":
+        dense /= np.where(dense.sum(1) == 0, 1, dense.sum(1))[:, None]
     return dense
 
 
@@ -127,6 +127,21 @@ def test_edges_of_several_types_have_rows_where_they_end() -> None:
                 with_edges.append(node)
                 row += 1
             assert with_edges == [node for node in own["p"] if np.diff(matrices[kind].indptr)[node]]
+
+
+def test_edges_between_pairs_are_not_drawn() -> None:
+    """Guards against edges that a model is to predict in the graph that it sees, in either direction."""
+    matrix = csr_of(random_edges(np.random.default_rng(4), NODES, 3000, weighted=True), NODES)
+    rows = np.repeat(np.arange(NODES), np.diff(matrix.indptr))
+    pairs = np.stack([matrix.indices[::5], rows[::5]])
+    left = without_pairs(matrix, *pairs[::-1])
+    gone = {frozenset(pair) for pair in pairs.T.tolist() if pair[0] != pair[1]}
+    stays = [frozenset(ends) not in gone for ends in zip(matrix.indices.tolist(), rows.tolist(), strict=True)]
+    np.testing.assert_array_equal(left.indices, matrix.indices[stays])
+    np.testing.assert_array_equal(np.repeat(np.arange(NODES), np.diff(left.indptr)), rows[stays])
+    assert matrix.data is not None
+    assert left.data is not None
+    np.testing.assert_array_equal(left.data, matrix.data[stays])
 
 
 @pytest.mark.slow

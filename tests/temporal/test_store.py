@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from graphprep.errors import DatasetError, UsageError
 from graphprep.temporal.format import TIME
+from graphprep.temporal.sort_events import EventSpool
 from graphprep.temporal.splits import split_by_time
 from graphprep.temporal.store import EventStore
 from graphprep.temporal.write_cache import cache_of_arrays
@@ -48,6 +49,21 @@ def test_generated_events_are_sorted_and_whole(store: EventStore) -> None:
     assert not store.attributes["was_sorted"]
     assert (np.diff(store.events.time) >= 0).all()
     assert store.events.x.shape == (4000, 2)  # type: ignore[union-attr]
+
+
+def test_merged_runs_give_the_same_store(store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where memory is for few events at a time."""
+    from graphprep.datasets.generators.events import EventsRequest
+
+    monkeypatch.setattr(EventSpool, "run_rows", 700)
+    request = EventsRequest(nodes=90, events=4000, groups=6, features=2, days=10.0)
+    monkeypatch.setattr("graphprep.datasets.generators.event_stream.EVENTS_AT_A_TIME", 900)
+    pieces = generate_events(request, name="pieces").store
+    monkeypatch.setattr(EventSpool, "run_rows", 5000)
+    whole = generate_events(request, name="whole").store
+    for name, array in whole.arrays.items():
+        np.testing.assert_array_equal(pieces.arrays[name], array)
+    assert pieces.check() == store.check()
 
 
 def test_pyg_has_the_same_events(store: EventStore) -> None:

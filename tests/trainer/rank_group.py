@@ -25,13 +25,14 @@ from trainer.base.pass_context import PassContext
 from trainer.base.traffic_log import Clock, TrafficLog
 from trainer.config.command_line import parse
 from trainer.config.options import Options
-from trainer.data.cache import open_cache
+from trainer.data.cache import Cache, open_cache
 from trainer.dist.communicator import Communicator
 from trainer.dist.rank_info import RankInfo
 from trainer.exchange.exchange import Exchange
 from trainer.reporting.report import Report
 from trainer.run import train
-from trainer.startup.preflight import check_task
+from trainer.startup.opening import open_for
+from trainer.temporal.run import train_temporal
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,11 @@ def train_as_on_command_line(communicator: Communicator, *, arguments: list[str]
     """What one rank of `python -m trainer` does with these arguments in this folder; nothing is printed."""
     os.chdir(folder)
     options = parse(arguments)
-    cache = open_cache(options.cache, options.target)
-    check_task(cache, options)
-    train(options, cache, communicator, Report(speaks=communicator.is_main, as_json=options.json, output=io.StringIO()))
+    cache, report = open_for(options), Report(speaks=communicator.is_main, as_json=options.json, output=io.StringIO())
+    if isinstance(cache, Cache):
+        train(options, cache, communicator, report)
+    else:
+        train_temporal(options, cache, communicator, report)
 
 
 def empty_traffic_log(communicator: Communicator) -> TrafficLog:
@@ -124,7 +127,20 @@ def _do_all(rank_info: RankInfo, tasks: list[Task]) -> list[Any]:
     torch.set_num_threads(1)
     cpu = torch.device("cpu")
     with Communicator(rank_info, cpu, timeout=60.0, clock=Clock(cpu)) as communicator:
+        communicator.connect()
+        _lower_priority_of_gloo()
         return [task(communicator) for task in tasks]
+
+
+def _lower_priority_of_gloo() -> None:
+    """Let threads of gloo wait for those of ranks, which are more than cores here.
+
+    A thread that gloo has for its sockets polls for as long as the rank's own thread has the lock of a connection. If
+    that one is not running, the poll takes the processor time that it needs.
+    """
+    for name in Path("/proc/self/task").glob("*/comm"):
+        if name.read_text().startswith("gloo_tcp_loop"):
+            os.setpriority(os.PRIO_PROCESS, int(name.parent.name), 19)
 
 
 def free_port() -> int:

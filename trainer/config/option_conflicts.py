@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from trainer.base.errors import OptionError
 from trainer.config.edge_shares import is_array_name
-from trainer.config.options import MODELS, OPTIONS, SNAPSHOT_MODELS, TEMPORAL_MODELS, Options, is_own_model
+from trainer.config.options import (
+    EDGES,
+    LINKS,
+    MODELS,
+    OPTIONS,
+    SNAPSHOT_MODELS,
+    TEMPORAL_MODELS,
+    Options,
+    is_own_model,
+)
 from trainer.config.policies import policy
 
 
@@ -37,7 +46,7 @@ def check_together(options: Options) -> None:
     for name, option in OPTIONS.items():
         if getattr(options, name) == option.default:
             continue
-        if name in ("fanouts", "sampler_processes") and not options.batch_size:
+        if name in ("fanouts", "control_variates", "sampler_processes") and not options.batch_size:
             raise OptionError(f"{option.flag} does nothing without --batch-size; add it")
         has_option = not option.models or options.model in option.models
         has_option |= is_own_model(options.model) and any(model in MODELS for model in option.models)
@@ -58,6 +67,7 @@ _OF_LEARNING = {
         "hidden",
         "heads",
         "neighbours",
+        "node_vectors",
         "negatives",
         "optimiser",
         "momentum",
@@ -65,6 +75,7 @@ _OF_LEARNING = {
         "schedule",
         "lr_warmup",
         "clip_norm",
+        "anyway",
     ),
     *("weight_decay", "epochs", "patience", "eval_every", "parallel", "lost_mail", "device", "checkpoint"),
     *("checkpoint_every", "checkpoint_minutes", "resume", "restarts", "save_weights", "tensorboard", "wandb", "mlflow"),
@@ -178,7 +189,7 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
             "layers; give one for each layer"
         )
     for reason, applies in {
-        f"--task {options.task}: it learns pairs, and batches are of nodes": options.learns_pairs,
+        f"--task {EDGES}: batches are of nodes, or with --task {LINKS} of edges": options.learns_edge_labels,
         "--inductive: neighbours are drawn from the whole graph": options.inductive,
         "--edge-features: batches have none": options.edge_features is not None,
         "--norm batch, for a node may be in the batches of several ranks; use --norm layer": options.norm == "batch",
@@ -192,6 +203,20 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
     }.items():
         if applies:
             raise OptionError(f"--batch-size cannot be with {reason}; leave one of them out")
+    if options.control_variates:
+        _check_control_variates(options)
+
+
+def _check_control_variates(options: Options) -> None:
+    sums = options.model in ("gcn", "gin") or (options.model, options.aggregator) == ("sage", "mean")
+    for reason, applies in {
+        f"--model {options.model}: they correct sums over neighbours, of gcn, gin, and sage with --aggregator mean": (
+            not sums
+        ),
+        f"--task {options.task}: they are for batches of nodes": options.learns_pairs,
+    }.items():
+        if applies:
+            raise OptionError(f"--control-variates cannot be with {reason}; leave one of them out")
 
 
 def _check_sequential(options: Options, *, keeps: bool) -> None:

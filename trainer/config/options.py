@@ -108,6 +108,11 @@ class Options:
     neighbours: int = _model(
         10, "most recent neighbours of a node that it attends to", "K", whole(1, 10_000), models=("tgn",)
     )
+    node_vectors: bool = _model(
+        True,
+        "learn a vector for each node that has no features; all of them travel in each sum of gradients",
+        models=("tgn",),
+    )
     output_heads: int | None = _model(
         None,
         "heads of the last layer, whose scores are averaged",
@@ -297,8 +302,8 @@ class Options:
 
     batch_size: int | None = _batches(
         None,
-        "training nodes in a step, of all ranks together, on sampled neighbourhoods; of tgn and edgebank events in a "
-        "batch, of all ranks that share it",
+        "training nodes (or edges) in a step, of all ranks together, on sampled neighbourhoods; of tgn and edgebank "
+        "events in a batch, of all ranks that share it",
         "N",
         whole(1),
         default_words="all, on the whole graph; of tgn and edgebank 200 for each rank that shares a batch",
@@ -309,6 +314,10 @@ class Options:
         "K,K",
         checked(listed_fanouts),
         default_words="10 a layer",
+    )
+    control_variates: bool = _batches(
+        False,
+        "correct the sums over drawn neighbours by those of one exact pass an epoch, so that 2 neighbours are enough",
     )
     sampler_processes: int = _machine(1, "processes that sample for each rank, with --batch-size", "N", whole(1, 64))
 
@@ -348,7 +357,7 @@ class Options:
         models=("tgn",),
     )
     lost_mail: float = _exchange(
-        0.1,
+        0.05,
         "by how much the share of mails that are overwritten in a batch may grow where more ranks share it; for "
         "--parallel auto",
         "SHARE",

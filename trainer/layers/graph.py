@@ -34,6 +34,7 @@ class Graph:
         first_share: float,
         share: float,
         stored_type: torch.dtype,
+        keeps_inputs: bool = False,
     ) -> None:
         """Begin a pass.
 
@@ -45,7 +46,10 @@ class Graph:
             first_share: of the entries of layer 1's input that is zeroed in training.
             share: of those of the rows after that.
             stored_type: what rows are kept and multiplied in.
+            keeps_inputs: whether `inputs` gets what each layer reads.
         """
+        self.inputs: list[Tensor] | None = [] if keeps_inputs else None
+        """What the layers from the second on (with types, from the first on) read of this rank's own rows."""
         self._aggregation, self._dropout, self._context = aggregation, dropout, context
         self._first_share, self._share, self._stored_type = first_share, share, stored_type
         self.by_type: TypedFeatures | None = None
@@ -87,7 +91,13 @@ class Graph:
             return run(rows_nF)
         return rematerialised(run, rows_nF)
 
+    def sums(self, rows_nF: Tensor, layer: int) -> Tensor:
+        """A H: the sums over neighbours of what a layer reads, by number."""
+        return self._hidden(rows_nF, layer).aggregate()
+
     def _remember(self, rows_nF: Tensor) -> None:
+        if self.inputs is not None:
+            self.inputs.append(rows_nF)
         self.last_rows_nF = None if self._context.training else rows_nF
 
     def _hidden(self, rows_nF: Tensor, layer: int, *, again: bool = False) -> Hidden:

@@ -11,14 +11,13 @@ Letters: n nodes that a layer computes, H those that its hop has added, T node t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.pass_context import PassContext
 from trainer.base.to_device import to_device
 from trainer.data.csr import Csr
@@ -27,82 +26,15 @@ from trainer.data.typed import RelationSums, Typed, TypeRows
 from trainer.dist.communicator import Communicator
 from trainer.exchange.exchange import Exchange
 from trainer.layers.aggregate import Aggregation
-from trainer.layers.attention import Attention
-from trainer.layers.inputs import Hidden, LayerInput, Projected
-from trainer.layers.maximum import maximum_with_halo
+from trainer.layers.inputs import LayerInput
 from trainer.layers.typed_features import TypedFeatures
+from trainer.minibatch.control_variates import ControlledRows, LayerHistory
 from trainer.minibatch.feature_rows import stretches
-from trainer.sparse.dense import dense
+from trainer.minibatch.rows_of_batch import RowsOfBatch
 from trainer.sparse.dropout import Dropout
 
 _ADDED = 1
 """What stands for a peer: the source of the rows that the hop has added."""
-
-
-@dataclass(slots=True, kw_only=True)
-class RowsOfBatch(Hidden):
-    """The input of one layer: `rows_nF` and `halo_HF` after dropout."""
-
-    halo_HF: Tensor | None = None
-    """None after the last hop, where a layer has its own rows alone"""
-
-    def aggregate(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
-        aggregation, halo_HF = self.aggregation, self._halo()
-        if edge_weight is not None:
-            aggregation.check_edge_features()
-        if weight_FG is None:
-            return self._sums()
-        num_rows, num_edges = len(self.rows_nF) + len(halo_HF), aggregation.num_edges
-        if weight_FG.shape[1] < weight_FG.shape[0] and num_rows * weight_FG.shape[1] < num_edges:
-            own_nG, halo_HG = (dense(rows, weight_FG, aggregation.clock) for rows in (self.rows_nF, halo_HF))
-            return aggregation.with_halo(own_nG, halo_HG)
-        # There are more rows to multiply before the sum than after it, mostly by far.
-        return dense(self._sums(), weight_FG, aggregation.clock)
-
-    def with_halo(self) -> Tensor:
-        return torch.cat([self.rows_nF, self._halo()])
-
-    def maximum(self, weight_FG: Tensor | None = None, *, edge_weight: Tensor | None = None) -> Tensor:
-        if edge_weight is not None:
-            self.aggregation.check_edge_features()
-        self._check_pattern()
-        max_nF = maximum_with_halo(self.rows_nF, self._halo(), self.aggregation)
-        return max_nF if weight_FG is None else dense(max_nF, weight_FG, self.aggregation.clock)
-
-    def messages(self, edge_weight: Tensor, bias_F: Tensor, weight_FG: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        self.aggregation.check_edge_features()
-        raise AssertionError("a batch has no features of edges")
-
-    def project(self, weight_FG: Tensor) -> Projected:
-        self._check_pattern()
-        halo_HF, clock = self._halo(), self.aggregation.clock
-
-        def attention(share: float) -> Attention:
-            edge_mask = self.dropout.of_edges(share, self.layer, self.context)
-            return Attention(aggregation=self.aggregation, layer=self.layer, context=self.context, edge_mask=edge_mask)
-
-        return Projected(dense(self.rows_nF, weight_FG, clock), attention, dense(halo_HF, weight_FG, clock))
-
-    def _sums(self) -> Tensor:
-        return self.aggregation.with_halo(self.rows_nF, self._halo())
-
-    def _check_pattern(self) -> None:
-        """Refuse edges without weights where self-loops are among them that are only for sums."""
-        if self.aggregation.sums == "gcn":
-            with found_by_every_rank():
-                raise TrainingError(
-                    "with --batch-size a model whose sums are 'gcn' has neither maxima nor attention; give its class "
-                    "sums = 'mean' or 'sum', or leave --batch-size out"
-                )
-
-    def _halo(self) -> Tensor:
-        if self.halo_HF is None:
-            with found_by_every_rank():
-                raise TrainingError(
-                    f"layer {self.layer} of the model reads in-neighbours, and --fanouts are for the "
-                    f"{self.layer - 1} before it; give --layers and --fanouts for each layer that does"
-                )
-        return self.halo_HF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +47,8 @@ class BatchLayer:
     """int64 [n + H]: the place of each row, own ones first, in the rows of the layer before; None where they are so"""
     counts: tuple[int, int]
     """n and H"""
+    roots: Aggregation | None = None
+    """The same edges with weights for noise that is independent from edge to edge"""
 
 
 class BatchGraph:
@@ -131,6 +65,8 @@ class BatchGraph:
         first_share: float,
         share: float,
         stored_type: torch.dtype,
+        histories: Sequence[LayerHistory] | None = None,
+        means: BatchGraph | None = None,
     ) -> None:
         """Begin a pass.
 
@@ -141,8 +77,12 @@ class BatchGraph:
             first_share: of the entries of layer 1's input that is zeroed.
             share: of those of the rows after that.
             stored_type: what rows are kept and multiplied in.
+            histories: of each layer, for control variates; None without.
+            means: with these, the pass without dropout over the same batch, if this one has dropout.
         """
         self._layers, self._context, self._stored_type = layers, context, stored_type
+        self._histories, self._means = histories, means
+        self._controlled: list[ControlledRows] = []
         self._first_share, self._share = first_share, share
         self.by_type = features if isinstance(features, TypedFeatures) else None
         self._layer = 0
@@ -164,7 +104,7 @@ class BatchGraph:
             rows = rows if mask is None else mask.own(rows)
         else:
             rows, halo_HF = torch.split(rows if mask is None else mask.with_halo(rows), list(layer.counts))
-        return RowsOfBatch(
+        found = RowsOfBatch(
             rows_nF=rows,
             aggregation=layer.aggregation,
             mask=None,
@@ -173,6 +113,18 @@ class BatchGraph:
             context=self._context,
             halo_HF=halo_HF,
         )
+        return found if self._histories is None or is_beyond else self._with_history(found, self._histories, layer)
+
+    def _with_history(self, rows: RowsOfBatch, histories: Sequence[LayerHistory], layer: BatchLayer) -> ControlledRows:
+        number = self._layer - 1
+        found = ControlledRows(
+            **{each.name: getattr(rows, each.name) for each in fields(rows)},
+            history=histories[number],
+            means=None if self._means is None else self._means._controlled[number],
+            roots=layer.roots,
+        )
+        self._controlled.append(found)
+        return found
 
     def through(self, layer: Callable[[LayerInput], Tensor], rows_nF: Tensor | None) -> Tensor:
         """What `layer` makes of the next layer's input, or of the features for None."""
@@ -211,6 +163,9 @@ class BatchShape:
             layers.append(
                 BatchLayer(
                     aggregation=self._aggregation(arrays, f"layer/{number}", own_ids, halo_ids, own_T),
+                    roots=self._aggregation(arrays, f"layer/{number}", own_ids, halo_ids, own_T, weights="roots")
+                    if f"layer/{number}/own_roots" in arrays
+                    else None,
                     dropout=Dropout(
                         to_device(own_ids, self.communicator.device),
                         to_device(halo_ids, self.communicator.device),
@@ -232,13 +187,20 @@ class BatchShape:
         return to_device(order, self.communicator.device)
 
     def _aggregation(
-        self, arrays: Mapping[str, Tensor], prefix: str, own_ids: Tensor, halo_ids: Tensor, own_T: Sequence[int]
+        self,
+        arrays: Mapping[str, Tensor],
+        prefix: str,
+        own_ids: Tensor,
+        halo_ids: Tensor,
+        own_T: Sequence[int],
+        *,
+        weights: str = "weights",
     ) -> Aggregation:
         own, halo = (
             Csr(
                 indptr=arrays[f"{prefix}/{side}_indptr"],
                 indices=arrays[f"{prefix}/{side}_indices"],
-                weights=arrays.get(f"{prefix}/{side}_weights"),
+                weights=arrays.get(f"{prefix}/{side}_{weights}"),
                 num_columns=len(ids),
             )
             for side, ids in (("own", own_ids), ("halo", halo_ids))

@@ -34,7 +34,8 @@ class SamplerProcesses:
         *,
         cache: str,
         rank: int,
-        seeds_B: Tensor,
+        seeds: Tensor,
+        removed: Tensor | None,
         batch: Mapping[str, Any],
         epochs: tuple[int, int],
         num_processes: int,
@@ -45,7 +46,8 @@ class SamplerProcesses:
         Args:
             cache: the folder.
             rank: whose batches are made.
-            seeds_B: int64, all ranks' seeds, ascending.
+            seeds: int64, all ranks' seeds, in an order that does not depend on ranks: nodes [B], or pairs [2, B].
+            removed: int64 [2, K], pairs of nodes between which there is no edge in batches; None for none.
             batch: the fields of graphprep's `BatchOptions`.
             epochs: the first and the last one.
             num_processes: that sample.
@@ -55,7 +57,8 @@ class SamplerProcesses:
         self._readers: list[RingReader] = []
         theirs: list[int] = []
         requests = []
-        seeds = _file_of(seeds_B)
+        values = {"seeds": seeds} if removed is None else {"seeds": seeds, "removed": removed}
+        files = {name: _file_of(of_name) for name, of_name in values.items()}
         for number in range(num_processes):
             ring = shared_file()
             (filled, their_filled), (their_freed, freed) = os.pipe(), os.pipe()
@@ -67,19 +70,22 @@ class SamplerProcesses:
         request = {
             "cache": os.path.abspath(cache),
             "part": rank,
-            "seeds": seeds.fileno(),
+            "seeds": files["seeds"].fileno(),
+            "removed": None if removed is None else files["removed"].fileno(),
             "batch": dict(batch),
             "epochs": epochs,
             "num_slots": num_slots,
             "processes": requests,
         }
-        open_files = [seeds.fileno(), *theirs, *(reader.ring.fileno() for reader in self._readers)]
+        shared = [*files.values(), *(reader.ring for reader in self._readers)]
+        open_files = [*theirs, *(file.fileno() for file in shared)]
         self._process: subprocess.Popen[bytes] = start_python(
             ["-m", "graphprep.sampling", json.dumps(request)], {"NUMBA_NUM_THREADS": "1"}, open_files
         )
         for descriptor in theirs:
             os.close(descriptor)
-        seeds.close()
+        for file in files.values():
+            file.close()
 
     def next(self) -> Slot:
         """Wait for the next batch.
@@ -129,5 +135,5 @@ def _file_of(values: Tensor) -> IO[bytes]:
     file, size = shared_file(), values.numel() * values.element_size()
     file.truncate(size)
     if size:
-        torch.frombuffer(mmap.mmap(file.fileno(), size), dtype=values.dtype).copy_(values)
+        torch.frombuffer(mmap.mmap(file.fileno(), size), dtype=values.dtype).copy_(values.reshape(-1))
     return file

@@ -117,7 +117,22 @@ class Network(nn.Module):
                 raise TrainingError("--save-embeddings: the model has no layer that reads another one's rows")
         return rows_nF
 
-    def _run(self, features: FirstInput, context: PassContext) -> tuple[Tensor, Graph]:
+    @torch.no_grad()
+    def histories(self, features: FirstInput, context: PassContext) -> list[tuple[Tensor | None, Tensor]]:
+        """What each layer reads in one pass and its sums over neighbours, both [n, F]; of layer 1, whose input is the
+        features, the sums alone.
+
+        Args:
+            features: of this rank's part, where types are not distinguished.
+            context: an evaluation, whose pass is exact.
+        """
+        _, graph = self._run(features, context, keeps_inputs=True)
+        assert graph.inputs is not None
+        inputs = graph.inputs[: self._options.layers - 1]  # and none of what dense layers after them read
+        found: list[tuple[Tensor | None, Tensor]] = [(None, graph.features.aggregate())]
+        return [*found, *((rows_nF, graph.sums(rows_nF, layer)) for layer, rows_nF in enumerate(inputs, start=2))]
+
+    def _run(self, features: FirstInput, context: PassContext, *, keeps_inputs: bool = False) -> tuple[Tensor, Graph]:
         """The scores, and the graph that the model was called with."""
         graph = Graph(
             features,
@@ -127,6 +142,7 @@ class Network(nn.Module):
             first_share=self._options.first_dropout,
             share=self._options.dropout,
             stored_type=TYPES[self._options.precision],
+            keeps_inputs=keeps_inputs,
         )
         return self.run_on(graph, context, num_rows=self._aggregation.num_rows), graph
 

@@ -33,6 +33,11 @@ _BYTES_OF_AN_ENTRY = 48
 after dropout, and scratch memory to sort."""
 _INPUTS = {"gcn": 1, "sage": 2, "gat": 1, "gatv2": 2, "gin": 2, "rgcn": 2}
 """Copies of a layer's input that its backward pass needs: after dropout, for each product with a weight."""
+_SLOTS = 8
+"""Batches that are sampled and not trained on yet, at most."""
+_BYTES_OF_A_DRAWN_EDGE, _BYTES_OF_A_BATCH_NODE = 8, 32
+_BYTES_OF_A_READ_EDGE, _BYTES_OF_A_NODE = 24, 40
+"""In the sampler, while it puts the edges of all parts in order; then there are 4 to 8 an edge."""
 _SMALL_BATCH = 4096
 """Pairs of a batch that is advised."""
 _BLOCK = 1 << 20
@@ -149,7 +154,35 @@ def estimate_bytes(options: Options, sizes: Sizes) -> dict[str, int]:
         total["pairs"] = (
             owners + 48 * sizes.edges + batch * (32 * (width + 2) + 16 * hidden) + sizes.rows * width * _FP32
         )
-    return total
+    return _with_batches(options, sizes, total) if options.batch_size else total
+
+
+def _with_batches(options: Options, sizes: Sizes, total: dict[str, int]) -> dict[str, int]:
+    """The same where only evaluations are on the whole graph, and steps on batches.
+
+    As if one rank had all the seeds of a batch, and other ranks as many edges a node as this one.
+    """
+    num_nodes = sizes.rows + sizes.others
+    num_edges = sizes.edges * num_nodes // max(sizes.rows, 1)
+    computed = nodes = min(options.batch_size or num_nodes, num_nodes)
+    drawn = 0
+    for fanout in options.fanout_list:
+        of_hop = num_edges if fanout < 0 else min(nodes * fanout, num_edges)
+        computed, nodes, drawn = nodes, min(nodes + of_hop, num_nodes), drawn + of_hop
+    width = max(options.hidden * (options.heads if options.attends else 1), sizes.outputs)
+    # Features as they came, in the rows' type and after dropout; of what is computed some six copies with gradients.
+    rows = 3 * nodes * sizes.features * _FP32 + 6 * computed * width * options.layers * _FP32
+    if options.control_variates:  # two passes over the batch, with what their nodes had; and own rows with their sums
+        rows *= 2
+        total["histories"] = 3 * sizes.rows * (sizes.features + 2 * options.hidden * (options.layers - 1)) * _FP32
+    slots = _SLOTS * (_BYTES_OF_A_DRAWN_EDGE * drawn + _BYTES_OF_A_BATCH_NODE * nodes)
+    return total | {
+        "adjacency": total["adjacency"] // 2,
+        "activations": 3 * sizes.rows * width * _FP32,
+        "sorting": 0,
+        "batches": rows + slots,
+        "sampler": _BYTES_OF_A_READ_EDGE * num_edges + _BYTES_OF_A_NODE * num_nodes,
+    }
 
 
 def _of_encoder(options: Options, sizes: Sizes) -> dict[str, int]:

@@ -240,6 +240,7 @@ def facts_of_rank(options: Options, cache: EventCache, communicator: Communicato
         "host": socket.gethostname(),
         "cache": cache.manifest.key,
         "options": hashlib.sha256(same_options.encode()).hexdigest(),
+        "device": str(communicator.device),
         "available": available(communicator.device),
     }
 

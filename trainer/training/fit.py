@@ -383,6 +383,7 @@ class Fit:
         """The steps of one epoch on batches: the mean loss of all training nodes, each before its own step, and what
         all ranks do after this epoch."""
         sum_of_losses, sum_of_weights, stops, checkpoints = 0.0, 0.0, False, False
+        batches.refresh(self._training.network, self._training.features, self._epoch)
         for step in range(batches.steps):
             loss, weight = batches.backward(self._epoch, step, self._scale.factor)
             total, total_weight, flags = self._update_by(loss, request, weight)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -20,17 +21,17 @@ from trainer.base.to_device import to_device
 from trainer.base.traffic_log import TrafficLog
 from trainer.config.options import Options
 from trainer.data.cache import Cache
-from trainer.data.labels import Labels
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
-from trainer.layers.typed_features import TypedFeatures
+from trainer.layers.typed_features import FirstInput, TypedFeatures
 from trainer.minibatch.batch_graph import BatchGraph, BatchShape
+from trainer.minibatch.control_variates import Histories
 from trainer.minibatch.feature_rows import FeatureRows
 from trainer.minibatch.idle_time import IdleTime
 from trainer.minibatch.pipeline import Pipeline, ReadyBatch, slots_of_each
 from trainer.minibatch.sampler_process import SamplerProcesses
 from trainer.models import Network
-from trainer.training.losses import Loss
+from trainer.training.batch_seeds import BatchSeeds
 
 
 class MiniBatches:
@@ -42,35 +43,30 @@ class MiniBatches:
         cache: Cache,
         part: Part,
         network: Network,
-        labels: Labels,
-        loss: Loss,
+        seeds: BatchSeeds,
         communicator: Communicator,
         traffic_log: TrafficLog,
         *,
         sums: str | None,
     ) -> None:
-        """Gather the seeds of all ranks; every rank has to call it.
+        """Prepare.
 
         Args:
             options: of the run.
             cache: whose graph it is.
             part: this rank's.
             network: what is trained.
-            labels: of this rank's nodes.
-            loss: of the run.
+            seeds: what batches are made for.
             communicator: the ranks of the run.
             traffic_log: of this rank's bytes.
             sums: what edges count in the model's sums; None where it makes none.
         """
-        self._options, self._network, self._labels, self._loss = options, network, labels, loss
+        self._options, self._network, self._seeds = options, network, seeds
         self._communicator, self._log, self._sums = communicator, traffic_log, sums
-        self._cache, self._is_typed, self._first_row = cache, part.typed is not None, part.target.start
-        own_B = part.target_ids[labels.train.cpu() - self._first_row]
-        counts = [fact["seeds"] for fact in communicator.all_gather_object({"seeds": len(own_B)})]
-        self._seeds_B = communicator.all_gather_rows(own_B, counts).cpu().sort().values
+        self._cache, self._is_typed = cache, part.typed is not None
         assert options.batch_size is not None
         self._batch_size = options.batch_size
-        self.steps = -(-len(self._seeds_B) // self._batch_size)
+        self.steps = -(-seeds.seeds.shape[-1] // self._batch_size)
         self._features = [part.x_nF] if part.typed is None else [of.x_kF for of in part.typed.types]
         self._idle = IdleTime(communicator.clock)
         self._shape = BatchShape(
@@ -84,6 +80,8 @@ class MiniBatches:
             seed=options.seed,
             communicator=communicator,
         )
+        self._histories = Histories(communicator, traffic_log, self._idle) if options.control_variates else None
+        self._has_dropout = bool(options.first_dropout or options.dropout)
         self._pipeline: Pipeline | None = None
         self._seconds, self._idle_before, self._first_epoch = 0.0, 0.0, 0
 
@@ -94,14 +92,18 @@ class MiniBatches:
         samplers = SamplerProcesses(
             cache=options.cache,
             rank=self._communicator.rank,
-            seeds_B=self._seeds_B,
+            seeds=self._seeds.seeds,
+            removed=self._seeds.removed,
             batch={
                 "batch_size": self._batch_size,
-                "fanouts": options.fanout_list,
+                "fanouts": self._fanouts,
+                "histories": self._histories is not None,
+                "roots": self._histories is not None and self._has_dropout,
                 "seed": options.seed,
                 "sums": self._sums,
                 "is_typed": self._is_typed,
                 "node_type": self._cache.node_type,
+                "negatives": self._seeds.negatives,
             },
             epochs=(first, last),
             num_processes=options.sampler_processes,
@@ -118,6 +120,20 @@ class MiniBatches:
             idle=self._idle,
         )
         self._first_epoch = first
+
+    @property
+    def _fanouts(self) -> list[int]:
+        """Of each hop; none of the last one where control variates know the exact sums of the features."""
+        fanouts = list(self._options.fanout_list)
+        is_first_exact = self._histories is not None and not self._options.first_dropout
+        return [*fanouts[:-1], 0] if is_first_exact else fanouts
+
+    def refresh(self, network: Network, features: FirstInput, epoch: int) -> None:
+        """Keep what an exact pass over the whole graph gives, for the control variates of the epoch that begins; every
+        rank has to call it."""
+        if self._histories is not None:
+            network.train(False)
+            self._histories.refresh(network.histories(features, PassContext.evaluation(epoch)))
 
     def close(self) -> None:
         """End the samplers; every rank has to call it after the same step."""
@@ -144,21 +160,20 @@ class MiniBatches:
         batch = self._pipeline.next()
         assert (batch.slot.epoch, batch.slot.step) == (epoch, step)
         begun = time.perf_counter()
-        scores_kC = self._scores(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
-        rows_k = to_device(batch.slot.arrays["seed_row"], scores_kC.device) + self._first_row
-        y = self._labels.y[rows_k]
-        loss = self._loss.sum(scores_kC, y) / self._batch_size
+        rows_kC = self._rows(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
+        loss, weight = (value / self._batch_size for value in self._seeds.loss(rows_kC, batch.slot.arrays))
         (loss * factor).backward()  # type: ignore[no-untyped-call]
         ended = time.perf_counter()
         self._communicator.clock.add_span("train", begun, ended)
         self._seconds += ended - started
-        return loss.detach(), self._loss.weight(y) / self._batch_size
+        return loss.detach(), weight
 
     def facts(self, of_ranks: Sequence[dict[str, float]]) -> dict[str, Any]:
         """What the result says of batches, from the `seconds` of all ranks."""
         return {
             "batch_size": self._batch_size,
             "fanouts": self._options.fanout_list,
+            "control_variates": self._options.control_variates,
             "steps_an_epoch": self.steps,
             "sampler_processes": self._options.sampler_processes,
             "seconds_by_rank": [of_rank["seconds"] for of_rank in of_ranks],
@@ -170,8 +185,8 @@ class MiniBatches:
         """Of this rank's steps from the second epoch on, or of all if there is one alone; and those that were idle."""
         return {"seconds": self._seconds, "idle": self._idle.seconds - self._idle_before}
 
-    def _scores(self, batch: ReadyBatch, context: PassContext) -> Tensor:
-        """Of this rank's seeds, as the rows of the last layer."""
+    def _rows(self, batch: ReadyBatch, context: PassContext) -> Tensor:
+        """What the model gives for this rank's seeds."""
         options, device = self._options, self._communicator.device
         stored_type = TYPES[options.precision]
         features: Tensor | TypedFeatures
@@ -180,13 +195,17 @@ class MiniBatches:
             features = TypedFeatures(batch.features, device, stored_type, clock, may_be_sparse=False)
         else:
             features = to_device(batch.features[0], device)
-        graph = BatchGraph(
-            features,
-            self._shape.layers(batch.slot.arrays),
-            context,
-            first_share=options.first_dropout,
-            share=options.dropout,
-            stored_type=stored_type,
-        )
+        arrays = batch.slot.arrays
+        layers, num_rows = self._shape.layers(arrays), int(arrays["counts"][0].sum())
+        make = partial(BatchGraph, features, layers, context, stored_type=stored_type)
+        dropped = partial(make, first_share=options.first_dropout, share=options.dropout)
         self._network.train(True)
-        return self._network.run_on(graph, context, num_rows=len(batch.slot.arrays["seed_row"]))
+        if self._histories is None:
+            return self._network.run_on(dropped(), context, num_rows=num_rows)
+        counts = arrays["counts"][:, 0].tolist()
+        histories = self._histories.of_batch(arrays, self._cache.node_type, counts)
+        means = make(first_share=0.0, share=0.0, histories=histories)
+        rows_kC = self._network.run_on(means, context, num_rows=num_rows)
+        if not self._has_dropout:
+            return rows_kC
+        return self._network.run_on(dropped(histories=histories, means=means), context, num_rows=num_rows)

@@ -21,6 +21,7 @@ from trainer.exchange.pair_rows import PairRows
 from trainer.models.decoders import decoder_of
 from trainer.models.plan import Plan
 from trainer.startup.handshake import Agreement
+from trainer.training.batch_seeds import BatchSeeds, LinkBatches, NodeBatches
 from trainer.training.edge_labels import EdgeSupervision
 from trainer.training.links import LinkSupervision
 from trainer.training.losses import Loss
@@ -100,10 +101,14 @@ class Task:
         """Draw the decoder's first weights; None where nodes are learnt."""
         return decoder_of(self._options, self._cache, self._num_outputs, self._num_edge_features, plan)
 
-    @property
-    def loss(self) -> Loss:
-        """The loss of a run that learns nodes."""
-        return self._loss
+    def batch_seeds(self, learnt: Learnt, part: Part, decoder: nn.Module | None) -> BatchSeeds:
+        """What mini-batches are made for; every rank has to call it."""
+        if isinstance(learnt, Labels):
+            return NodeBatches(part, learnt, self._loss, self._communicator)
+        assert isinstance(learnt, PartEdges)
+        assert self._split is not None
+        assert decoder is not None
+        return LinkBatches(learnt, self._split, self._options.negatives, decoder, self._communicator)
 
     def supervision(self, learnt: Learnt, decoder: nn.Module | None) -> Supervision:
         """The loss and the metrics of `learnt`; every rank has to call it."""

@@ -56,6 +56,18 @@ def test_partition_inspect_and_verify(run: Run, stream: str, tmp_path: Path, gra
     assert [row["snapshots"] for row in groups] == np.bincount(cache.snapshot_group).tolist()  # type: ignore[arg-type]
 
 
+def test_a_damaged_store_is_not_partitioned(run: Run, stream: str, graphprep_home: Path) -> None:
+    """Guards against loops that follow a flipped bit of a node's number out of their arrays."""
+    payload = graphprep_home / "stores/stream.zarr/events/destination/c/0"
+    content = bytearray(payload.read_bytes())
+    content[6] ^= 0x40
+    payload.write_bytes(content)
+    result = run("partition", stream, "--for", "snapshots", "--window", "1d", "--parts", 2, "-q")
+    assert result.exit_code == 3
+    assert "events/destination/c/0 has changed since it was written; import it again with --replace" in result.stderr
+    assert not (graphprep_home / "caches/stream/snapshots-2").exists()
+
+
 def test_dry_run_writes_nothing(run: Run, stream: str, graphprep_home: Path) -> None:
     """It says what a run would take."""
     said = run("partition", stream, "--for", "events", "--parts", 2, "--dry-run")
@@ -84,6 +96,8 @@ def test_dry_run_writes_nothing(run: Run, stream: str, graphprep_home: Path) -> 
         (["--for", "events", "--parts", "2", "--row-bytes", "8"], 2, "--row-bytes is not for --for events"),
         (["--for", "events", "--parts", "2", "--dask", "local:1"], 2, "--dask is not for --for events"),
         (["--for", "events", "--parts", "2", "--out", "s3://a/b"], 2, "is a URL"),
+        (["--for", "event", "--parts", "2"], 2, "--for 'event' is unknown (did you mean 'events'?)"),
+        (["--for", "events", "--parts", "2", "--fanouts", "5"], 2, "--fanouts is not for --for events"),
         (["--parts", "2", "--window", "1d"], 2, "--window is for event stores"),
     ],
 )

@@ -117,8 +117,9 @@ def test_every_option_arrives() -> None:
         pair_batch=11,
         save_pairs="p.csv",
     )
-    assert parse(["c", "--batch-size", "64", "--fanouts", "15,all", "--sampler-processes", "2"]) == Options(
-        cache="c", batch_size=64, fanouts="15,all", sampler_processes=2
+    words = "c --batch-size 64 --fanouts 15,all --sampler-processes 2 --control-variates"
+    assert parse(words.split()) == Options(
+        cache="c", batch_size=64, fanouts="15,all", sampler_processes=2, control_variates=True
     )
     assert parse(["c", "--task", "edges", "--edge-label", "kind"]) == Options(
         cache="c", task="edges", edge_label="kind"
@@ -143,11 +144,12 @@ def test_every_option_arrives() -> None:
     assert (events.neighbours, events.batch_size, events.parallel) == (3, 50, "1,2,1")
     assert (events.lr, events.heads) == (0.5, 4)
     assert parse(["c", "--model", "tgn", "--lost-mail", "0.2"]).lost_mail == 0.2
+    assert not parse(["c", "--model", "tgn", "--no-node-vectors"]).node_vectors
     snapshots = parse(["c", "--model", "evolvegcn", "--variant", "h", "--history", "5", "--workers", "3"])
     assert (snapshots.variant, snapshots.history, snapshots.workers) == ("h", 5, 3)
     apart = {name for name, option in OPTIONS.items() if option.tasks}
-    apart |= {"neighbours", "parallel", "lost_mail", "variant", "history", "workers"}
-    apart |= {"batch_size", "fanouts", "sampler_processes"}
+    apart |= {"neighbours", "node_vectors", "parallel", "lost_mail", "variant", "history", "workers"}
+    apart |= {"batch_size", "fanouts", "sampler_processes", "control_variates"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainer.base.errors import OptionError
-from trainer.config.command_line import parse
+from trainer.config.command_line import parse, word_of
 from trainer.config.option import PROBABILITY, SHARE, Range, number, whole
 from trainer.config.options import MODELS, OPTIONS, Options
 from trainer.config.options_table import options_tables
@@ -68,7 +68,7 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
         text = '"f.pt"'
     together = {"resume": 'checkpoint = "c"', "restarts": 'checkpoint = "c"', "validate_from": "dropout = 0.0"}
     together["task"] = 'edge-label = "f"'
-    together |= {"fanouts": "batch-size = 2", "sampler_processes": "batch-size = 2"}
+    together |= dict.fromkeys(("fanouts", "sampler_processes", "control_variates"), "batch-size = 2")
     model = f'model = "{option.models[0]}"' if option.models else ""
     task = f'task = "{option.tasks[0]}"' if option.tasks else ""
     file.write_text("\n".join([f"{name.replace('_', '-')} = {text}", together.get(name, ""), model, task]))
@@ -85,12 +85,13 @@ def test_options_of_some_models_are_refused_for_others(name: str) -> None:
     """Guards against an option that does nothing for the model, without a word."""
     option = OPTIONS[name]
     value = option.choices[-1] if option.choices else "0.3" if option.kind is float else "8"
-    value = "2,1,4" if name == "parallel" else value
+    value = "2,1,4" if name == "parallel" else "False" if option.kind is bool else value
+    word = word_of(name, False if option.kind is bool else value)
     with pytest.raises(OptionError, match=f"{option.flag} does nothing for --model gcn; it is for"):
-        parse(["c", "--model", "gcn", f"{option.flag}={value}"])
+        parse(["c", "--model", "gcn", word])
     own = ["f.py:Mine"] if {*option.models} & {*MODELS} else []
     for model in (*option.models, *own):
-        assert str(getattr(parse(["c", "--model", model, f"{option.flag}={value}"]), name)) == value
+        assert str(getattr(parse(["c", "--model", model, word]), name)) == value
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if OPTIONS[name].tasks])
@@ -163,7 +164,7 @@ def test_every_option_says_whether_a_resumed_run_may_change_it() -> None:
     """Guards against a group that lets an option of the model change, as checkpoints of another model would load."""
     fixed = {name for name, option in OPTIONS.items() if option.group.decides_result and not option.may_change}
     model = {"model", "layers", "hidden", "aggregator", "heads", "output_heads", "bases", "residual", "jumping", "norm"}
-    model |= {"neighbours", "variant", "history"}
+    model |= {"neighbours", "node_vectors", "variant", "history"}
     drops = {"dropout", "input_dropout", "attention_dropout"}
     data = {"edge_features", "task", "metric", "class_weights", "inductive", "seed", "split", "optimiser"}
     pairs = {"edge_label", "edge_split", "disjoint_train", "embedding", "decoder", "negatives", "eval_negatives"}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,10 +20,18 @@ class SamplerInProcess:
     """What `trainer.minibatch.sampler_process.SamplerProcesses` does, without a ring."""
 
     def __init__(
-        self, *, cache: str, rank: int, seeds_B: Tensor, batch: Mapping[str, Any], epochs: tuple[int, int], **_: Any
+        self,
+        *,
+        cache: str,
+        rank: int,
+        seeds: Tensor,
+        batch: Mapping[str, Any],
+        epochs: tuple[int, int],
+        removed: Tensor | None = None,
+        **_: Any,
     ) -> None:
-        options = BatchOptions(**batch)
-        self._batches = part_batches(Path(cache), rank, np.array(seeds_B.tolist(), np.int64), options)
+        without = None if removed is None else removed.numpy()
+        self._batches = part_batches(Path(cache), rank, seeds.numpy(), BatchOptions(**batch), without)
         self._steps = iter([(epoch, step) for epoch in range(epochs[0], epochs[1] + 1) for step in self.steps])
         self.num_used, self.num_freed = 0, 0
 

@@ -72,7 +72,7 @@ def wrong_features(communicator: Communicator, *, cache: str, graph: HandmadeGra
     rows = FeatureRows([part.x_nF], data_type, communicator, empty_traffic_log(communicator), idle)
     seeds = torch.arange(0, NODES, 2)
     samplers: Any = SamplerInProcess(
-        cache=cache, rank=communicator.rank, seeds_B=seeds, batch={**BATCH, "batch_size": 9}, epochs=EPOCHS
+        cache=cache, rank=communicator.rank, seeds=seeds, batch={**BATCH, "batch_size": 9}, epochs=EPOCHS
     )
     steps = len(samplers.steps) * (EPOCHS[1] + 1 - EPOCHS[0])
     pipeline = Pipeline(samplers, rows, type_names=["node"], num_batches=steps, world=communicator.world, idle=idle)

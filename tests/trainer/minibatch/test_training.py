@@ -25,11 +25,14 @@ RUNS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "gatv2": ("plain", {"model": "gatv2", "heads": 2, "jumping": "max"}),
     "rgcn of one type": ("plain", {"model": "rgcn", "class_weights": "1,2,0.5"}),
     "labels": ("matrix", {"model": "gcn"}),
+    "control variates, gcn": ("plain", {"model": "gcn", "control_variates": True}),
+    "control variates, sage": ("plain", {"model": "sage", "control_variates": True, "input_dropout": 0.0, "layers": 3}),
+    "control variates, gin": ("plain", {"model": "gin", "control_variates": True, "dropout": 0.0, "lr": 0.001}),
     "rgcn": ("typed", {"model": "rgcn"}),
     "rgat": ("typed", {"model": "rgat", "heads": 2}),
     "hgt": ("typed", {"model": "hgt", "heads": 2}),
 }
-FOUR = ("gcn", "hgt")
+FOUR = ("gcn", "hgt", "control variates, gcn")
 """are tried on four ranks too"""
 COMMON = {"epochs": 2, "dropout": 0.3}
 SIZE = 16
@@ -63,7 +66,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, in
             same = {"cache": str(caches[graph]), **COMMON, **options}
             every, few = (",".join(words[: same.get("layers", 2)]) for words in (["all"] * 3, ["3", "2", "2"]))
             if world == 1:
-                tasks[name, "full"] = partial(train_once, **same)
+                tasks[name, "full"] = partial(train_once, **{**same, "control_variates": False})
                 tasks[name, "all"] = partial(train_in_process, **same, batch_size=1000, fanouts=every)
             if world < 4 or name in FOUR:
                 tasks[name, "drawn"] = partial(train_in_process, **same, batch_size=SIZE, fanouts=few)

@@ -81,8 +81,13 @@ class EventFit:
             parallelism.share_of(rank),
         )
         torch.manual_seed(options.seed)
-        self.model = Tgn(stream, width=options.hidden, heads=options.heads, num_classes=task.num_classes)
-        self.model.to(communicator.device)
+        self.model = Tgn(
+            stream,
+            width=options.hidden,
+            heads=options.heads,
+            num_classes=task.num_classes,
+            node_vectors=options.node_vectors,
+        ).to(communicator.device)
         self._optimiser = optimiser(
             options.optimiser,
             [(parameter, options.weight_decay) for parameter in self.model.parameters()],
@@ -141,8 +146,8 @@ class EventFit:
             self._iteration += 1
             total += self._step(min(self._iteration - self._first_iteration, parallelism.epochs), lr)
         if is_last:
-            for rest in range(parallelism.epochs - 1, 0, -1):
-                self._step(min(self._iteration - self._first_iteration, rest), lr)
+            for active in range(parallelism.epochs - 1, 0, -1):
+                self._step(min(self._iteration - self._first_iteration, active), lr)
         mean = float(total) / len(self._batches)
         if not (math.isfinite(mean) and bool(self._optimiser.weights_W.isfinite().all())):
             error = TrainingError(
@@ -156,18 +161,18 @@ class EventFit:
     def evaluate(self, *groups: Split, negatives: int) -> list[Metrics]:
         """How good the scores of val, or of val and test, are; every rank has to call it."""
         self.model.eval()
-        kept = self._memory.save() if self._parallelism.copies > 1 else None
+        training_rows = self._memory.save() if self._parallelism.copies > 1 else None
         with torch.no_grad():
             self._memory.reset()
             for first, end in self._batches:
                 self._memory.write(self.model.states, first, end)
-            found = [
+            metrics = [
                 self._task.evaluate(group, self._score, self._communicator, self._parallelism.batch_size, negatives)
                 for group in groups
             ]
-        if kept is not None:
-            self._memory.restore(kept)
-        return found
+        if training_rows is not None:
+            self._memory.restore(training_rows)
+        return metrics
 
     def _score(self, event_b: Tensor, destination_bm: Tensor, first: int, end: int) -> Tensor:
         queries = Queries.of(self._stream, event_b, destination_bm, self._options.neighbours)

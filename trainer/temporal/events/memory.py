@@ -140,14 +140,14 @@ class NodeMemory:
             return self._rows[node_n]
         places = self._places_by_owner(node_n)
         device = self._communicator.device
-        questions = {rank: self._place_N[node_n[place]].to(device) for rank, place in places.items()}
+        requests = {rank: self._place_N[node_n[place]].to(device) for rank, place in places.items()}
         counts = self._swap(
             {rank: torch.tensor([len(place)], device=device) for rank, place in places.items()}, lambda _: (1,)
         )
-        asked = self._swap(questions, lambda rank: (int(counts[rank]),))
+        requested = self._swap(requests, lambda rank: (int(counts[rank]),))
         packed_nV = self._rows.packed_nV.new_empty(len(node_n), self._rows.packed_nV.shape[1])
         rows = self._swap(
-            {rank: self._rows.packed_nV[place] for rank, place in asked.items()}, lambda rank: (len(places[rank]),)
+            {rank: self._rows.packed_nV[place] for rank, place in requested.items()}, lambda rank: (len(places[rank]),)
         )
         for rank, place in places.items():
             packed_nV[place] = rows[rank]

@@ -120,21 +120,26 @@ def choose_parallelism(requested: tuple[int, int, int] | None, resources: Resour
 
 
 def _chosen(resources: Resources) -> Parallelism:
-    ranks, given = resources.ranks, resources.batch_size
+    ranks, batch_size = resources.ranks, resources.batch_size
     if ranks == 1:
-        shares, size, why = 1, given or BATCH_OF_ONE_RANK, "there is one rank"
-    elif given is None:
+        shares, size, reason = 1, batch_size or BATCH_OF_ONE_RANK, "there is one rank"
+    elif batch_size is None:
         least = resources.lost_mail(BATCH_OF_ONE_RANK)
         lost = {i: resources.lost_mail(BATCH_OF_ONE_RANK * i) for i in _divisors(ranks)}
         shares = max(i for i, share in lost.items() if i == 1 or share - least <= resources.tolerance)
         size = BATCH_OF_ONE_RANK * shares
-        why = f"batches of {size} events lose {lost[shares]:.0%} of the mails, of {BATCH_OF_ONE_RANK} {least:.0%}"
+        reason = f"batches of {BATCH_OF_ONE_RANK} events lose {least:.0%} of the mails"
+        if shares > 1:
+            reason += f", of {size} {lost[shares]:.0%}"
         following = [i for i in lost if i > shares]
         if following:
-            why += f", of {BATCH_OF_ONE_RANK * following[0]} {lost[following[0]]:.0%}"
+            reason += f", of {BATCH_OF_ONE_RANK * following[0]} {lost[following[0]]:.0%}"
     else:
-        shares, size = max(i for i in _divisors(ranks) if i == 1 or given >= i * LEAST_SHARE), given
-        why = f"a rank has at least {LEAST_SHARE} of the {given} events of a batch, or there is one share"
+        shares, size = max(i for i in _divisors(ranks) if i == 1 or batch_size >= i * LEAST_SHARE), batch_size
+        reason = (
+            f"a share has {batch_size // shares} of the {batch_size} events of a batch, and fewer than {LEAST_SHARE} "
+            "are not worth another rank"
+        )
     rest = ranks // shares
     # Validation reads the stream with a memory beside the one in training.
     most = max(resources.available_bytes // (2 * max(resources.memory_bytes, 1)), 1)
@@ -145,7 +150,7 @@ def _chosen(resources: Resources) -> Parallelism:
         copies=copies,
         batch_size=size,
         reason=(
-            f"--parallel {shares},{rest // copies},{copies}: {why}; memory has place for {most} copies of "
+            f"--parallel {shares},{rest // copies},{copies}: {reason}; memory has place for {most} copies of "
             f"{resources.memory_bytes / 1e6:.1f} MB, and there are {resources.epochs} epochs"
         ),
     )

@@ -41,16 +41,16 @@ class Queries:
         """The queries of the sources of events and of destinations, with at most `number` neighbours each."""
         query_q = torch.cat([stream.source_M[event_b], destination_bm.reshape(-1)])
         event_q = torch.cat([event_b, event_b.repeat_interleave(destination_bm.shape[1])])
-        found = stream.recent_neighbours(query_q, stream.first_of_time_M[event_q], number)
-        node_n, place = torch.unique(torch.cat([query_q, found.node_qK.reshape(-1)]), return_inverse=True)
+        neighbours = stream.recent_neighbours(query_q, stream.first_of_time(event_q), number)
+        node_n, place = torch.unique(torch.cat([query_q, neighbours.node_qK.reshape(-1)]), return_inverse=True)
         return cls(
             event_b=event_b,
             node_n=node_n,
             query_q=place[: len(query_q)],
-            neighbour_qK=place[len(query_q) :].view_as(found.node_qK),
-            event_qK=found.event_qK,
-            passed_qK=(stream.time_M[event_q].unsqueeze(1) - stream.time_M[found.event_qK]).double(),
-            exists_qK=found.exists_qK,
+            neighbour_qK=place[len(query_q) :].view_as(neighbours.node_qK),
+            event_qK=neighbours.event_qK,
+            passed_qK=(stream.time_M[event_q].unsqueeze(1) - stream.time_M[neighbours.event_qK]).double(),
+            exists_qK=neighbours.exists_qK,
         )
 
     def scores(self, model: Tgn, stream: EventStream, rows: NodeRows) -> Tensor:

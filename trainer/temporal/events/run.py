@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from trainer.base.errors import TrainingError, found_by_every_rank
+from trainer.base.errors import OptionError, TrainingError, found_by_every_rank
 from trainer.config.options import Options
 from trainer.config.parallel import parse_parallel
 from trainer.data.events import EventCache
@@ -54,7 +54,7 @@ def train_events(options: Options, cache: EventCache, communicator: Communicator
         cache.manifest.verify("")
     stream = EventStream.of(cache)
     with found_by_every_rank():
-        _check_stream(cache, stream)
+        _check_stream(options, cache, stream)
     facts = communicator.all_gather_object(facts_of_rank(options, cache, communicator))
     with found_by_every_rank():
         check_same_run(facts)
@@ -128,10 +128,12 @@ def _objective(options: Options, cache: EventCache) -> Objective:
     return Objective(task="classes", metric=metric, num_outputs=cache.num_states)
 
 
-def _check_stream(cache: EventCache, stream: EventStream) -> None:
+def _check_stream(options: Options, cache: EventCache, stream: EventStream) -> None:
     for group, (first, end) in stream.groups().items():
         if first == end:
             raise TrainingError(f"{cache.folder} has no events for {group}; partition it with another --split")
+    if stream.x_NF is not None and not options.node_vectors:
+        raise OptionError(f"--no-node-vectors does nothing: the nodes of {cache.folder} have features; leave it out")
     if len(stream.candidates_D) < 2:
         raise TrainingError(
             f"{cache.folder} has one destination only, so there is no other to compare events with; give another stream"
@@ -143,8 +145,9 @@ def _batch_size(options: Options) -> int:
 
 
 def _parallelism(options: Options, stream: EventStream, facts: Sequence[Mapping[str, Any]]) -> Parallelism:
-    by_host = {fact["host"]: fact["available"] for fact in facts}
-    weights = _COPIES_OF_WEIGHTS * 4 * (stream.num_nodes if stream.x_NF is None else 0) * options.hidden
+    by_device = {(fact["host"], fact["device"]): fact["available"] for fact in facts}
+    vectors = options.node_vectors and stream.x_NF is None
+    weights = _COPIES_OF_WEIGHTS * 4 * (stream.num_nodes if vectors else 0) * options.hidden
     resources = Resources(
         ranks=len(facts),
         epochs=options.epochs,
@@ -152,7 +155,7 @@ def _parallelism(options: Options, stream: EventStream, facts: Sequence[Mapping[
         lost_mail=lambda size: lost_mail(stream, size),
         tolerance=options.lost_mail,
         memory_bytes=stream.num_nodes * row_bytes(options.hidden, stream.num_features),
-        available_bytes=max(sum(by_host.values()) - weights * len(facts), 0),
+        available_bytes=max(sum(by_device.values()) - weights * len(facts), 0),
     )
     chosen = choose_parallelism(parse_parallel(options.parallel), resources)
     needed = chosen.copies * resources.memory_bytes * (2 if chosen.copies > 1 else 1)

@@ -103,11 +103,10 @@ class EventStream:
         candidates_D: Tensor = torch.unique(self.destination_M)
         return candidates_D
 
-    @cached_property
-    def first_of_time_M(self) -> Tensor:
-        """The first event of the same time as each event; all events before it are strictly earlier."""
-        first_M: Tensor = torch.searchsorted(self.time_M, self.time_M)
-        return first_M
+    def first_of_time(self, event_q: Tensor) -> Tensor:
+        """The first event of the same time as each of some events; all events before it are strictly earlier."""
+        first_q: Tensor = torch.searchsorted(self.time_M, self.time_M[event_q])
+        return first_q
 
     def groups(self) -> dict[str, tuple[int, int]]:
         """First event and end of each side of the split."""

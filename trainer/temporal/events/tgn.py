@@ -2,7 +2,7 @@
 
     state      GRU of the memory's state and its mail: the states of both ends of a node's last event, the features of
                the event, and the time between the mail and the one before it
-    node       the state, and what does not change: a vector of the node's own, learnt, or its features
+    node       the state, and what does not change: its features, or a learnt vector of the node's own
     embedding  attention over the most recent neighbours at a time: their nodes, the features of the events, and the
                time since each of them
     score      two layers on the embeddings of source and destination, and on their products
@@ -88,16 +88,27 @@ class RecentAttention(nn.Module):
 class Tgn(nn.Module):
     """The weights of TGN, and of the scores of pairs."""
 
-    def __init__(self, stream: EventStream, *, width: int, heads: int, num_classes: int = 0) -> None:
+    def __init__(
+        self, stream: EventStream, *, width: int, heads: int, num_classes: int = 0, node_vectors: bool = True
+    ) -> None:
+        """Draw the first weights.
+
+        Args:
+            stream: that is learnt.
+            width: of states and embeddings.
+            heads: of the attention; they divide the width.
+            num_classes: of states to predict; 0 for one score a pair.
+            node_vectors: whether nodes without features have learnt vectors.
+        """
         super().__init__()
         self._reads_event = bool(num_classes and stream.num_features)
         self.time = TimeEncoding(width, stream)
         self.gru = nn.GRUCell(3 * width + stream.num_features, width)
-        self.static: nn.Embedding | nn.Linear
-        if stream.x_NF is None:
-            self.static = nn.Embedding(stream.num_nodes, width)
-        else:
+        self.static: nn.Embedding | nn.Linear | None = None
+        if stream.x_NF is not None:
             self.static = nn.Linear(stream.x_NF.shape[1], width)
+        elif node_vectors:
+            self.static = nn.Embedding(stream.num_nodes, width)
         self.state = nn.Linear(width, width)
         self.attention = RecentAttention(width, heads, stream.num_features)
         length = 3 * width + (stream.num_features if self._reads_event else 0)
@@ -110,14 +121,16 @@ class Tgn(nn.Module):
             return rows.state_nW
         read = rows[mailed]
         passed = self.time(read.mail_time_n - read.state_time_n)
-        taken_in = self.gru(torch.cat([read.mail_nX, passed], 1), read.state_nW)
-        return rows.state_nW.index_copy(0, mailed, taken_in)
+        new_state = self.gru(torch.cat([read.mail_nX, passed], 1), read.state_nW)
+        return rows.state_nW.index_copy(0, mailed, new_state)
 
     def nodes(self, stream: EventStream, node_n: Tensor, state_nW: Tensor) -> Tensor:
         """Nodes by their states and by what does not change: [n, W]."""
-        static_nW = self.static((node_n if stream.x_NF is None else stream.x_NF[node_n]).to(state_nW.device))
-        nodes: Tensor = static_nW + self.state(state_nW)
-        return nodes
+        nodes: Tensor = self.state(state_nW)
+        if self.static is None:
+            return nodes
+        static_nW: Tensor = self.static((node_n if stream.x_NF is None else stream.x_NF[node_n]).to(state_nW.device))
+        return static_nW + nodes
 
     def pair_scores(self, source_qW: Tensor, destination_qW: Tensor, x_qF: Tensor | None) -> Tensor:
         """One score a pair, [q, 1], or those of the classes of its event, [q, C], which read the event's features."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,11 @@ from graphprep.datasets.importing.columns.edge_table import FEATURES, LABEL
 from graphprep.datasets.importing.edges.edge_file import EdgeFile, EdgeRows
 from graphprep.datasets.importing.events.two_kinds import TwoKinds
 from graphprep.datasets.importing.import_request import ImportRequest
-from graphprep.datasets.importing.node_files import load_nodes
+from graphprep.datasets.importing.node_files import NodeData, load_nodes
 from graphprep.datasets.importing.typed_edges import codes_of
 from graphprep.datasets.importing.user_files import open_edge_files
 from graphprep.datasets.importing.user_graph import ids_of
-from graphprep.errors import DatasetError
+from graphprep.errors import DatasetError, UsageError
 
 Array = NDArray[Any]
 
@@ -47,6 +47,7 @@ class EdgeEvents(EventReader):
         request = replace(request, edges=(part,))
         names = dict.fromkeys((part.type.source, part.type.destination))
         data = {name: load_nodes(request.nodes[name], words=request.ids == "words") for name in names}
+        self._require_features_alone(data)
         counts = {name: None if found.ids is not None else found.known_count() for name, found in data.items()}
         [self._typed] = open_edge_files(request, counts)
         self._ids = {name: ids_of(found) for name, found in data.items()}
@@ -62,6 +63,22 @@ class EdgeEvents(EventReader):
             self._read_columns()
         of_table = 0 if self._table_features is None else int(self._table_features.shape[1])
         self.num_features, self.has_states = of_table + int(self._weighted), self._table_states is not None
+
+    @staticmethod
+    def _require_features_alone(data: Mapping[str, NodeData]) -> None:
+        """Refuse what a table says of nodes that event stores do not keep."""
+        for name, found in data.items():
+            if others := sorted({*found.arrays, *found.masks} - {"x"}):
+                what = "labels" if others[0] == "y" else others[0]
+                raise UsageError(
+                    f"nodes {name} have {what}, and event stores keep their features alone; leave that out"
+                )
+        widths = {None if (x := found.arrays.get("x")) is None else x.shape[1:] for found in data.values()}
+        if len(widths) > 1:
+            raise UsageError(
+                f"nodes {' and '.join(data)} have features of different widths, and event stores have one row a node; "
+                "give both as many columns, or none"
+            )
 
     def _read_columns(self) -> None:
         """Features and labels of a table, which are known when all of it has been read."""
@@ -107,17 +124,28 @@ class EdgeEvents(EventReader):
     def nodes(self) -> NodesOfEvents:
         source, destination = self.type.source, self.type.destination
         if source != destination:
-            return TwoKinds(self._ids[source], self._ids[destination], self.type).nodes()
+            of_both = TwoKinds(self._ids[source], self._ids[destination], self.type).nodes()
+            first, second = (self._data[name].arrays.get("x") for name in (source, destination))
+            if first is None or second is None:
+                return of_both
+            both = np.concatenate([first, second])
+            _require_rows(both, of_both.num_nodes, self._data[source].origin["x"])
+            return replace(of_both, x=both)
         data, ids = self._data[source], self._ids[source]
         num_nodes, original = ids.close()
         x = data.arrays.get("x")
-        if x is not None and len(x) != num_nodes:
-            raise DatasetError(f"{data.origin['x']} has {len(x):,} rows of features for {num_nodes:,} nodes")
+        if x is not None:
+            _require_rows(x, num_nodes, data.origin["x"])
         original = original if data.original is None else data.original
         return NodesOfEvents(num_nodes=num_nodes, sources=ids.rows, destinations=ids.rows, x=x, original_id=original)
 
     def read_as(self) -> list[str]:
         return [f"{file.path.name}: {file.read_as()}" for file in self._typed.files]
+
+
+def _require_rows(x: Array, num_nodes: int, origin: str) -> None:
+    if len(x) != num_nodes:
+        raise DatasetError(f"{origin} has {len(x):,} rows of features for {num_nodes:,} nodes")
 
 
 def _require_finite(file: EdgeFile, times: Array, start: int) -> None:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from graphprep.core.event_rows import EventReader
-from graphprep.core.types import HOMOGENEOUS_NODE
-from graphprep.datasets.formats.text_file import first_bytes, unpacked_name
+from graphprep.datasets.formats.text_file import UTF8_MARK, first_bytes, unpacked_name
 from graphprep.datasets.importing.edges.edge_columns import RequestedColumns
 from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, format_of
@@ -30,7 +29,6 @@ Layout = Literal["edges", "jodie", "tgn", "tgb"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 LINE_BYTES = 1 << 16
 """of a file's beginning that are looked at for names of columns"""
-NUMBERS = ("source", "target", "weight", "time")
 
 
 def open_events(request: ImportRequest, layout: str) -> EventReader:
@@ -85,7 +83,7 @@ def layout_of(path: Path) -> Layout:
 
 def first_names(path: Path) -> tuple[str, ...]:
     """The fields of a file's first line, in lower case."""
-    line = first_bytes(path, LINE_BYTES).split(b"\n", 1)[0].decode("utf-8", "replace")
+    line = first_bytes(path, LINE_BYTES).removeprefix(UTF8_MARK).split(b"\n", 1)[0].decode("utf-8", "replace")
     return tuple(field.strip().strip('"').lower() for field in line.split(","))
 
 
@@ -113,5 +111,6 @@ def require_for_events(request: ImportRequest) -> None:
                 raise UsageError(f"{flag} cannot be given beside --events, whose splits are by time; leave it out")
     if part.table is None and {format_of(path, part.format) for path in part.paths} & set(WHOLE_GRAPH):
         raise UsageError(f"{part.paths[0]} is a whole graph, and --events needs a list of edges with times")
-    if part.type.source != part.type.destination and HOMOGENEOUS_NODE in request.nodes:
-        raise UsageError("--events needs a schema whose edge type names its node types; see docs/temporal.md")
+    if part.reverse is not None or (part.table is not None and part.table.split is not None):
+        name = "reverse" if part.reverse is not None else "split_column"
+        raise UsageError(f"`{name}` of edges cannot be given beside --events, whose splits are by time; leave it out")

@@ -119,6 +119,33 @@ def test_tgn_files_with_arrays(run: Run, tmp_path: Path) -> None:
     np.testing.assert_array_equal(store.node_x, np.arange(2.0, 10.0).reshape(4, 2))
 
 
+def test_what_a_schema_says_of_nodes_is_kept_or_refused(run: Run, tmp_path: Path) -> None:
+    """Features of both kinds of nodes are kept, one after the other; labels and splits are not ignored but refused."""
+    (tmp_path / "e.csv").write_text("a,b,t\nu1,v1,2\nu2,v1,1\n")
+    (tmp_path / "u.csv").write_text("id,age,kind\nu1,1,x\nu2,2,y\n")
+    (tmp_path / "v.csv").write_text("id,size\nv1,7\n")
+    edge = {"source": "u", "relation": "to", "destination": "v", "file": "e.csv"}
+    edge |= {"source_column": "a", "target_column": "b", "time_column": "t"}
+    users = {"file": "u.csv", "id_column": "id", "features": ["age"]}
+    items = {"file": "v.csv", "id_column": "id", "features": ["size"]}
+
+    def imported(nodes: dict[str, Any], **more: Any) -> Result:
+        (tmp_path / "s.yaml").write_text(json.dumps({"nodes": nodes, "edges": [edge | more]}))
+        return run("--schema", tmp_path / "s.yaml", "--events", "edges", "--replace")
+
+    store = store_of(imported({"u": users, "v": items}))
+    assert store.node_x.tolist() == [[1.0], [2.0], [7.0]]  # type: ignore[union-attr]
+    assert columns(store) == [[1, 0], [2, 2], [1, 2]]
+    for nodes, more, sentence in (
+        ({"u": users | {"label": "kind"}, "v": items}, {}, "nodes u have labels"),
+        ({"u": users, "v": {}}, {}, "nodes u and v have features of different widths"),
+        ({"u": users, "v": items}, {"reverse": "from"}, "`reverse` of edges cannot be given beside --events"),
+    ):
+        result = imported(nodes, **more)
+        assert result.exit_code == 2, result.stderr
+        assert sentence in result.stderr
+
+
 def test_tables_of_a_schema(run: Run, tmp_path: Path) -> None:
     """A table's features and label are those of its events; two node types are two kinds of nodes."""
     (tmp_path / "buys.csv").write_text("who,what,when,price,returned\nann,tea,2,5,1\nbob,tea,1,3,0\n")

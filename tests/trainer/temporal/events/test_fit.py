@@ -45,10 +45,19 @@ def test_shares_give_what_one_rank_gives() -> None:
         assert_same(shared, alone)
 
 
+def test_shares_change_no_other_division() -> None:
+    """Guards against shares of a batch that are of several epochs or copies."""
+    numbers = [(2, 1), (1, 2)]
+    alone = among_ranks(2, [task_of(numbers=(1, j, k), batch_size=16, optimiser="sgd") for j, k in numbers])
+    shared = among_ranks(4, [task_of(numbers=(2, j, k), batch_size=16, optimiser="sgd") for j, k in numbers])
+    for one, other in zip(shared, alone, strict=True):
+        assert_same(one, other)
+
+
 def test_a_score_does_not_depend_on_later_events(alone: Communicator) -> None:
     """Guards against a leak: events are changed from a place on, and no score before it may change."""
     stream = random_stream(num_events=120)
-    first = int(stream.first_of_time_M[90])
+    first = int(stream.first_of_time(torch.tensor(90)))
     ends = torch.stack([stream.source_M, stream.destination_M])
     changed = ends.clone()
     changed[:, first:] = (changed[:, first:] + 5) % stream.num_nodes

@@ -117,6 +117,20 @@ def test_a_resumed_run_is_the_whole_run(cache: Path, tmp_path: Path, monkeypatch
         assert resumed.result[name] == pytest.approx(whole.result[name])
 
 
+def test_runs_of_several_epochs_a_round_resume(cache: Path, tmp_path: Path) -> None:
+    """Guards against epochs that are counted as rounds, and a place in the stream that is lost: j and k of two."""
+    arguments = [str(one) for one in (cache, *SMALL, "--checkpoint", tmp_path / "checkpoints")]
+    tasks = [
+        partial(run_once, arguments=[*arguments, "--epochs", epochs, "--parallel", numbers, *more])
+        for epochs, numbers, more in (("2", "1,2,1", []), ("6", "1,1,2", ["--resume"]))
+    ]
+    first, resumed = among_ranks(2, tasks)
+    assert [line["epoch"] for line in first.epochs] == [2]
+    assert [line["epoch"] for line in resumed.epochs] == [4, 6]
+    assert resumed.result["resumed_after"] == 2
+    assert resumed.losses[-1] < first.losses[0]
+
+
 def test_states_of_sources_are_learnt(tmp_path: Path) -> None:
     """Guards against labels of other events, events without a label that count, and ranks that change the result: the
     state of a source is which of its two destinations it has met."""
@@ -130,6 +144,10 @@ def test_states_of_sources_are_learnt(tmp_path: Path) -> None:
     assert one.result["metric"] == "roc_auc"
     assert one.result["test_roc_auc"] > 0.95
     assert "test_mrr" not in one.result
+    saved = tmp_path / "weights.pt"
+    without = alone(known, *SMALL, "--task", "classes", "--epochs", 1, "--no-node-vectors", "--save-weights", saved)
+    assert without.result["parameters"] == one.result["parameters"] - 24 * 8
+    assert "static.weight" not in torch.load(saved, weights_only=True)
     [two] = among_ranks(2, [partial(run_once, arguments=[*arguments, "--metric", "accuracy", "--parallel", "2,1,1"])])
     assert two.losses == pytest.approx(one.losses, abs=1e-4)
     assert two.result["test_accuracy"] > 0.9
@@ -212,6 +230,20 @@ def test_models_and_caches_have_to_match(cache: Path, tmp_path: Path) -> None:
     plain = make_cache(tmp_path / "plain", graph, np.zeros(graph.num_nodes, dtype=np.int64), 1)
     with pytest.raises(OptionError, match="--model tgn trains on events"):
         open_for(parse([str(plain), "--model", "tgn"]))
+
+
+def test_nodes_with_features_have_no_learnt_vectors(tmp_path: Path) -> None:
+    """Guards against features that are not read, and an option that does nothing for them."""
+    stream, rng = alternating_stream(200), np.random.default_rng(0)
+    arrays = (stream.source_M.numpy(), stream.destination_M.numpy(), stream.time_M.numpy())
+    made = [
+        cache_of_arrays(tmp_path / str(seed), *arrays, node_x=rng.normal(size=(24, 3)).astype(np.float32))
+        for seed in range(2)
+    ]
+    first, second = (alone(cache, *SMALL, "--epochs", 1) for cache in made)
+    assert first.losses != second.losses
+    with pytest.raises(OptionError, match="have features; leave it out"):
+        alone(made[0], *SMALL, "--no-node-vectors")
 
 
 def test_streams_without_validation_or_other_destinations_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ def test_recent_neighbours_are_those_of_a_walk() -> None:
     stream = random_stream(num_nodes=6, num_events=80)
     query_q = torch.arange(stream.num_nodes).repeat(stream.num_events)
     event_q = torch.arange(stream.num_events).repeat_interleave(stream.num_nodes)
-    found = stream.recent_neighbours(query_q, stream.first_of_time_M[event_q], 3)
+    found = stream.recent_neighbours(query_q, stream.first_of_time(event_q), 3)
     for place, (node, event) in enumerate(zip(query_q.tolist(), event_q.tolist(), strict=True)):
         expected = []
         for other in range(stream.num_events):
