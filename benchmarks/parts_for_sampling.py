@@ -20,12 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import graphs
-from benchmarks.remote_rows import BATCH_SIZE, FANOUTS, input_nodes
+from benchmarks.remote_rows import BATCH_SIZE, FANOUTS, input_nodes, sampler_of
 from graphprep.core.types import Csr
 from graphprep.partition.request import PartitionRequest
 from graphprep.partition.search import partition
 from graphprep.partition.typed_graph import WholeGraph
-from graphprep.sampling.numbering_kernels import ABSENT
 from graphprep.sampling.schedule import Schedule
 from graphprep.topology import Topology, resolve
 from graphprep.traffic import BatchShape, batch_figures
@@ -38,13 +37,13 @@ SHAPE = BatchShape(fanouts=FANOUTS, batch_size=BATCH_SIZE)
 def drawn_rows(matrix: Csr, part_N: NDArray[np.int32], train: NDArray[np.int64], num_parts: int) -> float:
     """Rows that the ranks together fetch in a step, the mean of STEPS."""
     schedule = Schedule(num_seeds=len(train), batch_size=BATCH_SIZE, seed=0, shuffle=True)
-    place_N = np.full(matrix.num_rows, ABSENT, np.int32)
+    sampler = sampler_of(matrix)
     steps = [(epoch, places) for epoch in range(STEPS) for places in schedule.batches(epoch)][:STEPS]
     rows = 0
     for epoch, places in steps:
         for part in range(num_parts):
             seeds = train[places][part_N[train[places]] == part]
-            rows += int((part_N[input_nodes(matrix, seeds, epoch, place_N)] != part).sum())
+            rows += int((part_N[input_nodes(sampler, seeds, epoch)] != part).sum())
     return rows / len(steps)
 
 

@@ -25,14 +25,12 @@ from numpy.typing import NDArray
 
 from benchmarks import graphs
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
-from graphprep.sampling import neighbour_kernels as draws
-from graphprep.sampling.draw_key import key_of
 from graphprep.sampling.graph import SamplingGraph
-from graphprep.sampling.numbering_kernels import ABSENT, forget_nodes, number_nodes
 from graphprep.sampling.row_cache.belady import BeladyCache
 from graphprep.sampling.row_cache.plan import RowCache, plan_batches
 from graphprep.sampling.row_cache.policies import POLICIES, make_row_cache, scores_of
 from graphprep.sampling.row_cache.scores import presampled_counts
+from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
 from graphprep.sampling.schedule import Schedule
 
 PARTS, FANOUTS, BATCH_SIZE = 4, (15, 10), 1024
@@ -45,29 +43,27 @@ def part_of_nodes(matrix: Csr) -> NDArray[np.int32]:
     return np.array(pymetis.part_graph(PARTS, adjacency=adjacency)[1], np.int32)
 
 
-def input_nodes(matrix: Csr, seeds: NDArray[np.int64], epoch: int, place_N: NDArray[np.int32]) -> NDArray[np.int64]:
+def sampler_of(matrix: Csr) -> NeighbourSampler:
+    """As the trainer draws."""
+    graph = SamplingGraph(num_nodes={HOMOGENEOUS_NODE: matrix.num_rows}, edges={HOMOGENEOUS_EDGE: matrix})
+    return NeighbourSampler(graph, SamplingOptions(fanouts=FANOUTS, every_node=True))
+
+
+def input_nodes(sampler: NeighbourSampler, seeds: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
     """The nodes whose rows a batch of some seeds needs."""
-    ids_n: NDArray[np.int64]
-    ids_n, _ = number_nodes(seeds, place_N, np.empty(0, np.int64))
-    for hop, fanout in enumerate(FANOUTS):
-        offsets_n = draws.count_uniform(matrix.indptr, ids_n, fanout, False)
-        number_E = np.empty(offsets_n[-1], np.int64)
-        draws.draw_uniform(matrix.indptr, ids_n, offsets_n, False, key_of(0, epoch, hop << 32), number_E)
-        ids_n, _ = number_nodes(draws.sources_of(matrix.indices, number_E), place_N, ids_n)
-    forget_nodes(ids_n, place_N)
-    return ids_n
+    return sampler.sample({HOMOGENEOUS_NODE: seeds}, epoch=epoch).nodes[HOMOGENEOUS_NODE].ids_n
 
 
 def remote_rows(matrix: Csr, part_N: NDArray[np.int32], train: NDArray[np.int64], epochs: int) -> list[list[Batches]]:
     """The remote rows of each batch: by part and epoch."""
     schedule = Schedule(num_seeds=len(train), batch_size=BATCH_SIZE, seed=0, shuffle=True)
-    place_N = np.full(matrix.num_rows, ABSENT, np.int32)
+    sampler = sampler_of(matrix)
     found: list[list[Batches]] = [[[] for _ in range(epochs)] for _ in range(PARTS)]
     for epoch in range(epochs):
         for places in schedule.batches(epoch):
             for part in range(PARTS):
                 seeds = train[places][part_N[train[places]] == part]
-                ids_n = input_nodes(matrix, seeds, epoch, place_N)
+                ids_n = input_nodes(sampler, seeds, epoch)
                 found[part][epoch].append(ids_n[part_N[ids_n] != part])
     return found
 

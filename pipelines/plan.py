@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from graphprep.cache.read import PartitionCache
+from graphprep.errors import UsageError
 from graphprep.plan import rates_file
+from graphprep.plan.batch_options import BatchPlan
+from graphprep.plan.batch_plan import draw_steps, stages
 from graphprep.plan.communication import Communication, communication
 from graphprep.plan.model_widths import width_mismatch
 from graphprep.plan.partitioned_graph import PartitionedGraph, rank_sizes
@@ -63,6 +66,7 @@ def plan_training(
     topology: str | Topology | None = None,
     gpu: str | None = None,
     rates_from: Path | None = None,
+    batches: BatchPlan | None = None,
 ) -> dict[str, Any]:
     """Predict an epoch, as plain JSON values: seconds by rank and kind, memory, alternatives, advice, what is unknown.
 
@@ -72,6 +76,7 @@ def plan_training(
         parts, topology: what a store is partitioned for; for a cache, `topology` is another machine for its parts.
         gpu: the GPU of all ranks, for its published rates.
         rates_from: a file of `graphprep doctor --rates`. Without it and `gpu` see `graphprep.plan.rank_rates`.
+        batches: mini-batches, which are planned beside the whole graph; None for none.
 
     Raises:
         UsageError: the graph has several types, no features or classes, the topology does not fit, or the rates of its
@@ -80,9 +85,26 @@ def plan_training(
     """
     kind, location = find(store_or_cache)
     counts_of, name = counts_of_cache if kind == "cache" else counts_of_store, training.edge_features
+    if batches is not None and batches.batch_size:
+        if kind != "cache":
+            raise UsageError("--batch-size is planned for the parts of a cache; partition the store, and plan that")
+        if training.edge_features is not None:
+            raise UsageError("--batch-size cannot be with --edge-features; leave one of them out")
     graph = counts_of(location, parts, topology, edge_features=name)
+    pairs = training.widths(graph.num_features, graph.num_classes)
+    drawn, works = None, []
+    if batches is not None and batches.batch_size:
+        with progress.task("drawing some mini-batches"):
+            drawn = draw_steps(PartitionCache(location), batches, training)
+        works = drawn.works(training, pairs)
+        works[0].passed[graph.num_features] += 0  # so that the rate of copying is measured
     chosen, [found] = predict(
-        graph, [training], cache=Path(location) if kind == "cache" else None, gpu=gpu, rates_from=rates_from
+        graph,
+        [training],
+        cache=Path(location) if kind == "cache" else None,
+        gpu=gpu,
+        rates_from=rates_from,
+        more_work=works,
     )
     if isinstance(found, Refusal):
         raise found.error
@@ -97,7 +119,7 @@ def plan_training(
         "num_parts": graph.topology.num_ranks,
         "is_sketch": graph.is_sketch,
         "training": asdict(training) | {"input_dropout": training.first_dropout},
-        "widths": [list(pair) for pair in training.widths(graph.num_features, graph.num_classes)],
+        "widths": [list(pair) for pair in pairs],
         "entries_a_row": _entries(graph, found.memory),
         "layer_exchanges": found.memory.layers,
         "rates": chosen.to_json(),
@@ -115,7 +137,21 @@ def plan_training(
         "ways": _alternatives(graph, model, found),
         "bottleneck_type": max(slowest.types, key=lambda row: row.seconds_max).type if slowest.types else None,
     }
+    of_batches = None
+    if drawn is not None:
+        of_batches = stages(
+            drawn,
+            works,
+            chosen.of_ranks,
+            model,
+            num_features=graph.num_features,
+            row_bytes=_feature_bytes(PartitionCache(location)),
+            weights_seconds=found.communication.weights_seconds,
+        )
+    plan["batches"] = of_batches
     advice = _advice(plan, graph, chosen)
+    if of_batches is not None and chosen.source != "assumed":
+        advice.append(_about_batches(of_batches, plan))
     if kind == "cache" and topology is None:
         advice += _about_row_width(PartitionCache(location), training.row_bytes(graph.num_features, graph.num_classes))
     return plan | {"advice": advice, "unknown": _unknown(plan, chosen, graph)}
@@ -129,6 +165,7 @@ def predict(
     gpu: str | None = None,
     rates_from: Path | None = None,
     words: Sequence[str] = (),
+    more_work: Sequence[Work] = (),
 ) -> tuple[RankRates, list[Prediction | Refusal]]:
     """What training takes with each of some options, by rates that are measured once for all of them.
 
@@ -138,6 +175,7 @@ def predict(
         cache: its folder, where it is one.
         gpu, rates_from: as for `plan_training`.
         words: further options of the trainer, with which it may refuse some.
+        more_work: that rates are needed for too.
 
     Returns:
         the rates, and for each of `trainings` the prediction, or why the trainer refuses it.
@@ -159,7 +197,7 @@ def predict(
 
     def measure(processes: int) -> Rates:
         with progress.task("measuring this machine's rates"):
-            wanted = Work.of_all([of_ranks[0] for of_ranks in works if of_ranks is not None])
+            wanted = Work.of_all([*(of_ranks[0] for of_ranks in works if of_ranks is not None), *more_work])
             return measured_rates(graph.sample, wanted, processes=processes)
 
     chosen = rank_rates(graph.topology, measure=measure, gpus_here=gpus_here, gpu=gpu, file=rates_from)
@@ -351,6 +389,29 @@ def _about_parts(plan: dict[str, Any]) -> list[str]:
     return advice
 
 
+ADVICE_BY_STAGE = {
+    "sample": "--sampler-processes 2 would sample more batches at a time",
+    "fetch": "--remote-row-cache keeps rows for later batches, and parts made with --for sampling need fewer of them",
+    "train": "the trainer is what takes longest, as it should",
+}
+"""What helps where a stage is the bottleneck of mini-batches."""
+
+
+def _about_batches(batches: dict[str, Any], plan: dict[str, Any]) -> str:
+    ratio = batches["epoch_seconds"] / plan["epoch_seconds"] if plan["epoch_seconds"] else 1.0
+    return (
+        f"an epoch of mini-batches takes {ratio:.2f} times as long as one on the whole graph, and changes the weights "
+        f"{batches['steps']:,} times; {ADVICE_BY_STAGE[batches['bottleneck']]}"
+    )
+
+
+def _feature_bytes(cache: PartitionCache) -> int:
+    """Of one node."""
+    (node_type,) = cache.node_types
+    x_nF = cache.node_array(0, node_type, "x")
+    return int(x_nF.shape[1]) * x_nF.dtype.itemsize
+
+
 OF_RATES = {
     "measured": "rates were measured while other work ran or not; a rank elsewhere is assumed to be as fast, by its "
     "`speed` in the topology",
@@ -371,6 +432,11 @@ def _unknown(plan: dict[str, Any], rates: RankRates, graph: PartitionedGraph) ->
         "latency; epochs of a few milliseconds take longer than planned",
         "memory is the trainer's own estimate for fp32, without that of torch itself",
     ]
+    if plan["batches"] is not None:
+        unknown.append(
+            "of mini-batches sampling is measured here, by one process of each rank; their validation on the whole "
+            "graph, rows that are kept, and after how many epochs they are as accurate, are not in the plan"
+        )
     of_file, wanted = rates.of_ranks[0], ranks_a_machine(graph.topology)
     if rates.source == "file" and of_file.processes != wanted:
         unknown.append(

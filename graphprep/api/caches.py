@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -152,6 +153,8 @@ def plan(
     topology: Machine | None = None,
     gpu: str | None = None,
     rates: Place | None = None,
+    batch_size: int = 0,
+    fanouts: str | Sequence[int] | None = None,
     **options: Unpack[PlanOptions],
 ) -> dict[str, Any]:
     """Predict what an epoch of training takes.
@@ -162,6 +165,8 @@ def plan(
         topology: for a store: the machine; for a cache: another one of as many ranks.
         gpu: what the ranks are, for its published rates: A100-40GB, H100-SXM, L4 ...
         rates: a file of `graphprep doctor --rates FILE`.
+        batch_size: training nodes in a step of mini-batches, which are planned beside the whole graph; 0 for none.
+        fanouts: with `batch_size` neighbours drawn for a node in each layer, the last layer first; by default 10.
 
     Returns:
         What `graphprep plan --json` prints: `epoch_seconds`, `compute_seconds`, `communication_seconds`, `ranks`,
@@ -171,9 +176,11 @@ def plan(
         UsageError: the graph has several types, no features or classes, or the topology does not fit.
         TrainingError: rates cannot be measured here.
     """
+    from graphprep.plan.batch_options import BatchPlan
     from graphprep.plan.training import TrainingPlan
     from pipelines.plan import plan_training
 
+    batches = take_options(BatchPlan, {"batch_size": batch_size, "fanouts": fanouts})
     values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     return plan_training(
         location_of(graph),
@@ -182,6 +189,7 @@ def plan(
         topology=None if topology is None else resolve(topology),
         gpu=gpu,
         rates_from=None if rates is None else Path(rates),
+        batches=batches,
     )
 
 

@@ -278,6 +278,8 @@ class TrainOptions(CallOptions, total=False):
     weights_wire: Literal["fp32", "bf16"]
     error_feedback: bool
     sampler_processes: int
+    remote_row_cache: str | float
+    cache_policy: Literal["belady", "vip", "degree", "presampled", "lru"]
     device: Literal["auto", "cpu", "cuda"]
     timeout: float
     workers: int | None

@@ -56,9 +56,10 @@ class PartitionRequest:
     )
     fanouts: tuple[int, ...] = option(
         (15, 10),
-        "Neighbours a node in each hop from the training nodes on, -1 for all, with commas between; for sampling.",
+        "Neighbours a node in each hop from the training nodes on, with commas between; all: every one; for sampling.",
         at_least=-1,
         separator=",",
+        names={"all": -1},
         example="15,10",
     )
     batch_size: int = option(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -194,6 +194,7 @@ def epoch_work(
     rank = _Rank(rows, halo, edges, paths=1 if is_gcn else 2, columns=columns or {}, cross=cross)
     if entries is not None:
         _first_layer_by_entries(work, plan, pairs[0][1], rank, entries)
+    folds = not plan.first_dropout
     for number, pair in enumerate(pairs):
         if edge_features:
             of_edges = edge_features, pair[1]
@@ -201,16 +202,33 @@ def epoch_work(
             _add(work.gradients, of_edges, rows)
         if not number and entries is not None:
             continue
-        _forward(work, plan, number, pair, rank, part=1.0, masks=True)
-        _backward(work, plan, number, pair, rank)
-        _forward(work, plan, number, pair, rank, part=1 / plan.eval_every, masks=False)
+        _forward(work, plan, number, pair, rank, part=1.0, masks=True, folds=folds)
+        _backward(work, plan, number, pair, rank, folds=folds)
+        _forward(work, plan, number, pair, rank, part=1 / plan.eval_every, masks=False, folds=folds)
+    return work
+
+
+def batch_work(plan: TrainingPlan, pairs: list[tuple[int, int]], layers: Sequence[tuple[float, float, float]]) -> Work:
+    """What one rank does in a step of mini-batches; no sums were made beforehand.
+
+    Args:
+        plan: the options.
+        pairs: (a, b) of each layer.
+        layers: of each one the rows that it computes, those that it reads beside these, and its edges, GCN's own
+            self-loops among them.
+    """
+    work = Work()
+    for number, (pair, (rows, halo, edges)) in enumerate(zip(pairs, layers, strict=True)):
+        rank = _Rank(rows, halo, edges, paths=1 if plan.model == "gcn" else 2, columns={}, cross=(0, 0))
+        _forward(work, plan, number, pair, rank, part=1.0, masks=True, folds=False)
+        _backward(work, plan, number, pair, rank, folds=False)
     return work
 
 
 class _Rank(NamedTuple):
-    rows: int
-    halo: int
-    edges: int
+    rows: float
+    halo: float
+    edges: float
     paths: int
     """Products of a layer with a node's own row."""
     columns: Mapping[int, int]
@@ -236,13 +254,21 @@ def _first_layer_by_entries(work: Work, plan: TrainingPlan, width: int, rank: _R
 
 
 def _forward(
-    work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int], rank: _Rank, *, part: float, masks: bool
+    work: Work,
+    plan: TrainingPlan,
+    number: int,
+    pair: tuple[int, int],
+    rank: _Rank,
+    *,
+    part: float,
+    masks: bool,
+    folds: bool,
 ) -> None:
-    """Add `part` times a forward pass of one layer."""
+    """Add `part` times a forward pass of one layer; `folds` says whether the sums of layer 1 were made once."""
     a, b = pair
     first, narrows = number == 0, b < a
     share = plan.first_dropout if first else plan.dropout
-    folded = first and not plan.first_dropout
+    folded = first and folds
     rows, halo, own_paths = rank.rows, rank.halo, rank.paths
     _add(work.products, pair, part * rows * own_paths)
     if not folded:
@@ -255,14 +281,14 @@ def _forward(
     _add(work.passed, b, part * rows * ROW_PASSES["forward"])
 
 
-def _backward(work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int], rank: _Rank) -> None:
+def _backward(work: Work, plan: TrainingPlan, number: int, pair: tuple[int, int], rank: _Rank, *, folds: bool) -> None:
     a, b = pair
     first, narrows = number == 0, b < a
     rows, halo, own_paths = rank.rows, rank.halo, rank.paths
     _add(work.gradients, pair, rows * own_paths)
     _add(work.passed, b, rows * ROW_PASSES["backward"])
     if first:
-        if plan.first_dropout and narrows:
+        if not folds and narrows:
             rank.add_sum(work, number, b, 1.0)
             _add(work.gradients, pair, halo)
         return

@@ -27,6 +27,8 @@ MESSAGES = (
     Column("on links", "communication_seconds", duration),
     Column("an epoch", "epoch_seconds", duration),
 )
+STAGES = (Column("stage", "stage"), Column("a step", "seconds", duration))
+FETCHED = (Column("type", "type"), Column("rows", "rows", count), Column("bytes", "bytes", format_bytes))
 WAYS = (
     Column("ranks", lambda row: [row["ranks"], " ", row["topology"]]),
     Column("an epoch", "epoch_seconds", duration),
@@ -91,5 +93,20 @@ def print_plan(plan: dict[str, Any]) -> Report:
         yield f"{chosen} (an epoch by the trainer's model: {both})"
     if plan["num_parts"] > 1:
         yield Table("what is sent in an epoch", MESSAGES, Cited(plan)["ways"])
+    if plan["batches"]:
+        yield from batch_tables(Cited(plan)["batches"])
     yield from (f"advice: {text}" for text in plan["advice"])
     yield from (f"not known: {text}" for text in plan["unknown"])
+
+
+def batch_tables(batches: Cited) -> Report:
+    """What mini-batches take, by stage, and what they send by type of link."""
+    figures = batches.value
+    yield (
+        f"mini-batches of {figures['batch_size']:,} training nodes: estimate of an epoch of {figures['steps']:,} "
+        f"steps: {duration(figures['epoch_seconds'])}; a step takes {duration(figures['step_seconds'])}, and its "
+        f"bottleneck is to {figures['bottleneck']}"
+    )
+    yield Table("stages of a step on the slowest rank", STAGES, batches["stages"])
+    if figures["rows_fetched"]:
+        yield Table("what a step fetches over types of links", FETCHED, batches["link_types"])

@@ -55,11 +55,11 @@ def main(arguments: Sequence[str]) -> int:
         if request["removed"] is not None:
             with open(request["removed"], "rb") as file:
                 removed = np.frombuffer(file.read(), np.int64).reshape(2, -1)
-        batches = part_batches(Path(request["cache"]), request["part"], seeds, options, removed)
+        first, last = request["epochs"]
+        batches = part_batches(Path(request["cache"]), request["part"], seeds, options, (first, last), removed)
     except GraphprepError as error:
         rings[0].fail(str(error))
         return error.exit_status
-    first, last = request["epochs"]
 
     def run(number: int) -> int:
         ring = rings[number]

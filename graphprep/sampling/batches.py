@@ -6,8 +6,10 @@ are the same for any number of parts and processes, and each part makes its own 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from graphprep.sampling.blocks import Arrays, layers_of
 from graphprep.sampling.edge_weights import EdgeWeights, Sums
 from graphprep.sampling.graph import sampling_graph, without_pairs
 from graphprep.sampling.input_rows import EveryBatch, RowPlan
+from graphprep.sampling.row_cache.kept_rows import Ids, KeptRows, KeptRowsPlanner, window_of
+from graphprep.sampling.row_cache.policies import make_row_cache, scores_of
+from graphprep.sampling.row_cache.scores import presampled_counts
 from graphprep.sampling.rows import NodeLocations
 from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
 from graphprep.sampling.schedule import Schedule
@@ -46,6 +51,14 @@ class BatchOptions:
     """whether edges also get weights for noise that is independent from edge to edge (`blocks`)"""
     negatives: int | None = None
     """random pairs beside each pair, where seeds are pairs of nodes; None where they are nodes"""
+    num_kept: Mapping[str, int] = field(default_factory=dict)
+    """rows of other parts that are kept for later batches, by node type; none where one is left out"""
+    cache_policy: str = "belady"
+    """which of them: one of `row_cache.policies.POLICIES`"""
+
+
+MOST_EPOCHS = 4
+"""whose batches are remembered: that which is made, and those that are planned"""
 
 
 class PartBatches:
@@ -57,6 +70,7 @@ class PartBatches:
         part: int,
         seeds: NDArray[np.int64],
         options: BatchOptions,
+        epochs: tuple[int, int],
         removed: NDArray[np.int64] | None = None,
     ) -> None:
         """Read the topology of the whole graph.
@@ -67,12 +81,13 @@ class PartBatches:
             seeds: all seeds in an order that does not depend on parts, [B]; or pairs of them, [2, B], in a graph of one
                 node and edge type.
             options: of the run.
+            epochs: the first and the last one.
             removed: [2, K], pairs of nodes between which there is no edge in batches; None for none.
 
         Raises:
             CacheError: a file is damaged.
         """
-        self._part, self._options = part, options
+        self._part, self._options, self._num_parts = part, options, cache.num_parts
         self._graph = sampling_graph(cache)
         if removed is not None:
             edges = {kind: without_pairs(matrix, *removed) for kind, matrix in self._graph.edges.items()}
@@ -94,7 +109,17 @@ class PartBatches:
         self._schedule = Schedule(
             num_seeds=len(self._seeds), batch_size=options.batch_size, seed=options.seed, shuffle=True
         )
-        self._epoch, self._batches = -1, list[NDArray[np.int64]]()
+        self._batches: dict[int, list[NDArray[np.int64]]] = {}
+        if any(options.num_kept.values()):
+            self._plans |= self._with_kept_rows(epochs)
+
+    def of_part(self, part: int) -> PartBatches:
+        """The batches of another part, which keeps no rows; the topology is shared."""
+        other = copy(self)
+        other._part = part
+        other._plans = {name: EveryBatch(where, part, self._num_parts) for name, where in self._locations.items()}
+        other._owners = {name: EveryBatch(where, part, self._num_parts) for name, where in self._locations.items()}
+        return other
 
     @property
     def steps(self) -> int:
@@ -133,15 +158,10 @@ class PartBatches:
         The arrays of layer l begin with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see
         `input_rows`), and those of the nodes before the last hop with `histories/TYPE/` likewise.
         """
-        if epoch != self._epoch:
-            self._epoch, self._batches = epoch, self._schedule.batches(epoch)
-        name = self._options.node_type
-        places_b = self._batches[step]
-        places_b = places_b[self._locations[name].part_N[self._owned_B[places_b]] == self._part]
-        of_batch = self._seeds.batch(places_b, epoch=epoch, has_trees=False)
+        of_batch, number = self._seeds_of_batch(epoch, step)
         batch = self._sampler.sample(of_batch.seeds, epoch=epoch)
         arrays: dict[str, NDArray[Any]] = {
-            **self._of_seeds(of_batch, len(places_b)),
+            **self._of_seeds(of_batch, number),
             "counts": np.cumsum([nodes.per_hop for nodes in batch.nodes.values()], axis=1).T.astype(np.int64),
         }
         for kind, nodes in batch.nodes.items():
@@ -188,12 +208,74 @@ class PartBatches:
         assert not isinstance(pairs, int)
         return {"pairs": pairs, "num_pairs": np.array([number])}
 
+    def _seeds_of_batch(self, epoch: int, step: int) -> tuple[BatchSeeds, int]:
+        """Those of a batch that the part owns, and how many they are without random pairs."""
+        if epoch not in self._batches:
+            while len(self._batches) >= MOST_EPOCHS:
+                del self._batches[next(iter(self._batches))]
+            self._batches[epoch] = self._schedule.batches(epoch)
+        places_b = self._batches[epoch][step]
+        places_b = places_b[self._locations[self._options.node_type].part_N[self._owned_B[places_b]] == self._part]
+        return self._seeds.batch(places_b, epoch=epoch, has_trees=False), len(places_b)
+
+    def _remote_ids(self, epoch: int, step: int) -> Ids:
+        """The nodes of other parts in a batch, by type, in their order in it."""
+        of_batch, _ = self._seeds_of_batch(epoch, step)
+        batch = self._sampler.sample(of_batch.seeds, epoch=epoch)
+        return {
+            name: nodes.ids_n[self._locations[name].part_N[nodes.ids_n] != self._part]
+            for name, nodes in batch.nodes.items()
+        }
+
+    def _with_kept_rows(self, epochs: tuple[int, int]) -> dict[str, RowPlan]:
+        """Plans with a cache of rows of other parts, by node type."""
+        options, graph = self._options, self._graph
+        is_remote = {name: where.part_N != self._part for name, where in self._locations.items()}
+        probability_N = np.zeros(graph.num_nodes[options.node_type])
+        own = self._owned_B[~is_remote[options.node_type][self._owned_B]]
+        probability_N[own] = min(1.0, options.batch_size / len(self._seeds))
+
+        def presampled() -> dict[str, NDArray[np.int64]]:
+            drawn = [self._remote_ids(epochs[0] - 1, step) for step in range(self.steps)]
+            return {
+                name: presampled_counts(count, (ids[name] for ids in drawn)) for name, count in graph.num_nodes.items()
+            }
+
+        scores = scores_of(
+            options.cache_policy,
+            graph,
+            fanouts=dict.fromkeys(graph.edges, options.fanouts),
+            seed_probability={options.node_type: probability_N},
+            presampled=presampled,
+        )
+        look_ahead = 1
+        if options.cache_policy == "belady":
+            look_ahead = window_of(self.steps, sum(scores[name][is_remote[name]].sum() for name in scores))
+        num_kept = {name: min(options.num_kept.get(name, 0), int(is_remote[name].sum())) for name in scores}
+        caches = {
+            name: make_row_cache(
+                options.cache_policy,
+                num_kept[name],
+                score_N=score_N,
+                is_remote_N=is_remote[name],
+                look_ahead=look_ahead,
+            )
+            for name, score_N in scores.items()
+        }
+        steps = product(range(epochs[0], epochs[1] + 1), range(self.steps))
+        planner = KeptRowsPlanner(caches, self._remote_ids, steps, look_ahead)
+        return {
+            name: KeptRows(where, self._part, self._num_parts, planner=planner, node_type=name, num_kept=num_kept[name])
+            for name, where in self._locations.items()
+        }
+
 
 def part_batches(
     folder: Path,
     part: int,
     seeds: NDArray[np.int64],
     options: BatchOptions,
+    epochs: tuple[int, int],
     removed: NDArray[np.int64] | None = None,
 ) -> PartBatches:
     """The batches of one part of the cache in a folder; see `PartBatches`.
@@ -201,4 +283,4 @@ def part_batches(
     Raises:
         CacheError: it is no cache, or damaged.
     """
-    return PartBatches(PartitionCache(folder), part, seeds, options, removed)
+    return PartBatches(PartitionCache(folder), part, seeds, options, epochs, removed)

@@ -57,6 +57,8 @@ class Option:
     """a text with separators, for the error of a wrong one"""
     or_number: bool = False
     """of a text: whether a whole number in YAML is meant too, as the number of a column"""
+    names: Mapping[str, int] = field(default_factory=dict)
+    """of a tuple of numbers: words that stand for some of them"""
     word: str | None = None
     """what the command line calls it, where that is a word that Python does not let a name be"""
     is_argument: bool = False
@@ -121,6 +123,7 @@ class Option:
         words = [word.strip() for word in value.split(self.separator)]
         if self.kind is not int:
             return tuple(words)
+        words = [str(self.names.get(word, word)) for word in words]
         first = slice(1, None) if self.at_least is not None and self.at_least < 0 else slice(None)
         if not all(word.isascii() and (word[first] if word[:1] == "-" else word).isdecimal() for word in words):
             between = "commas" if self.separator == "," else self.separator
@@ -131,7 +134,7 @@ class Option:
 
     def joined(self, value: Any) -> Any:
         """The inverse of `parsed`."""
-        return value if self.separator is None else self.separator.join(map(str, value))
+        return value if self.separator is None or value is None else self.separator.join(map(str, value))
 
 
 def option(default: T, text: str, **settings: Any) -> T:

@@ -16,6 +16,9 @@ from graphprep.traffic.counts import Assignments, Matrices
 from graphprep.traffic.links import LinkModel
 from graphprep.traffic.visits import BatchShape, fetched_rows
 
+ID_BYTES = 8
+"""of the number of a row that is requested"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLinkType:

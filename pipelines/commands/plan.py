@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from graphprep.errors import UsageError
+from graphprep.plan.batch_options import BatchPlan
 from graphprep.plan.search import Budget
 from graphprep.plan.training import TrainingPlan
 from graphprep.system.options import take_options
@@ -30,6 +31,7 @@ from pipelines.commands.from_dataclass import options_of
     help="The rates that `graphprep doctor --rates FILE` measured on the machine that trains.",
 )
 @options_of(TrainingPlan)
+@options_of(BatchPlan)
 @click.option("--best", is_flag=True, help="Search all ways to train, and show the best three with their commands.")
 @click.option(
     "--pilot",
@@ -62,6 +64,7 @@ def plan(
       graphprep plan digits/2x2
       graphprep plan digits --topology 2x4 --model gcn --hidden 256 --layers 3
       graphprep plan digits/2x2 --gpu A100-40GB --wire int8 --json
+      graphprep plan digits/2x2 --batch-size 256 --fanouts 15,10      # mini-batches beside the whole graph
       graphprep plan digits/2x2 --exchange auto         # boundary or tensor-parallel, layer by layer
       graphprep plan digits/2x2 --rates node.json       # of `graphprep doctor --rates node.json` on that machine
       graphprep plan digits/2x2 --best --pilot 40       # exchange, wire and staleness, chosen for this graph
@@ -71,6 +74,9 @@ def plan(
     given = {name for name in options if source_of(name) is not ParameterSource.DEFAULT}
     where: dict[str, Any] = {"parts": parts, "topology": topology, "gpu": gpu, "rates_from": rates_from}
     training, budget = take_options(TrainingPlan, options), take_options(Budget, options)
+    batches = take_options(BatchPlan, options)
+    if best and batches.batch_size:
+        raise UsageError("--batch-size is not searched by --best; leave one of them out")
     if best:
         from graphprep.report.plan_tables import print_best
         from pipelines.plan_best import plan_best
@@ -84,4 +90,4 @@ def plan(
     from graphprep.report.plan_tables import print_plan
     from pipelines.plan import plan_training
 
-    show(plan_training(store_or_cache, training, **where), print_plan, json_output)
+    show(plan_training(store_or_cache, training, batches=batches, **where), print_plan, json_output)

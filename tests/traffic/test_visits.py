@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk, EdgeType
 from graphprep.sampling.graph import SamplingGraph
@@ -44,12 +45,13 @@ def test_by_node_types() -> None:
     np.testing.assert_allclose(found["author"], [0.25, 0.25])
 
 
-def test_as_often_as_a_sampler_needs_it() -> None:
+@pytest.mark.parametrize("fanouts", [(3,), (3, 2)])
+def test_as_often_as_a_sampler_needs_it(fanouts: tuple[int, ...]) -> None:
     """Guards against probabilities of something else than what is drawn."""
-    nodes, batch, epochs, fanouts = 400, 10, 600, (3,)
+    nodes, batch, epochs = 1000, 10, 600
     rng = np.random.default_rng(1)
-    graph = graph_of(csr_of(random_edges(rng, nodes, 4000), nodes))
-    sampler = NeighbourSampler(graph, SamplingOptions(fanouts=fanouts))
+    graph = graph_of(csr_of(random_edges(rng, nodes, 10000), nodes))
+    sampler = NeighbourSampler(graph, SamplingOptions(fanouts=fanouts, every_node=True))
     counts_N = np.zeros(nodes)
     for epoch in range(epochs):
         seeds = rng.choice(nodes // 2, batch, replace=False)
@@ -59,7 +61,7 @@ def test_as_often_as_a_sampler_needs_it() -> None:
         graph.edges, graph.num_nodes, {HOMOGENEOUS_EDGE: fanouts}, {HOMOGENEOUS_NODE: seeds_N}
     )[HOMOGENEOUS_NODE]
     assert abs(counts_N.sum() / epochs / expected_N.sum() - 1) < 0.1
-    assert np.corrcoef(counts_N, expected_N)[0, 1] > 0.9
+    assert np.corrcoef(counts_N, expected_N)[0, 1] > 0.8
 
 
 def test_rows_that_parts_fetch() -> None:

@@ -15,6 +15,7 @@ from trainer.config.options import (
     is_own_model,
 )
 from trainer.config.policies import policy
+from trainer.config.row_cache import kept_share
 
 
 def check_together(options: Options) -> None:
@@ -46,8 +47,10 @@ def check_together(options: Options) -> None:
     for name, option in OPTIONS.items():
         if getattr(options, name) == option.default:
             continue
-        if name in ("fanouts", "control_variates", "sampler_processes") and not options.batch_size:
+        if name in _OF_BATCHES and not options.batch_size:
             raise OptionError(f"{option.flag} does nothing without --batch-size; add it")
+        if name == "cache_policy" and not kept_share(options.remote_row_cache):
+            raise OptionError(f"{option.flag} does nothing without --remote-row-cache; add it")
         has_option = not option.models or options.model in option.models
         has_option |= is_own_model(options.model) and any(model in MODELS for model in option.models)
         if not has_option and not (name == "edge_features" and options.learns_edge_labels):  # a decoder reads them
@@ -60,6 +63,7 @@ def check_together(options: Options) -> None:
         _check_pairs(options)
 
 
+_OF_BATCHES = {"fanouts", "control_variates", "sampler_processes", "remote_row_cache", "cache_policy"}
 _OF_RUNS = {"cache", "config", "model", "metric", "eval_negatives", "batch_size", "seed", "timeout", "verify"}
 _OF_LEARNING = {
     *(

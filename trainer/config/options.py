@@ -14,6 +14,7 @@ from trainer.config.lr_schedule import schedule
 from trainer.config.option import PROBABILITY, SHARE, Group, checked, number, options_of, whole
 from trainer.config.parallel import parse_parallel
 from trainer.config.policies import policy
+from trainer.config.row_cache import POLICIES, kept_share
 
 MODELS = ("gcn", "sage", "gat", "gatv2", "gin", "rgcn", "rgat", "hgt")
 TYPED_MODELS = ("rgcn", "rgat", "hgt")
@@ -320,6 +321,20 @@ class Options:
         "correct the sums over drawn neighbours by those of one exact pass an epoch, so that 2 neighbours are enough",
     )
     sampler_processes: int = _machine(1, "processes that sample for each rank, with --batch-size", "N", whole(1, 64))
+    remote_row_cache: str = _machine(
+        "0",
+        "features of other ranks' nodes that each rank keeps for later batches, with --batch-size: a share of all "
+        "nodes, as 0.1, or bytes, as 200MB",
+        "SHARE",
+        checked(kept_share),
+    )
+    cache_policy: str = _machine(
+        "belady",
+        "which of these are kept; belady: those that coming batches need soonest; vip: those that batches need most "
+        "probably; degree: of nodes with most edges; presampled: most needed in an epoch drawn beforehand; lru: used "
+        "last",
+        choices=POLICIES,
+    )
 
     exchange: str = _exchange(
         "boundary",

@@ -62,6 +62,8 @@ class FeatureRows:
             data_type if x.is_floating_point() and data_type.itemsize < x.element_size() else x.dtype for x in of_types
         ]
         self._row_bytes = [x.shape[1] * kind.itemsize for x, kind in zip(of_types, self._sent_types, strict=True)]
+        self.num_fetched, self.num_from_cache = 0, 0
+        """rows of other ranks, of all batches that were finished"""
         self._kept: list[Tensor] = [x.new_empty(0, x.shape[1], dtype=data_type) for x in of_types]
 
     def keep(self, numbers: Sequence[int]) -> None:
@@ -132,6 +134,8 @@ class FeatureRows:
         found = []
         for plan, x, kept, requested in zip(pending.plans, self._of_types, self._kept, received, strict=True):
             number = len(plan["own_place"]) + len(plan["kept_place"]) + len(plan["requested_place"])
+            self.num_fetched += len(plan["requested_place"])
+            self.num_from_cache += len(plan["kept_place"])
             rows_nF = torch.empty(number, x.shape[1], dtype=self._data_type)
             own_kF = x.index_select(0, plan["own_row"]).to(self._data_type)
             if len(own_kF) == number:

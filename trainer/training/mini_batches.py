@@ -20,6 +20,7 @@ from trainer.base.precision import TYPES
 from trainer.base.to_device import to_device
 from trainer.base.traffic_log import TrafficLog
 from trainer.config.options import Options
+from trainer.config.row_cache import kept_rows
 from trainer.data.cache import Cache
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
@@ -83,6 +84,7 @@ class MiniBatches:
         self._histories = Histories(communicator, traffic_log, self._idle) if options.control_variates else None
         self._has_dropout = bool(options.first_dropout or options.dropout)
         self._pipeline: Pipeline | None = None
+        self._rows: FeatureRows | None = None
         self._seconds, self._idle_before, self._first_epoch = 0.0, 0.0, 0
 
     def start(self, first: int, last: int) -> None:
@@ -104,6 +106,8 @@ class MiniBatches:
                 "is_typed": self._is_typed,
                 "node_type": self._cache.node_type,
                 "negatives": self._seeds.negatives,
+                "num_kept": self._num_kept(),
+                "cache_policy": options.cache_policy,
             },
             epochs=(first, last),
             num_processes=options.sampler_processes,
@@ -111,6 +115,7 @@ class MiniBatches:
         )
         features = [x for x in self._features if x is not None]
         rows = FeatureRows(features, TYPES[options.precision], self._communicator, self._log, self._idle)
+        self._rows = rows
         self._pipeline = Pipeline(
             samplers,
             rows,
@@ -160,7 +165,7 @@ class MiniBatches:
         batch = self._pipeline.next()
         assert (batch.slot.epoch, batch.slot.step) == (epoch, step)
         begun = time.perf_counter()
-        rows_kC = self._rows(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
+        rows_kC = self._output(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
         loss, weight = (value / self._batch_size for value in self._seeds.loss(rows_kC, batch.slot.arrays))
         (loss * factor).backward()  # type: ignore[no-untyped-call]
         ended = time.perf_counter()
@@ -178,14 +183,34 @@ class MiniBatches:
             "sampler_processes": self._options.sampler_processes,
             "seconds_by_rank": [of_rank["seconds"] for of_rank in of_ranks],
             "idle_seconds_by_rank": [of_rank["idle"] for of_rank in of_ranks],
+            "rows_fetched": round(sum(of_rank["fetched"] for of_rank in of_ranks)),
+            "rows_from_cache": round(sum(of_rank["from_cache"] for of_rank in of_ranks)),
         }
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of this rank's steps from the second epoch on, or of all if there is one alone; and those that were idle."""
-        return {"seconds": self._seconds, "idle": self._idle.seconds - self._idle_before}
+        """Of this rank's steps from the second epoch on, or of all if there is one alone, and those that were idle; and
+        rows of other ranks that all steps have fetched, and taken from the cache."""
+        rows = self._rows
+        return {
+            "seconds": self._seconds,
+            "idle": self._idle.seconds - self._idle_before,
+            "fetched": 0 if rows is None else rows.num_fetched,
+            "from_cache": 0 if rows is None else rows.num_from_cache,
+        }
 
-    def _rows(self, batch: ReadyBatch, context: PassContext) -> Tensor:
+    def _num_kept(self) -> dict[str, int]:
+        """Rows of other ranks that this one keeps, by node type; none where there are no other ranks."""
+        if self._communicator.world == 1:
+            return {}
+        value_bytes = TYPES[self._options.precision].itemsize
+        row_bytes = [0 if x is None else x.shape[1] * value_bytes for x in self._features]
+        numbers = kept_rows(
+            self._options.remote_row_cache, [kind.num_nodes for kind in self._cache.node_types], row_bytes
+        )
+        return dict(zip(self._shape.type_names, numbers, strict=True))
+
+    def _output(self, batch: ReadyBatch, context: PassContext) -> Tensor:
         """What the model gives for this rank's seeds."""
         options, device = self._options, self._communicator.device
         stored_type = TYPES[options.precision]

@@ -31,7 +31,7 @@ class SamplerInProcess:
         **_: Any,
     ) -> None:
         without = None if removed is None else removed.numpy()
-        self._batches = part_batches(Path(cache), rank, seeds.numpy(), BatchOptions(**batch), without)
+        self._batches = part_batches(Path(cache), rank, seeds.numpy(), BatchOptions(**batch), epochs, without)
         self._steps = iter([(epoch, step) for epoch in range(epochs[0], epochs[1] + 1) for step in self.steps])
         self.num_used, self.num_freed = 0, 0
 

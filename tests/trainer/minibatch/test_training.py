@@ -72,6 +72,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, in
                 tasks[name, "drawn"] = partial(train_in_process, **same, batch_size=SIZE, fanouts=few)
         same = {"cache": str(caches["plain"]), **COMMON, "epochs": 1}
         tasks["gcn", "one"] = partial(train_in_process, **same, batch_size=2, fanouts="2,2")
+        if world == 2:
+            for name, policy in (("gcn", "belady"), ("hgt", "lru")):
+                graph, options = RUNS[name]
+                same = {"cache": str(caches[graph]), **COMMON, **options, "batch_size": SIZE, "fanouts": "3,2"}
+                cached = {"remote_row_cache": "0.3", "cache_policy": policy}
+                tasks[name, "cached"] = partial(train_in_process, **same, **cached)
+            same = {"cache": str(caches["plain"]), **COMMON, "epochs": 1}
         if world < 4:
             tasks["gcn", "bf16"] = partial(train_in_process, **same, batch_size=SIZE, precision="bf16")
         outcomes = among_ranks(world, list(tasks.values()))
@@ -99,6 +106,18 @@ def test_any_number_of_ranks_takes_the_same_steps(trained: Any, name: str, world
     if name in RUNS:
         assert len(set(one.losses)) == len(one.losses)
         assert not np.allclose(one.losses, trained[name, "full", 1].losses, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["gcn", "hgt"])
+def test_kept_rows_change_nothing_but_what_is_fetched(trained: Any, name: str) -> None:
+    """Guards against rows of another node or batch in the cache, and against rows that are kept by its word alone."""
+    without, cached = trained[name, "drawn", 2], trained[name, "cached", 2]
+    assert cached.losses == without.losses
+    before, after = without.result["mini_batches"], cached.result["mini_batches"]
+    assert before["rows_from_cache"] == 0
+    assert after["rows_from_cache"] > 10
+    assert after["rows_fetched"] + after["rows_from_cache"] == before["rows_fetched"]
+    assert cached.result["bytes_sent"] < without.result["bytes_sent"]
 
 
 def test_the_result_says_what_batches_took_and_sent(trained: Any) -> None:

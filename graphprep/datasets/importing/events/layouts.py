@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -21,9 +22,10 @@ from graphprep.datasets.importing.edges.edge_file import EdgeOptions
 from graphprep.datasets.importing.edges.edge_formats import WHOLE_GRAPH, format_of
 from graphprep.datasets.importing.events.edge_events import EdgeEvents
 from graphprep.datasets.importing.events.jodie import JODIE_NAMES, JodieEvents
+from graphprep.datasets.importing.events.number_rows import num_fields
 from graphprep.datasets.importing.events.tgn import TGN_NAMES, TgnEvents, arrays_beside
 from graphprep.datasets.importing.import_request import ImportRequest
-from graphprep.errors import UsageError
+from graphprep.errors import DatasetError, UsageError
 
 Layout = Literal["edges", "jodie", "tgn", "tgb"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -54,9 +56,23 @@ def open_events(request: ImportRequest, layout: str) -> EventReader:
     names = first_names(paths[0])
     if chosen == "jodie" or names[: len(JODIE_NAMES)] == JODIE_NAMES:
         return JodieEvents(paths[0])
+    _require_names(paths[0], names)
     columns = RequestedColumns(source="2", target="3", time="1", weight="4" if len(names) > 3 else None)
     options = EdgeOptions.of_columns(columns, weights=len(names) > 3, times=True, header=True, delimiter=",")
     return EdgeEvents(replace(request, edges=(replace(part, options=options),)), words_unless_numbers=True)
+
+
+def _require_names(path: Path, names: Sequence[str]) -> None:
+    """Raises:
+    DatasetError: the first line does not name as many columns as the first row has.
+    """
+    if numbers := [name for name in names if name.isdecimal()]:
+        raise DatasetError(f"{path}, line 1: {numbers[0]} is no name of a column, and the layout tgb begins with names")
+    if (fields := num_fields(path)) != len(names) or fields < 3:
+        raise DatasetError(
+            f"{path}, line 2: there are {fields} fields and the first line names {len(names)}; the layout tgb has a "
+            "timestamp, a source, a destination and maybe a weight"
+        )
 
 
 def event_files(request: ImportRequest, layout: str) -> list[tuple[str, Path]]:

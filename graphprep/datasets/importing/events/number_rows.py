@@ -29,6 +29,8 @@ WORDS = {
 }
 FIRST_BYTES = 1 << 20
 MOST_SHOWN = 40
+MOST_STATE = 2**53
+"""whole numbers below are exact in float64"""
 
 
 def num_fields(path: Path) -> int:
@@ -90,6 +92,8 @@ def _column(column: Any, kind: Kind) -> NDArray[Any] | None:
         return None
     if kind != "state":
         return values
+    if len(values) and float(np.abs(values).max()) >= MOST_STATE:
+        return None
     whole = values.astype(np.int64)
     return whole if np.array_equal(whole, values) and (not len(whole) or int(whole.min()) >= -1) else None
 
@@ -121,4 +125,4 @@ def _is_of(field: str, kind: Kind) -> bool:
         return False
     if kind in ("id", "index"):
         return field.strip().isdecimal() and int(field) < 2**63
-    return kind != "state" or (value.is_integer() and value >= -1)
+    return kind != "state" or (value.is_integer() and -1 <= value < MOST_STATE)
