@@ -9,6 +9,7 @@ this process, which has imported everything and started no thread, so that a hun
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -18,10 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba  # noqa: F401 - imported before the forks
 import numpy as np
-import sklearn.datasets  # noqa: F401
+import sklearn.datasets  # noqa: F401 - imported before the forks
 import zarr  # noqa: F401
+from numba.extending import is_jitted
 
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.verify import verify_cache
@@ -212,6 +213,38 @@ STAGES: dict[str, Stage] = {
 }
 
 
+Compiled = dict[str, list[Any]]
+"""Signatures of compiled kernels by module and name."""
+
+
+def kernels() -> dict[str, Any]:
+    """All kernels of the project but those with loops in parallel, whose threads must not be there before a fork."""
+    return {
+        f"{module.__name__}.{name}": kernel
+        for module in list(sys.modules.values())
+        if module.__name__.startswith("graphprep.")
+        for name, kernel in vars(module).items()
+        if is_jitted(kernel) and not kernel.targetoptions.get("parallel")
+    }
+
+
+def noting_kernels(action: Callable[[], None], path: Path) -> Callable[[], None]:
+    """`action`, which then writes down the kernels that it called."""
+
+    def run() -> None:
+        action()
+        path.write_bytes(pickle.dumps({name: list(kernel.signatures) for name, kernel in kernels().items()}))
+
+    return run
+
+
+def load_kernels(compiled: Compiled) -> None:
+    """Read them from numba's cache once, and not in each of the forks."""
+    for name, kernel in kernels().items():
+        for signature in compiled.get(name, []):
+            kernel.compile(signature)
+
+
 def in_child(action: Callable[[], None], folder: Path, kill_after: float | None = None) -> int:
     """Run `action` in a fork; returns its exit status, negative for a signal."""
     child = os.fork()
@@ -258,6 +291,10 @@ def main(stage: str, seed: int, trials: int, folder: Path) -> int:
     prepared = folder / "prepared"
     prepared.mkdir(parents=True)
     assert in_child(prepare, prepared) == 0
+    root = Path(shutil.copytree(prepared, folder / "whole"))
+    for number, whole in enumerate((action, after_kill, after_again)):
+        assert in_child(noting_kernels(whole, folder / f"kernels-{number}"), root) == 0
+        load_kernels(pickle.loads((folder / f"kernels-{number}").read_bytes()))
     root = Path(shutil.copytree(prepared, folder / "counted"))
     started = time.monotonic()
     assert in_child(killed_at(-1, action, root), root) == 0

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import pytest
 
 from graphprep.cache.read import open_cache
 from graphprep.topology import resolve
+from tests.end_to_end.test_cli import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]  # one browser, and its pages are made once
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
@@ -64,19 +63,21 @@ OUTSIDE_DRAWING = """
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The pages of the demo's store and cache, as the command line writes them."""
     folder = tmp_path_factory.mktemp("pages")
-    environment = {**os.environ, "GRAPHPREP_HOME": str(folder)}
-    for words in (
-        "fetch digits",
-        "partition digits --topology 2x2",
-        "partition digits --topology 4x8 --effort none --imbalance 1.5",
-        f"inspect digits --html {folder}/digits.html",
-        f"inspect digits/2x2 --html {folder}/digits-2x2.html --topology workstation-4 --compare-metis",
-        f"inspect digits/4x8 --html {folder}/digits-4x8.html",
-        f"compare digits/2x2 digits/4x8 --html {folder}/compared.html",
-        f"train digits/2x2 --epochs 12 --quiet --output {folder}/training",
-        f"report {folder}/training --output {folder}/run.html",
-    ):
-        subprocess.run([sys.executable, "-m", "cli", *words.split()], env=environment, check=True, capture_output=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHPREP_HOME", str(folder))
+        for words in (
+            "fetch digits",
+            "partition digits --topology 2x2",
+            "partition digits --topology 4x8 --effort none --imbalance 1.5",
+            f"inspect digits --html {folder}/digits.html",
+            f"inspect digits/2x2 --html {folder}/digits-2x2.html --topology workstation-4 --compare-metis",
+            f"inspect digits/4x8 --html {folder}/digits-4x8.html",
+            f"compare digits/2x2 digits/4x8 --html {folder}/compared.html",
+            f"train digits/2x2 --epochs 12 --quiet --output {folder}/training",
+            f"report {folder}/training --output {folder}/run.html",
+        ):
+            done = run(*words.split())
+            assert done.returncode == 0, done.stderr
     cells = [resolve("4x8")._repr_html_(), open_cache(folder / "caches" / "digits" / "2x2")._repr_html_()]
     (folder / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8>{NO_ICON}{''.join(cells)}")
     return {path.stem: path for path in sorted(folder.glob("*.html"))}

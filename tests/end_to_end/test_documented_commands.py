@@ -4,8 +4,8 @@ Each page has a folder with the files that it names, and a home folder of its ow
 GRAPHPREP_HOME mean what they say there. Pages of docs/ begin with cora fetched and partitioned for 2x2, README.md
 begins with nothing. What cannot be run as written is in one of the tables below, with the reason; a new command that
 fails has to be mended or listed there. Training takes 2 epochs here (`--epochs 2 --device cpu` is added), on a real
-group of ranks. The first `graphprep train` of a page starts them as a reader's does, each an interpreter that imports
-torch; the others have the same ranks as forks.
+group of ranks. The first `graphprep train` of README.md, those with --restarts and all torchruns start them as a
+reader's do, each an interpreter that imports torch; the others have the same ranks as forks.
 """
 
 from __future__ import annotations
@@ -202,13 +202,13 @@ def partitioned(tmp_path_factory: pytest.TempPathFactory, test_data: Path) -> Pa
 class Reader:
     """Somebody who types what a page shows, in a home folder and a folder with the page's files."""
 
-    def __init__(self, home: Path, folder: Path, mirror: Path, cluster: Callable[[], str]) -> None:
+    def __init__(self, home: Path, folder: Path, mirror: Path, cluster: Callable[[], str], *, trains: bool) -> None:
         self.home, self.folder, self.mirror, self.cluster = home, folder, mirror, cluster
         self.second = home.parent / "second"
         """the home folder of a second machine"""
         self.variables: dict[str, str] = {}
-        self.has_trained = False
-        """whether the page's first `graphprep train` has been run"""
+        self.starts_ranks = trains
+        """whether the next `graphprep train` starts its ranks as a reader's does"""
 
     def type(self, command: str) -> None:
         """Run one command of a page, as the tables above have it."""
@@ -238,13 +238,13 @@ class Reader:
                 machine.succeed()
         elif command.startswith("graphprep ") and not command.startswith(OWN_PROCESS):
             self.invoke(command)
-        elif command.startswith("graphprep train ") and self.has_trained and "--restarts" not in command:
+        elif command.startswith("graphprep train ") and not self.starts_ranks and "--restarts" not in command:
             self.train(command)
         elif command.startswith("rsync ") and shutil.which("rsync") is None:
             self.copy_as_rsync(command)
         else:
             self.start(command, self.folder, self.home).succeed()
-            self.has_trained |= command.startswith("graphprep train ")
+            self.starts_ranks &= not command.startswith("graphprep train ")
 
     def start(self, command: str, folder: Path, home: Path) -> Process:
         folder.mkdir(exist_ok=True)
@@ -303,7 +303,12 @@ class Process:
 
 @pytest.fixture
 def reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test_data: Path, partitioned: Path, tmp_path_factory: Any
+    page: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    test_data: Path,
+    partitioned: Path,
+    tmp_path_factory: Any,
 ) -> Iterator[Reader]:
     """A reader whose programs are those of this environment, who has four GPUs by nvidia-smi and a second machine."""
     home, folder, programs = (tmp_path / name for name in ("home", "folder", "programs"))
@@ -342,7 +347,7 @@ def reader(
             )
         return str(clusters[0].scheduler_address)
 
-    yield Reader(home, folder, test_data / "mirror", cluster)
+    yield Reader(home, folder, test_data / "mirror", cluster, trains=page == "README.md")
     for started in clusters:
         started.close()
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,7 +23,8 @@ from graphprep.cache.verify import verify_cache
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from graphprep.store.store import GraphStore
 from graphprep.system import home
-from tests.end_to_end.test_cli import CLI, run_as_process
+from tests.end_to_end.test_cli import CLI, run, run_as_process
+from tests.trainer.rank_group import among_ranks, train_once
 
 pytestmark = pytest.mark.slow
 
@@ -31,9 +32,9 @@ pytestmark = pytest.mark.slow
 def test_ego_twitter_comes_back_edge_for_edge(test_data: Path) -> None:
     """Guards against an edge or a node that is lost or doubled between the file and eight parts."""
     source = test_data / "edges" / "ego-twitter.txt.gz"
-    done = run_as_process("import", source, "--name", "ego-twitter", "--undirected", "-q")
+    done = run("import", source, "--name", "ego-twitter", "--undirected", "-q")
     assert done.returncode == 0, done.stderr
-    done = run_as_process("partition", "ego-twitter", "--parts", "8", "-q", "--json")
+    done = run("partition", "ego-twitter", "--parts", "8", "-q", "--json")
     assert done.returncode == 0, done.stderr
     cache = PartitionCache(json.loads(done.stdout)["cache"])
     verify_cache(cache)
@@ -99,7 +100,7 @@ def test_a_killed_fetch_leaves_nothing_that_passes_for_whole(mirror: str, test_d
         for path in folder.glob("ind.cora.*"):
             assert path.read_bytes() == originals[path.name]
     assert kills >= 3
-    done = run_as_process("fetch", "cora", "--mirror", mirror, "-q")
+    done = run("fetch", "cora", "--mirror", mirror, "-q")
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in folder.iterdir() if path.suffix != ".lock") == sorted(originals)
     GraphStore(home.store_path("cora")).check()
@@ -112,29 +113,44 @@ def cora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not folder:
         pytest.skip("GRAPHPREP_TEST_DATA is not set: the real data sets are not here")
     where = tmp_path_factory.mktemp("cora")
-    environment = {**os.environ, "GRAPHPREP_HOME": str(where)}
     commands = [["fetch", "cora", "--mirror", str(Path(folder) / "mirror")]]
     commands += [["partition", "cora", "--parts", str(parts)] for parts in (1, 2, 3, 4)]
-    for words in commands:
-        subprocess.run([*CLI, *words, "-q"], env=environment, check=True, stdout=subprocess.DEVNULL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRAPHPREP_HOME", str(where))
+        for words in commands:
+            done = run(*words, "-q")
+            assert done.returncode == 0, done.stderr
     return where
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage"])
+def losses_by_command(cache: str) -> list[float]:
+    """Of GCN, by `graphprep train` as a process, which starts an interpreter for each rank."""
+    options = ("--dropout", "0", "--epochs", "20", "--patience", "0", "--device", "cpu", "-q", "--json")
+    done = run_as_process("train", cache, *options)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert "test_accuracy" in lines[-1]
+    return [line["loss"] for line in lines[:-1]]
+
+
+def losses_among_forks(cache: str) -> list[float]:
+    """Of GraphSAGE, among ranks that are forks."""
+    folder = home.require_cache(cache)
+    task = partial(train_once, cache=str(folder), model="sage", epochs=20)
+    [trained] = among_ranks(PartitionCache(folder).num_parts, [task])
+    assert "test_accuracy" in trained.result
+    losses: list[float] = trained.losses
+    return losses
+
+
+@pytest.mark.parametrize("losses_of", [losses_by_command, losses_among_forks])
 def test_the_loss_does_not_depend_on_the_number_of_ranks(
-    cora: Path, monkeypatch: pytest.MonkeyPatch, model: str
+    cora: Path, monkeypatch: pytest.MonkeyPatch, losses_of: Callable[[str], list[float]]
 ) -> None:
     """Guards against training whose loss depends on the number of ranks: Cora, 20 epochs, 1 to 4 parts."""
     monkeypatch.setenv("GRAPHPREP_HOME", str(cora))
-    options = ("--model", model, "--dropout", "0", "--epochs", "20", "--patience", "0", "--device", "cpu")
-    found = []
-    for parts in (1, 2, 3, 4):
-        done = run_as_process("train", f"cora/flat-{parts}", *options, "-q", "--json")
-        assert done.returncode == 0, done.stderr
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
-        found.append([line["loss"] for line in lines[:-1]])
-        assert len(found[-1]) == 20
-        assert "test_accuracy" in lines[-1]
+    found = [losses_of(f"cora/flat-{parts}") for parts in (1, 2, 3, 4)]
+    assert len(found[0]) == 20
     assert found[0][-1] < found[0][0]
     np.testing.assert_allclose(found[1:], [found[0]] * 3, rtol=1e-4)
 
