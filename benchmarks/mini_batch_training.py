@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--datasets", nargs="+", default=["cora", "coauthor-cs"], help="names of the registry, or sbm")
     parser.add_argument("--models", nargs="+", default=["sage"])
     parser.add_argument("--fanouts", nargs="+", default=["10,10", "2,2"])
+    parser.add_argument("--control-variates", action="store_true", help="each of them with control variates too")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--sampler-processes", type=int, default=1)
     parser.add_argument("--parts", type=int, default=2)
@@ -52,7 +53,10 @@ def main() -> int:
             common = {**TRAINING, "model": model, "epochs": arguments.epochs, "eval_every": arguments.eval_every}
             batches = {"batch_size": arguments.batch_size, "sampler_processes": arguments.sampler_processes}
             kinds: dict[str, dict[str, Any]] = {"whole graph": {}}
-            kinds |= {fanouts: {**batches, "fanouts": fanouts} for fanouts in arguments.fanouts}
+            for fanouts in arguments.fanouts:
+                kinds[fanouts] = {**batches, "fanouts": fanouts}
+                if arguments.control_variates:
+                    kinds[f"{fanouts}, control variates"] = {**kinds[fanouts], "control_variates": True}
             runs = [{**common, **kind, "seed": seed} for kind in kinds.values() for seed in range(arguments.seeds)]
             results = train_all(cache, arguments.parts, runs)
             for number, name in enumerate(kinds):
@@ -72,7 +76,7 @@ def main() -> int:
                 table.append(row)
                 shown = "" if row["idle"] is None else f", idle {row['idle']:.1%}"
                 print(
-                    f"{dataset:12} {model:5} {name:12} {row['accuracy']:.2f} %, {row['seconds']:.1f} s, "
+                    f"{dataset:12} {model:5} {name:21} {row['accuracy']:.2f} %, {row['seconds']:.1f} s, "
                     f"{row['row_bytes_sent'] / 1e6:.1f} MB of rows sent{shown}",
                     flush=True,
                 )

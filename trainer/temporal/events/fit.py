@@ -210,8 +210,8 @@ class EventFit:
         """One change of the weights, by the gradients of all ranks that have a batch: `active` epochs in each copy."""
         loss = torch.zeros((), device=self._communicator.device)
         work = self._work
-        if work is not None and work.queries:
-            queries = work.queries.pop(0)
+        queries = work.queries.pop(0) if work is not None and work.queries else None
+        if work is not None and queries is not None and len(queries.event_b):
             rows = work.rows
             if len(queries.node_n) < len(work.node_n):
                 rows = rows[torch.searchsorted(work.node_n, queries.node_n).to(loss.device)]

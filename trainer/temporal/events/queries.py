@@ -26,6 +26,8 @@ class Queries:
     """The queries of b events with m destinations each."""
 
     event_b: Tensor
+    num_destinations: int
+    """Of each event: m."""
     node_n: Tensor
     """Every node that is read, ascending."""
     query_q: Tensor
@@ -45,6 +47,7 @@ class Queries:
         node_n, place = torch.unique(torch.cat([query_q, neighbours.node_qK.reshape(-1)]), return_inverse=True)
         return cls(
             event_b=event_b,
+            num_destinations=destination_bm.shape[1],
             node_n=node_n,
             query_q=place[: len(query_q)],
             neighbour_qK=place[len(query_q) :].view_as(neighbours.node_qK),
@@ -61,10 +64,11 @@ class Queries:
             stream: whose features are read.
             rows: of `node_n`, in their order.
         """
+        number, each = len(self.event_b), self.num_destinations
+        if not number:
+            return rows.packed_nV.new_zeros(0, each * model.num_outputs)
         embedding_qW = self.embeddings(model, stream, rows)
-        number = len(self.event_b)
         source_bW, destination_pW = embedding_qW[:number], embedding_qW[number:]
-        each = len(destination_pW) // max(number, 1)
         x_pF = None
         if stream.x_MF is not None:
             x_pF = stream.x_MF[self.event_b].to(source_bW.device).repeat_interleave(each, 0)
@@ -76,7 +80,7 @@ class Queries:
         node_nW = model.nodes(stream, self.node_n, model.states(rows))
         device = node_nW.device
         pieces = []
-        for begin in range(0, max(len(self.query_q), 1), _AT_A_TIME):
+        for begin in range(0, len(self.query_q), _AT_A_TIME):
             here = slice(begin, begin + _AT_A_TIME)
             encoded = [model.time(self.passed_qK[here].to(device))]
             if stream.x_MF is not None:

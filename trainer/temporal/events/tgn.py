@@ -102,6 +102,8 @@ class Tgn(nn.Module):
         """
         super().__init__()
         self._reads_event = bool(num_classes and stream.num_features)
+        self.num_outputs = max(num_classes, 1)
+        """Of a pair."""
         self.time = TimeEncoding(width, stream)
         self.gru = nn.GRUCell(3 * width + stream.num_features, width)
         self.static: nn.Embedding | nn.Linear | None = None
@@ -112,7 +114,7 @@ class Tgn(nn.Module):
         self.state = nn.Linear(width, width)
         self.attention = RecentAttention(width, heads, stream.num_features)
         length = 3 * width + (stream.num_features if self._reads_event else 0)
-        self.score = nn.Sequential(nn.Linear(length, width), nn.ReLU(), nn.Linear(width, max(num_classes, 1)))
+        self.score = nn.Sequential(nn.Linear(length, width), nn.ReLU(), nn.Linear(width, self.num_outputs))
 
     def states(self, rows: NodeRows) -> Tensor:
         """The states of nodes after their mail: [n, W]."""

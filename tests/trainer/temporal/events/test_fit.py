@@ -45,6 +45,16 @@ def test_shares_give_what_one_rank_gives() -> None:
         assert_same(shared, alone)
 
 
+def test_a_share_may_have_no_event() -> None:
+    """Guards against an error where the last batch has fewer events than ranks share it."""
+    stream = random_stream()
+    size = stream.split[0] - 1
+    assert min((end - first) % size for first, end in stream.groups().values()) < 4
+    [alone] = among_ranks(1, [task_of(numbers=(1, 1, 1), batch_size=size, optimiser="sgd")])
+    [shared] = among_ranks(4, [task_of(numbers=(4, 1, 1), batch_size=size, optimiser="sgd")])
+    assert_same(shared, alone)
+
+
 def test_shares_change_no_other_division() -> None:
     """Guards against shares of a batch that are of several epochs or copies."""
     numbers = [(2, 1), (1, 2)]
