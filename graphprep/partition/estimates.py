@@ -34,6 +34,8 @@ DIRECTED = 1.5
 """times as long where edges have to be reversed"""
 SPILLED_BYTES_PER_EDGE = 16
 """at most, of temporary files with the edges of the next level or of the order inside parts, unsorted and sorted"""
+BYTES_PER_WEIGHT = 44
+"""of an edge where the parts are for mini-batches: its weight as it is counted and as a whole number, and both ways"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ def needs_out_of_core(
     effort_bytes = 0 if request.effort == "none" else _run_bytes(request, num_nodes, both_ways)
     methods = AUTO[request.effort] if request.method == "auto" else (request.method,)
     start_bytes = min(CANDIDATES[name].expected_bytes(num_nodes, both_ways) for name in methods)
-    graph_bytes = _graph_bytes(num_nodes, num_edges, directed=directed)
+    graph_bytes = _graph_bytes(request, num_nodes, num_edges, directed=directed)
     return graph_bytes + max(start_bytes, effort_bytes) > memory.full_budget(memory_limit)
 
 
@@ -83,14 +85,18 @@ def estimate_out_of_core(
     )
 
 
-def _graph_bytes(num_nodes: int, num_edges: int, *, directed: bool) -> int:
+def _graph_bytes(request: PartitionRequest, num_nodes: int, num_edges: int, *, directed: bool) -> int:
     clean_edges = num_edges * (2 if directed else 1)
-    return num_edges * BYTES_PER_EDGE + clean_edges * BYTES_PER_CLEAN_EDGE[directed] + num_nodes * BYTES_PER_NODE
+    weights = num_edges * BYTES_PER_WEIGHT if request.purpose == "sampling" else 0
+    return (
+        weights + num_edges * BYTES_PER_EDGE + clean_edges * BYTES_PER_CLEAN_EDGE[directed] + num_nodes * BYTES_PER_NODE
+    )
 
 
 def _run_bytes(request: PartitionRequest, num_nodes: int, both_ways: int) -> int:
     """Of one run of refinement."""
-    return expected_bytes(num_nodes, both_ways if request.balance == "edges" else num_nodes, both_ways)
+    counts_edges = request.balance == "edges" or request.purpose == "sampling"
+    return expected_bytes(num_nodes, both_ways if counts_edges else num_nodes, both_ways)
 
 
 def estimate(
@@ -133,7 +139,7 @@ def estimate(
         refining_bytes = runs_at_a_time * run_bytes
         visits = max(effort.visits * 2 * both_ways, effort.least_visits)
         refining_seconds = effort.runs(both_ways) * visits / VISITS_PER_SECOND / runs_at_a_time
-    graph_bytes = _graph_bytes(num_nodes, num_edges, directed=directed)
+    graph_bytes = _graph_bytes(request, num_nodes, num_edges, directed=directed)
     start_seconds = starts / max(1, starts_at_a_time) * both_ways / METIS_EDGES_PER_SECOND
     return Estimate(
         memory_bytes=graph_bytes + max(native_bytes * starts_at_a_time, refining_bytes),

@@ -37,6 +37,7 @@ PURPOSES = {
     "full-graph": "every row of a halo is sent once a layer",
     "sampling": "rows are fetched for mini-batches of training nodes",
 }
+DEFAULT_FANOUTS, DEFAULT_BATCH_SIZE = (15, 10), 1024
 RELAY = {
     "auto": "a row is sent once to a group of ranks, and passed on inside, where that is faster",
     "off": "every row is sent by its owner; also with --balance edges",
@@ -55,7 +56,7 @@ class PartitionRequest:
         "full-graph", "What is trained with the parts.", metavar="PURPOSE", choices=PURPOSES, word="for"
     )
     fanouts: tuple[int, ...] = option(
-        (15, 10),
+        DEFAULT_FANOUTS,
         "Neighbours a node in each hop from the training nodes on, with commas between; all: every one; for sampling.",
         at_least=-1,
         separator=",",
@@ -63,7 +64,7 @@ class PartitionRequest:
         example="15,10",
     )
     batch_size: int = option(
-        1024, "Training nodes of all ranks in a step, for sampling.", at_least=1, at_most=2**31 - 1
+        DEFAULT_BATCH_SIZE, "Training nodes of all ranks in a step, for sampling.", at_least=1, at_most=2**31 - 1
     )
     seed: int = option(0, "Seed of all random numbers.", at_least=0, at_most=2**31 - 1)
     imbalance: float = option(1.05, "Largest share of a rank over its target share.", above=1.0, at_most=10.0)
@@ -89,6 +90,9 @@ class PartitionRequest:
 
     def __post_init__(self) -> None:
         check_options(self)
+        is_other = self.fanouts != DEFAULT_FANOUTS or self.batch_size != DEFAULT_BATCH_SIZE
+        if self.purpose != "sampling" and is_other:
+            raise UsageError("--fanouts and --batch-size are for --for sampling; add it, or leave them out")
         if not self.fanouts:
             raise UsageError("--fanouts has no number; give one for each hop, e.g. 15,10")
         requested = {name.strip() for name in self.limits} - {""}

@@ -18,6 +18,10 @@ from graphprep.partition.request import PartitionRequest
         {"imbalance": float("nan")},
         {"minimise": "cut"},
         {"limits": ("node",)},
+        {"fanouts": (3, 2)},
+        {"batch_size": 8},
+        {"fanouts": (-2,), "purpose": "sampling"},
+        {"fanouts": (), "purpose": "sampling"},
     ],
 )
 def test_wrong_options_are_named(wrong: dict[str, object]) -> None:

@@ -61,6 +61,7 @@ def test_names_that_other_tools_rely_on() -> None:
         "ranks",
         "limits",
         "relay",
+        "batches",
     ]
     assert plain["relay"] is None
     assert plain["links"][0] == {
