@@ -17,7 +17,11 @@ PAGES_WITH_EXAMPLES = {"python.md": 20, "export.md": 5}
 """pages whose lines that begin with >>> are run, and more than how many of them there are"""
 
 
-@pytest.mark.parametrize(("page", "least"), PAGES_WITH_EXAMPLES.items())
+@pytest.mark.parametrize(
+    ("page", "least"),
+    [pytest.param("python.md", PAGES_WITH_EXAMPLES["python.md"], marks=pytest.mark.slow)]
+    + [(page, least) for page, least in PAGES_WITH_EXAMPLES.items() if page != "python.md"],
+)
 def test_the_examples_are_true(page: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a page that shows names, shapes or errors of another release."""
     fetch_dataset("digits", mirror=None)

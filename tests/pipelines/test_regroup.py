@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,14 @@ from tests.graphs import typed_graph, with_edge_arrays
 from tests.stores import make_cache, make_store
 
 
-@pytest.fixture
-def eight(tmp_path: Path) -> PartitionCache:
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory: pytest.TempPathFactory) -> PartitionCache:
     """A cache of eight parts for two machines, with several types and edge features."""
     rng = np.random.default_rng(2)
-    store = make_store(with_edge_arrays(rng, typed_graph(rng, authors=80, papers=120, num_edges=900)))
-    return make_cache(store, resolve("2x4"), tmp_path / "eight", method="metis")
+    folder = tmp_path_factory.mktemp("eight")
+    raw = with_edge_arrays(rng, typed_graph(rng, authors=80, papers=120, num_edges=900))
+    store = make_store(raw, target=folder / "graph.zarr")
+    return make_cache(store, resolve("2x4"), folder / "eight", method="metis")
 
 
 def run(*words: str) -> dict[str, object]:
@@ -34,7 +37,7 @@ def run(*words: str) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize(("way", "number"), [("merge", 4), ("split", 16)])
+@pytest.mark.parametrize(("way", "number"), [("merge", 4), pytest.param("split", 16, marks=pytest.mark.slow)])
 def test_the_same_graph_in_other_parts(eight: PartitionCache, tmp_path: Path, way: str, number: int) -> None:
     """Guards against anything that is lost between two caches, and against a store that is needed again."""
     out = tmp_path / "other"
@@ -69,8 +72,9 @@ def test_what_cannot_be_is_one_sentence(eight: PartitionCache, tmp_path: Path) -
 
 def test_a_damaged_cache_is_not_regrouped(eight: PartitionCache, tmp_path: Path) -> None:
     """Guards against a new cache, whole by its sums, of what was lost before."""
-    (eight.folder / "parts/1/nodes/paper/x/c/0/0").unlink()
-    done = CliRunner().invoke(main, ["cache", "merge", str(eight.folder), "--parts", "4", "--out", str(tmp_path / "x")])
+    damaged = Path(shutil.copytree(eight.folder, tmp_path / "damaged"))
+    (damaged / "parts/1/nodes/paper/x/c/0/0").unlink()
+    done = CliRunner().invoke(main, ["cache", "merge", str(damaged), "--parts", "4", "--out", str(tmp_path / "x")])
     assert done.exit_code == 6
     assert "is missing" in done.stderr
 

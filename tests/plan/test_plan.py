@@ -153,6 +153,7 @@ def test_what_cannot_be_planned(folder: Path, quick: None, name: str, where: dic
         plan_training(str(folder) if name == "cache" else name, TRAINING, **where)
 
 
+@pytest.mark.slow
 def test_rates_are_measured_for_all_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a width that is planned with and was not measured."""
     sample = Csr(indptr=np.array([0, 2, 3]), indices=np.array([0, 1, 1], np.int32), num_sources=2)

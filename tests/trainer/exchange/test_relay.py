@@ -119,11 +119,9 @@ def found(folders: dict[int, Path]) -> dict[Any, Any]:
         cases: dict[Any, Any] = {}
         for relay in ("auto", "off"):
             for name, changes in {**EXACT, **ROUNDED}.items():
-                cases[world, name, relay] = partial(
-                    train_once,
-                    cache=str(folder),
-                    **{"epochs": 5, "layers": 3, "dropout": 0.3, "relay": relay, **changes},
-                )
+                epochs = 5 if "staleness" in changes or "staleness_grad" in changes else 3
+                plain = {"epochs": epochs, "layers": 3, "dropout": 0.3, "relay": relay}
+                cases[world, name, relay] = partial(train_once, cache=str(folder), **{**plain, **changes})
             for wire in ("fp32", "bf16"):
                 cases[world, f"halo {wire}", relay] = partial(halo_seen, cache=str(folder), relay=relay, wire=wire)
         for how in ("in calls", "through the host"):
