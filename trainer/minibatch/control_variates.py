@@ -20,7 +20,7 @@ Letters: n nodes that a layer computes, H those that its hop has added, F column
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +32,7 @@ from trainer.base.traffic_log import TrafficLog
 from trainer.dist.communicator import Communicator
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.inputs import Projected
-from trainer.minibatch.feature_rows import FeatureRows
+from trainer.minibatch.feature_rows import FeatureRows, PendingRows, Plans
 from trainer.minibatch.idle_time import IdleTime
 from trainer.minibatch.rows_of_batch import RowsOfBatch
 from trainer.sparse.dense import dense
@@ -62,23 +62,38 @@ class Histories:
         tables = [table for pair in of_layers for table in pair if table is not None]
         self._widths = [(0 if rows is None else rows.shape[1], sums.shape[1]) for rows, sums in of_layers]
         table_nT = torch.cat([table.float() for table in tables], dim=1).cpu()
-        self._rows = FeatureRows([table_nT], torch.float32, self._communicator, self._log, self._idle)
+        if self._rows is None:
+            self._rows = FeatureRows([table_nT], torch.float32, self._communicator, self._log, self._idle)
+        else:
+            self._rows.replace([table_nT])
 
-    def of_batch(self, arrays: Mapping[str, Tensor], node_type: str, counts: Sequence[int]) -> list[LayerHistory]:
-        """Those of a batch's layers, the first one first; every rank has to call it.
+    def begin(self, plans: Plans) -> PendingRows:
+        return self._fetched.begin(plans)
+
+    def request(self, pending: PendingRows) -> None:
+        self._fetched.request(pending)
+
+    def send(self, pending: PendingRows) -> None:
+        self._fetched.send(pending)
+
+    def finish(self, pending: PendingRows) -> list[Tensor]:
+        return self._fetched.finish(pending)
+
+    def drop(self, pending: PendingRows) -> None:
+        self._fetched.drop(pending)
+
+    @property
+    def _fetched(self) -> FeatureRows:
+        assert self._rows is not None
+        return self._rows
+
+    def of_layers(self, table_nT: Tensor, counts: Sequence[int]) -> list[LayerHistory]:
+        """Those of a batch's layers, the first one first.
 
         Args:
-            arrays: of the batch.
-            node_type: the only one.
+            table_nT: what `finish` gave.
             counts: nodes before the first hop and after each.
         """
-        assert self._rows is not None
-        prefix, rows = f"histories/{node_type}/", self._rows
-        plan = {key.removeprefix(prefix): values for key, values in arrays.items() if key.startswith(prefix)}
-        pending = rows.begin([plan])
-        rows.request(pending)
-        rows.send(pending)
-        [table_nT] = rows.finish(pending)
         table_nT = to_device(table_nT, self._communicator.device)
         sizes = [width for pair in self._widths for width in pair]
         columns = iter(torch.split(table_nT, sizes, dim=1))

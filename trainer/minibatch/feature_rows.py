@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -33,6 +34,20 @@ class PendingRows:
     _exchange: PendingAllToAll | None
     _asked_PT: Tensor = field(default_factory=lambda: torch.empty(0))
     """how many rows each rank requests of this one"""
+
+
+class RowSource(Protocol):
+    """What gets rows for batches in steps. Every rank has to call each step, in the same order."""
+
+    def begin(self, plans: Plans) -> PendingRows: ...
+
+    def request(self, pending: PendingRows) -> None: ...
+
+    def send(self, pending: PendingRows) -> None: ...
+
+    def finish(self, pending: PendingRows) -> list[Tensor]: ...
+
+    def drop(self, pending: PendingRows) -> None: ...
 
 
 class FeatureRows:
@@ -69,6 +84,10 @@ class FeatureRows:
     def keep(self, numbers: Sequence[int]) -> None:
         """Make place for so many rows of other ranks, of each type."""
         self._kept = [kept.new_empty(number, kept.shape[1]) for kept, number in zip(self._kept, numbers, strict=True)]
+
+    def replace(self, of_types: Sequence[Tensor]) -> None:
+        """Take other rows of the same widths and types, for batches whose rows have not been sent yet."""
+        self._of_types = of_types
 
     def begin(self, plans: Plans) -> PendingRows:
         """Step 1: say how many rows this batch requests."""

@@ -8,12 +8,13 @@ later. With one rank nothing travels.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainer.minibatch.feature_rows import FeatureRows, PendingRows
+from trainer.minibatch.control_variates import Histories
+from trainer.minibatch.feature_rows import FeatureRows, PendingRows, RowSource
 from trainer.minibatch.idle_time import IdleTime
 from trainer.minibatch.ring import Slot
 from trainer.minibatch.sampler_process import SamplerProcesses
@@ -37,12 +38,15 @@ class ReadyBatch:
     slot: Slot
     features: Sequence[Tensor]
     """[n, F] of each node type, on the host"""
+    histories: Sequence[Tensor] = ()
+    """with control variates those of the nodes but the last hop's, of the only type"""
 
 
 @dataclass(slots=True, kw_only=True)
 class _UnderWay:
     slot: Slot
-    rows: PendingRows
+    rows: Sequence[PendingRows]
+    """of each source"""
     stage: int = 1
     """how many of the steps of `FeatureRows` have been begun, of `_STAGES`"""
 
@@ -59,6 +63,7 @@ class Pipeline:
         num_batches: int,
         world: int,
         idle: IdleTime,
+        histories: Histories | None = None,
     ) -> None:
         """Begin with nothing under way.
 
@@ -69,7 +74,9 @@ class Pipeline:
             num_batches: of the whole run.
             world: how many ranks there are.
             idle: measures the waiting for samplers.
+            histories: what control variates need; it changes between epochs, and is sent in the epoch of its batch.
         """
+        self._histories = histories
         self._samplers, self._rows, self._type_names = samplers, rows, type_names
         self._remaining, self._world, self._idle = num_batches, world, idle
         self._under_way: deque[_UnderWay] = deque()
@@ -87,28 +94,35 @@ class Pipeline:
             self._samplers.free(self._in_use)
             self._in_use = None
         while not self._under_way or self._under_way[0].stage < _STAGES:
-            self._turn()
+            self._turn(self._under_way[0].slot.epoch if self._under_way else 0)
         batch = self._under_way.popleft()
         self._in_use = batch.slot
-        features = self._rows.finish(batch.rows)
+        features, *histories = (source.finish(rows) for source, rows in zip(self._sources, batch.rows, strict=True))
         if self._world > 1:
-            self._turn()
-        return ReadyBatch(slot=batch.slot, features=features)
+            self._turn(batch.slot.epoch)
+        return ReadyBatch(slot=batch.slot, features=features, histories=histories[0] if histories else ())
 
     def close(self) -> None:
         """Wait for what is on its way, as all ranks do, and end the samplers."""
         for batch in self._under_way:
-            self._rows.drop(batch.rows)
+            for source, rows in zip(self._sources, batch.rows, strict=True):
+                source.drop(rows)
         self._under_way.clear()
         self._samplers.close()
 
-    def _turn(self) -> None:
-        """Take the next step for each batch that is under way, and begin one more."""
+    @property
+    def _sources(self) -> Sequence[RowSource]:
+        return [self._rows] if self._histories is None else [self._rows, self._histories]
+
+    def _turn(self, epoch: int) -> None:
+        """Take the next step for each batch that is under way, and begin one more; `epoch` is the present one."""
         for batch in self._under_way:
-            if batch.stage < _STAGES:
-                (self._rows.request if batch.stage == 1 else self._rows.send)(batch.rows)
+            waits = self._histories is not None and batch.stage == _STAGES - 1 and batch.slot.epoch > epoch
+            if batch.stage < _STAGES and not waits:
+                for source, rows in zip(self._sources, batch.rows, strict=True):
+                    (source.request if batch.stage == 1 else source.send)(rows)
                 batch.stage += 1
-        if self._remaining:
+        if self._remaining and len(self._under_way) < _STAGES:
             self._remaining -= 1
             with self._idle:
                 slot = self._samplers.next()
@@ -116,10 +130,14 @@ class Pipeline:
                 self._is_first, num_kept = False, self._samplers.num_kept()
                 self._rows.keep([num_kept[name] for name in self._type_names])
             self._idle.clock.add_span("sample", slot.started, slot.ended)
-            prefixes = [f"rows/{name}/" for name in self._type_names]
-            plans = [
-                {key.removeprefix(prefix): values for key, values in slot.arrays.items() if key.startswith(prefix)}
-                for prefix in prefixes
-            ]
             stage = 1 if self._world > 1 else _STAGES
-            self._under_way.append(_UnderWay(slot=slot, rows=self._rows.begin(plans), stage=stage))
+            pending = [
+                source.begin([_plan(slot, f"{kind}/{name}/") for name in self._type_names])
+                for kind, source in zip(("rows", "histories"), self._sources, strict=False)
+            ]
+            self._under_way.append(_UnderWay(slot=slot, rows=pending, stage=stage))
+
+
+def _plan(slot: Slot, prefix: str) -> Mapping[str, Tensor]:
+    """The arrays of a batch whose names begin so, without the beginning."""
+    return {key.removeprefix(prefix): values for key, values in slot.arrays.items() if key.startswith(prefix)}

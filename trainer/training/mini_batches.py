@@ -123,6 +123,7 @@ class MiniBatches:
             num_batches=self.steps * (last + 1 - first),
             world=world,
             idle=self._idle,
+            histories=self._histories,
         )
         self._first_epoch = first
 
@@ -228,7 +229,7 @@ class MiniBatches:
         if self._histories is None:
             return self._network.run_on(dropped(), context, num_rows=num_rows)
         counts = arrays["counts"][:, 0].tolist()
-        histories = self._histories.of_batch(arrays, self._cache.node_type, counts)
+        histories = self._histories.of_layers(batch.histories[0], counts)
         means = make(first_share=0.0, share=0.0, histories=histories)
         rows_kC = self._network.run_on(means, context, num_rows=num_rows)
         if not self._has_dropout:
