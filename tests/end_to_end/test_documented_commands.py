@@ -39,6 +39,7 @@ from examples.tables_to_predictions import write_tables
 from graphprep.datasets.importing.schema import load_schema
 from graphprep.system.home import require_cache
 from graphprep.topology import resolve
+from pipelines.train_auto import chosen_options, without_auto
 from tests.datasets.user_graphs import written
 from tests.documented import PAGES, ROOT, Block, blocks
 from tests.end_to_end.test_documented_python import PAGES_WITH_EXAMPLES
@@ -57,6 +58,10 @@ LISTED = {
     "pip install 'graphprep[dask]'": "takes packages from the index",
     "python -m benchmarks.network.parts --folder WORK --out parts.json": "hours, as root; tests/network runs less",
     "python -m benchmarks.network.relays --folder WORK --out relays.json": "minutes, as root",
+    "graphprep plan cora/2x2 --best --pilot 40": "trains five times; test_plan_best.py has pilots",
+    "torchrun --nnodes 1:2 --nproc-per-node 4 --max-restarts 10 --rdzv-backend c10d --rdzv-endpoint HOST:29500 -m trainer "
+    "~/shared/cora --checkpoint ~/shared/run --checkpoint-every 1 --resume": "waits for machines that come and go; "
+    "test_cache_family.py has the folder",
     "GLOO_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1; test_trainer_interfaces.py names some",
     "NCCL_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1, and no GPU",
 }
@@ -85,6 +90,10 @@ SYNOPSES = {
         "graphprep report runs/cora --output run.html --json",
     ],
     "graphprep plan cora --topology 2x4 ...": ["graphprep plan cora --topology 2x4"],
+    "graphprep train cora/2x2 --rebalance --output runs/cora [options]": [
+        "graphprep train cora/2x2 --rebalance --output runs/cora --epochs 4"
+    ],
+    "graphprep cache rebalance cora/2x2 runs/cora": ["graphprep cache rebalance cora/2x2 runs/cora --anyway"],
     "graphprep partition NAME --topology FILE_OR_PRESET [--effort none|fast|default|best] [--method M] "
     "[--balance rows|edges] [--minimise slowest|total]": [
         "graphprep partition cora --topology 2x2-10gbe --effort fast --method metis --balance edges --minimise total"
@@ -262,6 +271,10 @@ class Reader:
         """`graphprep train` on ranks that are forks."""
         cache, *options = (os.path.expanduser(word) for word in shlex.split(command)[2:])
         folder = require_cache(cache)
+        if "--auto" in options:
+            options, pilot_epochs = without_auto(options)
+            options += chosen_options(str(folder), options, pilot_epochs=pilot_epochs)
+        options = [word for word in options if word != "--rebalance"]  # whose own test has ranks that become slow
         task = partial(train_as_on_command_line, arguments=[str(folder), *options], folder=str(self.folder))
         among_ranks(open_for(parse([str(folder), *options])).num_parts, [task])
 
