@@ -60,8 +60,8 @@ LISTED = {
     "python -m benchmarks.network.relays --folder WORK --out relays.json": "minutes, as root",
     "graphprep plan cora/2x2 --best --pilot 40": "trains five times; test_plan_best.py has pilots",
     "torchrun --nnodes 1:2 --nproc-per-node 4 --max-restarts 10 --rdzv-backend c10d --rdzv-endpoint HOST:29500 "
-    "-m trainer ~/shared/cora --checkpoint ~/shared/run --checkpoint-every 1 --resume": "waits for machines that come and go; "
-    "test_cache_family.py has the folder",
+    "-m trainer ~/shared/cora --checkpoint ~/shared/run --checkpoint-every 1 --resume": "waits for machines that "
+    "come and go; test_cache_family.py has the folder",
     "GLOO_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1; test_trainer_interfaces.py names some",
     "NCCL_SOCKET_IFNAME=eth1 torchrun ...": "this machine has no eth1, and no GPU",
 }

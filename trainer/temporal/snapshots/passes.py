@@ -1,9 +1,9 @@
 """One pass over the snapshots of a rank's group, forward and backward, with the states that cross its borders.
 
 What depends on no other snapshot is computed for all snapshots of the group first, by several workers: the segment
-before a recurrence. Then come the lanes of the recurrence (trainer/temporal/snapshots/lanes.py), and after them the
+before a recurrence. Then come the chunks of the recurrence (trainer/temporal/snapshots/chunks.py), and after them the
 next segment: the rows that a state gives, and what the next recurrence reads of them, or the scores and the loss. The
-graph of autograd is cut between segments and lanes, so that each piece's backward pass begins as soon as its gradients
+graph of autograd is cut between segments and chunks, so that each piece's backward pass begins as soon as its gradients
 are there.
 
 Only states and their gradients leave a rank here. All receives are posted before the pass begins, in the order in which
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from trainer.dist.communicator import Communicator, PendingExchange
 from trainer.temporal.snapshots.graphs import Snapshots
-from trainer.temporal.snapshots.lanes import Lane, backward_order, lanes_of
+from trainer.temporal.snapshots.chunks import Chunk, backward_order, chunks_of
 from trainer.temporal.snapshots.network import SnapshotNetwork
 from trainer.temporal.snapshots.recurrence import Recurrence
 from trainer.temporal.snapshots.workers import Workers
@@ -37,8 +37,8 @@ _PIECES_OF_A_RANK = 4
 
 
 @dataclass(slots=True, kw_only=True)
-class _LaneRun:
-    """A lane that was computed forward."""
+class _ChunkRun:
+    """A chunk that was computed forward."""
 
     received: Tensor | None
     """The state before, a leaf; None where it is the first one."""
@@ -60,8 +60,8 @@ class _Stage:
     """The inputs of the recurrence, and the rows where an earlier recurrence made them, with their graph."""
     states: dict[int, Tensor] = field(default_factory=dict)
     """Leaves, of all pieces."""
-    runs: list[_LaneRun] = field(default_factory=list)
-    """By lane."""
+    runs: list[_ChunkRun] = field(default_factory=list)
+    """By chunk."""
     rows_grad: dict[int, Tensor] = field(default_factory=dict)
     state_grad: dict[int, Tensor] = field(default_factory=dict)
     inputs_grad: dict[int, dict[int, Tensor]] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class SnapshotPass:
         rank = communicator.rank
         self._numbers = range(borders[rank], borders[rank + 1])
         self._pieces = [num_pieces(recurrence, snapshots, communicator.world) for recurrence in self._chain]
-        self._lanes = [lanes_of(borders, rank, history=history, num_pieces=pieces) for pieces in self._pieces]
+        self._chunks = [chunks_of(borders, rank, history=history, num_pieces=pieces) for pieces in self._pieces]
         self._stages = [_Stage() for _ in self._chain]
         self._sums = [_Sums() for _ in range(workers.number)]
         self._sends: list[PendingExchange] = []
@@ -159,15 +159,15 @@ class SnapshotPass:
             pending.wait()
 
     def _posted(self, stage: int, *, incoming: bool) -> dict[int, tuple[Tensor, PendingExchange | None]]:
-        """Start to receive the states of a recurrence, or their gradients: by lane, with where they arrive."""
-        recurrence, lanes, posted = self._chain[stage], self._lanes[stage], {}
+        """Start to receive the states of a recurrence, or their gradients: by chunk, with where they arrive."""
+        recurrence, chunks, posted = self._chain[stage], self._chunks[stage], {}
         if not incoming and not self._is_training:
             return {}
-        for place in range(len(lanes)) if incoming else backward_order(lanes):
-            lane = lanes[place]
-            if lane.comes_in if incoming else lane.goes_on:
-                border = lane.begin if incoming else lane.end
-                rows = self._state_slice(stage, lane.piece, border - 1)
+        for place in range(len(chunks)) if incoming else backward_order(chunks):
+            chunk = chunks[place]
+            if chunk.comes_in if incoming else chunk.goes_on:
+                border = chunk.begin if incoming else chunk.end
+                rows = self._state_slice(stage, chunk.piece, border - 1)
                 target = torch.empty(rows.stop - rows.start, recurrence.width, device=self._communicator.device)
                 peer = self._communicator.rank + (-1 if incoming else 1)
                 posted[place] = target, self._communicator.exchange({}, {peer: target}) if target.numel() else None
@@ -220,30 +220,30 @@ class SnapshotPass:
         return values.detach().requires_grad_(self._is_training)
 
     def _recur(self, stage: int) -> None:
-        """Compute the states, lane by lane."""
+        """Compute the states, chunk by chunk."""
         kept, recurrence, snapshots = self._stages[stage], self._chain[stage], self._snapshots
         pieces_of: dict[int, list[tuple[int, Tensor]]] = {number: [] for number in self._numbers}
-        for place, lane in enumerate(self._lanes[stage]):
+        for place, chunk in enumerate(self._chunks[stage]):
             received = graph_before = None
-            if lane.comes_in:
+            if chunk.comes_in:
                 received = self._leaf(self._received(self._states_in[stage][place]))
-                graph_before = snapshots.graph(lane.begin - 1)
+                graph_before = snapshots.graph(chunk.begin - 1)
             state = recurrence.first() if received is None else received
-            run = _LaneRun(received=received, inputs=[], states=[], seconds=[])
-            for number in range(lane.begin, lane.end):
+            run = _ChunkRun(received=received, inputs=[], states=[], seconds=[])
+            for number in range(chunk.begin, chunk.end):
                 before = self._time()
                 inputs = self._leaf(kept.made[number][0])
                 if self._pieces[stage] > 1:
-                    inputs = self._leaf(inputs[self._piece_rows(stage, lane.piece, snapshots.num_seen(number))])
+                    inputs = self._leaf(inputs[self._piece_rows(stage, chunk.piece, snapshots.num_seen(number))])
                 state = recurrence.step(inputs, state, graph_before, self._workers.clocks[0])
                 graph_before = snapshots.graph(number)
-                pieces_of[number].append((lane.piece, state.detach()))
+                pieces_of[number].append((chunk.piece, state.detach()))
                 if self._is_training:
                     run.inputs.append(inputs)
                     run.states.append(state)
                 run.seconds.append(self._time() - before)
                 self.seconds[number] += run.seconds[-1]
-            if lane.goes_on:
+            if chunk.goes_on:
                 self._send(state.detach(), self._communicator.rank + 1)
             kept.runs.append(run)
         for number, pieces in pieces_of.items():
@@ -280,15 +280,15 @@ class SnapshotPass:
                 kept.rows_grad[number] = gradient
 
     def _recur_backward(self, stage: int) -> None:
-        """The gradients of the inputs of a recurrence, lane by lane."""
-        kept, lanes, parameters = self._stages[stage], self._lanes[stage], list(self._chain[stage].parameters())
-        for place in backward_order(lanes):
-            lane, run = lanes[place], kept.runs[place]
-            from_next = self._received(self._grads_in[stage][place]) if lane.goes_on else None
+        """The gradients of the inputs of a recurrence, chunk by chunk."""
+        kept, chunks, parameters = self._stages[stage], self._chunks[stage], list(self._chain[stage].parameters())
+        for place in backward_order(chunks):
+            chunk, run = chunks[place], kept.runs[place]
+            from_next = self._received(self._grads_in[stage][place]) if chunk.goes_on else None
             started = self._time()
             gradients = [
-                kept.state_grad[number][self._state_slice(stage, lane.piece, number)]
-                for number in range(lane.begin, lane.end)
+                kept.state_grad[number][self._state_slice(stage, chunk.piece, number)]
+                for number in range(chunk.begin, chunk.end)
             ]
             if not gradients:  # of an empty group
                 of_received = from_next
@@ -298,24 +298,24 @@ class SnapshotPass:
                 leaves = [*run.inputs, *([] if run.received is None else [run.received])]
                 found = torch.autograd.grad(run.states, [*leaves, *parameters], gradients, allow_unused=True)
                 self._sums[0].add(parameters, found[len(leaves) :])
-                for number, gradient in zip(range(lane.begin, lane.end), found, strict=False):
+                for number, gradient in zip(range(chunk.begin, chunk.end), found, strict=False):
                     if gradient is not None:
-                        kept.inputs_grad.setdefault(number, {})[lane.piece] = gradient
+                        kept.inputs_grad.setdefault(number, {})[chunk.piece] = gradient
                 of_received = None if run.received is None else found[len(run.inputs)]
             if run.received is not None:
                 # None where nothing that the loss depends on comes from it; the rank before waits all the same.
                 self._send(torch.zeros_like(run.received) if of_received is None else of_received, self._before)
             run.inputs, run.states = [], []
-            self._share_seconds(lane, run.seconds, self._time() - started)
+            self._share_seconds(chunk, run.seconds, self._time() - started)
 
     @property
     def _before(self) -> int:
         return self._communicator.rank - 1
 
-    def _share_seconds(self, lane: Lane, forward: Sequence[float], seconds: float) -> None:
-        """Add the seconds of a lane's backward pass to its snapshots, by their shares of the forward pass."""
+    def _share_seconds(self, chunk: Chunk, forward: Sequence[float], seconds: float) -> None:
+        """Add the seconds of a chunk's backward pass to its snapshots, by their shares of the forward pass."""
         total = sum(forward)
-        for number, share in zip(range(lane.begin, lane.end), forward, strict=True):
+        for number, share in zip(range(chunk.begin, chunk.end), forward, strict=True):
             self.seconds[number] += seconds * (share / total if total else 1 / len(forward))
 
     def _segment_backward(self, stage: int, number: int, worker: int) -> None:

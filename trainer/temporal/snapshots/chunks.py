@@ -1,6 +1,6 @@
 """In which order a rank goes through its snapshots, and which states come from and go to other ranks.
 
-A sequence is `history` consecutive snapshots, or all of them, and begins with the first state. A lane is what one rank
+A sequence is `history` consecutive snapshots, or all of them, and begins with the first state. A chunk is what one rank
 has of one piece of one sequence. States cross where a sequence crosses the border between two groups.
 
 A rank computes its last sequence first, so that the next rank has its states early, and the one that it needs states
@@ -16,7 +16,7 @@ from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class Chunk:
     """One piece of the snapshots of one sequence in one group."""
 
     piece: int
@@ -30,8 +30,8 @@ class Lane:
     """Whether the state after the last snapshot goes to the next rank"""
 
 
-def lanes_of(borders: Sequence[int], rank: int, *, history: int, num_pieces: int) -> list[Lane]:
-    """The lanes of a rank in the order of the forward pass.
+def chunks_of(borders: Sequence[int], rank: int, *, history: int, num_pieces: int) -> list[Chunk]:
+    """The chunks of a rank in the order of the forward pass.
 
     Args:
         borders: of the groups.
@@ -50,7 +50,7 @@ def lanes_of(borders: Sequence[int], rank: int, *, history: int, num_pieces: int
         inner = [number for number in range(begin + 1, end) if history and number % history == 0]
         sequences = list(pairwise([begin, *inner, end]))
     return [
-        Lane(
+        Chunk(
             piece=piece,
             begin=first,
             end=behind,
@@ -62,6 +62,6 @@ def lanes_of(borders: Sequence[int], rank: int, *, history: int, num_pieces: int
     ]
 
 
-def backward_order(lanes: Sequence[Lane]) -> list[int]:
-    """The places of the lanes in the order of the backward pass: sequences ascending, pieces too."""
-    return sorted(range(len(lanes)), key=lambda place: (lanes[place].begin, lanes[place].piece))
+def backward_order(chunks: Sequence[Chunk]) -> list[int]:
+    """The places of the chunks in the order of the backward pass: sequences ascending, pieces too."""
+    return sorted(range(len(chunks)), key=lambda place: (chunks[place].begin, chunks[place].piece))
