@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from trainer.dist.communicator import Communicator, PendingExchange
-from trainer.temporal.snapshots.graphs import Snapshots
 from trainer.temporal.snapshots.chunks import Chunk, backward_order, chunks_of
+from trainer.temporal.snapshots.graphs import Snapshots
 from trainer.temporal.snapshots.network import SnapshotNetwork
 from trainer.temporal.snapshots.recurrence import Recurrence
 from trainer.temporal.snapshots.workers import Workers
