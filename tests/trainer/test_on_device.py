@@ -33,7 +33,7 @@ from trainer.training import fit
 EPOCHS, VALIDATES_EVERY = 5, 2
 PLAIN_EPOCH, VALIDATED_EPOCH = 3, 4
 """Neither is the first or the last."""
-EVERY_EPOCH = {("to host", "trainer/training/fit.py", "Fit._step"): 1}
+EVERY_EPOCH = {("to host", "trainer/training/fit.py", "Fit._update_by"): 1}
 """The loss, whether it, the gradient and the weights are finite, and whether some rank stops or saves."""
 VALIDATED = {("to host", "trainer/training/metrics.py", "measure"): 1}
 """The sums that the metric is made of; early stopping and the best weights follow from the metric."""
