@@ -11,6 +11,7 @@ there are: edges that are equal in row and column keep the order in which they w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -420,10 +421,10 @@ def _two_weights(
             f"weight; say which counts with {others}"
         )
     if rules.duplicates == kernels.KEEP:
-        there, back = (weights[alike & (keys & 1 == way)] for way in (0, 1))
+        there, back = (Counter(weights[alike & (keys & 1 == way)].tolist()) for way in (0, 1))
         return DatasetError(
-            f"{edge} has the weight {np.setdiff1d(there, back)[0]:g} and {dst} -> {src} the weight "
-            f"{np.setdiff1d(back, there)[0]:g}, but an undirected edge has one; say which counts with {others}, or "
+            f"{edge} has the weight {min(there - back or there):g} and {dst} -> {src} the weight "
+            f"{min(back - there or back):g}, but an undirected edge has one; say which counts with {others}, or "
             "leave --undirected away"
         )
     return DatasetError(

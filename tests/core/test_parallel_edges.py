@@ -102,6 +102,13 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sort_runs, "LEAST_EDGES", 1)
 
 
+def test_copies_of_both_directions_are_counted() -> None:
+    """Guards against a traceback where each weight of one direction is one of the other, but not as often."""
+    edges = [(0, 1, 0.1), (0, 1, 0.25), (1, 0, 0.25), (1, 0, 0.25)]
+    with pytest.raises(DatasetError, match=r"1 -> 0 has the weight 0.25 and 0 -> 1 the weight 0.1, but an undirected"):
+        made(edges, Treatment(undirected=True, duplicates="keep"))
+
+
 @settings(max_examples=150, deadline=None)
 @given(edges=lines, undirected=st.booleans(), duplicates=st.sampled_from(["keep", *ONE_EDGE]), data=st.data())
 def test_the_order_of_the_lines_does_not_matter(

@@ -101,7 +101,7 @@ def test_a_preset_and_a_file_of_one_name(here: Path, capsys: pytest.CaptureFixtu
         (["plan", "mine/flat-2", "--model", "sgae"], 2, "did you mean 'sage'?"),
         (["fetch", "corra"], 3, "did you mean cora"),
         (["lits"], 2, "Did you mean 'list'?"),
-        (["partition", "mine", "--part", "2"], 2, "Did you mean one of: '--parts', '--rates'?"),
+        (["partition", "mine", "--part", "2"], 2, "Did you mean one of: '--parts', '--rates', '--split'?"),
     ],
 )
 def test_what_is_meant_is_suggested(

@@ -71,7 +71,7 @@ def running(*command: str) -> Iterator[subprocess.Popen[str]]:
     process = start(*command)
     assert process.stdout is not None
     try:
-        assert process.stdout.readline().startswith('{"epoch": 1,')
+        assert process.stdout.readline().startswith('{"epoch": ')
         yield process
     finally:
         for pid in [*children_of(process.pid), process.pid] if process.poll() is None else []:

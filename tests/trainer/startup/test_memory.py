@@ -44,7 +44,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "gat, sequential": {"model": "gat", "heads": 2, "hidden": 96, "layers": 3, "exchange": "sequential"},
     "gin, edge features": {"model": "gin", "hidden": 96, "layers": 3, "edge_features": "edge_attr"},
     "sage, edge features": {"model": "sage", "hidden": 96, "layers": 3, "edge_features": "edge_attr"},
-    "sage, batches": {"model": "sage", "hidden": 96, "batch_size": 2000, "fanouts": "5,5"},
+    "sage, batches": {"model": "sage", "hidden": 96, "batch_size": 2500, "fanouts": "6,6"},
 }
 SIZES = Sizes(
     rows=1000, halo=200, largest_halo=80, sent=150, others=3000, edges=20_000, index_bytes=4, features=64, outputs=7
