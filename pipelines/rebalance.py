@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,19 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.cache.as_source import CacheSource
-from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import TrainingError, UsageError
-from graphprep.partition.external_assignment import ExternalAssignment
 from graphprep.partition.request import PartitionRequest
 from graphprep.plan.measured_speeds import MeasuredSpeeds
-from graphprep.plan.model_widths import ModelWidths
 from graphprep.report.formats import duration
 from graphprep.report.summary.cache_summary import quality_of
 from graphprep.system import progress
 from graphprep.topology import Topology
 from graphprep.traffic import EDGE_COST, LIMITS, NODE_COST
 from pipelines.partition import PartitionOutcome, PartitionPlan, target_of
+from pipelines.reassign import plan_reassigned
 
 LINES = 5
 """Validated epochs whose medians decide."""
@@ -129,17 +126,15 @@ def plan_rebalance(
     source = CacheSource(cache)
     before = Topology.from_long_form(cache.attributes["topology"])
     topology = speeds.topology(before)
-    assignment_N = np.array(cache.array("assignment"))
     options = cache.attributes["options"]
-    widths = options.get("model_widths")
-    [aggregation] = {cache.aggregated(node_type) for node_type in cache.node_types}
     kept = {
         name: options[name] for name in ("imbalance", "row_bytes", "balance", "minimise", "relay") if name in options
     }
     seconds = options.get("row_seconds")
     label = replace(topology, name=f"{before.name}-rebalanced")
-    return PartitionPlan(
-        store=source,
+    return plan_reassigned(
+        source,
+        np.array(cache.array("assignment")),
         topology=topology,
         request=PartitionRequest(
             seed=seed,
@@ -148,12 +143,7 @@ def plan_rebalance(
             row_seconds=None if seconds is None else tuple(seconds),
             **kept,
         ),
-        widths=None if widths is None else ModelWidths(**widths),
         target=target_of(out, source.name, label),
-        external=ExternalAssignment(
-            path=cache.folder, sha256=hashlib.sha256(assignment_N.tobytes()).hexdigest(), assignment_N=assignment_N
-        ),
-        features=FeatureOptions(aggregate_features=aggregation),
     )
 
 

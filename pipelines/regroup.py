@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +10,13 @@ from typing import Literal
 import numpy as np
 
 from graphprep.cache.as_source import CacheSource
-from graphprep.cache.features import FeatureOptions
 from graphprep.cache.read import PartitionCache
 from graphprep.partition.engine import whole_graph
-from graphprep.partition.external_assignment import ExternalAssignment
 from graphprep.partition.regroup import merged, require_multiple, split
 from graphprep.partition.request import PartitionRequest
-from graphprep.plan.model_widths import ModelWidths
 from graphprep.topology import Topology
 from pipelines.partition import PartitionPlan, chosen_topology, target_of
+from pipelines.reassign import plan_reassigned
 
 
 def plan_regroup(
@@ -58,16 +55,10 @@ def plan_regroup(
         cache.require_unchanged()
         with tempfile.TemporaryDirectory() as scratch:
             new_N = split(whole_graph(source), assignment_N, cache.num_parts, num_parts, request, Path(scratch))
-    digest = hashlib.sha256(new_N.tobytes()).hexdigest()
-    options = cache.attributes["options"]
-    widths = options.get("model_widths")
-    [aggregation] = {cache.aggregated(node_type) for node_type in cache.node_types}
-    return PartitionPlan(
-        store=source,
+    return plan_reassigned(
+        source,
+        new_N,
         topology=target_topology,
-        request=replace(request, row_bytes=int(options["row_bytes"])),
-        widths=None if widths is None else ModelWidths(**widths),
+        request=replace(request, row_bytes=int(cache.attributes["options"]["row_bytes"])),
         target=target_of(out, source.name, target_topology),
-        external=ExternalAssignment(path=cache.folder, sha256=digest, assignment_N=new_N),
-        features=FeatureOptions(aggregate_features=aggregation),
     )
