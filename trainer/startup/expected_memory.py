@@ -20,6 +20,7 @@ options are refused.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ from trainer.base.errors import OptionError, TrainerError
 from trainer.base.printable import printable
 from trainer.config.command_line import parse
 from trainer.config.options import Options
-from trainer.data.cache import open_cache
+from trainer.data.cache import Cache, open_cache
 from trainer.dist.link_model import LinkModel
 from trainer.exchange.layer_exchanges import LayerExchange
 from trainer.layers.sums import allows_sparse_features
@@ -46,26 +47,23 @@ def answer(request: dict[str, Any]) -> list[dict[str, Any]]:
         CacheError: the cache cannot be opened.
     """
     answers = []
+    opened = functools.cache(open_cache)
     for run in request["runs"]:
         try:
-            answers.append(_answer(request["cache"], run["arguments"], request["sizes"], run["traffic"]))
+            options = parse([request["cache"] or ".", *run["arguments"]])
+            cache = None if request["cache"] is None else opened(request["cache"], options.target)
+            answers.append(_answer(options, cache, request["sizes"], run["traffic"]))
         except OptionError as error:
             answers.append({"refused": str(error)})
     return answers
 
 
 def _answer(
-    folder: str | None,
-    arguments: Sequence[str],
+    options: Options,
+    cache: Cache | None,
     of_ranks: Sequence[Mapping[str, Any]],
     traffic: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Raises:
-    OptionError: an option has a wrong value, or does not go with another one.
-    CacheError: the cache cannot be opened.
-    """
-    options = parse([folder or ".", *arguments])
-    cache = None if folder is None else open_cache(folder, options.target)
     sizes = [Sizes.of(of_rank) for of_rank in of_ranks]
     if not allows_sparse_features(options, cache):
         sizes = [replace(one, entries=None) for one in sizes]
