@@ -13,6 +13,7 @@ several pieces of rows: the next rank can begin with the first piece while this 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import torch
@@ -22,7 +23,7 @@ from trainer.base.traffic_log import Clock
 from trainer.temporal.snapshots.graphs import SnapshotGraph
 
 
-class Recurrence(nn.Module):
+class Recurrence(nn.Module, ABC):
     """Base of the recurrences: the state has a row for each node that has occurred."""
 
     has_pieces: ClassVar[bool] = True
@@ -37,14 +38,15 @@ class Recurrence(nn.Module):
         for name in self.matrices:
             getattr(graph, name)
 
+    @abstractmethod
     def before(self, graph: SnapshotGraph, rows_nF: Tensor, clock: Clock, /) -> Tensor:
         """The inputs of the recurrence: [n, ...]."""
-        raise NotImplementedError
 
     def first(self) -> Tensor:
         """The state before the first snapshot: without rows, since no node has occurred."""
         return torch.zeros(0, self.width, device=next(self.parameters()).device)
 
+    @abstractmethod
     def step(self, inputs: Tensor, state: Tensor, graph_before: SnapshotGraph | None, clock: Clock, /) -> Tensor:
         """The state after a snapshot.
 
@@ -54,15 +56,14 @@ class Recurrence(nn.Module):
             graph_before: of the snapshot before; None where `state` is the first one.
             clock: measures products.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def after(self, graph: SnapshotGraph, rows_nF: Tensor, state: Tensor, clock: Clock, /) -> Tensor:
         """The rows that the next recurrence or the decoder reads: [n, G]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def kept_values(self, num_nodes: int) -> int:
         """How many numbers the backward pass of a snapshot needs."""
-        raise NotImplementedError
 
     def state_rows(self, num_nodes: int, /) -> int:
         """The rows of the whole state while so many nodes have occurred."""
