@@ -112,9 +112,7 @@ def test_a_rank_that_becomes_slow_loses_nodes(
 ) -> None:
     """Guards against a run that ends, starts again or learns something else when its nodes move."""
     monkeypatch.setattr(loop, "START_SECONDS", 1e-3)
-    monkeypatch.setattr(
-        loop, "WORTH_MOVING", 3.0
-    )  # which a rank that is stopped passes, and a busy machine not
+    monkeypatch.setattr(loop, "WORTH_MOVING", 3.0)  # which a rank that is stopped passes, and a busy machine not
     output = tmp_path / "run"
     words = ["--epochs", "60", "--patience", "0", "--dropout", "0", "--quiet"]
     ended = threading.Event()
