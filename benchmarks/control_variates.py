@@ -91,7 +91,8 @@ def scores_of_draws(batches: MiniBatches, cache: Path, fanout: int) -> Callable[
             for prefix in ("rows/node/", "histories/node/")
         ]
         features = batches._rows.finish(batches._rows.begin(plans[:1]))
-        of_layers = histories.finish(histories.begin(plans[1:]))
+        pending = histories.fixed.begin(plans[1:])
+        of_layers = histories.finish(pending, histories.send(pending))
         batches._histories = histories if kind == "control" else None
         with torch.no_grad():
             found = batches._output(

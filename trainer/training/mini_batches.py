@@ -138,8 +138,10 @@ class MiniBatches:
         """Keep what an exact pass over the whole graph gives, for the control variates of the epoch that begins; every
         rank has to call it."""
         if self._histories is not None:
+            assert self._pipeline is not None
             network.train(False)
-            self._histories.refresh(network.histories(features, PassContext.evaluation(epoch)))
+            of_layers = network.histories(features, PassContext.evaluation(epoch))
+            self._histories.refresh(of_layers, partial(self._pipeline.begin_epoch, epoch))
 
     def close(self) -> None:
         """End the samplers; every rank has to call it after the same step."""
@@ -229,7 +231,7 @@ class MiniBatches:
         if self._histories is None:
             return self._network.run_on(dropped(), context, num_rows=num_rows)
         counts = arrays["counts"][:, 0].tolist()
-        histories = self._histories.of_layers(batch.histories[0], counts)
+        histories = self._histories.of_layers(batch.histories, counts, arrays["seed_row"])
         means = make(first_share=0.0, share=0.0, histories=histories)
         rows_kC = self._network.run_on(means, context, num_rows=num_rows)
         if not self._has_dropout:
