@@ -262,6 +262,7 @@ class TrainOptions(CallOptions, total=False):
     split: int
     batch_size: int | None
     fanouts: str | Sequence[int] | None
+    eval_fanouts: str | Sequence[int] | None
     control_variates: bool
     exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]
     boundary_sampling: float

@@ -55,8 +55,12 @@ class BatchOptions:
     """rows of other parts that are kept for later batches, by node type; none where one is left out"""
     cache_policy: str = "belady"
     """which of them: one of `row_cache.policies.POLICIES`"""
+    is_evaluation: bool = False
+    """whether every epoch has the same batches, with draws that no epoch of training has"""
 
 
+EVALUATION = -1
+"""the epoch whose draws evaluations have"""
 MOST_EPOCHS = 4
 """whose batches are remembered: that which is made, and those that are planned"""
 
@@ -158,6 +162,7 @@ class PartBatches:
         The arrays of layer l begin with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see
         `input_rows`), and those of the nodes before the last hop with `histories/TYPE/` likewise.
         """
+        epoch = EVALUATION if self._options.is_evaluation else epoch
         of_batch, number = self._seeds_of_batch(epoch, step)
         batch = self._sampler.sample(of_batch.seeds, epoch=epoch)
         arrays: dict[str, NDArray[Any]] = {

@@ -63,7 +63,7 @@ def check_together(options: Options) -> None:
         _check_pairs(options)
 
 
-_OF_BATCHES = {"fanouts", "control_variates", "sampler_processes", "remote_row_cache", "cache_policy"}
+_OF_BATCHES = {"fanouts", "eval_fanouts", "control_variates", "sampler_processes", "remote_row_cache", "cache_policy"}
 _OF_RUNS = {"cache", "config", "model", "metric", "eval_negatives", "batch_size", "seed", "timeout", "verify"}
 _OF_LEARNING = {
     *(
@@ -187,11 +187,15 @@ def _check_pairs(options: Options) -> None:
 
 def _check_batches(options: Options, *, keeps: bool) -> None:
     """Refuse what has no effect, or another one, where steps are made on sampled neighbourhoods."""
-    if len(options.fanout_list) != options.layers:
-        raise OptionError(
-            f"--fanouts {options.fanouts} has {len(options.fanout_list)} numbers and the model {options.layers} "
-            "layers; give one for each layer"
-        )
+    for flag, words, fanouts in (
+        ("--fanouts", options.fanouts, options.fanout_list),
+        ("--eval-fanouts", options.eval_fanouts, options.eval_fanout_list),
+    ):
+        if fanouts is not None and len(fanouts) != options.layers:
+            raise OptionError(
+                f"{flag} {words} has {len(fanouts)} numbers and the model {options.layers} layers; give one for each "
+                "layer"
+            )
     for reason, applies in {
         f"--task {EDGES}: batches are of nodes, or with --task {LINKS} of edges": options.learns_edge_labels,
         "--inductive: neighbours are drawn from the whole graph": options.inductive,

@@ -316,6 +316,13 @@ class Options:
         checked(listed_fanouts),
         default_words="10 a layer",
     )
+    eval_fanouts: str | None = _batches(
+        None,
+        "validate and test on sampled neighbourhoods too, by so many neighbours for a node in each layer, as --fanouts",
+        "K,K",
+        checked(listed_fanouts),
+        default_words="exactly, on the whole graph",
+    )
     control_variates: bool = _batches(
         False,
         "correct the sums over drawn neighbours by those of one exact pass an epoch, so that 2 neighbours are enough",
@@ -452,6 +459,11 @@ class Options:
     def fanout_list(self) -> list[int]:
         """Neighbours drawn for a node in each layer, the last layer's first."""
         return [10] * self.layers if self.fanouts is None else listed_fanouts(self.fanouts)
+
+    @property
+    def eval_fanout_list(self) -> list[int] | None:
+        """The same for validation and test; None where these are on the whole graph."""
+        return None if self.eval_fanouts is None else listed_fanouts(self.eval_fanouts)
 
     @property
     def first_dropout(self) -> float:
