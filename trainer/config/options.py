@@ -316,6 +316,18 @@ class Options:
         checked(listed_fanouts),
         default_words="10 a layer",
     )
+    sampler: str = _batches(
+        "neighbour",
+        "neighbour: --fanouts neighbours are drawn for each node; ladies: so many nodes for each layer of a batch, by "
+        "their share in the means; vertices: --batch-size of all nodes for each step, with all edges among them",
+        choices=("neighbour", "ladies", "vertices"),
+    )
+    draw: str = _batches(
+        "uniform",
+        "how neighbours of a node are drawn; uniform: each as probable as another; replacement: likewise, but the "
+        "same one perhaps several times; weighted: in proportion to the edges' weights",
+        choices=("uniform", "replacement", "weighted"),
+    )
     eval_fanouts: str | None = _batches(
         None,
         "validate and test on sampled neighbourhoods too, by so many neighbours for a node in each layer, as --fanouts",

@@ -73,6 +73,7 @@ class BatchStream:
         removed: Tensor | None,
         batch: Mapping[str, Any],
         epochs: tuple[int, int],
+        steps: int,
         histories: Histories | None = None,
     ) -> None:
         """Start the samplers.
@@ -80,10 +81,10 @@ class BatchStream:
         Args:
             seeds, removed, epochs: see `SamplerProcesses`.
             batch: the fields of graphprep's `BatchOptions`, but for those that all batches of a run have in common.
+            steps: batches of an epoch.
             histories: what control variates need.
         """
         options, world = self._options, self._communicator.world
-        assert options.batch_size is not None
         samplers = SamplerProcesses(
             cache=options.cache,
             rank=self._communicator.rank,
@@ -108,7 +109,7 @@ class BatchStream:
             samplers,
             self.rows,
             type_names=self.type_names,
-            num_batches=-(-seeds.shape[-1] // options.batch_size) * (last + 1 - first),
+            num_batches=steps * (last + 1 - first),
             world=world,
             idle=self.idle,
             histories=histories,

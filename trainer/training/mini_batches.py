@@ -64,7 +64,8 @@ class MiniBatches:
         self._communicator, self._cache = communicator, cache
         assert options.batch_size is not None
         self._batch_size = options.batch_size
-        self.steps = -(-seeds.seeds.shape[-1] // self._batch_size)
+        of_steps = cache.num_nodes if options.sampler == "vertices" else seeds.seeds.shape[-1]
+        self.steps = -(-of_steps // self._batch_size)
         self._stream = BatchStream(options, cache, part, communicator, traffic_log, sums=sums)
         self._idle, self._histories = self._stream.idle, None
         if options.control_variates:
@@ -79,6 +80,8 @@ class MiniBatches:
             removed=self._seeds.removed,
             batch={
                 "fanouts": self._fanouts,
+                "sampler": self._options.sampler,
+                "draw": self._options.draw,
                 "histories": self._histories is not None,
                 "roots": self._histories is not None and self._has_dropout,
                 "negatives": self._seeds.negatives,
@@ -86,6 +89,7 @@ class MiniBatches:
                 "cache_policy": self._options.cache_policy,
             },
             epochs=(first, last),
+            steps=self.steps,
             histories=self._histories,
         )
         self._first_epoch = first
@@ -140,6 +144,8 @@ class MiniBatches:
         return {
             "batch_size": self._batch_size,
             "fanouts": self._options.fanout_list,
+            "sampler": self._options.sampler,
+            "draw": self._options.draw,
             "eval_fanouts": self._options.eval_fanout_list,
             "control_variates": self._options.control_variates,
             "steps_an_epoch": self.steps,

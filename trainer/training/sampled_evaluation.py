@@ -91,7 +91,7 @@ class SampledEvaluation:
         """This rank's rows, float32 [n, C], with zeros for nodes that are not measured."""
         scores_nC: Tensor | None = None
         self._network.train(False)
-        for _ in range(-(-len(self._seeds) // self._batch_size)):
+        for _ in range(self._steps):
             batch = self._stream.pipeline.next()
             features, layers, num_rows = self._stream.input_of(batch)
             context = PassContext.evaluation(epoch)
@@ -105,12 +105,12 @@ class SampledEvaluation:
         return torch.zeros(self._num_rows, self._num_outputs, device=self._device) if scores_nC is None else scores_nC
 
     @property
-    def _batch_size(self) -> int:
+    def _steps(self) -> int:
         assert self._options.batch_size is not None
-        return self._options.batch_size
+        return -(-len(self._seeds) // self._options.batch_size)
 
     def _start(self, seeds: Tensor, epochs: int) -> None:
         self._seeds = seeds
         batch = {"fanouts": self._options.eval_fanout_list, "is_evaluation": True}
         if len(seeds):
-            self._stream.start(seeds, removed=self._removed, batch=batch, epochs=(1, epochs))
+            self._stream.start(seeds, removed=self._removed, batch=batch, epochs=(1, epochs), steps=self._steps)
