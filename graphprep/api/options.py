@@ -262,6 +262,9 @@ class TrainOptions(CallOptions, total=False):
     split: int
     batch_size: int | None
     fanouts: str | Sequence[int] | None
+    sampler: Literal["neighbour", "ladies", "vertices"]
+    draw: Literal["uniform", "replacement", "weighted"]
+    eval_fanouts: str | Sequence[int] | None
     control_variates: bool
     exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]
     boundary_sampling: float
