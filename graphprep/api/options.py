@@ -271,6 +271,7 @@ class TrainOptions(CallOptions, total=False):
     relay: Literal["auto", "off"]
     staleness: str
     staleness_grad: str
+    error_budget: float
     warmup: int
     settle: int
     parallel: str
