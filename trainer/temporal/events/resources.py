@@ -90,6 +90,8 @@ def memory_by_purpose(
     state = row_bytes(width, features) - mail
     mapped = [stream.source_M, stream.destination_M, stream.time_M, stream.offset_N1, stream.event_2M]
     mapped += [stream.neighbour_2M, *(one for one in (stream.x_MF, stream.y_M, stream.x_NF) if one is not None)]
+    if stream.changing is not None:
+        mapped += [stream.changing.offsets, stream.changing.time, stream.changing.x]
     return {
         "states of nodes": times * owned_nodes * state,
         "mail": times * owned_nodes * mail,
@@ -115,7 +117,7 @@ def _batch_bytes(options: Options, stream: EventStream, parallelism: Parallelism
 
 
 def _resources(options: Options, stream: EventStream, ranks: int, available_bytes: int) -> Resources:
-    vectors = options.node_vectors and stream.x_NF is None
+    vectors = options.node_vectors and not stream.num_node_features
     weights = _COPIES_OF_WEIGHTS * _FLOAT * (stream.num_nodes if vectors else 0) * options.hidden
     return Resources(
         ranks=ranks,

@@ -138,7 +138,7 @@ def check_stream(options: Options, cache: EventCache, stream: EventStream) -> No
     for group, (first, end) in stream.groups().items():
         if first == end:
             raise TrainingError(f"{cache.folder} has no events for {group}; partition it with another --split")
-    if stream.x_NF is not None and not options.node_vectors:
+    if stream.num_node_features and not options.node_vectors:
         raise OptionError(f"--no-node-vectors does nothing: the nodes of {cache.folder} have features; leave it out")
     if len(stream.candidates_D) < 2:
         raise TrainingError(
