@@ -107,6 +107,7 @@ class EventFileOptions(CallOptions, total=False):
     out: Place | None
     replace: bool
     time_unit: Literal["ns", "us", "ms", "s", "min", "h", "d", "w"]
+    changing_features: Place | None
     schema: Place | None
     format: Format
     ids: IdKind
