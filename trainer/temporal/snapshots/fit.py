@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -154,12 +154,41 @@ class SnapshotFit:
 
     def state_dict(self) -> dict[str, Any]:
         """What later epochs depend on."""
-        return {"steps": self._optimiser.steps, "weights": self.weights(), **self._optimiser.state_dict()}
+        groups = self.groups
+        return {
+            "steps": self._optimiser.steps,
+            "weights": self.weights(),
+            **self._optimiser.state_dict(),
+            "groups": {
+                **{"ranks": self._communicator.world, "ranks_per_group": self._snapshots.num_members},
+                **{"borders": groups.borders, "is_measured": groups.is_measured, "rounds": self._num_rounds},
+                **{"cost": asdict(groups.cost), "least_seconds": groups.least_seconds},
+            },
+        }
 
     def load_state_dict(self, state: Mapping[str, Any], _rounds: int, /) -> None:
-        """Continue from the state of a run of the same stream and model."""
+        """Continue from the state of a run of the same stream and model.
+
+        With as many ranks the groups are those of that run, so that all sums are added in the same order.
+        """
         self.load_weights(state["weights"])
         self._optimiser.load_state_dict(state["steps"], {name: state[name] for name in self._optimiser.state_dict()})
+        saved = state.get("groups")  # checkpoints of 0.1.0 have none
+        sizes = {"ranks": self._communicator.world, "ranks_per_group": self._snapshots.num_members}
+        if saved is not None and all(saved[name] == size for name, size in sizes.items()):
+            self.groups = Groups(
+                borders=list(saved["borders"]),
+                cost=Cost(**saved["cost"]),
+                is_measured=saved["is_measured"],
+                least_seconds=list(saved["least_seconds"]),
+            )
+            self._num_rounds = saved["rounds"]
+        elif self._communicator.is_main:
+            log.info(
+                "the checkpoint has no groups of snapshots for %d rank(s) with %d a group, so the losses are those of "
+                "its run up to rounding",
+                *sizes.values(),
+            )
 
     def round(self, number: int, _is_last: bool, /) -> float:
         """One epoch; every rank has to call it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import partial
 from typing import Any
 
@@ -81,6 +82,44 @@ def assert_same_training(one: dict[str, Any], several: dict[str, Any]) -> None:
     for measured, expected in zip(several["metrics"], one["metrics"], strict=True):
         assert measured == pytest.approx(expected, abs=1e-5)
         assert 0 < expected["mrr"] <= 1
+
+
+def resumed(communicator: Communicator, *, num_members: int = 1, **changes: Any) -> tuple[Any, Any]:
+    """Two epochs after a change of the groups: of one run, and of another one that resumes from its state."""
+    communicator.connect()
+    passes._LEAST_ROWS = 5
+    options = run_options("", epochs=7, lr=0.02, negatives=2, **changes)
+    snapshots = shared_snapshots(communicator, EVENTS, num_members)
+    num_steps, num_groups = snapshots.num_steps("train"), communicator.world // num_members
+    first = [0, *(min(1 + group, num_steps) for group in range(num_groups - 1)), num_steps]
+
+    def fit_of(borders: list[int] | None) -> SnapshotFit:
+        workers = Workers(2 if num_members == 1 else 1, communicator.device)
+        return SnapshotFit(snapshots, options, communicator, workers, borders=borders)
+
+    whole, later = fit_of(first), fit_of(None)
+    for number in range(5):
+        whole.round(number, False)
+    content = io.BytesIO()
+    torch.save(whole.state_dict(), content)
+    content.seek(0)
+    later.load_state_dict(torch.load(content, weights_only=True), 5)
+    outcomes = [
+        ([fit.round(number, False) for number in (5, 6)], fit.weights(), fit.groups.borders, first)
+        for fit in (whole, later)
+    ]
+    return outcomes[0], outcomes[1]
+
+
+@pytest.mark.parametrize(("world", "num_members"), [(1, 1), (2, 1), (2, 2)])
+def test_a_resumed_run_is_the_whole_run_to_the_last_bit(world: int, num_members: int) -> None:
+    """Guards against groups that begin anew, whose sums are added in another order, and against a lost optimiser."""
+    tasks = [partial(resumed, num_members=num_members, **changes) for changes in MODELS.values()]
+    for model, (whole, later) in zip(MODELS, among_ranks(world, tasks), strict=True):
+        assert later[0] == whole[0], model
+        assert all(torch.equal(later[1][name], weight) for name, weight in whole[1].items()), model
+        assert later[2] == whole[2], model
+        assert world == num_members or whole[2] != whole[3], model
 
 
 def test_learnt_rows_are_saved_in_the_order_of_nodes() -> None:
