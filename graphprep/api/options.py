@@ -131,6 +131,7 @@ class EventCacheOptions(CallOptions, total=False):
     split: str
     half_life: str | None
     snapshot_cost: str
+    ranks_per_group: int
     method: Literal["auto", "random"]
     imbalance: float
     seed: int

@@ -56,6 +56,8 @@ class ArrayFolder:
     """what to do about a damaged one"""
     required: ClassVar[tuple[str, ...]]
     """arrays that it has to have"""
+    formats: ClassVar[tuple[int, ...]] = (EVENT_FORMAT,)
+    """that are read"""
     kinds: ClassVar[Mapping[str, type]]
     """root attributes that are relied on, each with its type"""
 
@@ -74,9 +76,10 @@ class ArrayFolder:
             raise self.fault("is not one: its zarr.json is missing or cannot be read", is_kind=True) from error
         if kind != self.kind:
             raise self.fault(f"is not one: its zarr.json says {str(kind)[:40]!r}", is_kind=True)
-        if version != EVENT_FORMAT:
+        if type(version) is not int or version not in self.formats:
+            known = " and ".join(map(str, self.formats))
             raise self.fault(
-                f"has the format {str(version)[:40]} and this release reads {EVENT_FORMAT}; install the release that "
+                f"has the format {str(version)[:40]} and this release reads {known}; install the release that "
                 f"wrote it, or {self.again}",
                 is_kind=True,
             )

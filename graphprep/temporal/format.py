@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 EVENT_FORMAT = 1
+SHARED_FORMAT = 2
+"""of event caches in which several ranks share a group of snapshots; all others keep EVENT_FORMAT"""
 EVENT_STORE_KIND = "event-store"
 EVENT_CACHE_KIND = "events"
 
@@ -17,6 +19,8 @@ ORIGINAL_ID, WORD_OFFSETS, WORD_BYTES = "nodes/original_id", "words/offsets", "w
 EVENT_ARRAYS = (SOURCE, DESTINATION, TIME, EVENT_X, EVENT_Y)
 """one row an event, in the order of time"""
 RANK_OF = "nodes/rank_of"
+MEMBER_OF = "nodes/member_of"
+"""which of the ranks that share a group of snapshots has a node"""
 INDEX_OFFSETS, INDEX_EVENT, INDEX_NEIGHBOUR = "index/offsets", "index/event", "index/neighbour"
 SNAPSHOT_OFFSETS, SNAPSHOT_GROUP = "snapshots/offsets", "snapshots/group"
 DTYPES = {
@@ -33,6 +37,7 @@ DTYPES = {
     WORD_OFFSETS: ("int64",),
     WORD_BYTES: ("uint8",),
     RANK_OF: ("int16",),
+    MEMBER_OF: ("int16",),
     INDEX_OFFSETS: ("int64",),
     INDEX_EVENT: ("int64",),
     INDEX_NEIGHBOUR: ("int64",),

@@ -78,7 +78,9 @@ class EventTensors:
     snapshot_offsets: Tensor | None
     """int64 [T + 1]: the first event of each window"""
     snapshot_group: Tensor | None
-    """int16 [T]: the rank of each snapshot, ascending"""
+    """int16 [T]: the group of each snapshot, ascending; ranks S g to S g + S - 1 have group g, with S = 1 rank g"""
+    member_of: Tensor | None
+    """int16 [N]: which of the S ranks that share a group has each node; None where S is 1"""
 
     def first_event_at(self, time: Tensor) -> Tensor:
         """The first event that is not earlier than each of some times: the events before it are strictly earlier."""
@@ -114,6 +116,7 @@ class _Reader:
             index_neighbour=self._numbers("index/neighbour", (2 * cache.num_events,), nodes),
             snapshot_offsets=self._snapshot_offsets(),
             snapshot_group=self._snapshot_group(),
+            member_of=self._member_of(),
         )
 
     def _states(self, shape: tuple[int, ...]) -> Tensor | None:
@@ -144,9 +147,15 @@ class _Reader:
         if not self.cache.has_snapshots:
             return None
         name = "snapshots/group"
-        group = self._numbers(name, (self.cache.num_snapshots,), self.cache.num_parts, "int16")
+        num_groups = self.cache.num_parts // self.cache.ranks_per_group
+        group = self._numbers(name, (self.cache.num_snapshots,), num_groups, "int16")
         self._require_ascending(name, group)
         return group
+
+    def _member_of(self) -> Tensor | None:
+        if self.cache.ranks_per_group == 1:
+            return None
+        return self._numbers("nodes/member_of", (self.cache.num_nodes,), self.cache.ranks_per_group, "int16")
 
     def _offsets(self, name: str, num_rows: int, end: int) -> Tensor:
         offsets = self._mapped(name, ("int64",), (num_rows + 1,))
