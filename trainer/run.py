@@ -17,6 +17,7 @@ from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.freed_memory import give_back_large_blocks, keep_freed_memory
 from trainer.base.pass_context import PassContext
 from trainer.base.peak_memory import peak_memory
+from trainer.base.precision import TYPES
 from trainer.base.sent_bytes import KIND_OF
 from trainer.base.traffic_log import Clock, TrafficLog, by_link_type
 from trainer.config.options import Options
@@ -29,6 +30,7 @@ from trainer.data.typed_part import load_typed_part
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
+from trainer.exchange.error_budget import ErrorBudget
 from trainer.exchange.exchange import Exchange, row_counts
 from trainer.exchange.inductive import training_cross_edges, training_subgraph
 from trainer.exchange.layer_exchanges import tensor_layers
@@ -53,7 +55,7 @@ from trainer.reporting.trace import prepare_traces, write_trace
 from trainer.reporting.weights_file import write_weights
 from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
-from trainer.startup.handshake import Agreement, agree, facts_of
+from trainer.startup.handshake import Agreement, agree, facts_of, link_model
 from trainer.startup.preflight import ignored_arrays
 from trainer.startup.row_width import remark_on_row_width
 from trainer.temporal.run import train_temporal
@@ -139,6 +141,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
 
     traffic_log = TrafficLog(**row_counts(part), rank=communicator.rank, world=communicator.world)
     saturation = Saturation(rank=communicator.rank, world=communicator.world, device=communicator.device)
+    budget = _error_budget(options, cache, communicator)
     model = model_type(options, communicator)
     task = Task(options, cache, part, learnt, objective=objective, agreement=agreement, communicator=communicator)
     part = task.message_part(part)
@@ -153,6 +156,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         traffic_log=traffic_log,
         by_entries=agreement.by_entries,
         saturation=saturation,
+        budget=budget,
         tensor_layers=tensor_layers(options, agreement.layer_exchanges),
     )
     graph = partial(_cross_edges, options, cache, part, task.message_part)
@@ -202,6 +206,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         link_types=cache.slowest_links,
         batches=batches,
         evaluation=evaluation,
+        budget=budget,
     )
     if resumed is not None:
         fit.load_state_dict(resumed)
@@ -264,6 +269,9 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             if number
         ],
         "saturated": fit.saturated,
+        "error_budget": None
+        if budget is None
+        else budget.summary(cache.slowest_links) | {"choices": budget.table(cache.slowest_links)},
         "exchanges": layers,
         "pairs": pairs,
         "link_types": by_link_type(pairs),
@@ -371,6 +379,17 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
     )
 
 
+def _error_budget(options: Options, cache: Cache, communicator: Communicator) -> ErrorBudget | None:
+    if not options.error_budget or communicator.world == 1:
+        return None
+    return ErrorBudget(
+        options.error_budget,
+        communicator,
+        link_model(cache).seconds_a_byte,
+        stored_bytes=TYPES[options.precision].itemsize,
+    )
+
+
 def _view(
     options: Options,
     cache: Cache,
@@ -385,6 +404,7 @@ def _view(
     num_nodes: int,
     by_entries: bool,
     saturation: Saturation,
+    budget: ErrorBudget | None,
     tensor_layers: Container[int],
     graph: Callable[[], CrossEdges],
 ) -> ModelView:
@@ -393,7 +413,7 @@ def _view(
     `graph` gives the edges between all parts, which only tensor-parallel layers need.
     """
     log_of_part, sums, tensor = traffic_log.for_part(**row_counts(part)), sums_of(options, model), None
-    exchange = Exchange(options, part, communicator, log_of_part, saturation)
+    exchange = Exchange(options, part, communicator, log_of_part, saturation, budget)
     if tensor_layers and sums is not None and communicator.world > 1:
         columns = TensorExchange(
             wires=exchange.wires, communicator=communicator, traffic_log=log_of_part, saturation=saturation

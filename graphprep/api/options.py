@@ -107,6 +107,7 @@ class EventFileOptions(CallOptions, total=False):
     out: Place | None
     replace: bool
     time_unit: Literal["ns", "us", "ms", "s", "min", "h", "d", "w"]
+    changing_features: Place | None
     schema: Place | None
     format: Format
     ids: IdKind
@@ -130,6 +131,7 @@ class EventCacheOptions(CallOptions, total=False):
     split: str
     half_life: str | None
     snapshot_cost: str
+    ranks_per_group: int
     method: Literal["auto", "random"]
     imbalance: float
     seed: int
@@ -271,6 +273,7 @@ class TrainOptions(CallOptions, total=False):
     relay: Literal["auto", "off"]
     staleness: str
     staleness_grad: str
+    error_budget: float
     warmup: int
     settle: int
     parallel: str

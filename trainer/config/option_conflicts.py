@@ -37,6 +37,8 @@ def check_together(options: Options) -> None:
             raise OptionError(f"--exchange tensor {reason}; use --exchange boundary, or leave it out")
     if options.boundary_sampling < 1:
         _check_sampling(options, keeps=keeps)
+    if options.error_budget:
+        _check_error_budget(options, keeps=keeps)
     if options.batch_size:
         _check_batches(options, keeps=keeps)
     if options.model == "gin" and options.precision == "fp16":
@@ -270,6 +272,23 @@ def obstacle_to_tensor(options: Options) -> str | None:
         if applies:
             return reason
     return None
+
+
+def _check_error_budget(options: Options, *, keeps: bool) -> None:
+    for reason, applies in {
+        f"--exchange {options.exchange}: bits and age are chosen for the rows that a pair of ranks exchanges": (
+            options.exchange != "boundary"
+        ),
+        "--staleness and --staleness-grad: it chooses how often rows are sent": keeps,
+        f"--wire {options.wire}: it chooses the bits of a value": options.wire != "fp32",
+        "--error-feedback: what rounding took is in the next difference already": options.error_feedback,
+        "--boundary-sampling: rows drawn anew have no copy to send a difference to": options.boundary_sampling < 1,
+        "--batch-size: a batch has no halo of which a peer could have a copy": bool(options.batch_size),
+        "--precision fp16: gradients that are owed would be of another loss scale; use bf16": options.precision
+        == "fp16",
+    }.items():
+        if applies:
+            raise OptionError(f"--error-budget cannot be with {reason}; leave one of them out")
 
 
 def _check_sampling(options: Options, *, keeps: bool) -> None:

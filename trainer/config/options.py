@@ -380,6 +380,13 @@ class Options:
         checked(policy),
     )
     staleness_grad: str = _exchange("none", "the same for the gradients of rows", "POLICY", checked(policy))
+    error_budget: float = _exchange(
+        0.0,
+        "relative error that rows and their gradients may have; bits and age of each layer and pair of ranks are "
+        "measured and chosen under it; 0: all are sent exactly",
+        "SHARE",
+        SHARE,
+    )
     warmup: int = _exchange(0, "first epochs, in which everything is sent whatever the policy", "N", whole(0))
     settle: int = _exchange(0, "last epochs, in which everything is sent; also run after early stopping", "N", whole(0))
     parallel: str = _exchange(

@@ -44,6 +44,7 @@ from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
 from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
+from trainer.exchange.error_budget import ErrorBudget
 from trainer.exchange.saturation import Saturation, in_words
 from trainer.layers.typed_features import FirstInput
 from trainer.models import Network
@@ -147,6 +148,7 @@ class Fit:
         link_types: Sequence[Sequence[str]] = (),
         batches: MiniBatches | None = None,
         evaluation: SampledEvaluation | None = None,
+        budget: ErrorBudget | None = None,
     ) -> None:
         """Make the weights the same everywhere.
 
@@ -164,10 +166,12 @@ class Fit:
             link_types: the type of the slowest link from rank p (row) to rank q (column), for the lines.
             batches: what each step is made on; None for steps on the whole graph.
             evaluation: what validations and the test are made on; None for the whole graph.
+            budget: chooses bits and age of rows, if it does.
         """
         self._training, self._whole, self._options = training, whole, options
         self._objective, self._agreement, self._batches = objective, agreement, batches
         self._evaluation = evaluation
+        self._budget = budget
         self._saturation, self._has_shrunk, self._link_types = saturation, False, link_types
         self.saturated: list[dict[str, Any]] = []
         """Values too large for the wire, by layer and direction, when they were last counted."""
@@ -330,6 +334,7 @@ class Fit:
                         bytes_skipped=totals.skipped - totals_before.skipped,
                         ranks=ranks,
                         links=links,
+                        error_budget=None if self._budget is None else self._budget.summary(self._link_types),
                     )
                 )
                 line_started, totals_before = now, totals
