@@ -122,7 +122,7 @@ class ErrorBudget:
         self._numbers.setdefault((layer, direction), {})[peer] = numbers
 
     def _choose(self, epoch: int) -> None:
-        links = self._gathered()
+        links, is_first = self._gathered(), not self._choices
         weights = weights_of(links)
         self.measured_error = math.sqrt(math.fsum(weights[key] * one.applied for key, one in links.items()))
         self.greatest_error = max(self.measured_error, self.greatest_error or 0.0)
@@ -136,7 +136,7 @@ class ErrorBudget:
         self.predicted_error = error_of(links, self._choices, weights)
         self._numbers = {}
         if self._communicator.is_main:
-            log.debug("epoch %d, %s", epoch, self.in_words())
+            log.log(logging.INFO if is_first else logging.DEBUG, "from epoch %d on: %s", epoch, self.in_words())
 
     def _gathered(self) -> dict[LinkKey, Measured]:
         """What all ranks have measured of links with rows."""
