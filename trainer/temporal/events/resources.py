@@ -50,7 +50,9 @@ def check_memory(
     """
     resources = _resources(options, stream, ranks, available_bytes)
     copies = parallelism.copies
-    needed = copies * resources.memory_bytes * (2 if copies > 1 else 1)
+    # A validation needs each of several copies twice, and a checkpoint gathers them.
+    times = 1 if copies == 1 else 2 if options.checkpoint is None else 3
+    needed = copies * resources.memory_bytes * times
     if needed > resources.available_bytes and not options.anyway:
         raise TrainingError(
             f"the node memory takes {needed / 1e9:.2f} GB beside the weights and {resources.available_bytes / 1e9:.2f} "
