@@ -56,6 +56,8 @@ class Events:
     first_test: int
     x_NF: Tensor | None = None
     """float32, features of nodes"""
+    y_M: Tensor | None = None
+    """int64, the state in which each event leaves its source, -1 for unknown; None without states"""
 
     @property
     def num_snapshots(self) -> int:
@@ -383,6 +385,32 @@ class Snapshots:
             negative_kK=place_N[negative_kK[is_own_k]].to(self.device),
             exchange=exchange,
         )
+
+    def states(self, number: int, split: Split) -> tuple[Tensor, Tensor]:
+        """The known states in which one window leaves its sources, each by the last event that says it.
+
+        Args:
+            number: of the window.
+            split: whose events count.
+
+        Returns:
+            rows of this rank, beyond those of the snapshot before for nodes that had not occurred, and their states.
+        """
+        assert self.events.y_M is not None
+        begin, end = self._span(number, split)
+        y_m = self.events.y_M[begin:end]
+        source_k, y_m = self.events.source_M[begin:end][y_m >= 0], y_m[y_m >= 0]
+        row_k, place_m = torch.unique(self._place_N[source_k], return_inverse=True)
+        last_k = torch.zeros_like(row_k).scatter_reduce_(0, place_m, torch.arange(len(y_m)), "amax")
+        is_own_k = self._owner_N[row_k] == (0 if self.members is None else self.members.own)
+        own_k = torch.searchsorted(self._own_rows, row_k[is_own_k])
+        return own_k.to(self.device), y_m[last_k[is_own_k]].to(self.device)
+
+    def has_states(self, split: Split) -> bool:
+        """Whether a step predicts a state of this split: one that is not in the first window."""
+        begin, end = self._limits(split)
+        y_M = self.events.y_M
+        return y_M is not None and bool((y_M[max(begin, int(self.events.offsets[1])) : end] >= 0).any())
 
     def _span(self, number: int, split: Split) -> tuple[int, int]:
         lowest, highest = self._limits(split)
