@@ -11,6 +11,9 @@ EVENT_CACHE_KIND = "events"
 SOURCE, DESTINATION, TIME = "events/source", "events/destination", "events/time"
 EVENT_X, EVENT_Y = "events/x", "events/y"
 NODE_X = "nodes/x"
+CHANGING_OFFSETS, CHANGING_TIME, CHANGING_X = "changing/offsets", "changing/time", "changing/x"
+"""features of nodes that change: R rows in the order of nodes and, of each node, of times"""
+CHANGING_ARRAYS = (CHANGING_OFFSETS, CHANGING_TIME, CHANGING_X)
 ORIGINAL_ID, WORD_OFFSETS, WORD_BYTES = "nodes/original_id", "words/offsets", "words/bytes"
 """the ids that nodes had in the source, where they were not the row numbers: numbers, or words in UTF-8"""
 EVENT_ARRAYS = (SOURCE, DESTINATION, TIME, EVENT_X, EVENT_Y)
@@ -27,6 +30,9 @@ DTYPES = {
     EVENT_X: ("float32",),
     EVENT_Y: ("int64",),
     NODE_X: ("float32",),
+    CHANGING_OFFSETS: ("int64",),
+    CHANGING_TIME: ("int64", "float64"),
+    CHANGING_X: ("float32",),
     ORIGINAL_ID: ("int64",),
     WORD_OFFSETS: ("int64",),
     WORD_BYTES: ("uint8",),
@@ -39,7 +45,7 @@ DTYPES = {
     SNAPSHOT_GROUP: ("int16",),
 }
 """Of each array. Features have two dimensions, all others one."""
-MATRICES = (EVENT_X, NODE_X)
+MATRICES = (EVENT_X, NODE_X, CHANGING_X)
 
 SECONDS = {
     "ns": 1e-9,

@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 
 from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.manifest import Manifest
+from graphprep.core.event_rows import ChangingFeatures
 from graphprep.errors import PartitionError
 from graphprep.system import memory, progress
 from graphprep.system.atomic import PARTIAL_PREFIX, publish_folder
 from graphprep.temporal.events import EventArrays, EventSource
 from graphprep.temporal.format import (
+    CHANGING_ARRAYS,
+    CHANGING_X,
     DESTINATION,
     EVENT_ARRAYS,
     EVENT_CACHE_KIND,
@@ -100,7 +103,11 @@ def write_event_cache(
     folder.mkdir(parents=True, exist_ok=True)
     writer = FolderWriter(folder)
     arrays = events.arrays
-    names = [name for name in (*EVENT_ARRAYS, NODE_X, ORIGINAL_ID, WORD_OFFSETS, WORD_BYTES) if name in arrays]
+    names = [
+        name
+        for name in (*EVENT_ARRAYS, NODE_X, *CHANGING_ARRAYS, ORIGINAL_ID, WORD_OFFSETS, WORD_BYTES)
+        if name in arrays
+    ]
     for group in dict.fromkeys(["events", "nodes", "index", *(name.split("/")[0] for name in names)]):
         writer.group(group)
     lowest, end = events.num_nodes, 0
@@ -139,6 +146,7 @@ def write_event_cache(
             "num_events": events.num_events,
             "num_event_features": _width(arrays, EVENT_X),
             "num_node_features": _width(arrays, NODE_X),
+            "num_changing_features": _width(arrays, CHANGING_X),
             "num_states": _num_states(events),
             "split": list(content.split),
             "destinations": [lowest, end],
@@ -167,6 +175,7 @@ def cache_of_arrays(
     x: NDArray[Any] | None = None,
     y: NDArray[Any] | None = None,
     node_x: NDArray[Any] | None = None,
+    changing: ChangingFeatures | None = None,
     num_nodes: int | None = None,
     num_parts: int = 1,
     rank_of: NDArray[Any] | None = None,
@@ -182,7 +191,7 @@ def cache_of_arrays(
 
     Args:
         folder: of the cache; replaced if it is there.
-        source, destination, time, x, y, node_x, num_nodes: as for `EventArrays.of`.
+        source, destination, time, x, y, node_x, changing, num_nodes: as for `EventArrays.of`.
         num_parts: ranks that train.
         rank_of: the rank of each node; None for the number of the node modulo the ranks.
         split: shares of the events to train, to validate and to test.
@@ -195,7 +204,7 @@ def cache_of_arrays(
     """
     if not 1 <= num_parts <= MOST_PARTS:
         raise PartitionError(f"{num_parts} ranks cannot be numbered in an event cache; give 1 to {MOST_PARTS}")
-    events = EventArrays.of(source, destination, time, x=x, y=y, node_x=node_x, num_nodes=num_nodes)
+    events = EventArrays.of(source, destination, time, x=x, y=y, node_x=node_x, changing=changing, num_nodes=num_nodes)
     snapshots, quality = None, {}
     if window_seconds is not None:
         offsets_T = snapshot_offsets(events.arrays[TIME], in_units(window_seconds, time_unit))

@@ -41,6 +41,8 @@ class EventCache:
     """0 where events have none"""
     num_node_features: int
     """0 where nodes have none"""
+    num_changing_features: int
+    """of nodes, with a value for each time; 0 where none change"""
     num_states: int
     """classes of the states that events say of their sources; 0 where they say none"""
     split: tuple[int, int]
@@ -122,6 +124,7 @@ def open_event_cache(location: str) -> EventCache:
             num_events=int(root["num_events"]),
             num_event_features=int(root["num_event_features"]),
             num_node_features=int(root["num_node_features"]),
+            num_changing_features=int(root.get("num_changing_features", 0)),  # caches before them say nothing
             num_states=int(root["num_states"]),
             split=_pair(root["split"]),
             destinations=_pair(root["destinations"]),
