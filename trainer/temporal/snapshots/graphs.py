@@ -292,16 +292,22 @@ class Snapshots:
                 self._place_N[self.events.source_M[begin:end]],
                 self._place_N[self.events.destination_M[begin:end]],
             )
-            csr = _symmetric(first_m, second_m, self.num_seen(number))
+            num_rows = self.num_seen(number)
             self._graphs[number] = (
-                SnapshotGraph(csr, self.device) if self.members is None else self._own_part(csr, self.members)
+                SnapshotGraph(_symmetric(first_m, second_m, num_rows), self.device)
+                if self.members is None
+                else self._own_part(first_m, second_m, num_rows, self.members)
             )
         return self._graphs[number]
 
-    def _own_part(self, csr: Csr, members: Members) -> SnapshotGraph:
+    def _own_part(self, first_m: Tensor, second_m: Tensor, num_all: int, members: Members) -> SnapshotGraph:
         """This rank's rows of a graph, with columns for them and for their neighbours."""
-        num_all, owner_n = csr.num_rows, self._owner_N[: csr.num_rows]
+        owner_n = self._owner_N[:num_all]
         is_own_n = owner_n == members.own
+        other_m = first_m != second_m
+        degree_n = torch.cat([first_m[other_m], second_m[other_m]]).bincount(minlength=num_all).float()
+        touches_m = is_own_n[first_m] | is_own_n[second_m]
+        csr = _symmetric(first_m[touches_m], second_m[touches_m], num_all)
         own_n = is_own_n.nonzero().squeeze(1)
         is_own_E = is_own_n[csr.row_E]
         row_E, column_E = csr.row_E[is_own_E].long(), csr.indices[is_own_E].long()
@@ -317,7 +323,7 @@ class Snapshots:
             num_columns=len(columns),
         )
         halo = self._exchange(members, place_n, sent, needed)
-        return SnapshotGraph(part, self.device, degree_c=csr.row_sums(torch.float32)[columns], halo=halo)
+        return SnapshotGraph(part, self.device, degree_c=degree_n[columns], halo=halo)
 
     def _exchange(
         self, members: Members, place_n: Tensor, sent: dict[int, Tensor], needed: dict[int, Tensor]
