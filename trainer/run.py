@@ -62,6 +62,7 @@ from trainer.temporal.run import train_temporal
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
 from trainer.training.mini_batches import MiniBatches
+from trainer.training.sampled_evaluation import SampledEvaluation
 from trainer.training.supervision import PairSupervision
 from trainer.training.tasks import Learnt, Task, load_learnt
 
@@ -174,10 +175,23 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             num_nodes=num_training_nodes,
             graph=lambda: training_cross_edges(graph()),
         )
-    batches = None
+    batches = evaluation = None
     if options.batch_size:
         seeds, sums = task.batch_seeds(learnt, part, training.network.decoder), sums_of(options, model)
         batches = MiniBatches(options, cache, part, training.network, seeds, communicator, traffic_log, sums=sums)
+        if options.eval_fanouts is not None:
+            evaluation = SampledEvaluation(
+                options,
+                cache,
+                part,
+                whole.network,
+                learnt,
+                seeds.removed,
+                communicator,
+                traffic_log,
+                sums=sums,
+                num_outputs=objective.num_outputs,
+            )
     fit = Fit(
         training,
         whole,
@@ -191,6 +205,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         saturation=saturation,
         link_types=cache.slowest_links,
         batches=batches,
+        evaluation=evaluation,
         budget=budget,
     )
     if resumed is not None:

@@ -65,7 +65,10 @@ def check_together(options: Options) -> None:
         _check_pairs(options)
 
 
-_OF_BATCHES = {"fanouts", "control_variates", "sampler_processes", "remote_row_cache", "cache_policy"}
+_OF_BATCHES = {
+    *("fanouts", "sampler", "draw", "eval_fanouts", "control_variates", "sampler_processes", "remote_row_cache"),
+    "cache_policy",
+}
 _OF_RUNS = {"cache", "config", "model", "metric", "eval_negatives", "batch_size", "seed", "timeout", "verify"}
 _OF_LEARNING = {
     *(
@@ -90,7 +93,7 @@ _OF_SNAPSHOTS = {
     *("layers", "hidden", "history", "negatives", "optimiser", "momentum", "lr", "schedule", "lr_warmup", "clip_norm"),
     *("weight_decay", "epochs", "patience", "eval_every", "device", "workers", "anyway", "checkpoint", "trace"),
     *("checkpoint_every", "checkpoint_minutes", "resume", "restarts", "save_weights", "tensorboard", "wandb", "mlflow"),
-    *("output", "json", "quiet", "debug"),
+    *("task", "output", "json", "quiet", "debug"),
 }
 _OF_EVENTS = {
     **dict.fromkeys(SNAPSHOT_MODELS, (_OF_RUNS - {"batch_size"}) | _OF_SNAPSHOTS),
@@ -189,11 +192,15 @@ def _check_pairs(options: Options) -> None:
 
 def _check_batches(options: Options, *, keeps: bool) -> None:
     """Refuse what has no effect, or another one, where steps are made on sampled neighbourhoods."""
-    if len(options.fanout_list) != options.layers:
-        raise OptionError(
-            f"--fanouts {options.fanouts} has {len(options.fanout_list)} numbers and the model {options.layers} "
-            "layers; give one for each layer"
-        )
+    for flag, words, fanouts in (
+        ("--fanouts", options.fanouts, options.fanout_list),
+        ("--eval-fanouts", options.eval_fanouts, options.eval_fanout_list),
+    ):
+        if fanouts is not None and len(fanouts) != options.layers:
+            raise OptionError(
+                f"{flag} {words} has {len(fanouts)} numbers and the model {options.layers} layers; give one for each "
+                "layer"
+            )
     for reason, applies in {
         f"--task {EDGES}: batches are of nodes, or with --task {LINKS} of edges": options.learns_edge_labels,
         "--inductive: neighbours are drawn from the whole graph": options.inductive,
@@ -204,6 +211,13 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
         f"--wire {options.wire}: batches send no rows but features, as --precision stores them": options.wire != "fp32",
         "--error-feedback: a batch has no halo to which errors belong": options.error_feedback,
         "--boundary-sampling: --fanouts say how many neighbours are drawn": options.boundary_sampling < 1,
+        f"--sampler {options.sampler} and --draw {options.draw}: it is for neighbours of a node": options.draw
+        != "uniform"
+        and options.sampler != "neighbour",
+        "--sampler vertices and --fanouts: it takes all edges among the nodes of a step": options.sampler == "vertices"
+        and options.fanouts is not None,
+        f"--sampler vertices and --task {options.task}: its steps are of nodes": options.sampler == "vertices"
+        and options.learns_pairs,
         f"--exchange {options.exchange}: it is how training passes over the whole graph exchange rows": options.exchange
         not in ("boundary", "sequential"),
     }.items():
@@ -220,6 +234,8 @@ def _check_control_variates(options: Options) -> None:
             not sums
         ),
         f"--task {options.task}: they are for batches of nodes": options.learns_pairs,
+        f"--sampler {options.sampler}: they are for neighbours that are drawn for each node": options.sampler
+        != "neighbour",
     }.items():
         if applies:
             raise OptionError(f"--control-variates cannot be with {reason}; leave one of them out")

@@ -118,10 +118,12 @@ def test_every_option_arrives() -> None:
         pair_batch=11,
         save_pairs="p.csv",
     )
-    words = "c --batch-size 64 --fanouts 15,all --sampler-processes 2 --control-variates"
+    words = "c --batch-size 64 --fanouts 15,all --eval-fanouts 20,9 --sampler-processes 2 --control-variates"
     assert parse(words.split()) == Options(
-        cache="c", batch_size=64, fanouts="15,all", sampler_processes=2, control_variates=True
+        cache="c", batch_size=64, fanouts="15,all", eval_fanouts="20,9", sampler_processes=2, control_variates=True
     )
+    drawn = parse(["c", "--batch-size", "64", "--sampler", "ladies"])
+    assert (drawn.sampler, parse(["c", "--batch-size", "64", "--draw", "weighted"]).draw) == ("ladies", "weighted")
     cached = parse(["c", "--batch-size", "64", "--remote-row-cache", "200MB", "--cache-policy", "vip"])
     assert (cached.remote_row_cache, cached.cache_policy) == ("200MB", "vip")
     assert parse(["c", "--task", "edges", "--edge-label", "kind"]) == Options(
@@ -153,6 +155,7 @@ def test_every_option_arrives() -> None:
     apart = {name for name, option in OPTIONS.items() if option.tasks}
     apart |= {"neighbours", "node_vectors", "parallel", "lost_mail", "variant", "history", "workers"}
     apart |= {"batch_size", "fanouts", "sampler_processes", "control_variates", "remote_row_cache", "cache_policy"}
+    apart |= {"eval_fanouts", "sampler", "draw"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     apart |= {"error_budget"}
     defaults = Options(cache="c")

@@ -9,6 +9,7 @@ import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -20,7 +21,9 @@ from tests.trainer.temporal.events.test_run import run_once
 from tests.trainer.test_launch import PATIENCE, children_of, is_running, running
 from trainer.base.errors import OptionError, StoppedError, TrainingError
 from trainer.config.command_line import parse
+from trainer.dist.communicator import Communicator
 from trainer.startup.opening import open_for
+from trainer.temporal import epochs
 from trainer.training.termination import StopRequest
 
 SMALL = ("--hidden", 8, "--lr", 0.02, "--workers", 2)
@@ -36,6 +39,14 @@ def made(folder: Path, **changes: Any) -> Path:
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("snapshots") / "cache")
+
+
+@pytest.fixture(scope="module")
+def state_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same stream on four ranks, two a group; each source is left in the turn that it will have next."""
+    turn = torch.arange(400) // 8 % 2
+    y = torch.where(torch.arange(400) % 5 == 3, -1, 1 - turn).numpy()
+    return made(tmp_path_factory.mktemp("snapshots") / "states", num_parts=4, ranks_per_group=2, y=y)
 
 
 def runs(world: int, *all_arguments: tuple[object, ...]) -> list[Run]:
@@ -110,6 +121,22 @@ def test_files_of_a_run(cache: Path, tmp_path: Path) -> None:
     assert 0 <= overlap["both"] <= 2 * min(overlap["sparse"], overlap["dense"])
 
 
+@pytest.mark.parametrize("model", ["tgcn", "evolvegcn"])
+def test_states_of_nodes_are_learnt(model: str, shared_runs: dict[int, dict[str, Run]]) -> None:
+    """Guards against states of another node, window or rank: whose turn it is follows from the turn before."""
+    two, four = (shared_runs[world][f"states of {model}"] for world in (2, 4))
+    assert two.losses == pytest.approx(four.losses, rel=1e-4)
+    assert (two.result["task"], two.result["metric"], two.result["eval_negatives"]) == ("classes", "accuracy", None)
+    assert two.result["test_accuracy"] == pytest.approx(four.result["test_accuracy"], abs=1e-6)
+    assert model != "tgcn" or two.result["test_accuracy"] > 0.9  # 0.5 by chance
+
+
+def test_streams_without_states_are_refused(cache: Path) -> None:
+    """Guards against classes of a stream that says none."""
+    with pytest.raises(TrainingError, match="name fewer than two states of their sources"):
+        runs(1, (cache, "--model", "tgcn", "--task", "classes"))
+
+
 @pytest.mark.slow
 def test_a_killed_rank_is_named(cache: Path) -> None:
     """Guards against ranks that wait for the states of a rank that is gone."""
@@ -126,7 +153,9 @@ def test_a_killed_rank_is_named(cache: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--model", "tgcn", "--task", "classes"), "--task does nothing for --model tgcn"),
+        (("--model", "tgcn", "--task", "edges"), "it predicts links, or the classes of states"),
+        (("--model", "tgcn", "--task", "classes", "--negatives", "3"), "--task classes has none"),
+        (("--model", "tgcn", "--task", "classes", "--metric", "mrr"), "states have classes"),
         (("--model", "tgcn", "--dropout", "0.1"), "--dropout does nothing for --model tgcn"),
         (("--model", "tgcn", "--variant", "h"), "--variant does nothing for --model tgcn"),
         (("--model", "tgn", "--history", "3"), "--history does nothing for --model tgn"),
@@ -156,7 +185,65 @@ def test_caches_that_do_not_suit_are_refused(cache: Path, tmp_path: Path) -> Non
 def test_too_little_memory_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a rank that the kernel kills in the first epoch."""
     monkeypatch.setattr("trainer.temporal.epochs.available", lambda device: 1000)
-    with pytest.raises(TrainingError, match="a group are not divided by nodes, or give --anyway"):
+    with pytest.raises(
+        TrainingError, match=r"will need about .* GB and there is .* or a smaller --hidden, or give --any"
+    ):
         runs(1, (cache, "--model", "tgcn"))
     [run] = runs(1, (cache, "--model", "tgcn", "--epochs", 1, "--anyway"))
     assert run.result["memory_estimate_by_rank"][0] > 1000
+
+
+@pytest.fixture(scope="module")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same stream, where two of four ranks share each group."""
+    return made(tmp_path_factory.mktemp("snapshots") / "shared", num_parts=4, ranks_per_group=2)
+
+
+@pytest.fixture(scope="module")
+def shared_runs(shared_cache: Path, state_cache: Path) -> dict[int, dict[str, Run]]:
+    """Short runs on two and four ranks, two a group."""
+    of_states = ("--task", "classes", "--metric", "accuracy", "--hidden", 8, "--lr", 0.02)
+    all_arguments = {
+        "links": (shared_cache, "--model", *MODELS["evolvegcn"], *SMALL, "--epochs", 4, "--metric", "mrr"),
+        **{
+            f"states of {model}": (state_cache, "--model", model, *of_states, "--epochs", epochs, "--eval-every", 10)
+            for model, epochs in (("tgcn", 30), ("evolvegcn", 4))
+        },
+    }
+    return {world: dict(zip(all_arguments, runs(world, *all_arguments.values()), strict=True)) for world in (2, 4)}
+
+
+def test_ranks_share_the_groups_of_a_cache(
+    shared_runs: dict[int, dict[str, Run]], shared_cache: Path, of_ranks: dict[int, dict[str, Run]]
+) -> None:
+    """Guards against a cache whose division of nodes is not read, on the ranks that it is for and on fewer."""
+    expected = of_ranks[1]["evolvegcn"]
+    for world, of_world in shared_runs.items():
+        run = of_world["links"]
+        assert run.losses == pytest.approx(expected.losses, rel=1e-5)
+        assert run.result["test_mrr"] == pytest.approx(expected.result["test_mrr"], abs=1e-3)
+        assert (run.result["ranks_per_group"], run.result["workers"]) == (2, 1)
+        assert len(run.result["group_borders"]) == 1 + world // 2
+        assert len(run.result["group_seconds_by_rank"]) == len(run.result["memory_estimate_by_rank"]) == world
+    with pytest.raises(TrainingError, match=r"2 ranks share each group of snapshots of .* and the run has 1; start a"):
+        runs(1, (shared_cache, "--model", "tgcn"))
+
+
+def on_machines_of_their_own(communicator: Communicator, *, available: int, arguments: list[str]) -> Run:
+    """A run whose ranks are on one machine each, with so much memory."""
+    with (
+        patch.object(epochs, "available", lambda _device: available),
+        patch.object(epochs.socket, "gethostname", lambda: f"host-{communicator.rank}"),
+    ):
+        return run_once(communicator, arguments=arguments)
+
+
+def test_ranks_share_a_group_where_memory_is_too_small(tmp_path: Path, of_ranks: dict[int, dict[str, Run]]) -> None:
+    """Guards against a refusal where the group of one machine is too large and two machines have room for half."""
+    uneven = made(tmp_path / "uneven", group=[0] * 49 + [1])
+    arguments = [str(one) for one in (uneven, "--model", "tgcn", *SMALL, "--epochs", 4, "--metric", "mrr")]
+    [needed] = of_ranks[1]["tgcn"].result["memory_estimate_by_rank"]
+    task = partial(on_machines_of_their_own, available=int(0.8 * needed), arguments=arguments)
+    [run] = among_ranks(2, [task])
+    assert run.result["ranks_per_group"] == 2
+    assert run.losses == pytest.approx(of_ranks[1]["tgcn"].losses, rel=1e-5)
