@@ -42,10 +42,6 @@ class SentRows:
         shape = (self.ranks, self.ranks)
         self.bytes_PP = {name: torch.zeros(shape, dtype=torch.float64) for name in MESSAGES}
 
-    @property
-    def total(self) -> float:
-        return sum(float(bytes_PP.sum()) for bytes_PP in self.bytes_PP.values())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOfMessages:
