@@ -5,10 +5,12 @@ and two pipes (`graphprep.sampling.ring`):
 
     {"cache": FOLDER, "part": 0, "seeds": DESCRIPTOR, "removed": DESCRIPTOR or null,
      "batch": {"batch_size": 1024, "fanouts": [15, 10], ...}, "epochs": [FIRST, LAST], "num_slots": 4,
+     "timeout": 600, "quiet": false,
      "processes": [{"ring": ..., "filled": ..., "freed": ...}, ...]}
 
 `seeds` has int64 numbers of nodes, or with `negatives` in `batch` the first nodes of pairs and then the second ones, as
-`removed` has. The topology is read once; the further processes are forks that share it.
+`removed` has. The topology is in a file that all processes of the machine map, or read once; further processes of the
+part are forks that share it.
 Process k of K makes batches k, k + K ... of the run, counted over all epochs. Each ends, saying nothing, when the
 trainer has closed its pipes. What a trainer's user can mend is one sentence in the pipe.
 """
@@ -25,6 +27,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from graphprep.system import progress
 from graphprep.system.child_process import end_with_parent
 
 
@@ -34,11 +37,14 @@ def main(arguments: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # the trainer, which gets them too, may finish an epoch first
         signal.signal(number, signal.SIG_IGN)
     request = json.loads(arguments[0])
+    progress.configure(quiet=request["quiet"])
     try:
         import numpy as np
 
+        from graphprep.cache.read import PartitionCache
         from graphprep.errors import GraphprepError
         from graphprep.sampling.batches import BatchOptions, part_batches
+        from graphprep.sampling.neighbour_source import NeighbourSource, WholeGraph, mapped_graph
         from graphprep.sampling.ring import RingWriter, TrainerGoneError
     except ImportError as error:
         message = {"error": f"the sampler needs all of graphprep, and {error}; install graphprep beside the trainer"}
@@ -56,7 +62,13 @@ def main(arguments: Sequence[str]) -> int:
             with open(request["removed"], "rb") as file:
                 removed = np.frombuffer(file.read(), np.int64).reshape(2, -1)
         first, last = request["epochs"]
-        batches = part_batches(Path(request["cache"]), request["part"], seeds, options, (first, last), removed)
+
+        def neighbours(cache: PartitionCache) -> NeighbourSource:
+            return WholeGraph(mapped_graph(cache, timeout=request["timeout"]), removed)
+
+        batches = part_batches(
+            Path(request["cache"]), request["part"], seeds, options, (first, last), removed, neighbours
+        )
     except GraphprepError as error:
         rings[0].fail(str(error))
         return error.exit_status

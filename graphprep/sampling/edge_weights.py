@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from graphprep.core.types import Csr
@@ -45,9 +46,7 @@ class EdgeWeights:
             return cls(
                 matrix=matrix, row_factor_N=_inverse(degree_N, degree_N != 0), column_factor_N=None, needs_loop_N=None
             )
-        rows_E = _rows(matrix)
-        needs_loop_N = np.ones(matrix.num_rows, np.bool_)
-        needs_loop_N[rows_E[rows_E == matrix.indices]] = False
+        needs_loop_N = ~_have_loops(matrix.indptr, matrix.indices)
         degree_N = degree_N + needs_loop_N
         factor_N = np.sqrt(_inverse(degree_N, degree_N > 0))
         return cls(matrix=matrix, row_factor_N=factor_N, column_factor_N=factor_N, needs_loop_N=needs_loop_N)
@@ -97,14 +96,32 @@ class EdgeWeights:
 def _row_sums(matrix: Csr) -> NDArray[np.float32]:
     if matrix.data is None:
         return np.diff(matrix.indptr).astype(np.float32)
-    sums_N = np.zeros(matrix.num_rows)
-    np.add.at(sums_N, _rows(matrix), matrix.data)
-    return sums_N.astype(np.float32)
+    sums_N: NDArray[np.float32] = _sums_of_rows(matrix.indptr, matrix.data)
+    return sums_N
 
 
-def _rows(matrix: Csr) -> NDArray[np.int64]:
-    """The row of each edge."""
-    return np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+@njit(cache=True, nogil=True)
+def _sums_of_rows(indptr, data):  # type: ignore[no-untyped-def]
+    """The sum of each row's values, added in fp64 one after the other: float32 [N]."""
+    sums = np.empty(len(indptr) - 1, np.float32)
+    for i in range(len(sums)):
+        total = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            total += data[e]
+        sums[i] = total
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _have_loops(indptr, indices):  # type: ignore[no-untyped-def]
+    """Whether each node has an edge from itself: bool [N]."""
+    found = np.zeros(len(indptr) - 1, np.bool_)
+    for i in range(len(found)):
+        for e in range(indptr[i], indptr[i + 1]):
+            if indices[e] == i:
+                found[i] = True
+                break
+    return found
 
 
 def _inverse(values: NDArray[np.float32], usable: NDArray[Any]) -> NDArray[np.float32]:

@@ -40,6 +40,8 @@ class SamplerProcesses:
         epochs: tuple[int, int],
         num_processes: int,
         num_slots: int,
+        timeout: float,
+        quiet: bool,
     ) -> None:
         """Start the processes.
 
@@ -52,6 +54,8 @@ class SamplerProcesses:
             epochs: the first and the last one.
             num_processes: that sample.
             num_slots: of each one's ring.
+            timeout: seconds to wait for other ranks' samplers.
+            quiet: whether they say nothing but warnings.
         """
         self._rank, self._next = rank, 0
         self._readers: list[RingReader] = []
@@ -75,6 +79,8 @@ class SamplerProcesses:
             "batch": dict(batch),
             "epochs": epochs,
             "num_slots": num_slots,
+            "timeout": timeout,
+            "quiet": quiet,
             "processes": requests,
         }
         shared = [*files.values(), *(reader.ring for reader in self._readers)]

@@ -112,6 +112,8 @@ class MiniBatches:
             epochs=(first, last),
             num_processes=options.sampler_processes,
             num_slots=num_slots,
+            timeout=options.timeout,
+            quiet=options.quiet or not self._communicator.is_main,
         )
         features = [x for x in self._features if x is not None]
         rows = FeatureRows(features, TYPES[options.precision], self._communicator, self._log, self._idle)
