@@ -226,8 +226,8 @@ def _fill(
         moved_N = indptr[:-1] - rows.indptr[:-1]
         place_E = np.arange(rows.num_edges) + np.repeat(moved_N, np.diff(rows.indptr))
         target["indices"][place_E] = rows.indices
-        if rows.data is not None:
-            target["data"][place_E] = rows.data
+        if "data" in target:
+            target["data"][place_E] = 1 if rows.data is None else rows.data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,27 @@ _NONE = np.empty(0, np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowFacts:
+    """What the weights of edges are computed from, of all nodes N."""
+
+    degree_N: NDArray[np.int64]
+    """in-edges"""
+    sum_N: NDArray[np.float32]
+    """of their weights in the graph"""
+    has_loop_N: NDArray[np.bool_]
+    """whether one is a self-loop"""
+
+
+def row_facts(matrix: Csr) -> RowFacts:
+    """Read all edges once."""
+    return RowFacts(
+        degree_N=np.diff(matrix.indptr),
+        sum_N=_row_sums(matrix),
+        has_loop_N=_have_loops(matrix.indptr, matrix.indices),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EdgeWeights:
     """The weights of the edges of one type. Letters: N destinations, n of a batch, E drawn edges."""
 
@@ -41,12 +62,19 @@ class EdgeWeights:
         """Compute the factors of all nodes."""
         if sums == "sum":
             return cls(matrix=matrix, row_factor_N=None, column_factor_N=None, needs_loop_N=None)
-        degree_N = _row_sums(matrix)
+        return cls.of_facts(matrix, row_facts(matrix), sums)
+
+    @classmethod
+    def of_facts(cls, matrix: Csr, facts: RowFacts, sums: Sums) -> EdgeWeights:
+        """The same where the edges of `matrix` are elsewhere; only its row offsets are read."""
+        if sums == "sum":
+            return cls(matrix=matrix, row_factor_N=None, column_factor_N=None, needs_loop_N=None)
+        degree_N = facts.sum_N
         if sums == "mean":
             return cls(
                 matrix=matrix, row_factor_N=_inverse(degree_N, degree_N != 0), column_factor_N=None, needs_loop_N=None
             )
-        needs_loop_N = ~_have_loops(matrix.indptr, matrix.indices)
+        needs_loop_N = ~facts.has_loop_N
         degree_N = degree_N + needs_loop_N
         factor_N = np.sqrt(_inverse(degree_N, degree_N > 0))
         return cls(matrix=matrix, row_factor_N=factor_N, column_factor_N=factor_N, needs_loop_N=needs_loop_N)
@@ -57,6 +85,7 @@ class EdgeWeights:
         source_E: NDArray[np.int64],
         destination_E: NDArray[np.int64],
         number_E: NDArray[np.int64],
+        data_E: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """The weight of each drawn edge.
 
@@ -65,6 +94,7 @@ class EdgeWeights:
             source_E: where each edge begins, likewise.
             destination_E: the place of each edge's end in `ids_n`.
             number_E: which edge of the matrix it is.
+            data_E: its weight in the graph, where the edges of the matrix are elsewhere.
         """
         factor_n = self.inflation(ids_n, destination_E)
         if self.row_factor_N is not None:
@@ -72,8 +102,10 @@ class EdgeWeights:
         weight_E = factor_n[destination_E]
         if self.column_factor_N is not None:
             weight_E *= self.column_factor_N[source_E]
-        if self.matrix.data is not None:
-            weight_E *= self.matrix.data[number_E]
+        if data_E is None and self.matrix.data is not None:
+            data_E = self.matrix.data[number_E]
+        if data_E is not None:
+            weight_E *= data_E
         return weight_E
 
     def inflation(self, ids_n: NDArray[np.int64], destination_E: NDArray[np.int64]) -> NDArray[np.float32]:

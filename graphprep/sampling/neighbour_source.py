@@ -1,6 +1,6 @@
-"""Where the sampler of a part finds in-edges: in memory, or in a file that all samplers of a machine map.
+"""Where the sampler of a part finds in-edges: in memory or a file that all samplers of a machine map, or with owners.
 
-`WholeGraph` has all edges.
+`WholeGraph` has all edges; `owners.source.OwnedEdges` has those of one part, and asks other parts' samplers for theirs.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def _with_batches(options: Options, sizes: Sizes, total: dict[str, int]) -> dict
     all_bytes = num_nodes * sizes.features * _FP32
     if sizes.others and (share := kept_share(options.remote_row_cache, all_bytes)):
         total["kept rows"] = int(share * all_bytes)
-    read_edges = num_edges if options.learns_links else sizes.edges
+    read_edges = num_edges if options.learns_links and options.sample_from != "owners" else sizes.edges
     slots = _SLOTS * (_BYTES_OF_A_DRAWN_EDGE * drawn + _BYTES_OF_A_BATCH_NODE * nodes)
     return total | {
         "adjacency": total["adjacency"] // 2,

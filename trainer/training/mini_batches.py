@@ -29,10 +29,12 @@ from trainer.minibatch.batch_graph import BatchGraph, BatchShape
 from trainer.minibatch.control_variates import Histories
 from trainer.minibatch.feature_rows import FeatureRows
 from trainer.minibatch.idle_time import IdleTime
+from trainer.minibatch.owner_sockets import open_owner_sockets
 from trainer.minibatch.pipeline import Pipeline, ReadyBatch, slots_of_each
 from trainer.minibatch.sampler_process import SamplerProcesses
 from trainer.models import Network
 from trainer.training.batch_seeds import BatchSeeds
+from trainer.training.sample_from import chosen_source
 
 
 class MiniBatches:
@@ -91,6 +93,7 @@ class MiniBatches:
         """Start the samplers for the epochs from `first` to `last`."""
         options, world = self._options, self._communicator.world
         num_slots = slots_of_each(world, options.sampler_processes)
+        source = chosen_source(options, self._cache, self._communicator)
         samplers = SamplerProcesses(
             cache=options.cache,
             rank=self._communicator.rank,
@@ -114,6 +117,7 @@ class MiniBatches:
             num_slots=num_slots,
             timeout=options.timeout,
             quiet=options.quiet or not self._communicator.is_main,
+            owners=open_owner_sockets(self._communicator) if source == "owners" else None,
         )
         features = [x for x in self._features if x is not None]
         rows = FeatureRows(features, TYPES[options.precision], self._communicator, self._log, self._idle)

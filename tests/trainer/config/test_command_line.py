@@ -117,9 +117,9 @@ def test_every_option_arrives() -> None:
         pair_batch=11,
         save_pairs="p.csv",
     )
-    words = "c --batch-size 64 --fanouts 15,all --sampler-processes 2 --control-variates"
+    words = "c --batch-size 64 --fanouts 15,all --sampler-processes 2 --control-variates --sample-from owners"
     assert parse(words.split()) == Options(
-        cache="c", batch_size=64, fanouts="15,all", sampler_processes=2, control_variates=True
+        cache="c", batch_size=64, fanouts="15,all", sampler_processes=2, control_variates=True, sample_from="owners"
     )
     cached = parse(["c", "--batch-size", "64", "--remote-row-cache", "200MB", "--cache-policy", "vip"])
     assert (cached.remote_row_cache, cached.cache_policy) == ("200MB", "vip")
@@ -152,6 +152,7 @@ def test_every_option_arrives() -> None:
     apart = {name for name, option in OPTIONS.items() if option.tasks}
     apart |= {"neighbours", "node_vectors", "parallel", "lost_mail", "variant", "history", "workers"}
     apart |= {"batch_size", "fanouts", "sampler_processes", "control_variates", "remote_row_cache", "cache_policy"}
+    apart |= {"sample_from"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
