@@ -98,10 +98,11 @@ def main(arguments: Sequence[str]) -> int:
             ring.open(batches.most_bytes(), {"steps": batches.steps, "num_kept": batches.num_kept})
             steps = itertools.product(range(first, last + 1), range(batches.steps))
             for epoch, step in itertools.islice(steps, number, None, len(rings)):
-                started = time.perf_counter()
+                started, bytes_before = time.perf_counter(), batches.num_bytes
                 arrays = batches.make(epoch, step)
-                ended = time.perf_counter()
-                ring.put(arrays, {"epoch": epoch, "step": step, "started": started, "ended": ended})
+                times = {"started": started, "ended": time.perf_counter()}
+                num_bytes = batches.num_bytes - bytes_before
+                ring.put(arrays, {"epoch": epoch, "step": step, **times, "num_bytes": num_bytes})
             ring.wait_for_end()
         except GraphprepError as error:
             ring.fail(str(error))

@@ -92,7 +92,7 @@ class PartBatches:
         """
         self._part, self._options, self._num_parts = part, options, cache.num_parts
         neighbours = neighbours or WholeGraph(sampling_graph(cache), removed)
-        self._graph = neighbours.graph
+        self._neighbours, self._graph = neighbours, neighbours.graph
         self._seeds, self._owned_B = self._seeds_of(seeds)
         self._sampler = neighbours.sampler(
             SamplingOptions(fanouts=list(options.fanouts), seed=options.seed, every_node=True)
@@ -124,6 +124,11 @@ class PartBatches:
     def steps(self) -> int:
         """Batches of an epoch."""
         return self._schedule.num_batches
+
+    @property
+    def num_bytes(self) -> int:
+        """What this process has sent to other samplers for edges, and they to it."""
+        return self._neighbours.num_bytes
 
     @property
     def num_kept(self) -> dict[str, int]:

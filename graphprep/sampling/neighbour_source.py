@@ -25,6 +25,11 @@ class NeighbourSource(Protocol):
     graph: SamplingGraph
     """the numbers of nodes and of each one's in-edges; which ones they are, where the source has them itself"""
 
+    @property
+    def num_bytes(self) -> int:
+        """What this process has sent to others for edges, and they to it."""
+        ...
+
     def sampler(self, options: SamplingOptions) -> NeighbourSampler:
         """Draws batches."""
         ...
@@ -36,6 +41,8 @@ class NeighbourSource(Protocol):
 
 class WholeGraph:
     """All edges, on this machine."""
+
+    num_bytes = 0
 
     def __init__(self, graph: SamplingGraph, removed: NDArray[np.int64] | None = None) -> None:
         """Take edges out.

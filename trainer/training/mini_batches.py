@@ -88,12 +88,13 @@ class MiniBatches:
         self._pipeline: Pipeline | None = None
         self._rows: FeatureRows | None = None
         self._seconds, self._idle_before, self._first_epoch = 0.0, 0.0, 0
+        self._source, self._sampler_bytes = options.sample_from, 0
 
     def start(self, first: int, last: int) -> None:
         """Start the samplers for the epochs from `first` to `last`."""
         options, world = self._options, self._communicator.world
         num_slots = slots_of_each(world, options.sampler_processes)
-        source = chosen_source(options, self._cache, self._communicator)
+        self._source = chosen_source(options, self._cache, self._communicator)
         samplers = SamplerProcesses(
             cache=options.cache,
             rank=self._communicator.rank,
@@ -117,7 +118,7 @@ class MiniBatches:
             num_slots=num_slots,
             timeout=options.timeout,
             quiet=options.quiet or not self._communicator.is_main,
-            owners=open_owner_sockets(self._communicator) if source == "owners" else None,
+            owners=open_owner_sockets(self._communicator) if self._source == "owners" else None,
         )
         features = [x for x in self._features if x is not None]
         rows = FeatureRows(features, TYPES[options.precision], self._communicator, self._log, self._idle)
@@ -171,6 +172,7 @@ class MiniBatches:
         started = time.perf_counter()
         batch = self._pipeline.next()
         assert (batch.slot.epoch, batch.slot.step) == (epoch, step)
+        self._sampler_bytes += batch.slot.num_bytes
         begun = time.perf_counter()
         rows_kC = self._output(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
         loss, weight = (value / self._batch_size for value in self._seeds.loss(rows_kC, batch.slot.arrays))
@@ -188,6 +190,8 @@ class MiniBatches:
             "control_variates": self._options.control_variates,
             "steps_an_epoch": self.steps,
             "sampler_processes": self._options.sampler_processes,
+            "sample_from": self._source,
+            "sampler_bytes": round(sum(of_rank["sampler_bytes"] for of_rank in of_ranks)),
             "seconds_by_rank": [of_rank["seconds"] for of_rank in of_ranks],
             "idle_seconds_by_rank": [of_rank["idle"] for of_rank in of_ranks],
             "rows_fetched": round(sum(of_rank["fetched"] for of_rank in of_ranks)),
@@ -204,6 +208,7 @@ class MiniBatches:
             "idle": self._idle.seconds - self._idle_before,
             "fetched": 0 if rows is None else rows.num_fetched,
             "from_cache": 0 if rows is None else rows.num_from_cache,
+            "sampler_bytes": self._sampler_bytes,
         }
 
     def _num_kept(self) -> dict[str, int]:

@@ -93,6 +93,8 @@ class Owners:
         self._addresses, self._key, self._timeout = addresses, key, timeout
         self._connections: dict[int, socket.socket] = {}
         self._pid = os.getpid()
+        self.num_bytes = 0
+        """of requests and answers so far"""
 
     def ask(self, requests: Mapping[int, Request]) -> dict[int, bytearray]:
         """The answers of some parts, all of which are at work at once.
@@ -117,6 +119,7 @@ class Owners:
                         "another graph or release; give all ranks the same cache and graphprep"
                     )
                 answers[owner] = receive(connection, length)
+                self.num_bytes += len(request.content) + length
         return answers
 
     def close(self) -> None:

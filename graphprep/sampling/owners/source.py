@@ -120,6 +120,10 @@ class OwnedEdges:
             },
         )
 
+    @property
+    def num_bytes(self) -> int:
+        return self._owners.num_bytes
+
     def sampler(self, options: SamplingOptions) -> NeighbourSampler:
         """Draws batches.
 

@@ -109,6 +109,20 @@ def test_a_part_holds_its_own_edges_alone(plain: PartitionCache) -> None:
     assert all(not matrix.num_edges for source in sources for matrix in source.graph.edges.values())
 
 
+def test_bytes_between_samplers_are_counted(plain: PartitionCache) -> None:
+    """Guards against rounds that cost more than is said: 4 bytes a node, and 8 an edge with its weight."""
+    source = owned(plain)[0]
+    before, ids = source.num_bytes, plain.node_array(1, "node", "global_ids")[:6].astype(np.int64)
+    drawn = source.sampler(SamplingOptions(fanouts=[2], every_node=True)).sample({"node": ids}, epoch=1)
+    [edges] = drawn.edges.values()
+    degree_n = np.diff(next(iter(source.graph.edges.values())).indptr)[ids]
+    assert source.num_bytes - before == 29 + 4 * (degree_n > 0).sum() + 8 * len(edges.source_E)
+    own = plain.node_array(0, "node", "global_ids")[:6].astype(np.int64)
+    before = source.num_bytes
+    source.sampler(SamplingOptions(fanouts=[2], every_node=True)).sample({"node": own}, epoch=1)
+    assert source.num_bytes == before
+
+
 def test_draws_that_owners_do_not_make(plain: PartitionCache) -> None:
     """Guards against draws that are made by other rules than requested."""
     with pytest.raises(UsageError, match="--sample-from owners is for draws of different neighbours"):

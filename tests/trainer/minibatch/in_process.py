@@ -61,8 +61,11 @@ class SamplerInProcess:
     def next(self) -> Slot:
         epoch, step = next(self._steps)
         self.num_used += 1
+        before = self._batches.num_bytes
         arrays = {name: torch.from_numpy(values.copy()) for name, values in self._batches.make(epoch, step).items()}
-        return Slot(number=0, epoch=epoch, step=step, started=0.0, ended=0.0, arrays=arrays)
+        num_bytes = self._batches.num_bytes - before
+        times = {"started": 0.0, "ended": 0.0}
+        return Slot(number=0, epoch=epoch, step=step, arrays=arrays, num_bytes=num_bytes, **times)
 
     def free(self, slot: Slot) -> None:
         for values in slot.arrays.values():

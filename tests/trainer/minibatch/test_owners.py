@@ -67,7 +67,10 @@ def test_losses_are_those_of_the_mapped_topology(trained: Any, name: str, world:
     mapped, owners = trained[name, "mapped", world], trained[name, "owners", world]
     assert owners.losses == mapped.losses
     assert len(set(owners.losses)) == 2
-    assert owners.result["mini_batches"]["rows_fetched"] == mapped.result["mini_batches"]["rows_fetched"]
+    facts, before = owners.result["mini_batches"], mapped.result["mini_batches"]
+    assert facts["rows_fetched"] == before["rows_fetched"]
+    assert (facts["sample_from"], before["sample_from"]) == ("owners", "mapped")
+    assert facts["sampler_bytes"] > before["sampler_bytes"] == 0
 
 
 def samplers_of_two(cache: str) -> list[SamplerProcesses]:
