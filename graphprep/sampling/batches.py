@@ -256,7 +256,7 @@ class PartBatches:
 
         scores = scores_of(
             options.cache_policy,
-            graph,
+            self._neighbours,
             fanouts=dict.fromkeys(graph.edges, options.fanouts),
             seed_probability={options.node_type: self._seed_probability()},
             presampled=presampled,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -16,7 +17,9 @@ from graphprep.cache.topology_file import mapped_topology
 from graphprep.core.types import EdgeType
 from graphprep.sampling.edge_weights import EdgeWeights, Sums
 from graphprep.sampling.graph import SamplingGraph, sampling_graph, without_pairs
+from graphprep.sampling.row_cache.scores import degrees
 from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
+from graphprep.traffic.visits import Probabilities, visit_probabilities
 
 
 class NeighbourSource(Protocol):
@@ -36,6 +39,16 @@ class NeighbourSource(Protocol):
 
     def weights(self, sums: Sums) -> dict[EdgeType, EdgeWeights]:
         """What the drawn edges of each type count."""
+        ...
+
+    def visit_probabilities(
+        self, fanouts: Mapping[EdgeType, Sequence[int]], seed_probability: Mapping[str, NDArray[np.float64]]
+    ) -> Probabilities:
+        """As `graphprep.traffic.visits.visit_probabilities`."""
+        ...
+
+    def out_degrees(self) -> dict[str, NDArray[np.int64]]:
+        """How many edges begin at each node, of all types together."""
         ...
 
 
@@ -63,6 +76,14 @@ class WholeGraph:
 
     def weights(self, sums: Sums) -> dict[EdgeType, EdgeWeights]:
         return {kind: EdgeWeights.of(matrix, sums) for kind, matrix in self.graph.edges.items()}
+
+    def visit_probabilities(
+        self, fanouts: Mapping[EdgeType, Sequence[int]], seed_probability: Mapping[str, NDArray[np.float64]]
+    ) -> Probabilities:
+        return visit_probabilities(self.graph.edges, self.graph.num_nodes, fanouts, seed_probability)
+
+    def out_degrees(self) -> dict[str, NDArray[np.int64]]:
+        return {name: degrees(self.graph, name) for name in self.graph.num_nodes}
 
 
 def mapped_graph(cache: PartitionCache, *, timeout: float) -> SamplingGraph:

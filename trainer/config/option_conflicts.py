@@ -15,7 +15,7 @@ from trainer.config.options import (
     is_own_model,
 )
 from trainer.config.policies import policy
-from trainer.config.row_cache import NEEDS_ALL_EDGES, kept_share
+from trainer.config.row_cache import kept_share
 
 
 def check_together(options: Options) -> None:
@@ -209,15 +209,6 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
             raise OptionError(f"--batch-size cannot be with {reason}; leave one of them out")
     if options.control_variates:
         _check_control_variates(options)
-    if (
-        options.sample_from == "owners"
-        and kept_share(options.remote_row_cache)
-        and options.cache_policy in NEEDS_ALL_EDGES
-    ):
-        raise OptionError(
-            f"--sample-from owners cannot be with --cache-policy {options.cache_policy}, which orders rows by all "
-            "edges; use --cache-policy lru or presampled"
-        )
 
 
 def _check_control_variates(options: Options) -> None:

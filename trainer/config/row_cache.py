@@ -8,8 +8,6 @@ from trainer.base.errors import OptionError
 
 POLICIES = ("belady", "vip", "degree", "presampled", "lru")
 """which rows are kept; graphprep/sampling/row_cache says what each is"""
-NEEDS_ALL_EDGES = ("belady", "vip", "degree")
-"""those that order rows by the edges of the whole graph"""
 _UNITS = {"KB": 1e3, "MB": 1e6, "GB": 1e9, "B": 1.0}
 
 

@@ -12,7 +12,6 @@ import shutil
 import socket
 
 from trainer.config.options import Options
-from trainer.config.row_cache import NEEDS_ALL_EDGES, kept_share
 from trainer.data.cache import Cache
 from trainer.dist.communicator import Communicator
 from trainer.startup.memory import available_bytes
@@ -49,18 +48,10 @@ def chosen_source(options: Options, cache: Cache, communicator: Communicator) ->
         here = [fact for fact in facts if fact["host"] == host]
         copies = 1 if all(fact["shared"] for fact in here) and not options.learns_links else len(here)
         fits &= copies * needed <= min(fact["available"] for fact in here) / 2
-    needs_all = kept_share(options.remote_row_cache) > 0 and options.cache_policy in NEEDS_ALL_EDGES
     if communicator.is_main:
         amount = f"the topology is {needed / 1e9:.3g} GB, and {least / 1e9:.3g} GB of memory are free"
-        if fits:
-            log.info("--sample-from auto: mapped, for %s", amount)
-        elif needs_all:
-            log.info(
-                "--sample-from auto: mapped, for --cache-policy %s needs all edges; %s", options.cache_policy, amount
-            )
-        else:
-            log.info("--sample-from auto: owners, for %s", amount)
-    return "mapped" if fits or needs_all else "owners"
+        log.info("--sample-from auto: %s, for %s", "mapped" if fits else "owners", amount)
+    return "mapped" if fits else "owners"
 
 
 def _is_shared(cache: Cache, needed: int) -> bool:

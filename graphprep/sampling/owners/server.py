@@ -1,7 +1,13 @@
-"""Answer the samplers of other parts: draw in-edges of this part's nodes, or say how many each of them has.
+"""Answer the samplers of other parts: draw in-edges of this part's nodes, or say something of all of them.
 
-A request is a header and the numbers of nodes in the graph; the answer to a draw is where each drawn edge begins, in
-the order of these nodes, and with weights the weight of each.
+A request is a header and what it is about:
+
+    COUNTS                       of each node of the part how many in-edges it has, their weights, and if one is a loop
+    SOURCES                      numbers of nodes: where each edge that is drawn for them begins, in their order
+    SOURCES_AND_WEIGHTS          likewise, and after that the weight of each edge
+    MISSES                       for each node of the part, the probability not to be met so far: the factor by which
+                                 drawing multiplies that of each node that edges begin at (`graphprep.traffic.visits`)
+    OUT_DEGREES                  how many edges into the part begin at each node
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +25,9 @@ from numpy.typing import NDArray
 from graphprep.core.types import Csr, EdgeType
 from graphprep.sampling import neighbour_kernels as draws
 from graphprep.sampling.owners.connection import admit, answer, receive
+from graphprep.traffic.visits import multiply_misses
 
-COUNTS, SOURCES, SOURCES_AND_WEIGHTS = range(3)
+COUNTS, SOURCES, SOURCES_AND_WEIGHTS, MISSES, OUT_DEGREES = range(5)
 """what is requested"""
 _HEADER = struct.Struct("<BIQqq")
 _SECONDS_BETWEEN_LOOKS = 0.5
@@ -31,32 +39,39 @@ def node_dtype(count: int) -> np.dtype[np.signedinteger]:
     return np.dtype(np.int32 if count < 2**31 else np.int64)
 
 
-def request_of(purpose: int, kind: int, key: int, fanout: int, ids_n: NDArray[np.int64], num_nodes: int) -> bytes:
+def request_of(purpose: int, kind: int, *, key: int = 0, fanout: int = 0, about: NDArray[Any] | None = None) -> bytes:
     """The bytes of a request.
 
     Args:
-        purpose: COUNTS, SOURCES, or SOURCES_AND_WEIGHTS.
+        purpose: COUNTS or another of these.
         kind: the place of the edge type in key order.
         key: of the draws.
         fanout: neighbours a node, or -1 for all.
-        ids_n: the nodes.
-        num_nodes: of their type.
+        about: nodes, as `node_dtype` says, or probabilities, float64; None for nothing.
     """
-    return _HEADER.pack(purpose, kind, key, fanout, len(ids_n)) + ids_n.astype(node_dtype(num_nodes)).tobytes()
+    content = b"" if about is None else about.tobytes()
+    return _HEADER.pack(purpose, kind, key, fanout, 0 if about is None else len(about)) + content
 
 
 class OwnerServer:
     """Serves the in-edges of one part's nodes. Letters: N nodes of a type in the graph, n in a request."""
 
-    def __init__(self, edges: Mapping[EdgeType, Csr], counts: Sequence[bytes], key: bytes) -> None:
+    def __init__(
+        self,
+        edges: Mapping[EdgeType, Csr],
+        ids: Sequence[NDArray[np.integer[Any]]],
+        counts: Sequence[bytes],
+        key: bytes,
+    ) -> None:
         """Hold what is served.
 
         Args:
             edges: by type, in key order; rows of other parts' nodes have none.
+            ids: the part's nodes that edges of each type lead to.
             counts: the answer to COUNTS for each edge type.
             key: of the run.
         """
-        self._edges, self._counts, self._key = list(edges.values()), counts, key
+        self._edges, self._ids, self._counts, self._key = list(edges.values()), ids, counts, key
 
     def serve(self, listener: socket.socket, is_needed: Callable[[], bool]) -> None:
         """Accept connections, each for a thread, as long as they are needed."""
@@ -83,21 +98,42 @@ class OwnerServer:
         purpose, kind, key, fanout, count = _HEADER.unpack(receive(connection, _HEADER.size))
         if kind >= len(self._edges):
             return None
-        if purpose == COUNTS:
-            counts: bytes = self._counts[kind]
-            return counts
         matrix = self._edges[kind]
-        dtype = node_dtype(matrix.num_rows)
+        dtype = np.dtype(np.float64) if purpose == MISSES else node_dtype(matrix.num_rows)
         if not 0 <= count <= matrix.num_rows:
             return None
-        ids_n = np.frombuffer(receive(connection, count * dtype.itemsize), dtype).astype(np.int64)
-        if count and not (ids_n.min() >= 0 and ids_n.max() < matrix.num_rows):
+        about = np.frombuffer(receive(connection, count * dtype.itemsize), dtype)
+        content: bytes | None
+        if purpose == COUNTS:
+            content = self._counts[kind]
+        elif purpose == MISSES:
+            content = self._misses(kind, fanout, about)
+        elif purpose == OUT_DEGREES:
+            content = np.bincount(matrix.indices, minlength=matrix.num_sources).tobytes()
+        else:
+            weighted = purpose == SOURCES_AND_WEIGHTS
+            content = self._draw(matrix, about.astype(np.int64), fanout, np.uint64(key), weighted=weighted)
+        return content
+
+    def _draw(
+        self, matrix: Csr, ids_n: NDArray[np.int64], fanout: int, key: np.uint64, *, weighted: bool
+    ) -> bytes | None:
+        if len(ids_n) and not (ids_n.min() >= 0 and ids_n.max() < matrix.num_rows):
             return None
-        _, source_E, data_E = drawn_edges(matrix, ids_n, fanout, np.uint64(key), weighted=purpose != SOURCES)
+        _, source_E, data_E = drawn_edges(matrix, ids_n, fanout, key, weighted=weighted)
         content: bytes = source_E.astype(node_dtype(matrix.num_sources)).tobytes()
         if data_E is not None:
             content += data_E.tobytes()
         return content
+
+    def _misses(self, kind: int, fanout: int, missed_k: NDArray[np.float64]) -> bytes | None:
+        matrix, ids_k = self._edges[kind], self._ids[kind]
+        if len(ids_k) != len(missed_k):
+            return None
+        missed_N, factor_N = np.ones(matrix.num_rows), np.ones(matrix.num_sources)
+        missed_N[ids_k] = missed_k
+        multiply_misses(matrix, fanout, missed_N, factor_N)
+        return factor_N.tobytes()
 
 
 def drawn_edges(

@@ -27,6 +27,8 @@ from graphprep.sampling.graph import SamplingGraph, without_pairs
 from graphprep.sampling.owners.connection import Owners, Request
 from graphprep.sampling.owners.server import (
     COUNTS,
+    MISSES,
+    OUT_DEGREES,
     SOURCES,
     SOURCES_AND_WEIGHTS,
     OwnerServer,
@@ -35,6 +37,7 @@ from graphprep.sampling.owners.server import (
     request_of,
 )
 from graphprep.sampling.sampler import Drawn, NeighbourSampler, SamplingOptions
+from graphprep.traffic.visits import Probabilities, multiply_misses, visits_of_draws
 
 _NONE = np.empty(0, np.int64)
 Serve = Callable[[Callable[[], bool]], None]
@@ -90,21 +93,20 @@ class OwnedEdges:
             name: [cache.node_array(each, name, "global_ids") for each in range(cache.num_parts)]
             for name in cache.node_types
         }
+        self._ids = ids
         self._part_N = {name: np.empty(count, np.int32) for name, count in cache.node_types.items()}
         for name, of_parts in ids.items():
             for each, ids_k in enumerate(of_parts):
                 self._part_N[name][ids_k] = each
         self._facts = {kind: row_facts(matrix) for kind, matrix in own.items()}
         counts = [_to_bytes(facts, ids[kind.destination][part]) for kind, facts in self._facts.items()]
-        server = OwnerServer(own, counts, network.key)
+        server = OwnerServer(own, [ids[kind.destination][part] for kind in own], counts, network.key)
         start(lambda is_needed: server.serve(network.listener, is_needed))
         self._owners = Owners(network.addresses, network.key, timeout=network.timeout)
         for number, (kind, facts) in enumerate(self._facts.items()):
-            request = request_of(COUNTS, number, 0, 0, _NONE, 0)
             requests = {
-                each: Request(content=request, answer_bytes=len(ids_k) * _BYTES_A_NODE)
-                for each, ids_k in enumerate(ids[kind.destination])
-                if each != part
+                each: Request(content=request_of(COUNTS, number), answer_bytes=len(ids_k) * _BYTES_A_NODE)
+                for each, ids_k in self._of_others(kind)
             }
             for each, content in self._owners.ask(requests).items():
                 _take(facts, ids[kind.destination][each], content)
@@ -141,6 +143,41 @@ class OwnedEdges:
 
     def weights(self, sums: Sums) -> dict[EdgeType, EdgeWeights]:
         return {kind: EdgeWeights.of_facts(self.graph.edges[kind], facts, sums) for kind, facts in self._facts.items()}
+
+    def visit_probabilities(
+        self, fanouts: Mapping[EdgeType, Sequence[int]], seed_probability: Mapping[str, NDArray[np.float64]]
+    ) -> Probabilities:
+        numbers = {kind: number for number, kind in enumerate(self._own)}
+
+        def draw(
+            kind: EdgeType, fanout: int, missed_rows: NDArray[np.float64], missed_sources: NDArray[np.float64]
+        ) -> None:
+            requests = {
+                each: Request(
+                    content=request_of(MISSES, numbers[kind], fanout=fanout, about=missed_rows[ids_k]),
+                    answer_bytes=missed_sources.nbytes,
+                )
+                for each, ids_k in self._of_others(kind)
+            }
+            multiply_misses(self._own[kind], fanout, missed_rows, missed_sources)
+            for content in self._owners.ask(requests).values():
+                missed_sources *= np.frombuffer(content, np.float64)
+
+        return visits_of_draws(draw, self.graph.num_nodes, fanouts, seed_probability)[-1]
+
+    def out_degrees(self) -> dict[str, NDArray[np.int64]]:
+        degrees = {name: np.zeros(count, np.int64) for name, count in self.graph.num_nodes.items()}
+        for number, (kind, matrix) in enumerate(self._own.items()):
+            of_type = degrees[kind.source]
+            of_type += np.bincount(matrix.indices, minlength=len(of_type))
+            request = Request(content=request_of(OUT_DEGREES, number), answer_bytes=of_type.nbytes)
+            for content in self._owners.ask({each: request for each, _ in self._of_others(kind)}).values():
+                of_type += np.frombuffer(content, np.int64)
+        return degrees
+
+    def _of_others(self, kind: EdgeType) -> list[tuple[int, NDArray[np.integer[Any]]]]:
+        """The other parts, and their nodes that edges of a type lead to."""
+        return [(each, ids_k) for each, ids_k in enumerate(self._ids[kind.destination]) if each != self._part]
 
 
 class OwnerSampler(NeighbourSampler):
@@ -183,10 +220,9 @@ class OwnerSampler(NeighbourSampler):
                 content=request_of(
                     SOURCES_AND_WEIGHTS if weighted else SOURCES,
                     self._numbers[kind],
-                    int(key),
-                    fanout,
-                    nodes_n[place_k],
-                    matrix.num_rows,
+                    key=int(key),
+                    fanout=fanout,
+                    about=nodes_n[place_k].astype(node_dtype(matrix.num_rows)),
                 ),
                 answer_bytes=int(count_n[place_k].sum()) * (dtype.itemsize + 4 * weighted),
             )

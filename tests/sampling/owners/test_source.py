@@ -13,6 +13,8 @@ import pytest
 from graphprep.cache.read import PartitionCache
 from graphprep.errors import TrainingError, UsageError
 from graphprep.sampling.batches import BatchOptions, PartBatches
+from graphprep.sampling.graph import sampling_graph
+from graphprep.sampling.neighbour_source import WholeGraph
 from graphprep.sampling.owners.connection import Owners, Request
 from graphprep.sampling.owners.server import COUNTS, SOURCES, OwnerServer, request_of
 from graphprep.sampling.owners.source import OwnedEdges, OwnerNetwork
@@ -109,6 +111,22 @@ def test_a_part_holds_its_own_edges_alone(plain: PartitionCache) -> None:
     assert all(not matrix.num_edges for source in sources for matrix in source.graph.edges.values())
 
 
+@pytest.mark.parametrize("name", ["plain", "typed"])
+def test_scores_of_nodes_are_those_of_the_whole_graph(name: str, request: pytest.FixtureRequest) -> None:
+    """Guards against rows that are kept by the edges of one part alone."""
+    cache: PartitionCache = request.getfixturevalue(name)
+    whole, fanouts = WholeGraph(sampling_graph(cache)), dict.fromkeys(cache.edge_types, (2, -1))
+    node_type = next(iter(cache.node_types))
+    seeds = {node_type: np.linspace(0, 0.5, cache.node_types[node_type])}
+    expected, degrees = whole.visit_probabilities(fanouts, seeds), whole.out_degrees()
+    for source in owned(cache):
+        visits, found = source.visit_probabilities(fanouts, seeds), source.out_degrees()
+        assert visits.keys() == expected.keys() == found.keys()
+        for each in expected:
+            np.testing.assert_allclose(visits[each], expected[each], rtol=1e-12)
+            np.testing.assert_array_equal(found[each], degrees[each])
+
+
 def test_bytes_between_samplers_are_counted(plain: PartitionCache) -> None:
     """Guards against rounds that cost more than is said: 4 bytes a node, and 8 an edge with its weight."""
     source = owned(plain)[0]
@@ -130,7 +148,7 @@ def test_draws_that_owners_do_not_make(plain: PartitionCache) -> None:
 
 
 def ask(address: tuple[str, int], *, key: bytes = KEY, timeout: float = 60.0, answer_bytes: int = 3) -> bytearray:
-    request = Request(content=request_of(COUNTS, 0, 0, 0, np.empty(0, np.int64), 0), answer_bytes=answer_bytes)
+    request = Request(content=request_of(COUNTS, 0), answer_bytes=answer_bytes)
     return Owners([address], key, timeout=timeout).ask({0: request})[0]
 
 
@@ -138,7 +156,7 @@ def ask(address: tuple[str, int], *, key: bytes = KEY, timeout: float = 60.0, an
 def served(plain: PartitionCache) -> tuple[str, int]:
     """The address of a server of part 0, whose counts are `abc`."""
     [listener] = listeners(1)
-    source = OwnerServer(owned(plain)[0]._own, [b"abc"], KEY)
+    source = OwnerServer(owned(plain)[0]._own, [np.arange(1)], [b"abc"], KEY)
     threading.Thread(target=source.serve, args=(listener, lambda: True), daemon=True).start()
     address: tuple[str, int] = listener.getsockname()
     return address
@@ -165,7 +183,7 @@ def test_who_lacks_the_key_gets_nothing(served: tuple[str, int]) -> None:
 @pytest.mark.parametrize("kind", [0, 7])
 def test_numbers_that_are_no_nodes_end_the_connection(served: tuple[str, int], kind: int) -> None:
     """Guards against kernels that read out of bounds."""
-    content = request_of(SOURCES, kind, 1, 2, np.array([60 + kind]), 60)
+    content = request_of(SOURCES, kind, key=1, fanout=2, about=np.array([60], np.int32))
     with pytest.raises(TrainingError, match="is gone"):
         Owners([served], KEY, timeout=60).ask({0: Request(content=content, answer_bytes=8)})
 

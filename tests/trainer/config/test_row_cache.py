@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from trainer.base.errors import OptionError
@@ -42,12 +40,3 @@ def test_options_that_do_nothing_alone() -> None:
         check_together(Options(cache="c", remote_row_cache="0.1"))
     with pytest.raises(OptionError, match="--cache-policy does nothing without --remote-row-cache"):
         check_together(Options(cache="c", batch_size=10, cache_policy="lru"))
-
-
-def test_policies_that_need_all_edges() -> None:
-    """Guards against scores of nodes whose edges are with other ranks."""
-    owned = Options(cache="c", batch_size=10, remote_row_cache="0.1", sample_from="owners")
-    with pytest.raises(OptionError, match="--sample-from owners cannot be with --cache-policy belady"):
-        check_together(owned)
-    check_together(replace(owned, cache_policy="lru"))
-    check_together(replace(owned, remote_row_cache="0"))

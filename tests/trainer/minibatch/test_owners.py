@@ -25,7 +25,7 @@ from trainer.minibatch.sampler_process import SamplerProcesses
 RUNS: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
     "control variates": {"model": "sage", "control_variates": True},
-    "attention, kept rows": {"model": "gat", "heads": 2, "remote_row_cache": "0.3", "cache_policy": "lru"},
+    "attention, kept rows": {"model": "gat", "heads": 2, "remote_row_cache": "0.3"},
     "links": {"task": "links", "model": "sage", "embedding": 4},
     "typed": {"model": "rgcn"},
 }

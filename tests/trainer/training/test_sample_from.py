@@ -54,8 +54,6 @@ def chosen(cache: Cache, *others: Mapping[str, Any], **options: Any) -> str:
         (2 * NEEDED, True, {}, {"host": "another", "available": NEEDED}, "owners"),
         (4 * NEEDED, False, {}, {}, "mapped"),
         (2 * NEEDED, True, {"task": "links"}, {}, "owners"),
-        (NEEDED, True, {"remote_row_cache": "0.1"}, {}, "mapped"),
-        (NEEDED, True, {"remote_row_cache": "0.1", "cache_policy": "lru"}, {}, "owners"),
         (NEEDED, True, {"sample_from": "mapped"}, {}, "mapped"),
         (4 * NEEDED, True, {"sample_from": "owners"}, {}, "owners"),
     ],
