@@ -38,8 +38,12 @@ def chosen_source(options: Options, cache: Cache, communicator: Communicator) ->
     Raises:
         LostPeerError: a rank did not come within the timeout.
     """
-    if options.sample_from != "auto" or communicator.world == 1:
-        return "mapped" if communicator.world == 1 else options.sample_from
+    if communicator.world == 1:
+        if options.sample_from == "owners":
+            log.info("--sample-from owners: mapped, for the only rank owns all nodes")
+        return "mapped"
+    if options.sample_from != "auto":
+        return options.sample_from
     needed = topology_bytes(cache)
     mine = {"host": socket.gethostname(), "available": available_bytes(), "shared": _is_shared(cache, needed)}
     facts = communicator.all_gather_object(mine)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.rebuild import rebuild_csr
 from graphprep.core.types import Csr, EdgeType
-from graphprep.errors import UsageError
+from graphprep.errors import TrainingError, UsageError
 from graphprep.sampling import neighbour_kernels as draws
 from graphprep.sampling.edge_weights import EdgeWeights, RowFacts, Sums, row_facts
 from graphprep.sampling.graph import SamplingGraph, without_pairs
@@ -243,7 +243,7 @@ class OwnerSampler(NeighbourSampler):
             if data_E is not None and data is not None:
                 data_E[edges] = data
         if len(source_E) and not (source_E.min() >= 0 and source_E.max() < matrix.num_sources):
-            raise UsageError("a sampler gave nodes that are not in the graph; give all ranks the same cache")
+            raise TrainingError("a sampler gave nodes that are not in the graph; give all ranks the same cache")
         return Drawn(offsets_n=offsets_n, source_E=source_E, number_E=_NONE, data_E=data_E)
 
 

@@ -78,9 +78,11 @@ def test_the_choice(
     assert all(line.startswith(f"--sample-from auto: {expected}, for") for line in lines)
 
 
-def test_one_rank_has_no_other_to_ask(cache: Cache) -> None:
-    """Guards against a sampler that serves nobody."""
-    assert chosen(cache, sample_from="owners") == "mapped"
+def test_one_rank_has_no_other_to_ask(cache: Cache, caplog: pytest.LogCaptureFixture) -> None:
+    """Guards against a sampler that serves nobody, and an option that is ignored without a word."""
+    with caplog.at_level(logging.INFO, "trainer"):
+        assert chosen(cache, sample_from="owners") == chosen(cache) == "mapped"
+    assert caplog.messages == ["--sample-from owners: mapped, for the only rank owns all nodes"]
 
 
 def test_the_file_has_the_length_that_the_rule_counts(
