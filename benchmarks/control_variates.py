@@ -85,13 +85,15 @@ def scores_of_draws(batches: MiniBatches, cache: Path, fanout: int) -> Callable[
     def scores(kind: str, draw: int) -> Tensor:
         arrays = {name: torch.from_numpy(values) for name, values in samplers[kind].make(draw, 0).items()}
         slot = Slot(number=0, epoch=draw, step=0, started=0.0, ended=0.0, arrays=arrays)
-        assert batches._rows is not None
+        rows = batches._stream.rows
+        assert rows is not None
         plans = [
             {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
             for prefix in ("rows/node/", "histories/node/")
         ]
-        features = batches._rows.finish(batches._rows.begin(plans[:1]))
-        of_layers = histories.finish(histories.begin(plans[1:]))
+        features = rows.finish(rows.begin(plans[:1]))
+        pending = histories.fixed.begin(plans[1:])
+        of_layers = histories.finish(pending, histories.send(pending))
         batches._histories = histories if kind == "control" else None
         with torch.no_grad():
             found = batches._output(

@@ -9,11 +9,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from graphprep.errors import CacheError, PartitionError, UsageError
 from graphprep.system import home, progress
@@ -24,6 +25,7 @@ from graphprep.temporal.format import EVENT_CACHE_KIND, EVENT_FORMAT, TIME
 from graphprep.temporal.request import EventCacheRequest
 from graphprep.temporal.snapshot_costs import active_nodes, snapshot_costs
 from graphprep.temporal.snapshot_groups import balanced_groups, group_figures
+from graphprep.temporal.snapshot_members import MemberNodes
 from graphprep.temporal.splits import split_by_time
 from graphprep.temporal.store import EventStore
 from graphprep.temporal.stream_partition import NodeRanks, assign_nodes, random_ranks
@@ -32,6 +34,7 @@ from graphprep.temporal.windows import in_units, snapshot_offsets, window_second
 from graphprep.temporal.write_cache import MOST_PARTS, EventCacheContent, Snapshots, write_event_cache
 from graphprep.version import __version__
 from pipelines.estimate import Estimate
+from pipelines.snapshot_members import divide_nodes
 from pipelines.step import ABSENT, Existing, State, key_of, run_step
 
 METHODS = ("auto", "random")
@@ -67,10 +70,15 @@ class EventPartitionStep:
         """All that determines the content, by the name that an error can use."""
         return {
             **{"store": self.store.key, "for": self.purpose, "parts": self.num_parts, "method": self.method},
-            **{"imbalance": self.imbalance, "seed": self.seed if self.method == "random" else 0},
-            **asdict(self.request),
+            **{"imbalance": self.imbalance, "seed": self.seed if self._is_seeded else 0},
+            **{name: value for name, value in asdict(self.request).items() if (name, value) != ("ranks_per_group", 1)},
             **{"event cache format": EVENT_FORMAT, "graphprep version": __version__},
         }
+
+    @property
+    def _is_seeded(self) -> bool:
+        """Whether random numbers are drawn: ranks, or by METIS."""
+        return self.method == "random" or self.request.ranks_per_group > 1
 
     @cached_property
     def key(self) -> str:
@@ -182,13 +190,29 @@ class EventPartitionStep:
         return EventCache(self.target)
 
     def _ranks(self, index: TimeIndex) -> NodeRanks:
+        return self._divided(index, self.num_parts)
+
+    def _members(self, index: TimeIndex, offsets_T: NDArray[np.int64]) -> MemberNodes:
+        return divide_nodes(
+            self.store,
+            index,
+            offsets_T,
+            self.request.ranks_per_group,
+            by_stream=partial(self._divided, index),
+            tries_metis=self.method != "random",
+            seed=self.seed,
+            scratch=self.work,
+            memory_limit=self.memory_limit,
+        )
+
+    def _divided(self, index: TimeIndex, number: int) -> NodeRanks:
         if self.method == "random":
-            return random_ranks(self.store, self.num_parts, self.seed)
+            return random_ranks(self.store, number, self.seed)
         half_life = self.request.half_life
         return assign_nodes(
             self.store,
             index,
-            self.num_parts,
+            number,
             imbalance=self.imbalance,
             half_life=None if half_life is None else in_units(window_seconds(half_life, "--half-life"), self.unit),
             memory_limit=self.memory_limit,
@@ -207,19 +231,29 @@ class EventPartitionStep:
         offsets_T = snapshot_offsets(self.store.arrays[TIME], in_units(seconds, self.unit))
         events_T, nodes_T = np.diff(offsets_T), active_nodes(self.store, offsets_T)
         cost_T = snapshot_costs(events_T, nodes_T, self.request.costs)
-        group_T = balanced_groups(cost_T, self.num_parts)
-        figures = group_figures(cost_T, group_T, self.num_parts, self.request.costs)
+        number = self.request.ranks_per_group
+        num_groups = self.num_parts // number
+        group_T = balanced_groups(cost_T, num_groups)
+        figures = group_figures(cost_T, group_T, num_groups, self.request.costs)
         progress.say(
-            f"{len(cost_T):,} snapshots of {self.request.window} in {self.num_parts} groups: the largest costs "
+            f"{len(cost_T):,} snapshots of {self.request.window} in {num_groups} groups: the largest costs "
             f"{figures['imbalance']:.3f} of their mean"
         )
         heaviest, share = figures["heaviest"], figures["heaviest_share"]
         if share > 1:
             progress.warn(
                 f"snapshot {heaviest} with {events_T[heaviest]:,} events alone costs {share:.2f} of the mean of a "
-                "rank, so that groups cannot be balanced; give a shorter --window or fewer --parts"
+                "group, so that groups cannot be balanced; give a shorter --window, fewer --parts, or more "
+                "--ranks-per-group"
             )
-        return Snapshots(window_seconds=seconds, offsets_T=offsets_T, group_T=group_T), {"snapshots": figures}
+        snapshots = Snapshots(
+            window_seconds=seconds,
+            offsets_T=offsets_T,
+            group_T=group_T,
+            ranks_per_group=number,
+            members=partial(self._members, offsets_T=offsets_T) if number > 1 else None,
+        )
+        return snapshots, {"snapshots": figures}
 
 
 def plan_event_partition(
@@ -251,6 +285,11 @@ def plan_event_partition(
         raise UsageError(f"--for {purpose} needs the number of ranks that train; give e.g. --parts 4")
     if not 1 <= parts <= MOST_PARTS:
         raise UsageError(f"--parts {parts} must be from 1 to {MOST_PARTS:,}")
+    number = request.ranks_per_group
+    if number > 1 and purpose != "snapshots":
+        raise UsageError(f"--ranks-per-group does nothing with --for {purpose}; leave it out, or give --for snapshots")
+    if parts % number:
+        raise UsageError(f"--ranks-per-group {number} does not divide --parts {parts}; give a divisor of it")
     if options.get("method", "auto") not in METHODS:
         raise UsageError(f"--method {options['method']} is for graphs; give {' or '.join(METHODS)}, or leave it out")
     store = open_event_store(name_or_store)

@@ -7,14 +7,14 @@ Work lies beside the store: events that are being sorted in `.partial-NAME.zarr-
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphprep.core.event_rows import EventReader
+from graphprep.core.event_rows import ChangingFeatures, EventReader, NodesOfEvents
 from graphprep.errors import DatasetError, UsageError
 from graphprep.store.convert import scratch_of
 from graphprep.store.location import store_place
@@ -128,6 +128,11 @@ class EventStoreStep(ABC):
             DatasetError, UsageError: a file is not what it should be, or options do not go together.
         """
 
+    @property
+    def changing_features(self) -> Callable[[NodesOfEvents], ChangingFeatures] | None:
+        """Gives the features of nodes that change; None where none do."""
+        return None
+
     def digests(self) -> AbstractContextManager[InputDigests | None]:
         """What computes the checksums of files while they are read; None where there are none."""
         return nullcontext(None)
@@ -150,6 +155,7 @@ class EventStoreStep(ABC):
                 name=self.name,
                 time_unit=self.time_unit,
                 memory_limit=self.memory_limit,
+                changing=self.changing_features,
             )
             files = [] if digests is None else digests.result()
         for line in attributes["notes"]["read_as"]:
@@ -177,6 +183,8 @@ class ImportEventsStep(EventStoreStep):
 
     request: ImportRequest
     layout: str = "auto"
+    changing: Path | None = None
+    """a table of features of nodes that change"""
 
     @cached_property
     def determinants(self) -> dict[str, Any]:
@@ -187,7 +195,8 @@ class ImportEventsStep(EventStoreStep):
         from graphprep.datasets.importing.events.layouts import event_files
         from graphprep.datasets.importing.input_digests import InputDigests
 
-        return InputDigests(event_files(self.request, self.layout))
+        more = [] if self.changing is None else [("changing features", self.changing)]
+        return InputDigests([*event_files(self.request, self.layout), *more])
 
     def determined_by(self, files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {"name": self.name, **self.source["options"], "files": [file["sha256"] for file in files]}
@@ -201,7 +210,14 @@ class ImportEventsStep(EventStoreStep):
 
     @property
     def source(self) -> dict[str, Any]:
-        return {"reader": "events", "options": {**self.request.to_json(), "layout": self._layout}}
+        more = {} if self.changing is None else {"changing_features": "".join(self.changing.suffixes[-2:])}
+        return {"reader": "events", "options": {**self.request.to_json(), "layout": self._layout, **more}}
+
+    @property
+    def changing_features(self) -> Callable[[NodesOfEvents], ChangingFeatures] | None:
+        from graphprep.datasets.importing.events.changing_features import read_changing_features
+
+        return None if self.changing is None else partial(read_changing_features, self.changing)
 
     def reader(self) -> EventReader:
         from graphprep.datasets.importing.events.layouts import open_events
@@ -239,7 +255,7 @@ def import_events(
         name: what to call the dataset.
         layout: of the files; see `graphprep.datasets.importing.events.layouts`.
         replace: convert again even if the store is there, also where it was made from something else.
-        options: `time_unit`, `out` and `memory_limit` of `EventStoreStep`.
+        options: `changing`, `time_unit`, `out` and `memory_limit` of `EventStoreStep`.
 
     Raises:
         DatasetError: a file is not what it should be, or another store lies at the target.

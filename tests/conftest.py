@@ -31,6 +31,13 @@ if hasattr(os, "SCHED_BATCH"):
 ROOT = Path(__file__).parents[1]
 BoundsChecked = Callable[[str], None]
 
+# Every kernel that a test runs, here or in a process that it starts, is compiled with checks of its bounds;
+# the demo and the notebook run kernels as users do. numba reads this when it is imported. Its cache does not know the
+# setting, so that what is compiled with checks is kept apart.
+assert "numba" not in sys.modules
+os.environ["NUMBA_BOUNDSCHECK"] = "1"
+os.environ["NUMBA_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "numba-boundscheck")
+
 
 def heed_interrupts() -> None:
     """For `preexec_fn`: what a shell starts in the background ignores Ctrl-C, and so would all that it starts."""
@@ -85,13 +92,11 @@ for path in map(str.strip, sys.stdin):
 
 
 @pytest.fixture(scope="session")
-def bounds_checked(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoundsChecked]:
-    """Run a script with numba's bounds checks on, in a fork of one process that has imported numba; its own kernel
-    cache, since numba's does not know the setting."""
-    cache = pytestconfig.cache.mkdir("numba-boundscheck")  # type: ignore[union-attr]
-    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
+def bounds_checked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoundsChecked]:
+    """Run a script that may change constants of modules, in a fork of one process that has imported numba, with checks
+    of bounds as all tests have them."""
     command, pipe = [sys.executable, "-c", RUN_SCRIPTS], subprocess.PIPE
-    with subprocess.Popen(command, env=environment, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         to, back = process.stdin, process.stdout
@@ -108,11 +113,3 @@ def bounds_checked(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPat
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes are named after their argument: gzip's hold the time, and would differ between the workers of a run."""
     return argname if isinstance(val, bytes) else None
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with bounds checks run in one process of several: what they compile, each process would compile again."""
-    for item in items:
-        if "bounds_checked" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("bounds checks"))

@@ -17,6 +17,7 @@ from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.base.freed_memory import give_back_large_blocks, keep_freed_memory
 from trainer.base.pass_context import PassContext
 from trainer.base.peak_memory import peak_memory
+from trainer.base.precision import TYPES
 from trainer.base.sent_bytes import KIND_OF
 from trainer.base.traffic_log import Clock, TrafficLog, by_link_type
 from trainer.config.options import Options
@@ -29,6 +30,7 @@ from trainer.data.typed_part import load_typed_part
 from trainer.dist.communicator import Communicator
 from trainer.dist.device_placement import choose_device, places
 from trainer.dist.rank_info import RankInfo
+from trainer.exchange.error_budget import ErrorBudget
 from trainer.exchange.exchange import Exchange, row_counts
 from trainer.exchange.inductive import training_cross_edges, training_subgraph
 from trainer.exchange.layer_exchanges import tensor_layers
@@ -53,13 +55,14 @@ from trainer.reporting.trace import prepare_traces, write_trace
 from trainer.reporting.weights_file import write_weights
 from trainer.sparse.dropout import Dropout
 from trainer.startup.folder_lock import folders_locked
-from trainer.startup.handshake import Agreement, agree, facts_of
+from trainer.startup.handshake import Agreement, agree, facts_of, link_model
 from trainer.startup.preflight import ignored_arrays
 from trainer.startup.row_width import remark_on_row_width
 from trainer.temporal.run import train_temporal
 from trainer.training.checkpoint import Checkpoints, checkpoint_to_resume
 from trainer.training.fit import Fit, ModelView
 from trainer.training.mini_batches import MiniBatches
+from trainer.training.sampled_evaluation import SampledEvaluation
 from trainer.training.supervision import PairSupervision
 from trainer.training.tasks import Learnt, Task, load_learnt
 
@@ -138,6 +141,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
 
     traffic_log = TrafficLog(**row_counts(part), rank=communicator.rank, world=communicator.world)
     saturation = Saturation(rank=communicator.rank, world=communicator.world, device=communicator.device)
+    budget = _error_budget(options, cache, communicator)
     model = model_type(options, communicator)
     task = Task(options, cache, part, learnt, objective=objective, agreement=agreement, communicator=communicator)
     part = task.message_part(part)
@@ -152,6 +156,7 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         traffic_log=traffic_log,
         by_entries=agreement.by_entries,
         saturation=saturation,
+        budget=budget,
         tensor_layers=tensor_layers(options, agreement.layer_exchanges),
     )
     graph = partial(_cross_edges, options, cache, part, task.message_part)
@@ -170,10 +175,23 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             num_nodes=num_training_nodes,
             graph=lambda: training_cross_edges(graph()),
         )
-    batches = None
+    batches = evaluation = None
     if options.batch_size:
         seeds, sums = task.batch_seeds(learnt, part, training.network.decoder), sums_of(options, model)
         batches = MiniBatches(options, cache, part, training.network, seeds, communicator, traffic_log, sums=sums)
+        if options.eval_fanouts is not None:
+            evaluation = SampledEvaluation(
+                options,
+                cache,
+                part,
+                whole.network,
+                learnt,
+                seeds.removed,
+                communicator,
+                traffic_log,
+                sums=sums,
+                num_outputs=objective.num_outputs,
+            )
     fit = Fit(
         training,
         whole,
@@ -187,6 +205,8 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
         saturation=saturation,
         link_types=cache.slowest_links,
         batches=batches,
+        evaluation=evaluation,
+        budget=budget,
     )
     if resumed is not None:
         fit.load_state_dict(resumed)
@@ -249,6 +269,9 @@ def train(options: Options, cache: Cache, communicator: Communicator, report: Re
             if number
         ],
         "saturated": fit.saturated,
+        "error_budget": None
+        if budget is None
+        else budget.summary(cache.slowest_links) | {"choices": budget.table(cache.slowest_links)},
         "exchanges": layers,
         "pairs": pairs,
         "link_types": by_link_type(pairs),
@@ -356,6 +379,17 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
     )
 
 
+def _error_budget(options: Options, cache: Cache, communicator: Communicator) -> ErrorBudget | None:
+    if not options.error_budget or communicator.world == 1:
+        return None
+    return ErrorBudget(
+        options.error_budget,
+        communicator,
+        link_model(cache).seconds_a_byte,
+        stored_bytes=TYPES[options.precision].itemsize,
+    )
+
+
 def _view(
     options: Options,
     cache: Cache,
@@ -370,6 +404,7 @@ def _view(
     num_nodes: int,
     by_entries: bool,
     saturation: Saturation,
+    budget: ErrorBudget | None,
     tensor_layers: Container[int],
     graph: Callable[[], CrossEdges],
 ) -> ModelView:
@@ -378,7 +413,7 @@ def _view(
     `graph` gives the edges between all parts, which only tensor-parallel layers need.
     """
     log_of_part, sums, tensor = traffic_log.for_part(**row_counts(part)), sums_of(options, model), None
-    exchange = Exchange(options, part, communicator, log_of_part, saturation)
+    exchange = Exchange(options, part, communicator, log_of_part, saturation, budget)
     if tensor_layers and sums is not None and communicator.world > 1:
         columns = TensorExchange(
             wires=exchange.wires, communicator=communicator, traffic_log=log_of_part, saturation=saturation

@@ -303,9 +303,10 @@ def train(
     weights = values.get("class_weights")
     if weights is not None and not isinstance(weights, str):
         values["class_weights"] = ",".join(map(str, weights))
-    fanouts = values.get("fanouts")
-    if fanouts is not None and not isinstance(fanouts, str):
-        values["fanouts"] = ",".join(map(str, fanouts))
+    for name in ("fanouts", "eval_fanouts"):
+        fanouts = values.get(name)
+        if fanouts is not None and not isinstance(fanouts, str):
+            values[name] = ",".join(map(str, fanouts))
     if isinstance(model, type):
         model = _file_and_class(model)
     elif not isinstance(model, str):

@@ -41,8 +41,16 @@ def import_events(
     values: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     request = file_request(files, values)
     events = EventOptions(events=layout, time_unit=values.pop("time_unit", "s"))
-    limit = _limit(values)
-    return run_import(request, name=name, layout=layout, time_unit=events.time_unit, memory_limit=limit, **values).store
+    changing = values.pop("changing_features", None)
+    return run_import(
+        request,
+        name=name,
+        layout=layout,
+        time_unit=events.time_unit,
+        changing=None if changing is None else Path(changing),
+        memory_limit=_limit(values),
+        **values,
+    ).store
 
 
 @library_call(EventCacheOptions, EventCacheRequest)

@@ -107,6 +107,7 @@ class EventFileOptions(CallOptions, total=False):
     out: Place | None
     replace: bool
     time_unit: Literal["ns", "us", "ms", "s", "min", "h", "d", "w"]
+    changing_features: Place | None
     schema: Place | None
     format: Format
     ids: IdKind
@@ -130,6 +131,7 @@ class EventCacheOptions(CallOptions, total=False):
     split: str
     half_life: str | None
     snapshot_cost: str
+    ranks_per_group: int
     method: Literal["auto", "random"]
     imbalance: float
     seed: int
@@ -262,12 +264,16 @@ class TrainOptions(CallOptions, total=False):
     split: int
     batch_size: int | None
     fanouts: str | Sequence[int] | None
+    sampler: Literal["neighbour", "ladies", "vertices"]
+    draw: Literal["uniform", "replacement", "weighted"]
+    eval_fanouts: str | Sequence[int] | None
     control_variates: bool
     exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]
     boundary_sampling: float
     relay: Literal["auto", "off"]
     staleness: str
     staleness_grad: str
+    error_budget: float
     warmup: int
     settle: int
     parallel: str

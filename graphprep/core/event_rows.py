@@ -25,6 +25,18 @@ class EventRows(NamedTuple):
     y: NDArray[np.int64] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChangingFeatures:
+    """Features of nodes that change, in any order: R rows, each true of a node from a time on."""
+
+    node: NDArray[np.int64]
+    """[R]: rows of nodes"""
+    time: Array
+    """[R]: whole or floating-point numbers"""
+    x: NDArray[np.float32]
+    """[R, D]"""
+
+
 RowsOf = Callable[[Ids], Ids]
 """turns the numbers of one end of events into rows of nodes"""
 

@@ -92,25 +92,6 @@ def expected_memory(
         "cache": None if cache is None else str(cache.absolute()),
         "sizes": list(sizes),
     }
-    advice = "run `graphprep doctor`"
-    try:
-        done = subprocess.run(
-            python_command("-m", "trainer.startup.expected_memory"),
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            **child_settings(),
-        )
-    except OSError as error:
-        raise TrainingError(f"the trainer cannot be started to plan memory ({error.strerror}); {advice}") from error
-    except subprocess.TimeoutExpired as error:
-        raise TrainingError(f"the trainer did not say in {SECONDS:.0f} s how much memory it needs; {advice}") from error
-    if done.returncode:
-        sentence = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        if done.returncode in (UsageError.exit_status, CacheError.exit_status):
-            raise (UsageError if done.returncode == UsageError.exit_status else CacheError)(sentence)
-        raise TrainingError(f"the trainer cannot be started to plan memory: {sentence}; {advice}")
     return [
         Refusal(found["refused"])
         if "refused" in found
@@ -120,5 +101,41 @@ def expected_memory(
             sentence=found["sentence"],
             layers=found["layers"],
         )
-        for found in json.loads(done.stdout)
+        for found in ask_trainer("trainer.startup.expected_memory", request, seconds=SECONDS)
     ]
+
+
+def ask_trainer(
+    module: str, request: Mapping[str, Any], *, seconds: float, variables: Mapping[str, str] | None = None
+) -> Any:
+    """The JSON answer of one of the trainer's modules to a JSON request.
+
+    Args:
+        module: that answers on standard output.
+        request: for its standard input.
+        seconds: to wait for it.
+        variables: of its environment.
+
+    Raises:
+        UsageError, CacheError, TrainingError: the trainer refuses the request, cannot be started, or does not answer.
+    """
+    advice = "run `graphprep doctor`"
+    try:
+        done = subprocess.run(
+            python_command("-m", module),
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            **child_settings(variables or {}),
+        )
+    except OSError as error:
+        raise TrainingError(f"the trainer cannot be started to plan memory ({error.strerror}); {advice}") from error
+    except subprocess.TimeoutExpired as error:
+        raise TrainingError(f"the trainer did not say in {seconds:.0f} s how much memory it needs; {advice}") from error
+    if done.returncode:
+        sentence = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        if done.returncode in (UsageError.exit_status, CacheError.exit_status):
+            raise (UsageError if done.returncode == UsageError.exit_status else CacheError)(sentence)
+        raise TrainingError(f"the trainer cannot be started to plan memory: {sentence}; {advice}")
+    return json.loads(done.stdout)

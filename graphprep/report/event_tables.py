@@ -9,6 +9,7 @@ from graphprep.report.formats import count, percent, short, times
 from graphprep.report.table import Column, Table
 from graphprep.report.tables import Report
 from graphprep.report.terminal import printer
+from graphprep.system.progress import format_bytes
 
 BAR = 40
 """Characters of the longest bar."""
@@ -21,11 +22,17 @@ RANKS = (
     Column("at worst", "worst_load", times),
 )
 GROUPS = (
-    Column("rank", "rank", count),
+    Column("first rank", "rank", count),
     Column("snapshots", "snapshots", count),
     Column("events", "events", count),
     Column("cost", "cost", short),
     Column("load", "load", times),
+)
+MEMORY = (
+    Column("rank", "rank", count),
+    Column("tgcn", "tgcn", format_bytes),
+    Column("gclstm", "gclstm", format_bytes),
+    Column("evolvegcn", "evolvegcn", format_bytes),
 )
 SPLIT = (
     Column("part", lambda row: row.last_key),
@@ -87,6 +94,15 @@ def print_event_cache(summary: dict[str, Any]) -> Report:
             f"without events, the largest of {snapshots['largest_events']:,}"
         )
         yield Table("groups of snapshots", GROUPS, cited["snapshots"]["groups"])
+        if members := snapshots["members"]:
+            yield (
+                f"{snapshots['ranks_per_group']} ranks share each group: nodes by {members['method']}, "
+                f"{members['halo_rows']:,} halo rows in all snapshots, the most rows of a rank "
+                f"{times(members['imbalance'])} of the mean"
+            )
+        memory = snapshots["memory"]
+        title = f"memory of a rank in training, estimate for --hidden {memory['hidden']} --layers {memory['layers']}"
+        yield Table(title, MEMORY, cited["snapshots"]["memory"]["by_rank"])
     yield activity_table(cited)
     yield from _end(summary)
 

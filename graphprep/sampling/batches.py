@@ -22,12 +22,12 @@ from graphprep.sampling.edge_weights import Sums
 from graphprep.sampling.graph import sampling_graph
 from graphprep.sampling.input_rows import EveryBatch, RowPlan
 from graphprep.sampling.neighbour_source import NeighbourSource, WholeGraph
+from graphprep.sampling.part_sampler import DrawName, SamplerName, sampler_and_schedule
 from graphprep.sampling.row_cache.kept_rows import Ids, KeptRows, KeptRowsPlanner, window_of
 from graphprep.sampling.row_cache.policies import make_row_cache, scores_of
 from graphprep.sampling.row_cache.scores import presampled_counts
 from graphprep.sampling.rows import NodeLocations
-from graphprep.sampling.sampler import SamplingOptions
-from graphprep.sampling.schedule import Schedule
+from graphprep.sampling.sampler import SampledBatch
 from graphprep.sampling.seeds import BatchSeeds, NodeSeeds, PairSeeds, Seeds
 
 
@@ -56,8 +56,16 @@ class BatchOptions:
     """rows of other parts that are kept for later batches, by node type; none where one is left out"""
     cache_policy: str = "belady"
     """which of them: one of `row_cache.policies.POLICIES`"""
+    sampler: SamplerName = "neighbour"
+    """`neighbour` draws for each node, `ladies` for the nodes of each hop together, `vertices` the nodes of a step"""
+    draw: DrawName = "uniform"
+    """how `neighbour` draws"""
+    is_evaluation: bool = False
+    """whether every epoch has the same batches, with draws that no epoch of training has"""
 
 
+EVALUATION = -1
+"""the epoch whose draws evaluations have"""
 MOST_EPOCHS = 4
 """whose batches are remembered: that which is made, and those that are planned"""
 
@@ -94,8 +102,15 @@ class PartBatches:
         neighbours = neighbours or WholeGraph(sampling_graph(cache), removed)
         self._neighbours, self._graph = neighbours, neighbours.graph
         self._seeds, self._owned_B = self._seeds_of(seeds)
-        self._sampler = neighbours.sampler(
-            SamplingOptions(fanouts=list(options.fanouts), seed=options.seed, every_node=True)
+        self._sampler, self._schedule = sampler_and_schedule(
+            neighbours,
+            options.node_type,
+            self._owned_B,
+            sampler=options.sampler,
+            draw=options.draw,
+            fanouts=list(options.fanouts),
+            batch_size=options.batch_size,
+            seed=options.seed,
         )
         self._weights = neighbours.weights(options.sums or "sum")
         self._locations = {name: NodeLocations(cache, name) for name in cache.node_types}
@@ -105,9 +120,6 @@ class PartBatches:
         self._owners = {
             name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
         }
-        self._schedule = Schedule(
-            num_seeds=len(self._seeds), batch_size=options.batch_size, seed=options.seed, shuffle=True
-        )
         self._batches: dict[int, list[NDArray[np.int64]]] = {}
         if any(options.num_kept.values()):
             self._plans |= self._with_kept_rows(epochs)
@@ -145,8 +157,10 @@ class PartBatches:
         for fanout in options.fanouts:
             after = dict(nodes)
             for kind, matrix in self._graph.edges.items():
-                num_edges = int(matrix.indptr[-1])
-                drawn = min(nodes[kind.destination] * fanout if fanout >= 0 else num_edges, num_edges)
+                drawn = num_edges = int(matrix.indptr[-1])
+                if fanout >= 0 and options.sampler == "neighbour":
+                    drawn = nodes[kind.destination] * fanout
+                    drawn = drawn if options.draw == "replacement" else min(drawn, num_edges)
                 after[kind.source] += drawn
                 total += (24 if options.roots else 16) * drawn + 32 * nodes[kind.destination]
             nodes = {name: min(after[name], counts[name]) for name in counts}
@@ -162,8 +176,8 @@ class PartBatches:
         The arrays of layer l begin with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see
         `input_rows`), and those of the nodes before the last hop with `histories/TYPE/` likewise.
         """
-        of_batch, number = self._seeds_of_batch(epoch, step)
-        batch = self._sampler.sample(of_batch.seeds, epoch=epoch)
+        epoch = EVALUATION if self._options.is_evaluation else epoch
+        of_batch, number, batch = self._drawn(epoch, step)
         arrays: dict[str, NDArray[Any]] = {
             **self._of_seeds(of_batch, number),
             "counts": np.cumsum([nodes.per_hop for nodes in batch.nodes.values()], axis=1).T.astype(np.int64),
@@ -212,20 +226,21 @@ class PartBatches:
         assert not isinstance(pairs, int)
         return {"pairs": pairs, "num_pairs": np.array([number])}
 
-    def _seeds_of_batch(self, epoch: int, step: int) -> tuple[BatchSeeds, int]:
-        """Those of a batch that the part owns, and how many they are without random pairs."""
+    def _drawn(self, epoch: int, step: int) -> tuple[BatchSeeds, int, SampledBatch]:
+        """The seeds of a batch that the part owns, how many they are without random pairs, and what they reach."""
         if epoch not in self._batches:
             while len(self._batches) >= MOST_EPOCHS:
                 del self._batches[next(iter(self._batches))]
             self._batches[epoch] = self._schedule.batches(epoch)
         places_b = self._batches[epoch][step]
-        places_b = places_b[self._locations[self._options.node_type].part_N[self._owned_B[places_b]] == self._part]
-        return self._seeds.batch(places_b, epoch=epoch, has_trees=False), len(places_b)
+        is_own_b = self._locations[self._options.node_type].part_N[self._owned_B[places_b]] == self._part
+        own = self._seeds.batch(places_b[is_own_b], epoch=epoch, has_trees=False)
+        batch = self._sampler.sample(self._seeds, places_b, is_own_b, epoch=epoch, step=step)
+        return own, int(is_own_b.sum()), batch
 
     def _remote_ids(self, epoch: int, step: int) -> Ids:
         """The nodes of other parts in a batch, by type, in their order in it."""
-        of_batch, _ = self._seeds_of_batch(epoch, step)
-        batch = self._sampler.sample(of_batch.seeds, epoch=epoch)
+        _, _, batch = self._drawn(epoch, step)
         return {
             name: nodes.ids_n[self._locations[name].part_N[nodes.ids_n] != self._part]
             for name, nodes in batch.nodes.items()

@@ -78,10 +78,13 @@ def _layer(
         source_E, destination_E = of_kind.source_E[edges], of_kind.destination_E[edges]
         ids_n = batch.nodes[kind.destination].ids_n[: own[kind.destination]]
         weight_E = loop_n = _NO_LOOPS
+        factor_E = None if of_kind.factor_E is None else of_kind.factor_E[edges]
         if weighted:
             source_ids_E = batch.nodes[kind.source].ids_n[source_E]
             data_E = None if of_kind.data_E is None else of_kind.data_E[edges]
-            weight_E = weights[kind].of_drawn(ids_n, source_ids_E, destination_E, of_kind.number_E[edges], data_E)
+            weight_E = weights[kind].of_drawn(
+                ids_n, source_ids_E, destination_E, of_kind.number_E[edges], factor_E, data_E
+            )
             loop_n = weights[kind].of_loops(ids_n)
         num_rows = len(ids_n)
         if is_typed:
@@ -94,10 +97,10 @@ def _layer(
         columns = own[kind.source], first_own[kind.source], first_added[kind.source]
         pieces.append(_split(source_E, destination_E, weight_E, loop_n, num_rows, *columns))
         if with_roots:
-            root_E = (
-                weight_E
-                / np.sqrt(weights[kind].inflation(ids_n, of_kind.destination_E[edges]))[of_kind.destination_E[edges]]
-            )
+            if factor_E is None:
+                ends_E = of_kind.destination_E[edges]
+                factor_E = weights[kind].inflation(ids_n, ends_E)[ends_E]
+            root_E = weight_E / np.sqrt(factor_E)
             roots.append(_split(source_E, destination_E, root_E, loop_n, num_rows, *columns))
     arrays = _stacked(pieces, weighted=weighted)
     if with_roots:

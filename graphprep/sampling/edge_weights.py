@@ -85,6 +85,7 @@ class EdgeWeights:
         source_E: NDArray[np.int64],
         destination_E: NDArray[np.int64],
         number_E: NDArray[np.int64],
+        factor_E: NDArray[np.float32] | None = None,
         data_E: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """The weight of each drawn edge.
@@ -94,12 +95,12 @@ class EdgeWeights:
             source_E: where each edge begins, likewise.
             destination_E: the place of each edge's end in `ids_n`.
             number_E: which edge of the matrix it is.
+            factor_E: 1 / the probability of each one; None for D / k.
             data_E: its weight in the graph, where the edges of the matrix are elsewhere.
         """
-        factor_n = self.inflation(ids_n, destination_E)
+        weight_E = self.inflation(ids_n, destination_E)[destination_E] if factor_E is None else factor_E.copy()
         if self.row_factor_N is not None:
-            factor_n *= self.row_factor_N[ids_n]
-        weight_E = factor_n[destination_E]
+            weight_E *= self.row_factor_N[ids_n][destination_E]
         if self.column_factor_N is not None:
             weight_E *= self.column_factor_N[source_E]
         if data_E is None and self.matrix.data is not None:

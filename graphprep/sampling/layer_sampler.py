@@ -39,13 +39,15 @@ class LayerSampler(NeighbourSampler):
     def sample(
         self, seeds: Mapping[str, NDArray[np.int64]], *, epoch: int, until_B: NDArray[Any] | None = None
     ) -> SampledBatch:
-        """As `NeighbourSampler.sample`; edges have weights."""
-        weights: dict[EdgeType, list[NDArray[np.float32]]] = {kind: [] for kind in self.graph.edges}
-        self._thread.weights = weights
+        """As `NeighbourSampler.sample`; edges have weights and factors."""
+        shares: dict[EdgeType, list[NDArray[np.float64]]] = {kind: [] for kind in self.graph.edges}
+        self._thread.shares = shares
         batch = super().sample(seeds, epoch=epoch, until_B=until_B)
-        edges = {
-            kind: replace(of_kind, weight_E=np.concatenate(weights[kind])) for kind, of_kind in batch.edges.items()
-        }
+        edges = {}
+        for kind, of_kind in batch.edges.items():
+            share_E = np.concatenate(shares[kind])
+            weight_E = (self._mean_E[kind][of_kind.number_E] / share_E).astype(np.float32)
+            edges[kind] = replace(of_kind, weight_E=weight_E, factor_E=(1 / share_E).astype(np.float32))
         return replace(batch, edges=edges)
 
     def _draw(
@@ -67,7 +69,7 @@ class LayerSampler(NeighbourSampler):
         probability_c = _drawn_with(squares_c, neighbours, count, key)
         probability_M = probability_c[place_M]
         is_drawn_M = probability_M > 0
-        self._thread.weights[kind].append((mean_M[is_drawn_M] / probability_M[is_drawn_M]).astype(np.float32))
+        self._thread.shares[kind].append(probability_M[is_drawn_M])
         before = np.concatenate([[0], np.cumsum(is_drawn_M)])
         return before[offsets_n], number_M[is_drawn_M]
 

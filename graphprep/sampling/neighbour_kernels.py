@@ -118,6 +118,13 @@ def count_possible(indptr, indices, nodes_n, fanout, weight_M, time_M, time_N, u
 
 
 @njit(cache=True, nogil=True)
+def value_of(of_node, place, weight):  # type: ignore[no-untyped-def]
+    """The value of an edge of some weight, by the hash of the node that it is drawn for and its place among its edges:
+    -log(u) / weight for a random u."""
+    return -np.log(_share(mixed(of_node, place))) / weight
+
+
+@njit(cache=True, nogil=True)
 def draw_smallest(  # type: ignore[no-untyped-def]
     indptr, indices, nodes_n, offsets_n, weight_M, time_M, time_N, until_n, latest, key, number_E, value_E
 ):
@@ -142,9 +149,8 @@ def draw_smallest(  # type: ignore[no-untyped-def]
             if latest:
                 value = -np.float64(time_M[e] if len(time_M) > 0 else time_N[indices[e]])
             else:
-                value = -np.log(_share(mixed(of_node, e - indptr[node])))
-                if len(weight_M) > 0:
-                    value /= weight_M[e]
+                weight = np.float64(weight_M[e]) if len(weight_M) > 0 else 1.0
+                value = value_of(of_node, e - indptr[node], weight)
             if size < count:
                 place = size
                 size += 1

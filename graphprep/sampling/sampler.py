@@ -64,6 +64,8 @@ class SampledEdges:
     per_hop: tuple[int, ...]
     weight_E: NDArray[np.float32] | None = None
     """what each one counts, where edges are drawn by other probabilities than in the neighbour sampler"""
+    factor_E: NDArray[np.float32] | None = None
+    """1 / the probability of each one, where it differs from k / D for k of the D edges into a node that were drawn"""
     data_E: NDArray[np.float32] | None = None
     """the weight of each one in the graph, where other processes have the edges and these have weights"""
 

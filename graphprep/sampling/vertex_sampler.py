@@ -72,15 +72,15 @@ class VertexSampler:
     def _induced(self, kind: EdgeType, ids_n: NDArray[np.int64], place_N: NDArray[np.int32]) -> SampledEdges:
         matrix = self.graph.edges[kind]
         source_E, destination_E, number_E = _edges_among(matrix.indptr, matrix.indices, ids_n, place_N)
-        weight_E = self._mean_E[kind][number_E]
         is_loop = (source_E == destination_E) & (kind.source == kind.destination)
-        weight_E[~is_loop] /= self.share
+        factor_E = np.where(is_loop, 1.0, 1 / self.share)
         return SampledEdges(
             source_E=source_E,
             destination_E=destination_E,
             number_E=number_E,
             per_hop=(len(number_E),),
-            weight_E=weight_E.astype(np.float32),
+            weight_E=(self._mean_E[kind][number_E] * factor_E).astype(np.float32),
+            factor_E=factor_E.astype(np.float32),
         )
 
 

@@ -14,10 +14,13 @@ from graphprep.temporal.folder import ArrayFolder
 from graphprep.temporal.format import (
     DESTINATION,
     EVENT_CACHE_KIND,
+    EVENT_FORMAT,
     INDEX_EVENT,
     INDEX_NEIGHBOUR,
     INDEX_OFFSETS,
+    MEMBER_OF,
     RANK_OF,
+    SHARED_FORMAT,
     SNAPSHOT_GROUP,
     SNAPSHOT_OFFSETS,
     SOURCE,
@@ -35,6 +38,7 @@ class EventCache(ArrayFolder):
     called = "an event cache"
     error = CacheError
     again = "partition again with --replace"
+    formats = (EVENT_FORMAT, SHARED_FORMAT)
     required = (SOURCE, DESTINATION, TIME, RANK_OF, INDEX_OFFSETS, INDEX_EVENT, INDEX_NEIGHBOUR)
     kinds = {"num_parts": int, "num_snapshots": int, "split": list, "options": dict, "quality": dict}  # noqa: RUF012
 
@@ -42,6 +46,16 @@ class EventCache(ArrayFolder):
     def num_parts(self) -> int:
         """P"""
         return int(self.attributes["num_parts"])
+
+    @property
+    def ranks_per_group(self) -> int:
+        """S, how many ranks share a group of snapshots."""
+        if self.attributes["graphprep_format"] == EVENT_FORMAT:
+            return 1
+        number = self.attributes.get("ranks_per_group")
+        if type(number) is not int or number < 1 or self.num_parts % number:
+            raise self.fault("is damaged: its zarr.json has a wrong number of ranks that share a group")
+        return number
 
     @property
     def split(self) -> tuple[int, int]:
@@ -57,6 +71,8 @@ class EventCache(ArrayFolder):
         found = dict(self.attributes["quality"])
         if "ranks" not in found or (self.has(SNAPSHOT_GROUP) and "snapshots" not in found):
             raise self.fault("is damaged: its zarr.json lacks figures of its ranks or snapshots")
+        if self.ranks_per_group > 1 and "members" not in found:
+            raise self.fault("is damaged: its zarr.json lacks figures of the ranks that share a group")
         return found
 
     @property
@@ -65,13 +81,18 @@ class EventCache(ArrayFolder):
         return self.arrays[RANK_OF]
 
     @property
+    def member_of(self) -> NDArray[np.int16] | None:
+        """Which of the ranks that share a group has each node, int16 [N]; None where each rank has its own group."""
+        return self.arrays.get(MEMBER_OF)
+
+    @property
     def snapshot_offsets(self) -> NDArray[np.int64] | None:
         """The first event of each window, int64 [T + 1]; None where there are no windows."""
         return self.arrays.get(SNAPSHOT_OFFSETS)
 
     @property
     def snapshot_group(self) -> NDArray[np.int16] | None:
-        """The rank of each snapshot, int16 [T]."""
+        """The group of each snapshot, int16 [T]: ranks S g to S g + S - 1 have group g."""
         return self.arrays.get(SNAPSHOT_GROUP)
 
     def check(self) -> int:
@@ -132,5 +153,15 @@ class EventCache(ArrayFolder):
             raise self.fault("is damaged: its snapshots are not all of its events")
         if (offsets_T[1:] < offsets_T[:-1]).any() or (group_T[1:] < group_T[:-1]).any():
             raise self.fault("is damaged: its snapshots or their groups are not in the order of time")
-        if group_T.min() < 0 or group_T.max() >= self.num_parts:
-            raise self.fault(f"is damaged: {SNAPSHOT_GROUP} names a rank outside of 0 .. {self.num_parts - 1}")
+        number = self.ranks_per_group
+        if group_T.min() < 0 or group_T.max() >= self.num_parts // number:
+            raise self.fault(
+                f"is damaged: {SNAPSHOT_GROUP} names a group outside of 0 .. {self.num_parts // number - 1}"
+            )
+        member_of_N = self.member_of
+        if number == 1:
+            return
+        if member_of_N is None or len(member_of_N) != self.num_nodes:
+            raise self.fault(f"is damaged: it has no {MEMBER_OF} for each node")
+        if len(member_of_N) and (member_of_N.min() < 0 or member_of_N.max() >= number):
+            raise self.fault(f"is damaged: {MEMBER_OF} does not give each node one of {number} ranks of a group")

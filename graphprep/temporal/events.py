@@ -13,7 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from graphprep.core.event_rows import ChangingFeatures
 from graphprep.errors import DatasetError
+from graphprep.temporal.changing_features import FeatureHistory
 from graphprep.temporal.format import DESTINATION, EVENT_X, EVENT_Y, NODE_X, SOURCE, TIME
 
 ROWS_AT_A_TIME = 1 << 19
@@ -56,6 +58,7 @@ class EventArrays:
         x: NDArray[Any] | None = None,
         y: NDArray[Any] | None = None,
         node_x: NDArray[Any] | None = None,
+        changing: ChangingFeatures | None = None,
         num_nodes: int | None = None,
     ) -> EventArrays:
         """From arrays in any order of time; events of equal times keep their order.
@@ -66,6 +69,7 @@ class EventArrays:
             x: features of the events, [M, F].
             y: the state of each event's source after it, [M].
             node_x: features of the nodes, [N, D].
+            changing: features of the nodes that change.
             num_nodes: N; None for the highest number of a node and one.
 
         Raises:
@@ -100,6 +104,8 @@ class EventArrays:
         arrays = {name: column[order].astype(dtypes[name], copy=False) for name, column in given.items()}
         if node_x is not None:
             arrays[NODE_X] = np.asarray(node_x, np.float32)
+        if changing is not None:
+            arrays |= FeatureHistory.sorted(changing, num_nodes, arrays[TIME].dtype).named()
         return cls(arrays=arrays, num_nodes=num_nodes)
 
     @property

@@ -23,7 +23,19 @@ from graphprep.errors import CacheError, GraphprepError
 from graphprep.system import progress
 from graphprep.system.regular_file import regular_file
 from graphprep.temporal.events import ROWS_AT_A_TIME
-from graphprep.temporal.format import DESTINATION, DTYPES, EVENT_FORMAT, MATRICES, SECONDS, SOURCE, TIME
+from graphprep.temporal.format import (
+    CHANGING_ARRAYS,
+    CHANGING_OFFSETS,
+    CHANGING_TIME,
+    CHANGING_X,
+    DESTINATION,
+    DTYPES,
+    EVENT_FORMAT,
+    MATRICES,
+    SECONDS,
+    SOURCE,
+    TIME,
+)
 
 COMMON_KINDS: Mapping[str, type] = {
     **dict.fromkeys(("dataset", "key", "tool_version", "time_unit"), str),
@@ -44,6 +56,8 @@ class ArrayFolder:
     """what to do about a damaged one"""
     required: ClassVar[tuple[str, ...]]
     """arrays that it has to have"""
+    formats: ClassVar[tuple[int, ...]] = (EVENT_FORMAT,)
+    """that are read"""
     kinds: ClassVar[Mapping[str, type]]
     """root attributes that are relied on, each with its type"""
 
@@ -62,9 +76,10 @@ class ArrayFolder:
             raise self.fault("is not one: its zarr.json is missing or cannot be read", is_kind=True) from error
         if kind != self.kind:
             raise self.fault(f"is not one: its zarr.json says {str(kind)[:40]!r}", is_kind=True)
-        if version != EVENT_FORMAT:
+        if type(version) is not int or version not in self.formats:
+            known = " and ".join(map(str, self.formats))
             raise self.fault(
-                f"has the format {str(version)[:40]} and this release reads {EVENT_FORMAT}; install the release that "
+                f"has the format {str(version)[:40]} and this release reads {known}; install the release that "
                 f"wrote it, or {self.again}",
                 is_kind=True,
             )
@@ -199,6 +214,20 @@ class ArrayFolder:
             for path, array in self.arrays.items():
                 if path.startswith(f"{name}/") and len(array) != count:
                     raise self.fault(f"is damaged: {path} has {len(array)} rows for {count}")
+        if self.has(CHANGING_X):
+            self._check_changing_features()
+
+    def _check_changing_features(self) -> None:
+        offsets_N, time_R, x_RD = (self.array(name) for name in CHANGING_ARRAYS)
+        if len(offsets_N) != self.num_nodes + 1 or offsets_N[0] != 0 or (offsets_N[1:] < offsets_N[:-1]).any():
+            raise self.fault(f"is damaged: {CHANGING_OFFSETS} does not ascend from 0, or is not that of the nodes")
+        if not len(time_R) == len(x_RD) == offsets_N[-1]:
+            raise self.fault(f"is damaged: {CHANGING_TIME} and {CHANGING_X} have not {offsets_N[-1]} rows")
+        ascends_R = time_R[1:] >= time_R[:-1]
+        borders = offsets_N[1:-1]
+        ascends_R[borders[(borders > 0) & (borders < len(time_R))] - 1] = True  # where another node begins
+        if not ascends_R.all():
+            raise self.fault(f"is damaged: {CHANGING_TIME} does not ascend among the rows of a node")
 
     def verify_files(self) -> int:
         """Compare every file with the manifest; returns their number.

@@ -39,6 +39,12 @@ class EventCacheRequest:
         "of snapshots have equal sums.",
         metavar="A,B,C",
     )
+    ranks_per_group: int = option(
+        1,
+        "Of event stores: how many ranks share a group of snapshots, each with its own nodes; for snapshots that one "
+        "rank cannot hold, and for more ranks than snapshots. It divides --parts.",
+        at_least=1,
+    )
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -24,7 +24,8 @@ def balanced_groups(cost_T: NDArray[np.float64], num_groups: int) -> NDArray[np.
     count = len(cost_T)
     if count < num_groups:
         raise PartitionError(
-            f"{count} snapshots cannot be divided into {num_groups} groups; give a shorter --window or fewer --parts"
+            f"{count} snapshots cannot be divided into {num_groups} groups; give a shorter --window, fewer --parts, or "
+            "--ranks-per-group"
         )
     sums_T = np.concatenate([[0.0], np.cumsum(cost_T, dtype=np.float64)])
     low, high = float(sums_T[-1]) / num_groups, float(sums_T[-1])

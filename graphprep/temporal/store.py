@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 
 from graphprep.core.original_ids import OriginalIds
 from graphprep.errors import DatasetError, UsageError
+from graphprep.temporal.changing_features import FeatureHistory
 from graphprep.temporal.folder import ArrayFolder
 from graphprep.temporal.format import (
+    CHANGING_OFFSETS,
+    CHANGING_TIME,
+    CHANGING_X,
     DESTINATION,
     EVENT_STORE_KIND,
     EVENT_X,
@@ -150,6 +154,15 @@ class EventStore(ArrayFolder):
     def node_x(self) -> NDArray[np.float32] | None:
         """Features of nodes [N, D]; None where they have none."""
         return self.arrays.get(NODE_X)
+
+    @property
+    def changing_features(self) -> FeatureHistory | None:
+        """Features of nodes that change; None where none do."""
+        if not self.has(CHANGING_X):
+            return None
+        return FeatureHistory(
+            offsets_N=self.arrays[CHANGING_OFFSETS], time_R=self.arrays[CHANGING_TIME], x_RD=self.arrays[CHANGING_X]
+        )
 
     def window(self, start: float | None = None, end: float | None = None) -> EventView:
         """The events of times from `start` up to below `end`; see `EventView.window`."""

@@ -32,3 +32,24 @@ def place_ends(source_m, destination_m, first_event, low, high, place_n, event_k
             place = place_n[b - low]
             event_k[place], neighbour_k[place] = first_event + i, a
             place_n[b - low] = place + 1
+
+
+@njit(cache=True, nogil=True)
+def rows_before(offsets_N, time_R, node_q, time_q, row_q):  # type: ignore[no-untyped-def]
+    """The last row of each node whose time is strictly earlier than a time, -1 where there is none; by binary search.
+
+    Args:
+        offsets_N: where the rows of each node begin.
+        time_R: ascending among the rows of a node.
+        row_q: filled.
+    """
+    for q in range(len(node_q)):
+        low, high = offsets_N[node_q[q]], offsets_N[node_q[q] + 1]
+        first = low
+        while low < high:
+            middle = (low + high) // 2
+            if time_R[middle] < time_q[q]:
+                low = middle + 1
+            else:
+                high = middle
+        row_q[q] = low - 1 if low > first else -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from graphprep.cache.array_writer import FolderWriter
 from graphprep.cache.manifest import Manifest
-from graphprep.core.event_rows import EventReader, NodesOfEvents
+from graphprep.core.event_rows import ChangingFeatures, EventReader, NodesOfEvents
 from graphprep.errors import DatasetError
 from graphprep.system import memory, progress
+from graphprep.temporal.changing_features import FeatureHistory
 from graphprep.temporal.events import ROWS_AT_A_TIME
 from graphprep.temporal.format import (
     DESTINATION,
@@ -42,6 +43,7 @@ def write_event_store(
     name: str,
     time_unit: str,
     memory_limit: int | None = None,
+    changing: Callable[[NodesOfEvents], ChangingFeatures] | None = None,
 ) -> tuple[FolderWriter, dict[str, Any]]:
     """Write all but the root.
 
@@ -52,6 +54,7 @@ def write_event_store(
         name: of the dataset.
         time_unit: of the times.
         memory_limit: bytes that this process may hold; None for half of what is free.
+        changing: gives the features of nodes that change, from the nodes; None where there are none.
 
     Returns:
         The writer, and the root attributes but for those that `write_root` adds.
@@ -77,6 +80,12 @@ def write_event_store(
     facts = _write_events(writer, spool, nodes)
     shutil.rmtree(scratch)
     _write_nodes(writer, nodes)
+    history = None
+    if changing is not None:
+        history = FeatureHistory.sorted(changing(nodes), nodes.num_nodes, spool.time_dtype)
+        writer.group("changing")
+        for array_name, array in history.named():
+            _write_in_pieces(writer, array_name, array)
     return writer, {
         "graphprep_format": EVENT_FORMAT,
         "graphprep_kind": EVENT_STORE_KIND,
@@ -85,6 +94,7 @@ def write_event_store(
         "num_nodes": nodes.num_nodes,
         "num_event_features": spool.num_features,
         "num_node_features": 0 if nodes.x is None else int(nodes.x.shape[1]),
+        "num_changing_features": 0 if history is None else int(history.x_RD.shape[1]),
         "time_unit": time_unit,
         **facts,
         "notes": {**nodes.notes, "read_as": reader.read_as()},
@@ -151,9 +161,7 @@ def _write_events(writer: FolderWriter, spool: EventSpool, nodes: NodesOfEvents)
 def _write_nodes(writer: FolderWriter, nodes: NodesOfEvents) -> None:
     writer.group("nodes")
     if nodes.x is not None:
-        with writer.growing_array(NODE_X, np.dtype(np.float32), (int(nodes.x.shape[1]),)) as append:
-            for start in range(0, len(nodes.x), ROWS_AT_A_TIME):
-                append(nodes.x[start : start + ROWS_AT_A_TIME])
+        _write_in_pieces(writer, NODE_X, nodes.x)
     ids: NDArray[Any] | None = nodes.original_id
     if ids is None:
         return
@@ -164,3 +172,10 @@ def _write_nodes(writer: FolderWriter, nodes: NodesOfEvents) -> None:
     writer.group("words")
     writer.array(WORD_OFFSETS, np.concatenate([[0], np.cumsum([len(word) for word in words], dtype=np.int64)]))
     writer.array(WORD_BYTES, np.frombuffer(b"".join(words), np.uint8))
+
+
+def _write_in_pieces(writer: FolderWriter, name: str, array: NDArray[Any]) -> None:
+    dtype = np.dtype(np.float32) if array.ndim == 2 else array.dtype
+    with writer.growing_array(name, dtype, array.shape[1:]) as append:
+        for start in range(0, len(array), ROWS_AT_A_TIME):
+            append(array[start : start + ROWS_AT_A_TIME])

@@ -29,7 +29,8 @@ def make_event_store(
     if extend is not None:
         raise UsageError("--extend cannot be given beside --events; import all files of events as one dataset")
     for_events = without_work_options(options)
-    outcome = import_events(request, layout=events.events or "auto", time_unit=events.time_unit, **for_events)
+    for_events |= {"time_unit": events.time_unit, "changing": events.changing_features}
+    outcome = import_events(request, layout=events.events or "auto", **for_events)
     show_event_store(outcome, json_output)
 
 

@@ -65,6 +65,8 @@ def import_files(extend: str | None, **options: Any) -> None:
         return
     if events.time_unit != EventOptions().time_unit:
         raise UsageError("--time-unit is for events; give --events too, or leave it out")
+    if events.changing_features is not None:
+        raise UsageError("--changing-features is for events; give --events too, or leave it out")
     if extend is None:
         make_store(run_import, request, **options)
         return

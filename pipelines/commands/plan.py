@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from graphprep.errors import UsageError
 from graphprep.plan.batch_options import BatchPlan
+from graphprep.plan.event_options import EventPlan, require_for_events, require_for_graphs
 from graphprep.plan.search import Budget
 from graphprep.plan.training import TrainingPlan
 from graphprep.system.options import take_options
@@ -32,6 +33,7 @@ from pipelines.commands.from_dataclass import options_of
 )
 @options_of(TrainingPlan)
 @options_of(BatchPlan)
+@options_of(EventPlan)
 @click.option("--best", is_flag=True, help="Search all ways to train, and show the best three with their commands.")
 @click.option(
     "--pilot",
@@ -57,7 +59,8 @@ def plan(
 
     The first line says whose rates it is made with. They are measured here, in some seconds, only where the ranks can
     be this machine's own devices; GPUs that the topology or --gpu names have their published rates. Traffic is that of
-    the cache, or, for a store, of METIS's parts.
+    the cache, or, for a store, of METIS's parts. Of a cache for events it plans TGN, of one for snapshots the load of
+    ranks and what crosses the borders of groups; --parts K is then another number of ranks on a cache for events.
 
     \b
     Examples:
@@ -69,9 +72,27 @@ def plan(
       graphprep plan digits/2x2 --rates node.json       # of `graphprep doctor --rates node.json` on that machine
       graphprep plan digits/2x2 --best --pilot 40       # exchange, wire and staleness, chosen for this graph
       graphprep plan digits --topology 2x4 --best --price 2.5 --cost 20
+      graphprep plan messages/events-4 --hidden 100     # TGN: how ranks are divided, memory, stages, messages
     """
     source_of = click.get_current_context().get_parameter_source
     given = {name for name in options if source_of(name) is not ParameterSource.DEFAULT}
+    from pipelines.look import find
+
+    kind, location = find(store_or_cache)
+    if kind == "events":
+        from graphprep.report.event_plan_tables import print_event_plan
+        from graphprep.temporal.cache import EventCache
+        from pipelines.plan_events import plan_events, purpose_of
+
+        others = {"parts": parts, "topology": topology, "gpu": gpu, "rates_from": rates_from, "best": best or None}
+        others["pilot"] = pilot or None
+        every = given | {name for name, value in others.items() if value is not None}
+        require_for_events(every, purpose=purpose_of(EventCache(location)))
+        chosen = {name: options[name] for name in given}
+        show(plan_events(location, chosen, parts=parts, topology=topology), print_event_plan, json_output)
+        return
+    require_for_graphs(given)
+    take_options(EventPlan, options)
     where: dict[str, Any] = {"parts": parts, "topology": topology, "gpu": gpu, "rates_from": rates_from}
     training, budget = take_options(TrainingPlan, options), take_options(Budget, options)
     batches = take_options(BatchPlan, options)

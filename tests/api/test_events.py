@@ -28,7 +28,9 @@ def test_keywords_are_the_fields_of_the_steps() -> None:
     """Guards against an option of the command line that Python lacks, and against other choices."""
     imported = get_type_hints(keywords.EventFileOptions)
     names = {option.name for option in options_in(ImportOptions)}
-    assert imported.keys() - {"progress", "memory", "out", "replace", "time_unit"} == names - NOT_FOR_EVENTS
+    of_events = {option.name for option in options_in(EventOptions)} - {"events"}
+    assert of_events <= imported.keys()
+    assert imported.keys() - of_events - {"progress", "memory", "out", "replace"} == names - NOT_FOR_EVENTS
     unit = next(option for option in options_in(EventOptions) if option.name == "time_unit")
     assert words_of(imported["time_unit"]) == tuple(unit.choices)
     made = get_type_hints(keywords.EventCacheOptions)

@@ -379,6 +379,7 @@ def write_files(folder: Path) -> None:
     times = 1_082_040_961 + np.sort(random.integers(0, 12 * 86_400, len(edges)))
     lines = [f"{one} {other} {time}\n" for (one, other), time in zip(edges.tolist(), times.tolist(), strict=True)]
     (folder / "messages.txt").write_text("".join(lines))
+    (folder / "people.csv").write_text("node,time,age,balance\n17,1082040961,31,250.0\n17,1082690000,31,90.5\n")
     np.save(folder / "x.npy", random.random((60, 4), np.float32))
     np.save(folder / "y.npy", np.arange(60) % 3)
     new = {"source": [60, 61, 60], "target": [0, 60, 59], "weight": [1.0, 2.0, 3.0]}

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
+import numpy as np
 import pytest
 
 from tests.conftest import ROOT
@@ -47,3 +49,14 @@ def test_compiling_is_said_once(tmp_path: Path, seconds: float, lines: int) -> N
 
     assert run() == lines
     assert run() == 0
+
+
+def test_kernels_of_the_tests_check_their_bounds() -> None:
+    """Guards against a numba that was imported before the setting: its kernels read past the end."""
+
+    @numba.njit
+    def third(values: np.ndarray) -> int:
+        return int(values[2])
+
+    with pytest.raises(IndexError):
+        third(np.zeros(2, np.int64))

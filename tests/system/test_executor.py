@@ -421,7 +421,7 @@ def test_killed_workers_change_no_part(tmp_path: Path, monkeypatch: pytest.Monke
     assert kills >= trials // 2
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4])
+@pytest.fixture(scope="module", params=[1, 4])
 def workers(request: pytest.FixtureRequest) -> Iterator[Executor]:
     """So many Dask workers."""
     pytest.importorskip("distributed", reason="dask[distributed] is not installed")

@@ -7,14 +7,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphprep.errors import PartitionError, UsageError
+from graphprep.temporal.cache import EventCache
 from graphprep.temporal.events import EventArrays
 from graphprep.temporal.snapshot_costs import active_nodes, fit_costs, snapshot_costs
 from graphprep.temporal.snapshot_groups import balanced_groups
+from graphprep.temporal.snapshot_memory import memory_by_rank
 from graphprep.temporal.windows import in_units, snapshot_offsets, window_seconds
+from graphprep.temporal.write_cache import cache_of_arrays
+from trainer.base.traffic_log import Clock
+from trainer.config.options import Options
+from trainer.data.events import open_event_cache
+from trainer.dist.communicator import Communicator
+from trainer.dist.rank_info import RankInfo
+from trainer.temporal.snapshots.graphs import Snapshots
+from trainer.temporal.snapshots.members import Members
+from trainer.temporal.snapshots.memory_estimate import rank_bytes
+from trainer.temporal.snapshots.network import SnapshotNetwork
+from trainer.temporal.snapshots.run import events_of
 
 
 @given(cost=st.lists(st.integers(0, 9) | st.floats(0, 9), min_size=1, max_size=9), num_groups=st.integers(1, 5))
@@ -90,3 +104,57 @@ def test_units_are_converted() -> None:
     assert window_seconds("1.5h") == 5400
     assert in_units(window_seconds("1d"), "ms") == 86_400_000
     assert in_units(window_seconds("1d"), "w") == pytest.approx(1 / 7)
+
+
+def shared_cache(folder: Path, num_parts: int, ranks_per_group: int) -> EventCache:
+    """A cache of events that move from group to group of nodes, on which ranks share groups of snapshots."""
+    rng = np.random.default_rng(0)
+    time = np.sort(rng.integers(0, 900, 4000))
+    source = rng.integers(0, 120, 4000) + time // 3
+    destination = rng.integers(0, 120, 4000) + time // 3
+    options = {"num_parts": num_parts, "ranks_per_group": ranks_per_group, "window_seconds": 60.0}
+    return EventCache(cache_of_arrays(folder, source, destination, time, **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("num_parts", "ranks_per_group"), [(2, 1), (4, 2), (3, 3)])
+def test_memory_estimate_is_that_of_the_trainer(tmp_path: Path, num_parts: int, ranks_per_group: int) -> None:
+    """Guards against figures of inspect that have nothing to do with what the trainer refuses."""
+    cache = shared_cache(tmp_path / "cache", num_parts, ranks_per_group)
+    estimates = memory_by_rank(cache)
+    assert estimates is not None
+    opened = open_event_cache(str(cache.folder))
+    tensors = opened.tensors()
+    assert tensors.snapshot_group is not None
+    cpu = torch.device("cpu")
+    communicator = Communicator(RankInfo(), cpu, timeout=1.0, clock=Clock(cpu))
+    members = None
+    if tensors.member_of is not None:
+        members = Members(communicator=communicator, number=ranks_per_group, owner_N=tensors.member_of.long())
+    snapshots = Snapshots(events=events_of(opened, tensors), device=cpu, seed=0, members=members)
+    borders = np.searchsorted(tensors.snapshot_group.numpy(), range(num_parts // ranks_per_group + 1))
+    borders = np.minimum(borders, snapshots.num_steps("train")).tolist()
+    for model, of_ranks in estimates.items():
+        options = Options(cache="", model=model)
+        expected = rank_bytes(SnapshotNetwork(options, snapshots), snapshots, options, borders)
+        assert of_ranks == expected, model
+        assert len(of_ranks) == num_parts
+
+
+def test_halo_rows_are_the_neighbours_of_other_ranks(tmp_path: Path) -> None:
+    """Compared with sets of pairs; rows count from the first event of a node on."""
+    cache = shared_cache(tmp_path / "cache", 3, 3)
+    source, destination = cache.arrays["events/source"], cache.arrays["events/destination"]
+    offsets, member = cache.snapshot_offsets, cache.member_of
+    assert offsets is not None
+    assert member is not None
+    halo, seen, rows = 0, set[int](), np.zeros(3, np.int64)
+    for begin, end in itertools.pairwise(offsets.tolist()):
+        ends = list(zip(source[begin:end].tolist(), destination[begin:end].tolist(), strict=True))
+        both = {*ends, *((other, one) for one, other in ends)}
+        halo += len({(other, int(member[one])) for one, other in both if member[one] != member[other]})
+        seen |= {node for pair in ends for node in pair}
+        rows += np.bincount(member[sorted(seen)], minlength=3)
+    figures = cache.quality["members"]
+    assert (figures["halo_rows"], figures["rows"]) == (halo, rows.tolist())
+    assert cache.check() == len(cache.manifest.files)
+    assert cache.attributes["graphprep_format"] == 2

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +9,7 @@ from hypothesis import given, settings
 from graphprep.core.types import HOMOGENEOUS_EDGE, Csr, EdgeType
 from graphprep.errors import PartitionError
 from graphprep.traffic import count_traffic, counts
+from tests.conftest import BoundsChecked
 from tests.traffic.slow import Case, cases, csr_of, slow_rows_and_edges
 
 
@@ -87,9 +84,9 @@ def test_assignments_that_do_not_fit_are_refused(assignments: dict[str, list[int
         count_traffic(csrs, arrays, 2)
 
 
-def test_kernels_stay_inside_their_arrays(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_kernels_stay_inside_their_arrays(bounds_checked: BoundsChecked) -> None:
     """Guards against reads beyond an array's end, which go unseen until they crash; bounds are checked here."""
-    script = (
+    bounds_checked(
         "import numpy as np\n"
         "from graphprep.core.types import HOMOGENEOUS_EDGE, Csr\n"
         "from graphprep.traffic import count_traffic\n"
@@ -100,7 +97,3 @@ def test_kernels_stay_inside_their_arrays(tmp_path_factory: pytest.TempPathFacto
         "    traffic = count_traffic({HOMOGENEOUS_EDGE: csr}, {'node': rng.integers(0, parts, n, np.int32)}, parts)\n"
         "    assert traffic.in_edges_P.sum() == e\n"
     )
-    cache = str(tmp_path_factory.mktemp("numba"))
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": cache}
-    found = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr

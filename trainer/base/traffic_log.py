@@ -115,12 +115,12 @@ class TrafficLog:
                 the features of mini-batches as `batches`.
             rows: rows for each peer.
             width: values a row.
-            sent: bytes to each peer; None if nothing was sent, since the receivers have kept it.
+            sent: bytes to each peer; those that are absent, or all if it is None, got nothing, since they have kept it.
             begins: False for rows of an exchange that is recorded already: of another peer, or fetched again.
         """
         entry = self._entry(layer, direction, width)
         for peer, number in rows.items():
-            if sent is None:
+            if sent is None or peer not in sent:
                 entry.skipped_P[peer] += number * width * _FP32
             else:
                 entry.sent_P[peer] += sent[peer]

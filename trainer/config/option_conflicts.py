@@ -37,6 +37,8 @@ def check_together(options: Options) -> None:
             raise OptionError(f"--exchange tensor {reason}; use --exchange boundary, or leave it out")
     if options.boundary_sampling < 1:
         _check_sampling(options, keeps=keeps)
+    if options.error_budget:
+        _check_error_budget(options, keeps=keeps)
     if options.batch_size:
         _check_batches(options, keeps=keeps)
     if options.model == "gin" and options.precision == "fp16":
@@ -63,7 +65,10 @@ def check_together(options: Options) -> None:
         _check_pairs(options)
 
 
-_OF_BATCHES = {"fanouts", "control_variates", "sampler_processes", "sample_from", "remote_row_cache", "cache_policy"}
+_OF_BATCHES = {
+    *("fanouts", "sampler", "draw", "eval_fanouts", "control_variates", "sampler_processes", "remote_row_cache"),
+    *("cache_policy", "sample_from"),
+}
 _OF_RUNS = {"cache", "config", "model", "metric", "eval_negatives", "batch_size", "seed", "timeout", "verify"}
 _OF_LEARNING = {
     *(
@@ -187,11 +192,15 @@ def _check_pairs(options: Options) -> None:
 
 def _check_batches(options: Options, *, keeps: bool) -> None:
     """Refuse what has no effect, or another one, where steps are made on sampled neighbourhoods."""
-    if len(options.fanout_list) != options.layers:
-        raise OptionError(
-            f"--fanouts {options.fanouts} has {len(options.fanout_list)} numbers and the model {options.layers} "
-            "layers; give one for each layer"
-        )
+    for flag, words, fanouts in (
+        ("--fanouts", options.fanouts, options.fanout_list),
+        ("--eval-fanouts", options.eval_fanouts, options.eval_fanout_list),
+    ):
+        if fanouts is not None and len(fanouts) != options.layers:
+            raise OptionError(
+                f"{flag} {words} has {len(fanouts)} numbers and the model {options.layers} layers; give one for each "
+                "layer"
+            )
     for reason, applies in {
         f"--task {EDGES}: batches are of nodes, or with --task {LINKS} of edges": options.learns_edge_labels,
         "--inductive: neighbours are drawn from the whole graph": options.inductive,
@@ -202,6 +211,13 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
         f"--wire {options.wire}: batches send no rows but features, as --precision stores them": options.wire != "fp32",
         "--error-feedback: a batch has no halo to which errors belong": options.error_feedback,
         "--boundary-sampling: --fanouts say how many neighbours are drawn": options.boundary_sampling < 1,
+        f"--sampler {options.sampler} and --draw {options.draw}: it is for neighbours of a node": options.draw
+        != "uniform"
+        and options.sampler != "neighbour",
+        "--sampler vertices and --fanouts: it takes all edges among the nodes of a step": options.sampler == "vertices"
+        and options.fanouts is not None,
+        f"--sampler vertices and --task {options.task}: its steps are of nodes": options.sampler == "vertices"
+        and options.learns_pairs,
         f"--exchange {options.exchange}: it is how training passes over the whole graph exchange rows": options.exchange
         not in ("boundary", "sequential"),
     }.items():
@@ -209,6 +225,11 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
             raise OptionError(f"--batch-size cannot be with {reason}; leave one of them out")
     if options.control_variates:
         _check_control_variates(options)
+    if options.sample_from == "owners" and not options.draws_at_owners:
+        raise OptionError(
+            f"--sample-from owners cannot be with --sampler {options.sampler} and --draw {options.draw}: owners draw "
+            "different neighbours of a node with equal probability; use --sample-from mapped"
+        )
 
 
 def _check_control_variates(options: Options) -> None:
@@ -218,6 +239,8 @@ def _check_control_variates(options: Options) -> None:
             not sums
         ),
         f"--task {options.task}: they are for batches of nodes": options.learns_pairs,
+        f"--sampler {options.sampler}: they are for neighbours that are drawn for each node": options.sampler
+        != "neighbour",
     }.items():
         if applies:
             raise OptionError(f"--control-variates cannot be with {reason}; leave one of them out")
@@ -254,6 +277,23 @@ def obstacle_to_tensor(options: Options) -> str | None:
         if applies:
             return reason
     return None
+
+
+def _check_error_budget(options: Options, *, keeps: bool) -> None:
+    for reason, applies in {
+        f"--exchange {options.exchange}: bits and age are chosen for the rows that a pair of ranks exchanges": (
+            options.exchange != "boundary"
+        ),
+        "--staleness and --staleness-grad: it chooses how often rows are sent": keeps,
+        f"--wire {options.wire}: it chooses the bits of a value": options.wire != "fp32",
+        "--error-feedback: what rounding took is in the next difference already": options.error_feedback,
+        "--boundary-sampling: rows drawn anew have no copy to send a difference to": options.boundary_sampling < 1,
+        "--batch-size: a batch has no halo of which a peer could have a copy": bool(options.batch_size),
+        "--precision fp16: gradients that are owed would be of another loss scale; use bf16": options.precision
+        == "fp16",
+    }.items():
+        if applies:
+            raise OptionError(f"--error-budget cannot be with {reason}; leave one of them out")
 
 
 def _check_sampling(options: Options, *, keeps: bool) -> None:

@@ -316,6 +316,25 @@ class Options:
         checked(listed_fanouts),
         default_words="10 a layer",
     )
+    sampler: str = _batches(
+        "neighbour",
+        "neighbour: --fanouts neighbours are drawn for each node; ladies: so many nodes for each layer of a batch, by "
+        "their share in the means; vertices: --batch-size of all nodes for each step, with all edges among them",
+        choices=("neighbour", "ladies", "vertices"),
+    )
+    draw: str = _batches(
+        "uniform",
+        "how neighbours of a node are drawn; uniform: each as probable as another; replacement: likewise, but the "
+        "same one perhaps several times; weighted: in proportion to the edges' weights",
+        choices=("uniform", "replacement", "weighted"),
+    )
+    eval_fanouts: str | None = _batches(
+        None,
+        "validate and test on sampled neighbourhoods too, by so many neighbours for a node in each layer, as --fanouts",
+        "K,K",
+        checked(listed_fanouts),
+        default_words="exactly, on the whole graph",
+    )
     control_variates: bool = _batches(
         False,
         "correct the sums over drawn neighbours by those of one exact pass an epoch, so that 2 neighbours are enough",
@@ -368,6 +387,13 @@ class Options:
         checked(policy),
     )
     staleness_grad: str = _exchange("none", "the same for the gradients of rows", "POLICY", checked(policy))
+    error_budget: float = _exchange(
+        0.0,
+        "relative error that rows and their gradients may have; bits and age of each layer and pair of ranks are "
+        "measured and chosen under it; 0: all are sent exactly",
+        "SHARE",
+        SHARE,
+    )
     warmup: int = _exchange(0, "first epochs, in which everything is sent whatever the policy", "N", whole(0))
     settle: int = _exchange(0, "last epochs, in which everything is sent; also run after early stopping", "N", whole(0))
     parallel: str = _exchange(
@@ -459,6 +485,16 @@ class Options:
     def fanout_list(self) -> list[int]:
         """Neighbours drawn for a node in each layer, the last layer's first."""
         return [10] * self.layers if self.fanouts is None else listed_fanouts(self.fanouts)
+
+    @property
+    def draws_at_owners(self) -> bool:
+        """Whether the samplers of nodes' owners could draw their neighbours for others."""
+        return (self.sampler, self.draw) == ("neighbour", "uniform")
+
+    @property
+    def eval_fanout_list(self) -> list[int] | None:
+        """The same for validation and test; None where these are on the whole graph."""
+        return None if self.eval_fanouts is None else listed_fanouts(self.eval_fanouts)
 
     @property
     def first_dropout(self) -> float:

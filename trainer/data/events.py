@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from trainer.data.event_tensors import EventTensors
 
 EVENT_KIND = "events"
-EVENT_FORMATS = (1,)
+EVENT_FORMATS = (1, 2)
+"""2 has groups of snapshots that several ranks share"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class EventCache:
     """0 where events have none"""
     num_node_features: int
     """0 where nodes have none"""
+    num_changing_features: int
+    """of nodes, with a value for each time; 0 where none change"""
     num_states: int
     """classes of the states that events say of their sources; 0 where they say none"""
     split: tuple[int, int]
@@ -53,6 +56,8 @@ class EventCache:
     window_seconds: float | None
     """of a snapshot; None where the cache has none"""
     num_snapshots: int
+    ranks_per_group: int
+    """S, how many ranks share a group of snapshots"""
     source: Mapping[str, Any]
     """Where the events came from, with checksums."""
 
@@ -119,6 +124,7 @@ def open_event_cache(location: str) -> EventCache:
             num_events=int(root["num_events"]),
             num_event_features=int(root["num_event_features"]),
             num_node_features=int(root["num_node_features"]),
+            num_changing_features=int(root.get("num_changing_features", 0)),  # caches before them say nothing
             num_states=int(root["num_states"]),
             split=_pair(root["split"]),
             destinations=_pair(root["destinations"]),
@@ -126,6 +132,7 @@ def open_event_cache(location: str) -> EventCache:
             time_unit=str(root["time_unit"]),
             window_seconds=None if root["window_seconds"] is None else float(root["window_seconds"]),
             num_snapshots=int(root["num_snapshots"]),
+            ranks_per_group=int(root["ranks_per_group"]) if root["graphprep_format"] > 1 else 1,
             source=dict(root["source"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -135,6 +142,10 @@ def open_event_cache(location: str) -> EventCache:
         raise manifest.damaged("zarr.json", f"splits {cache.num_events} events at {validation} and {test}")
     if not 0 <= cache.destinations[0] < cache.destinations[1] <= cache.num_nodes:
         raise manifest.damaged("zarr.json", f"gives {list(cache.destinations)} as the range of {cache.num_nodes} nodes")
+    if cache.ranks_per_group < 1 or cache.num_parts % cache.ranks_per_group:
+        raise manifest.damaged(
+            "zarr.json", f"lets groups of {cache.ranks_per_group} share snapshots among {cache.num_parts} ranks"
+        )
     return cache
 
 

@@ -69,6 +69,10 @@ class LinkModel:
             raise ValueError("two ranks are not joined")
         return cls(routes=routes, links=links)
 
+    def seconds_a_byte(self, source: int, destination: int) -> float:
+        """What a byte more takes on the slowest link from one rank to another."""
+        return 1 / min(self.links[direction // 2].bytes_per_s for direction in self.routes[source, destination])
+
     def seconds(self, bytes_PP: Sequence[Sequence[float]]) -> float:
         """Of an exchange that sends so many bytes from rank p (row) to rank q (column), each pair in one message."""
         loads: defaultdict[int, float] = defaultdict(float)

@@ -24,6 +24,8 @@ from trainer.config.options import Options
 from trainer.config.policies import policy
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
+from trainer.exchange.budgeted_exchange import BudgetedExchange
+from trainer.exchange.error_budget import ErrorBudget
 from trainer.exchange.halo_exchange import ComparedRows, HaloExchange, PendingRows
 from trainer.exchange.relay_routes import relay_use
 from trainer.exchange.row_routes import (
@@ -117,6 +119,7 @@ class Exchange:
         communicator: Communicator,
         traffic_log: TrafficLog,
         saturation: Saturation | None = None,
+        budget: ErrorBudget | None = None,
     ) -> None:
         """Set up the routes; every rank has to call it, when the process group is there."""
         peers, rank, world = communicator.peers, communicator.rank, communicator.world
@@ -153,7 +156,7 @@ class Exchange:
             sent_ids = part.ids_n[sent_rows(part, communicator, to).long()]
             begin = sum(part.halo_rows(peer) for peer in peers if peer < min(of, default=0))
             exchange = partial(
-                HaloExchange,
+                HaloExchange if budget is None else partial(BudgetedExchange, budget=budget),
                 error_feedback=options.error_feedback,
                 communicator=communicator,
                 traffic_log=traffic_log,

@@ -20,7 +20,7 @@ Letters: n nodes that a layer computes, H those that its hop has added, F column
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +32,7 @@ from trainer.base.traffic_log import TrafficLog
 from trainer.dist.communicator import Communicator
 from trainer.layers.aggregate import Aggregation
 from trainer.layers.inputs import Projected
-from trainer.minibatch.feature_rows import FeatureRows, PendingRows, Plans
+from trainer.minibatch.feature_rows import FeatureRows, PendingRows
 from trainer.minibatch.idle_time import IdleTime
 from trainer.minibatch.rows_of_batch import RowsOfBatch
 from trainer.sparse.dense import dense
@@ -48,60 +48,92 @@ class LayerHistory:
     """[n, F]: A of that"""
 
 
+ExactLayer = tuple[Tensor | None, Callable[[], Tensor]]
+"""What a layer reads in an exact pass (None for the features) and what computes its sums over neighbours."""
+
+
 class Histories:
-    """What this rank's nodes had in the last exact pass, and what other ranks' had where a batch needs it."""
+    """What this rank's nodes had in the last exact pass, and what other ranks' had where a batch needs it.
+
+    The sums of the features never change: batches get them beside their features, in any epoch. What changes is known
+    before the last layer's sums are, but for these, which are of the seeds alone. So it is sent for the epoch's first
+    batches before they are computed.
+    """
 
     def __init__(self, communicator: Communicator, traffic_log: TrafficLog, idle: IdleTime) -> None:
         """Begin without any."""
         self._communicator, self._log, self._idle = communicator, traffic_log, idle
-        self._widths: list[tuple[int, int]] = []
-        self._rows: FeatureRows | None = None
+        self._widths: list[int] = []
+        self._last_sums_nF: Tensor | None = None
+        self._fixed: FeatureRows | None = None
+        self._changing: FeatureRows | None = None
 
-    def refresh(self, of_layers: Sequence[tuple[Tensor | None, Tensor]]) -> None:
-        """Keep what `Network.histories` gave."""
-        tables = [table for pair in of_layers for table in pair if table is not None]
-        self._widths = [(0 if rows is None else rows.shape[1], sums.shape[1]) for rows, sums in of_layers]
-        table_nT = torch.cat([table.float() for table in tables], dim=1).cpu()
-        if self._rows is None:
-            self._rows = FeatureRows([table_nT], torch.float32, self._communicator, self._log, self._idle)
+    @torch.no_grad()
+    def refresh(self, of_layers: Sequence[ExactLayer], send: Callable[[], None]) -> None:
+        """Keep what an exact pass gives.
+
+        Args:
+            of_layers: from `Network.histories`.
+            send: sends what has changed for the batches that wait for it.
+        """
+        (_, first_sums), *later = of_layers
+        if self._fixed is None:
+            self._fixed = self._source(first_sums().float().cpu())
+        tables = [torch.empty(self._fixed.num_rows, 0)]
+        for number, (rows_nF, sums) in enumerate(later, start=1):
+            assert rows_nF is not None
+            tables += [rows_nF] if number == len(later) else [rows_nF, sums()]
+        self._widths = [table.shape[1] for table in tables[1:]]
+        table_nT = torch.cat([table.float().cpu() for table in tables], dim=1)
+        if self._changing is None:
+            self._changing = self._source(table_nT)
         else:
-            self._rows.replace([table_nT])
-
-    def begin(self, plans: Plans) -> PendingRows:
-        return self._fetched.begin(plans)
-
-    def request(self, pending: PendingRows) -> None:
-        self._fetched.request(pending)
-
-    def send(self, pending: PendingRows) -> None:
-        self._fetched.send(pending)
-
-    def finish(self, pending: PendingRows) -> list[Tensor]:
-        return self._fetched.finish(pending)
-
-    def drop(self, pending: PendingRows) -> None:
-        self._fetched.drop(pending)
+            self._changing.replace([table_nT])
+        send()
+        if later:
+            self._last_sums_nF = later[-1][1]().float().cpu()
 
     @property
-    def _fetched(self) -> FeatureRows:
-        assert self._rows is not None
-        return self._rows
+    def fixed(self) -> FeatureRows:
+        """The sums of the features."""
+        assert self._fixed is not None
+        return self._fixed
 
-    def of_layers(self, table_nT: Tensor, counts: Sequence[int]) -> list[LayerHistory]:
+    def send(self, fixed: PendingRows) -> PendingRows:
+        """Send what changes for a batch whose `fixed` rows have been sent."""
+        return self._known.send_too(fixed)
+
+    def finish(self, fixed: PendingRows, changing: PendingRows) -> list[Tensor]:
+        """The tables of a batch's nodes but the last hop's: of what is fixed, and of what changes."""
+        return [*self.fixed.finish(fixed), *self._known.finish(changing)]
+
+    @property
+    def _known(self) -> FeatureRows:
+        assert self._changing is not None
+        return self._changing
+
+    def _source(self, table_nT: Tensor) -> FeatureRows:
+        return FeatureRows([table_nT], torch.float32, self._communicator, self._log, self._idle)
+
+    def of_layers(self, tables: Sequence[Tensor], counts: Sequence[int], seed_row: Tensor) -> list[LayerHistory]:
         """Those of a batch's layers, the first one first.
 
         Args:
-            table_nT: what `finish` gave.
+            tables: what `finish` gave.
             counts: nodes before the first hop and after each.
+            seed_row: this rank's rows of the seeds.
         """
-        table_nT = to_device(table_nT, self._communicator.device)
-        sizes = [width for pair in self._widths for width in pair]
-        columns = iter(torch.split(table_nT, sizes, dim=1))
-        found = []
-        for own, after in zip(counts[-2::-1], counts[:0:-1], strict=True):
-            rows_nF, sums_nF = next(columns), next(columns)
-            of_rows = rows_nF[:after] if rows_nF.shape[1] else None
-            found.append(LayerHistory(rows_nF=of_rows, sums_nF=sums_nF[:own]))
+        device = self._communicator.device
+        fixed_nT, changing_nT = (to_device(table_nT, device) for table_nT in tables)
+        columns = iter(torch.split(changing_nT, self._widths, dim=1))
+        found = [LayerHistory(rows_nF=None, sums_nF=fixed_nT[: counts[-2]])]
+        for own, after in zip(counts[-3::-1], counts[-2:0:-1], strict=True):
+            rows_nF = next(columns)[:after]
+            sums_nF = next(columns, None)
+            if sums_nF is None:
+                assert self._last_sums_nF is not None
+                sums_nF = to_device(self._last_sums_nF.index_select(0, seed_row), device)
+            found.append(LayerHistory(rows_nF=rows_nF, sums_nF=sums_nF[:own]))
         return found
 
 

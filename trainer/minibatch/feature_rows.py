@@ -10,9 +10,8 @@ Letters: P ranks, T node types, n nodes of one type in the batch, F features.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -34,20 +33,8 @@ class PendingRows:
     _exchange: PendingAllToAll | None
     _asked_PT: Tensor = field(default_factory=lambda: torch.empty(0))
     """how many rows each rank requests of this one"""
-
-
-class RowSource(Protocol):
-    """What gets rows for batches in steps. Every rank has to call each step, in the same order."""
-
-    def begin(self, plans: Plans) -> PendingRows: ...
-
-    def request(self, pending: PendingRows) -> None: ...
-
-    def send(self, pending: PendingRows) -> None: ...
-
-    def finish(self, pending: PendingRows) -> list[Tensor]: ...
-
-    def drop(self, pending: PendingRows) -> None: ...
+    _asked_rows: Tensor = field(default_factory=lambda: torch.empty(0))
+    """which ones, for rank after rank"""
 
 
 class FeatureRows:
@@ -89,6 +76,11 @@ class FeatureRows:
         """Take other rows of the same widths and types, for batches whose rows have not been sent yet."""
         self._of_types = of_types
 
+    @property
+    def num_rows(self) -> int:
+        """Of this rank's part."""
+        return sum(len(x) for x in self._of_types)
+
     def begin(self, plans: Plans) -> PendingRows:
         """Step 1: say how many rows this batch requests."""
         if self._communicator.world == 1:
@@ -117,9 +109,20 @@ class FeatureRows:
         if pending._exchange is None:
             return
         with self._idle:
-            rows = pending._exchange.wait()
+            pending._asked_rows = pending._exchange.wait()
+        pending._exchange = self._exchange(pending)
+
+    def send_too(self, other: PendingRows) -> PendingRows:
+        """Step 3 for a batch that has got another source's rows of the same nodes as far: with the same requests."""
+        pending = replace(other, _exchange=None)
+        if self._communicator.world > 1:
+            pending._exchange = self._exchange(pending)
+        return pending
+
+    def _exchange(self, pending: PendingRows) -> PendingAllToAll:
+        """Send the requested rows, and receive those that this rank has requested."""
         asked_PT = pending._asked_PT.tolist()
-        pieces = iter(torch.split(rows, [number for of_rank in asked_PT for number in of_rank]))
+        pieces = iter(torch.split(pending._asked_rows, [number for of_rank in asked_PT for number in of_rank]))
         with self._clock("fetch"):
             outgoing = [
                 x.index_select(0, next(pieces)).to(kind).view(torch.uint8).reshape(-1)
@@ -128,11 +131,12 @@ class FeatureRows:
             ]
         sent = [self._bytes(of_rank) for of_rank in asked_PT]
         own_PT = torch.stack([plan["requested_per_part"] for plan in pending.plans], 1).tolist()
-        pending._exchange = self._communicator.all_to_all(
+        exchange = self._communicator.all_to_all(
             torch.cat(outgoing), sent=sent, received=[self._bytes(of_rank) for of_rank in own_PT], purpose="rows"
         )
         width = sum(x.shape[1] for x in self._of_types)
         self._log.record_batch(width=width, sent=dict(enumerate(sent)))
+        return exchange
 
     def finish(self, pending: PendingRows) -> list[Tensor]:
         """Step 4: the rows [n, F] of each type, in the type that rows are stored in; keep those that are to be kept."""

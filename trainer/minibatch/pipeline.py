@@ -3,6 +3,9 @@
 While batch t is trained on, the rows of t + 1 travel, the requests of t + 2 and the counts of t + 3, and further ones
 are being sampled. Every rank takes the same steps in the same order, and waits for what the others have sent one batch
 later. With one rank nothing travels.
+
+With control variates the next epoch's first batches are got ready so too, while the exact pass between both runs: all
+but what that pass changes, which is sent for those of them that have got so far as soon as it is known.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainer.minibatch.control_variates import Histories
-from trainer.minibatch.feature_rows import FeatureRows, PendingRows, RowSource
+from trainer.minibatch.feature_rows import FeatureRows, PendingRows
 from trainer.minibatch.idle_time import IdleTime
 from trainer.minibatch.ring import Slot
 from trainer.minibatch.sampler_process import SamplerProcesses
@@ -39,7 +42,7 @@ class ReadyBatch:
     features: Sequence[Tensor]
     """[n, F] of each node type, on the host"""
     histories: Sequence[Tensor] = ()
-    """with control variates those of the nodes but the last hop's, of the only type"""
+    """with control variates what `Histories.finish` gives"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +52,8 @@ class _UnderWay:
     """of each source"""
     stage: int = 1
     """how many of the steps of `FeatureRows` have been begun, of `_STAGES`"""
+    histories: PendingRows | None = None
+    """those that change between epochs, once they are sent"""
 
 
 class Pipeline:
@@ -74,14 +79,20 @@ class Pipeline:
             num_batches: of the whole run.
             world: how many ranks there are.
             idle: measures the waiting for samplers.
-            histories: what control variates need; it changes between epochs, and is sent in the epoch of its batch.
+            histories: what control variates need.
         """
         self._histories = histories
         self._samplers, self._rows, self._type_names = samplers, rows, type_names
         self._remaining, self._world, self._idle = num_batches, world, idle
         self._under_way: deque[_UnderWay] = deque()
         self._in_use: Slot | None = None
-        self._is_first = True
+        self._is_first, self._epoch = True, 0
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Send the histories of an epoch, which are there now, for its batches that are under way."""
+        self._epoch = epoch
+        for batch in self._under_way:
+            self._send_histories(batch)
 
     def next(self) -> ReadyBatch:
         """The next batch; the one before is given back, and its tensors are not used any more.
@@ -94,34 +105,46 @@ class Pipeline:
             self._samplers.free(self._in_use)
             self._in_use = None
         while not self._under_way or self._under_way[0].stage < _STAGES:
-            self._turn(self._under_way[0].slot.epoch if self._under_way else 0)
+            self._turn()
         batch = self._under_way.popleft()
         self._in_use = batch.slot
-        features, *histories = (source.finish(rows) for source, rows in zip(self._sources, batch.rows, strict=True))
+        features = self._rows.finish(batch.rows[0])
+        histories: Sequence[Tensor] = ()
+        if self._histories is not None:
+            assert batch.histories is not None
+            histories = self._histories.finish(batch.rows[1], batch.histories)
         if self._world > 1:
-            self._turn(batch.slot.epoch)
-        return ReadyBatch(slot=batch.slot, features=features, histories=histories[0] if histories else ())
+            self._turn()
+        return ReadyBatch(slot=batch.slot, features=features, histories=histories)
 
     def close(self) -> None:
         """Wait for what is on its way, as all ranks do, and end the samplers."""
         for batch in self._under_way:
             for source, rows in zip(self._sources, batch.rows, strict=True):
                 source.drop(rows)
+            if batch.histories is not None:
+                self._rows.drop(batch.histories)
         self._under_way.clear()
         self._samplers.close()
 
     @property
-    def _sources(self) -> Sequence[RowSource]:
-        return [self._rows] if self._histories is None else [self._rows, self._histories]
+    def _sources(self) -> Sequence[FeatureRows]:
+        return [self._rows] if self._histories is None else [self._rows, self._histories.fixed]
 
-    def _turn(self, epoch: int) -> None:
-        """Take the next step for each batch that is under way, and begin one more; `epoch` is the present one."""
+    def _send_histories(self, batch: _UnderWay) -> None:
+        """Send what changes between epochs for a batch of this one, once all else of it is sent."""
+        is_ready = batch.stage == _STAGES and batch.histories is None and batch.slot.epoch <= self._epoch
+        if self._histories is not None and is_ready:
+            batch.histories = self._histories.send(batch.rows[1])
+
+    def _turn(self) -> None:
+        """Take the next step for each batch that is under way, and begin one more."""
         for batch in self._under_way:
-            waits = self._histories is not None and batch.stage == _STAGES - 1 and batch.slot.epoch > epoch
-            if batch.stage < _STAGES and not waits:
+            if batch.stage < _STAGES:
                 for source, rows in zip(self._sources, batch.rows, strict=True):
                     (source.request if batch.stage == 1 else source.send)(rows)
                 batch.stage += 1
+                self._send_histories(batch)
         if self._remaining and len(self._under_way) < _STAGES:
             self._remaining -= 1
             with self._idle:
@@ -136,6 +159,7 @@ class Pipeline:
                 for kind, source in zip(("rows", "histories"), self._sources, strict=False)
             ]
             self._under_way.append(_UnderWay(slot=slot, rows=pending, stage=stage))
+            self._send_histories(self._under_way[-1])
 
 
 def _plan(slot: Slot, prefix: str) -> Mapping[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -118,9 +119,9 @@ class Network(nn.Module):
         return rows_nF
 
     @torch.no_grad()
-    def histories(self, features: FirstInput, context: PassContext) -> list[tuple[Tensor | None, Tensor]]:
-        """What each layer reads in one pass and its sums over neighbours, both [n, F]; of layer 1, whose input is the
-        features, the sums alone.
+    def histories(self, features: FirstInput, context: PassContext) -> list[tuple[Tensor | None, Callable[[], Tensor]]]:
+        """What each layer reads in one pass, [n, F], None for the features that layer 1 reads; and what computes its
+        sums over neighbours, [n, F], which every rank has to call in the same order.
 
         Args:
             features: of this rank's part, where types are not distinguished.
@@ -129,8 +130,8 @@ class Network(nn.Module):
         _, graph = self._run(features, context, keeps_inputs=True)
         assert graph.inputs is not None
         inputs = graph.inputs[: self._options.layers - 1]  # and none of what dense layers after them read
-        found: list[tuple[Tensor | None, Tensor]] = [(None, graph.features.aggregate())]
-        return [*found, *((rows_nF, graph.sums(rows_nF, layer)) for layer, rows_nF in enumerate(inputs, start=2))]
+        later = [(rows_nF, partial(graph.sums, rows_nF, layer)) for layer, rows_nF in enumerate(inputs, start=2)]
+        return [(None, graph.features.aggregate), *later]
 
     def _run(self, features: FirstInput, context: PassContext, *, keeps_inputs: bool = False) -> tuple[Tensor, Graph]:
         """The scores, and the graph that the model was called with."""

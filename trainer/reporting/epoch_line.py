@@ -60,6 +60,8 @@ class EpochLine:
     """Of rows."""
     ranks: Sequence[RankUsage] = ()
     links: Sequence[LinkTraffic] = ()
+    error_budget: Mapping[str, Any] | None = None
+    """With --error-budget its errors, and bits and age by layer, direction and type of link."""
 
     @property
     def seconds_by_kind(self) -> dict[str, float | None]:
@@ -88,7 +90,7 @@ class EpochLine:
         """The numbers of the line by name, with `val` under its metric's name, and the further metrics after it."""
         plain: dict[str, float | None] = {}
         for name, value in asdict(self).items():
-            if name not in ("ranks", "links"):
+            if name not in ("ranks", "links", "error_budget"):
                 plain |= value if name == "others" else {f"val_{metric}" if name == "val" else name: value}
         fullest = self.fullest_rank
         return {
@@ -99,7 +101,9 @@ class EpochLine:
 
     def to_json(self, metric: str) -> dict[str, Any]:
         """The same, and the ranks and layers."""
-        more = {name: [asdict(row) for row in getattr(self, name)] for name in ("ranks", "links")}
+        more: dict[str, Any] = {name: [asdict(row) for row in getattr(self, name)] for name in ("ranks", "links")}
+        if self.error_budget is not None:
+            more["error_budget"] = self.error_budget
         return self.numbers(metric) | more
 
 

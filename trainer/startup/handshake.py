@@ -202,7 +202,7 @@ def agree(options: Options, cache: Cache, facts: Sequence[Facts]) -> Agreement:
     by_entries = are_sparse([(size.entries, size.rows * size.features) for size in sizes])
     if not by_entries:
         sizes = [replace(size, entries=None) for size in sizes]
-    rows_SPP, links = _rows_sent(options, facts), partial(_link_model, cache)
+    rows_SPP, links = _rows_sent(options, facts), partial(link_model, cache)
     layers, exchange_remark = choose_exchanges(options, facts, sizes, rows_SPP, links)
     if is_any_tensor(options, layers):
         sizes = with_cross_edges(sizes)
@@ -282,7 +282,7 @@ def _rows_sent(options: Options, facts: Sequence[Facts]) -> list[list[list[int]]
     return [[[fact["boundaries"]["sends"].get(str(peer), 0) for peer in ranks] for fact in facts]]
 
 
-def _link_model(cache: Cache) -> LinkModel:
+def link_model(cache: Cache) -> LinkModel:
     try:
         return LinkModel.of(cache.topology)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:

@@ -50,7 +50,7 @@ class NodeBatches:
         """Gather the training nodes of all ranks; every rank has to call it."""
         self._labels, self._loss, self._first_row = labels, loss, part.target.start
         own_k = part.target_ids[labels.train.cpu() - self._first_row]
-        self.seeds = _gathered(own_k, communicator).sort().values
+        self.seeds = gathered(own_k, communicator).sort().values
 
     def loss(self, rows_kF: Tensor, arrays: Mapping[str, Tensor], /) -> tuple[Tensor, Tensor]:
         y = self._labels.y[to_device(arrays["seed_row"], rows_kF.device) + self._first_row]
@@ -84,7 +84,7 @@ class LinkBatches:
         self._decoder, num_nodes = decoder, edges.num_nodes
 
         def of_all(pairs: Pairs) -> Tensor:
-            keys = _gathered(edges.ids_n[pairs.row_k] * num_nodes + pairs.source_k, communicator).sort().values
+            keys = gathered(edges.ids_n[pairs.row_k] * num_nodes + pairs.source_k, communicator).sort().values
             return torch.stack([keys % num_nodes, keys // num_nodes])
 
         self.seeds = of_all(edges.between(split.test_end, split.train_end))
@@ -99,7 +99,7 @@ class LinkBatches:
         return loss, torch.tensor(float(num_pairs), device=rows_kF.device)
 
 
-def _gathered(own_k: Tensor, communicator: Communicator) -> Tensor:
-    """The numbers of all ranks, on the host."""
+def gathered(own_k: Tensor, communicator: Communicator) -> Tensor:
+    """The numbers of all ranks, on the host; every rank has to call it."""
     counts = [fact["seeds"] for fact in communicator.all_gather_object({"seeds": len(own_k)})]
     return communicator.all_gather_rows(own_k, counts).cpu()

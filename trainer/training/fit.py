@@ -44,6 +44,7 @@ from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
 from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
+from trainer.exchange.error_budget import ErrorBudget
 from trainer.exchange.saturation import Saturation, in_words
 from trainer.layers.typed_features import FirstInput
 from trainer.models import Network
@@ -53,6 +54,7 @@ from trainer.reporting.report import Report
 from trainer.startup.handshake import Agreement
 from trainer.training.checkpoint import Checkpoints
 from trainer.training.mini_batches import MiniBatches
+from trainer.training.sampled_evaluation import SampledEvaluation
 from trainer.training.supervision import Group, Measured, Supervision
 from trainer.training.termination import StopRequest
 from trainer.training.usage import UsageMeter
@@ -145,6 +147,8 @@ class Fit:
         saturation: Saturation | None = None,
         link_types: Sequence[Sequence[str]] = (),
         batches: MiniBatches | None = None,
+        evaluation: SampledEvaluation | None = None,
+        budget: ErrorBudget | None = None,
     ) -> None:
         """Make the weights the same everywhere.
 
@@ -161,9 +165,13 @@ class Fit:
             saturation: counts values that are too large for the wire.
             link_types: the type of the slowest link from rank p (row) to rank q (column), for the lines.
             batches: what each step is made on; None for steps on the whole graph.
+            evaluation: what validations and the test are made on; None for the whole graph.
+            budget: chooses bits and age of rows, if it does.
         """
         self._training, self._whole, self._options = training, whole, options
         self._objective, self._agreement, self._batches = objective, agreement, batches
+        self._evaluation = evaluation
+        self._budget = budget
         self._saturation, self._has_shrunk, self._link_types = saturation, False, link_types
         self.saturated: list[dict[str, Any]] = []
         """Values too large for the wire, by layer and direction, when they were last counted."""
@@ -209,11 +217,17 @@ class Fit:
         with StopRequest(listens=self._checkpoints is not None) as request:
             if self._batches is not None and self._epoch < self._last_epoch:
                 self._batches.start(self._epoch + 1, self._last_epoch)
+            if self._evaluation is not None:
+                self._evaluation.start(self._last_epoch - self._epoch)
             self._train(request)
             if self._batches is not None:
                 self._batches.close()
+            if self._evaluation is not None:
+                self._evaluation.start_last()
         self._training.network.load_state_dict(self._best.weights)
         (val, test), scores_nC = self._validate("val", "test")
+        if self._evaluation is not None:
+            self._evaluation.close()
         non_finite = (~scores_nC.isfinite().all(1)).sum()
         return Outcome(
             epochs=self._epoch,
@@ -320,6 +334,7 @@ class Fit:
                         bytes_skipped=totals.skipped - totals_before.skipped,
                         ranks=ranks,
                         links=links,
+                        error_budget=None if self._budget is None else self._budget.summary(self._link_types),
                     )
                 )
                 line_started, totals_before = now, totals
@@ -477,7 +492,11 @@ class Fit:
 
     @torch.no_grad()
     def _validate(self, *groups: Group) -> tuple[list[Measured], Tensor]:
-        """One exact pass without dropout: how good its rows are for each group, and this rank's rows [n, C]."""
+        """One exact pass without dropout, or one on sampled neighbourhoods: how good its rows are for each group, and
+        this rank's rows [n, C]."""
+        if self._evaluation is not None:
+            scores_nC = self._evaluation.scores(self._epoch)
+            return self._whole.supervision.measure(scores_nC, *groups), scores_nC
         whole = self._whole
         if whole is not self._training:
             whole.network.load_state_dict(self._training.network.state_dict())

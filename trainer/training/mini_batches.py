@@ -3,7 +3,8 @@
 A step is of all ranks: the batch has `--batch-size` seeds together, and each rank has those of them that its part owns,
 perhaps none. The loss is the sum over all seeds of the batch divided by their number (or weight), so that the gradient
 is the same for any number of ranks. Which seeds make a batch and which neighbours are drawn is decided by hashes, in
-graphprep's sampler. Evaluation is on the whole graph, as without batches.
+graphprep's sampler. Evaluation is on the whole graph, as without batches, or on sampled neighbourhoods
+(`SampledEvaluation`).
 """
 
 from __future__ import annotations
@@ -17,21 +18,17 @@ from torch import Tensor
 
 from trainer.base.pass_context import PassContext
 from trainer.base.precision import TYPES
-from trainer.base.to_device import to_device
 from trainer.base.traffic_log import TrafficLog
 from trainer.config.options import Options
 from trainer.config.row_cache import kept_rows
 from trainer.data.cache import Cache
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
-from trainer.layers.typed_features import FirstInput, TypedFeatures
-from trainer.minibatch.batch_graph import BatchGraph, BatchShape
+from trainer.layers.typed_features import FirstInput
+from trainer.minibatch.batch_graph import BatchGraph
+from trainer.minibatch.batch_stream import BatchStream
 from trainer.minibatch.control_variates import Histories
-from trainer.minibatch.feature_rows import FeatureRows
-from trainer.minibatch.idle_time import IdleTime
-from trainer.minibatch.owner_sockets import open_owner_sockets
-from trainer.minibatch.pipeline import Pipeline, ReadyBatch, slots_of_each
-from trainer.minibatch.sampler_process import SamplerProcesses
+from trainer.minibatch.pipeline import ReadyBatch
 from trainer.models import Network
 from trainer.training.batch_seeds import BatchSeeds
 from trainer.training.sample_from import chosen_source
@@ -65,71 +62,38 @@ class MiniBatches:
             sums: what edges count in the model's sums; None where it makes none.
         """
         self._options, self._network, self._seeds = options, network, seeds
-        self._communicator, self._log, self._sums = communicator, traffic_log, sums
-        self._cache, self._is_typed = cache, part.typed is not None
+        self._communicator, self._cache = communicator, cache
         assert options.batch_size is not None
         self._batch_size = options.batch_size
-        self.steps = -(-seeds.seeds.shape[-1] // self._batch_size)
-        self._features = [part.x_nF] if part.typed is None else [of.x_kF for of in part.typed.types]
-        self._idle = IdleTime(communicator.clock)
-        self._shape = BatchShape(
-            type_names=[kind.name for kind in cache.node_types],
-            first_ids=[kind.first_id for kind in cache.node_types],
-            relation_names=[relation.key for relation in cache.relations],
-            target=cache.node_type,
-            is_typed=self._is_typed,
-            sums=sums,
-            num_nodes=cache.num_nodes,
-            seed=options.seed,
-            communicator=communicator,
-        )
-        self._histories = Histories(communicator, traffic_log, self._idle) if options.control_variates else None
+        of_steps = cache.num_nodes if options.sampler == "vertices" else seeds.seeds.shape[-1]
+        self.steps = -(-of_steps // self._batch_size)
+        self._stream = BatchStream(options, cache, part, communicator, traffic_log, sums=sums)
+        self._idle, self._histories = self._stream.idle, None
+        if options.control_variates:
+            self._histories = Histories(communicator, traffic_log, self._idle)
         self._has_dropout = bool(options.first_dropout or options.dropout)
-        self._pipeline: Pipeline | None = None
-        self._rows: FeatureRows | None = None
         self._seconds, self._idle_before, self._first_epoch = 0.0, 0.0, 0
         self._source, self._sampler_bytes = options.sample_from, 0
 
     def start(self, first: int, last: int) -> None:
         """Start the samplers for the epochs from `first` to `last`."""
-        options, world = self._options, self._communicator.world
-        num_slots = slots_of_each(world, options.sampler_processes)
-        self._source = chosen_source(options, self._cache, self._communicator)
-        samplers = SamplerProcesses(
-            cache=options.cache,
-            rank=self._communicator.rank,
-            seeds=self._seeds.seeds,
+        self._source = chosen_source(self._options, self._cache, self._communicator)
+        self._stream.start(
+            self._seeds.seeds,
             removed=self._seeds.removed,
             batch={
-                "batch_size": self._batch_size,
                 "fanouts": self._fanouts,
+                "sampler": self._options.sampler,
+                "draw": self._options.draw,
                 "histories": self._histories is not None,
                 "roots": self._histories is not None and self._has_dropout,
-                "seed": options.seed,
-                "sums": self._sums,
-                "is_typed": self._is_typed,
-                "node_type": self._cache.node_type,
                 "negatives": self._seeds.negatives,
                 "num_kept": self._num_kept(),
-                "cache_policy": options.cache_policy,
+                "cache_policy": self._options.cache_policy,
             },
             epochs=(first, last),
-            num_processes=options.sampler_processes,
-            num_slots=num_slots,
-            timeout=options.timeout,
-            quiet=options.quiet or not self._communicator.is_main,
-            owners=open_owner_sockets(self._communicator) if self._source == "owners" else None,
-        )
-        features = [x for x in self._features if x is not None]
-        rows = FeatureRows(features, TYPES[options.precision], self._communicator, self._log, self._idle)
-        self._rows = rows
-        self._pipeline = Pipeline(
-            samplers,
-            rows,
-            type_names=self._shape.type_names,
-            num_batches=self.steps * (last + 1 - first),
-            world=world,
-            idle=self._idle,
+            source=self._source,
+            steps=self.steps,
             histories=self._histories,
         )
         self._first_epoch = first
@@ -146,13 +110,12 @@ class MiniBatches:
         rank has to call it."""
         if self._histories is not None:
             network.train(False)
-            self._histories.refresh(network.histories(features, PassContext.evaluation(epoch)))
+            of_layers = network.histories(features, PassContext.evaluation(epoch))
+            self._histories.refresh(of_layers, partial(self._stream.pipeline.begin_epoch, epoch))
 
     def close(self) -> None:
         """End the samplers; every rank has to call it after the same step."""
-        if self._pipeline is not None:
-            self._pipeline.close()
-            self._pipeline = None
+        self._stream.close()
 
     def backward(self, epoch: int, step: int, factor: float) -> tuple[Tensor, Tensor]:
         """Compute the next batch's scores and backpropagate this rank's share of its loss.
@@ -166,11 +129,10 @@ class MiniBatches:
             the sum of the losses of this rank's seeds, divided by `--batch-size`, without a gradient; and what the sum
             over all ranks is to be divided by to become a mean, divided likewise: scalars.
         """
-        assert self._pipeline is not None
         if (epoch, step) == (self._first_epoch + 1, 0):  # what is measured is the steady state
             self._seconds, self._idle_before = 0.0, self._idle.seconds
         started = time.perf_counter()
-        batch = self._pipeline.next()
+        batch = self._stream.pipeline.next()
         assert (batch.slot.epoch, batch.slot.step) == (epoch, step)
         self._sampler_bytes += batch.slot.num_bytes
         begun = time.perf_counter()
@@ -187,6 +149,9 @@ class MiniBatches:
         return {
             "batch_size": self._batch_size,
             "fanouts": self._options.fanout_list,
+            "sampler": self._options.sampler,
+            "draw": self._options.draw,
+            "eval_fanouts": self._options.eval_fanout_list,
             "control_variates": self._options.control_variates,
             "steps_an_epoch": self.steps,
             "sampler_processes": self._options.sampler_processes,
@@ -202,7 +167,7 @@ class MiniBatches:
     def seconds(self) -> dict[str, float]:
         """Of this rank's steps from the second epoch on, or of all if there is one alone, and those that were idle; and
         rows of other ranks that all steps have fetched, and taken from the cache."""
-        rows = self._rows
+        rows = self._stream.rows
         return {
             "seconds": self._seconds,
             "idle": self._idle.seconds - self._idle_before,
@@ -216,31 +181,23 @@ class MiniBatches:
         if self._communicator.world == 1:
             return {}
         value_bytes = TYPES[self._options.precision].itemsize
-        row_bytes = [0 if x is None else x.shape[1] * value_bytes for x in self._features]
+        row_bytes = [0 if x is None else x.shape[1] * value_bytes for x in self._stream.features]
         numbers = kept_rows(
             self._options.remote_row_cache, [kind.num_nodes for kind in self._cache.node_types], row_bytes
         )
-        return dict(zip(self._shape.type_names, numbers, strict=True))
+        return dict(zip(self._stream.type_names, numbers, strict=True))
 
     def _output(self, batch: ReadyBatch, context: PassContext) -> Tensor:
         """What the model gives for this rank's seeds."""
-        options, device = self._options, self._communicator.device
-        stored_type = TYPES[options.precision]
-        features: Tensor | TypedFeatures
-        if self._is_typed:
-            clock = self._communicator.clock
-            features = TypedFeatures(batch.features, device, stored_type, clock, may_be_sparse=False)
-        else:
-            features = to_device(batch.features[0], device)
-        arrays = batch.slot.arrays
-        layers, num_rows = self._shape.layers(arrays), int(arrays["counts"][0].sum())
-        make = partial(BatchGraph, features, layers, context, stored_type=stored_type)
+        options, arrays = self._options, batch.slot.arrays
+        features, layers, num_rows = self._stream.input_of(batch)
+        make = partial(BatchGraph, features, layers, context, stored_type=TYPES[options.precision])
         dropped = partial(make, first_share=options.first_dropout, share=options.dropout)
         self._network.train(True)
         if self._histories is None:
             return self._network.run_on(dropped(), context, num_rows=num_rows)
         counts = arrays["counts"][:, 0].tolist()
-        histories = self._histories.of_layers(batch.histories[0], counts)
+        histories = self._histories.of_layers(batch.histories, counts, arrays["seed_row"])
         means = make(first_share=0.0, share=0.0, histories=histories)
         rows_kC = self._network.run_on(means, context, num_rows=num_rows)
         if not self._has_dropout:

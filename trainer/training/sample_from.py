@@ -32,14 +32,20 @@ def topology_bytes(cache: Cache) -> int:
     return total
 
 
-def chosen_source(options: Options, cache: Cache, communicator: Communicator) -> str:
+def chosen_source(options: Options, cache: Cache, communicator: Communicator, *, speaks: bool = True) -> str:
     """`mapped` or `owners`, the same on all ranks; every rank has to call it.
+
+    Args:
+        options: of the run.
+        cache: whose graph it is.
+        communicator: the ranks of the run.
+        speaks: whether rank 0 says what `auto` has chosen.
 
     Raises:
         LostPeerError: a rank did not come within the timeout.
     """
     if communicator.world == 1:
-        if options.sample_from == "owners":
+        if options.sample_from == "owners" and speaks:
             log.info("--sample-from owners: mapped, for the only rank owns all nodes")
         return "mapped"
     if options.sample_from != "auto":
@@ -52,10 +58,13 @@ def chosen_source(options: Options, cache: Cache, communicator: Communicator) ->
         here = [fact for fact in facts if fact["host"] == host]
         copies = 1 if all(fact["shared"] for fact in here) and not options.learns_links else len(here)
         fits &= copies * needed <= min(fact["available"] for fact in here) / 2
-    if communicator.is_main:
-        amount = f"the topology is {needed / 1e9:.3g} GB, and {least / 1e9:.3g} GB of memory are free"
-        log.info("--sample-from auto: %s, for %s", "mapped" if fits else "owners", amount)
-    return "mapped" if fits else "owners"
+    source = "mapped" if fits or not options.draws_at_owners else "owners"
+    if communicator.is_main and speaks:
+        reason = f"the topology is {needed / 1e9:.3g} GB, and {least / 1e9:.3g} GB of memory are free"
+        if source == "mapped" and not fits:
+            reason = f"--sampler {options.sampler} and --draw {options.draw} need all edges, though {reason}"
+        log.info("--sample-from auto: %s, for %s", source, reason)
+    return source
 
 
 def _is_shared(cache: Cache, needed: int) -> bool:

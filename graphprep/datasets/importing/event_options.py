@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from graphprep.system.options import check_options, option
@@ -18,6 +19,13 @@ class EventOptions:
         "by the first line.",
     )
     time_unit: Literal["ns", "us", "ms", "s", "min", "h", "d", "w"] = option("s", "Of the times of events.")
+
+    changing_features: Path | None = option(
+        None,
+        "Of nodes, with --events: a table whose columns are the node's id, the time from which on the row is true, and "
+        "features.",
+        metavar="FILE",
+    )
 
     def __post_init__(self) -> None:
         check_options(self)

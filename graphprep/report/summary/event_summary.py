@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from graphprep.temporal.cache import EventCache
 from graphprep.temporal.folder import ArrayFolder
 from graphprep.temporal.format import DESTINATION, SECONDS, SOURCE, TIME
+from graphprep.temporal.snapshot_memory import HIDDEN, LAYERS, memory_by_rank
 from graphprep.temporal.store import EventStore
 
 STRETCHES = 60
@@ -123,6 +124,7 @@ def _snapshots(cache: EventCache) -> dict[str, Any] | None:
         return None
     events_T, of_groups = np.diff(offsets_T), cache.quality["snapshots"]
     at_once = -(-len(events_T) // MOST_PIECES)
+    number, memory = cache.ranks_per_group, memory_by_rank(cache) or {}
     starts = np.unique(np.concatenate([np.arange(0, len(events_T), at_once), np.flatnonzero(np.diff(group_T)) + 1]))
     stops = [*starts[1:].tolist(), len(events_T)]
     return {
@@ -131,22 +133,32 @@ def _snapshots(cache: EventCache) -> dict[str, Any] | None:
         "empty": int((events_T == 0).sum()),
         "largest_events": int(events_T.max()),
         "imbalance": of_groups["imbalance"],
+        "ranks_per_group": number,
+        "members": cache.quality.get("members"),
         "groups": [
             {
-                "rank": rank,
-                "snapshots": of_groups["count"][rank],
-                "events": int(events_T[group_T == rank].sum()),
-                "cost": of_groups["cost"][rank],
-                "load": of_groups["cost"][rank] / max(1e-30, float(np.mean(of_groups["cost"]))),
+                "rank": group * number,
+                "snapshots": of_groups["count"][group],
+                "events": int(events_T[group_T == group].sum()),
+                "cost": of_groups["cost"][group],
+                "load": of_groups["cost"][group] / max(1e-30, float(np.mean(of_groups["cost"]))),
             }
-            for rank in range(cache.num_parts)
+            for group in range(cache.num_parts // number)
         ],
+        "memory": {
+            "hidden": HIDDEN,
+            "layers": LAYERS,
+            "by_rank": [
+                {"rank": rank, **{model: of_ranks[rank] for model, of_ranks in memory.items()}}
+                for rank in range(cache.num_parts)
+            ],
+        },
         "pieces": [
             {
                 "first": int(start),
                 "snapshots": int(stop - start),
                 "events": int(events_T[start:stop].sum()),
-                "rank": int(group_T[start]),
+                "rank": int(group_T[start]) * number,
             }
             for start, stop in zip(starts.tolist(), stops, strict=True)
         ],
@@ -171,6 +183,6 @@ def _cache_warnings(quality: dict[str, Any]) -> list[str]:
     if snapshots is None or snapshots["heaviest_share"] <= 1:
         return []
     return [
-        f"snapshot {snapshots['heaviest']} alone costs {snapshots['heaviest_share']:.2f} of the mean of a rank, so "
-        "that groups cannot be balanced; give a shorter --window or fewer --parts"
+        f"snapshot {snapshots['heaviest']} alone costs {snapshots['heaviest_share']:.2f} of the mean of a group, so "
+        "that groups cannot be balanced; give a shorter --window, fewer --parts, or more --ranks-per-group"
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,6 +100,12 @@ def test_dry_run_writes_nothing(run: Run, stream: str, graphprep_home: Path) -> 
         (["--for", "event", "--parts", "2"], 2, "--for 'event' is unknown (did you mean 'events'?)"),
         (["--for", "events", "--parts", "2", "--fanouts", "5"], 2, "--fanouts is not for --for events"),
         (["--parts", "2", "--window", "1d"], 2, "--window is for event stores"),
+        (["--for", "events", "--parts", "2", "--ranks-per-group", "2"], 2, "--ranks-per-group does nothing with --for"),
+        (
+            ["--for", "snapshots", "--window", "1d", "--parts", "3", "--ranks-per-group", "2"],
+            2,
+            "does not divide --part",
+        ),
     ],
 )
 def test_wrong_options_are_one_sentence(
@@ -116,6 +123,28 @@ def test_heavy_snapshot_is_said(run: Run, stream: str) -> None:
     assert result.exit_code == 0, result.stderr
     assert "so that groups cannot be balanced" in result.stderr
     assert "cannot be balanced" in run("inspect", f"{stream}/snapshots-3").stdout
+
+
+def test_ranks_share_groups_of_snapshots(run: Run, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More ranks than snapshots; the nodes of a group are divided by the method with the fewest halo rows."""
+    options = ("--for", "snapshots", "--window", "45d", "--parts", 8, "--ranks-per-group", 4)
+    partitioned = run("partition", stream, *options, "--json")
+    made = json.loads(partitioned.stdout)
+    cache, members = EventCache(made["cache"]), made["quality"]["members"]
+    assert (cache.ranks_per_group, set(cache.snapshot_group.tolist())) == (4, {0, 1})  # type: ignore[union-attr]
+    assert members["imbalance"] <= 1.2
+    said = re.findall(r"(stream|metis) gives ([\d,]+) halo rows", partitioned.stderr)
+    counted = {method: int(rows.replace(",", "")) for method, rows in said}
+    assert set(counted) == {"stream", "metis"}
+    assert counted[members["method"]] == members["halo_rows"] == min(counted.values())
+    assert run("verify", made["cache"]).exit_code == 0
+    shown = run("inspect", made["cache"]).stdout
+    assert "4 ranks share each group: nodes by " in shown
+    assert "memory of a rank in training, estimate for --hidden 64 --layers 2" in shown
+    monkeypatch.setattr("pipelines.snapshot_members.BYTES_OF_AN_EVENT", 10**12)
+    without = run("partition", stream, *options, "--seed", 1, "--replace", "--json")
+    assert "METIS is not tried: it may need" in without.stderr
+    assert json.loads(without.stdout)["quality"]["members"]["method"] == "stream"
 
 
 def test_commands_for_graphs_say_what_it_is(run: Run, stream: str, tmp_path: Path) -> None:

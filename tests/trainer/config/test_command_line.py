@@ -94,6 +94,7 @@ def test_every_option_arrives() -> None:
         weights_wire="bf16",
     )
     assert parse(["c", "--dropout", "0", "--validate-from", "training"]).validate_from == "training"
+    assert parse(["c", "--error-budget", "0.25"]).error_budget == 0.25
     line = (
         "c --model gatv2 --heads 3 --output-heads 2 --attention-dropout 0.2 --boundary-sampling 0.5 --edge-features t"
     )
@@ -117,10 +118,13 @@ def test_every_option_arrives() -> None:
         pair_batch=11,
         save_pairs="p.csv",
     )
-    words = "c --batch-size 64 --fanouts 15,all --sampler-processes 2 --control-variates --sample-from owners"
+    words = "c --batch-size 64 --fanouts 15,all --eval-fanouts 20,9 --sampler-processes 2 --control-variates"
     assert parse(words.split()) == Options(
-        cache="c", batch_size=64, fanouts="15,all", sampler_processes=2, control_variates=True, sample_from="owners"
+        cache="c", batch_size=64, fanouts="15,all", eval_fanouts="20,9", sampler_processes=2, control_variates=True
     )
+    assert parse(["c", "--batch-size", "64", "--sample-from", "owners"]).sample_from == "owners"
+    drawn = parse(["c", "--batch-size", "64", "--sampler", "ladies"])
+    assert (drawn.sampler, parse(["c", "--batch-size", "64", "--draw", "weighted"]).draw) == ("ladies", "weighted")
     cached = parse(["c", "--batch-size", "64", "--remote-row-cache", "200MB", "--cache-policy", "vip"])
     assert (cached.remote_row_cache, cached.cache_policy) == ("200MB", "vip")
     assert parse(["c", "--task", "edges", "--edge-label", "kind"]) == Options(
@@ -152,8 +156,9 @@ def test_every_option_arrives() -> None:
     apart = {name for name, option in OPTIONS.items() if option.tasks}
     apart |= {"neighbours", "node_vectors", "parallel", "lost_mail", "variant", "history", "workers"}
     apart |= {"batch_size", "fanouts", "sampler_processes", "control_variates", "remote_row_cache", "cache_policy"}
-    apart |= {"sample_from"}
+    apart |= {"eval_fanouts", "sampler", "draw", "sample_from"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
+    apart |= {"error_budget"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
     assert set(same) == {"cache", "config", "validate_from"} | apart, "an option is not tried"
@@ -257,6 +262,13 @@ def test_options_of_attention_and_sampling_arrive() -> None:
         ("--exchange tensor --staleness fixed", "could keep a copy"),
         ("--exchange tensor --staleness-grad adaptive", "could keep a copy"),
         ("--exchange tensor --error-feedback", "keeps the errors of halo rows"),
+        ("--error-budget 0.1 --exchange auto", "a pair of ranks exchanges"),
+        ("--error-budget 0.1 --staleness-grad fixed", "how often rows are sent"),
+        ("--error-budget 0.1 --wire int8", "the bits of a value"),
+        ("--error-budget 0.1 --error-feedback", "in the next difference"),
+        ("--error-budget 0.1 --boundary-sampling 0.5", "send a difference to"),
+        ("--error-budget 0.1 --batch-size 8", "has no halo"),
+        ("--error-budget 0.1 --precision fp16", "another loss scale"),
         ("--boundary-sampling 0.5 --model sage --aggregator max", "too small"),
         ("--model gin --precision fp16", "65,504"),
         ("--heads 2", "does nothing"),
@@ -282,6 +294,8 @@ def test_options_that_do_not_go_together_are_refused_with_the_reason(line: str, 
         "--exchange sequential --model gat --wire bf16",
         "--exchange sequential --staleness fixed:1",
         "--boundary-sampling 1 --staleness fixed",
+        "--error-budget 0 --wire int8 --staleness fixed",
+        "--error-budget 0.3 --precision bf16 --model gat --warmup 3",
         "--boundary-sampling 0.5 --wire int8 --exchange sequential",
     ],
 )

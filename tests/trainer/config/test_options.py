@@ -68,7 +68,10 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
         text = '"f.pt"'
     together = {"resume": 'checkpoint = "c"', "restarts": 'checkpoint = "c"', "validate_from": "dropout = 0.0"}
     together["task"] = 'edge-label = "f"'
-    together |= dict.fromkeys(("fanouts", "sampler_processes", "sample_from", "control_variates"), "batch-size = 2")
+    together |= dict.fromkeys(
+        ("fanouts", "sampler", "draw", "eval_fanouts", "sampler_processes", "sample_from", "control_variates"),
+        "batch-size = 2",
+    )
     together |= {
         "remote_row_cache": "batch-size = 2",
         "cache_policy": 'batch-size = 2\nremote-row-cache = "0.1"',

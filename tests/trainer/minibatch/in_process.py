@@ -82,5 +82,5 @@ class SamplerInProcess:
 
 def train_in_process(communicator: Communicator, *, cache: str, **changes: Any) -> Run:
     """`train_once` with such a sampler."""
-    with patch("trainer.training.mini_batches.SamplerProcesses", SamplerInProcess):
+    with patch("trainer.minibatch.batch_stream.SamplerProcesses", SamplerInProcess):
         return train_once(communicator, cache=cache, **changes)

@@ -36,7 +36,7 @@ def split_of(communicator: Communicator, *, cache: str, **changes: Any) -> tuple
             found.update(arguments)
             super().__init__(**arguments)
 
-    with patch("trainer.training.mini_batches.SamplerProcesses", Recorded):
+    with patch("trainer.minibatch.batch_stream.SamplerProcesses", Recorded):
         train_once(communicator, cache=cache, epochs=1, **{**LINKS, **changes})
     return found["seeds"].T.tolist(), found["removed"].T.tolist()
 

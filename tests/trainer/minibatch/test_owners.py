@@ -26,6 +26,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
     "control variates": {"model": "sage", "control_variates": True},
     "attention, kept rows": {"model": "gat", "heads": 2, "remote_row_cache": "0.3"},
+    "sampled evaluation": {"model": "gcn", "eval_fanouts": "4,all"},
     "links": {"task": "links", "model": "sage", "embedding": 4},
     "typed": {"model": "rgcn"},
 }

@@ -22,6 +22,7 @@ from trainer.base.traffic_log import Clock
 from trainer.data.cache import open_cache
 from trainer.data.part import load_part
 from trainer.dist.communicator import Communicator
+from trainer.minibatch.control_variates import Histories
 from trainer.minibatch.feature_rows import FeatureRows
 from trainer.minibatch.idle_time import IdleTime
 from trainer.minibatch.pipeline import Pipeline
@@ -105,6 +106,55 @@ def test_batches_have_the_features_of_their_nodes(tmp_path: Path) -> None:
     assert cached[1] > 20
     assert whole[2] - cached[2] == cached[1] * 6 * 4
     assert half[2] == whole[2] / 2
+
+
+def ready_before_the_epoch(communicator: Communicator, *, cache: str) -> Any:
+    """How many batches of epoch 2 wait for its histories alone when epoch 1 is over; how many batches of both epochs
+    have other histories than those of their epoch."""
+    part = load_part(open_cache(cache), communicator.rank, split=0)
+    communicator.connect()
+    assert part.x_nF is not None
+    idle, log = IdleTime(Clock(torch.device("cpu"))), empty_traffic_log(communicator)
+    rows = FeatureRows([part.x_nF], torch.float32, communicator, log, idle)
+    histories = Histories(communicator, log, idle)
+    batch = {**BATCH, "batch_size": 9, "histories": True}
+    samplers: Any = SamplerInProcess(
+        cache=cache, rank=communicator.rank, seeds=torch.arange(0, NODES, 2), batch=batch, epochs=EPOCHS
+    )
+    pipeline = Pipeline(
+        samplers,
+        rows,
+        type_names=["node"],
+        num_batches=2 * len(samplers.steps),
+        world=communicator.world,
+        idle=idle,
+        histories=histories,
+    )
+    ids_n1 = part.ids_n.float()[:, None]
+    waiting = wrong = 0
+    for epoch in EPOCHS:
+        waiting += sum(batch.stage == 3 and batch.histories is None for batch in pipeline._under_way)
+        rows_n1, sums = epoch * 1000 + ids_n1, partial(torch.mul, ids_n1, -epoch)
+        histories.refresh([(None, partial(torch.neg, ids_n1)), (rows_n1, sums)], partial(pipeline.begin_epoch, epoch))
+        for _ in samplers.steps:
+            ready = pipeline.next()
+            arrays, counts = ready.slot.arrays, ready.slot.arrays["counts"][:, 0].tolist()
+            ids = arrays["ids/node"].float()[:, None]
+            first, second = histories.of_layers(ready.histories, counts, arrays["seed_row"])
+            assert second.rows_nF is not None
+            wrong += not torch.equal(first.sums_nF, -ids[: counts[1]])
+            wrong += not torch.equal(second.rows_nF, epoch * 1000 + ids[: counts[1]])
+            wrong += not torch.equal(second.sums_nF, -epoch * ids[: counts[0]])
+    pipeline.close()
+    return [waiting, wrong]
+
+
+def test_the_next_epochs_batches_are_fetched_while_the_exact_pass_runs(tmp_path: Path) -> None:
+    """Guards against batches that wait for the exact pass with what it does not change, and against its rows of the
+    epoch before."""
+    graph = random_graph(num_nodes=NODES, num_edges=400)
+    cache = str(make_cache(tmp_path / "c", graph, np.random.default_rng(0).integers(0, 2, NODES), 2))
+    assert among_ranks(2, [partial(ready_before_the_epoch, cache=cache)]) == [[1, 0]]
 
 
 def test_a_resumed_run_takes_the_steps_that_follow(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -12,6 +11,8 @@ import pytest
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.topology_file import mapped_topology, topology_file
 from tests.trainer.handmade_cache import make_cache, random_graph
+from trainer.base.errors import OptionError
+from trainer.config.option_conflicts import check_together
 from trainer.config.options import Options
 from trainer.data.cache import Cache, open_cache
 from trainer.dist.communicator import Communicator
@@ -39,6 +40,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
     return open_cache(str(make_cache(tmp_path_factory.mktemp("caches") / "two", GRAPH, parts, 2)))
 
 
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is said, whatever other tests have made of the logger."""
+    found: list[str] = []
+    monkeypatch.setattr(sample_from.log, "info", lambda text, *values: found.append(text % values))
+    return found
+
+
 def chosen(cache: Cache, *others: Mapping[str, Any], **options: Any) -> str:
     ranks = cast(Communicator, Ranks(*others))
     return chosen_source(Options(cache="c", batch_size=8, **options), cache, ranks)
@@ -54,6 +63,7 @@ def chosen(cache: Cache, *others: Mapping[str, Any], **options: Any) -> str:
         (2 * NEEDED, True, {}, {"host": "another", "available": NEEDED}, "owners"),
         (4 * NEEDED, False, {}, {}, "mapped"),
         (2 * NEEDED, True, {"task": "links"}, {}, "owners"),
+        (NEEDED, True, {"sampler": "ladies"}, {}, "mapped"),
         (NEEDED, True, {"sample_from": "mapped"}, {}, "mapped"),
         (4 * NEEDED, True, {"sample_from": "owners"}, {}, "owners"),
     ],
@@ -66,23 +76,20 @@ def test_the_choice(
     other: dict[str, Any],
     expected: str,
     monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    lines: list[str],
 ) -> None:
     """Guards against a machine of which only one rank is counted, or one that decides for all."""
     monkeypatch.setattr(sample_from, "available_bytes", lambda: free)
     monkeypatch.setattr(sample_from, "_is_shared", lambda *_: is_shared)
-    with caplog.at_level(logging.INFO, "trainer"):
-        assert chosen(cache, other, **options) == expected
-    lines = [record.message for record in caplog.records]
+    assert chosen(cache, other, **options) == expected
     assert len(lines) == ("sample_from" not in options)
     assert all(line.startswith(f"--sample-from auto: {expected}, for") for line in lines)
 
 
-def test_one_rank_has_no_other_to_ask(cache: Cache, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_rank_has_no_other_to_ask(cache: Cache, lines: list[str]) -> None:
     """Guards against a sampler that serves nobody, and an option that is ignored without a word."""
-    with caplog.at_level(logging.INFO, "trainer"):
-        assert chosen(cache, sample_from="owners") == chosen(cache) == "mapped"
-    assert caplog.messages == ["--sample-from owners: mapped, for the only rank owns all nodes"]
+    assert chosen(cache, sample_from="owners") == chosen(cache) == "mapped"
+    assert lines == ["--sample-from owners: mapped, for the only rank owns all nodes"]
 
 
 def test_the_file_has_the_length_that_the_rule_counts(
@@ -97,3 +104,11 @@ def test_the_file_has_the_length_that_the_rule_counts(
     assert file.name == sample_from.FILE
     assert 0 <= file.stat().st_size - 4096 - NEEDED < 2 * 64
     assert sample_from._is_shared(cache, 1 << 62)
+
+
+@pytest.mark.parametrize("options", [{"draw": "weighted"}, {"draw": "replacement"}, {"sampler": "ladies"}])
+def test_draws_that_owners_do_not_make(options: dict[str, str]) -> None:
+    """Guards against draws by other rules than requested."""
+    with pytest.raises(OptionError, match=r"--sample-from owners cannot be with --sampler .*use --sample-from mapped"):
+        check_together(Options(cache="c", batch_size=8, sample_from="owners", **cast(Any, options)))
+    check_together(Options(cache="c", batch_size=8, **cast(Any, options)))

@@ -3,7 +3,8 @@
 It depends on the stream alone, not on weights or memory. The time of a query is that of the event that its pair is
 compared with, and its neighbours are of strictly earlier events.
 
-Letters: b events, m destinations of each of them, q = b (1 + m) queries (sources first), n nodes, K neighbours.
+Letters: b events, m destinations of each of them, q = b (1 + m) queries (sources first), n nodes, v of them
+with the features of a time, K neighbours.
 """
 
 from __future__ import annotations
@@ -30,8 +31,12 @@ class Queries:
     """Of each event: m."""
     node_n: Tensor
     """Every node that is read, ascending."""
+    node_v: Tensor
+    """The place among them of each node with features of a time; as `node_n` where features do not change."""
+    row_v: Tensor | None
+    """The row of the features that change; None where none do."""
     query_q: Tensor
-    """The place among them of each query's node, and below of its neighbours."""
+    """The place among v of each query's node, and below of its neighbours."""
     neighbour_qK: Tensor
     event_qK: Tensor
     passed_qK: Tensor
@@ -44,11 +49,26 @@ class Queries:
         query_q = torch.cat([stream.source_M[event_b], destination_bm.reshape(-1)])
         event_q = torch.cat([event_b, event_b.repeat_interleave(destination_bm.shape[1])])
         neighbours = stream.recent_neighbours(query_q, stream.first_of_time(event_q), number)
-        node_n, place = torch.unique(torch.cat([query_q, neighbours.node_qK.reshape(-1)]), return_inverse=True)
+        all_p = torch.cat([query_q, neighbours.node_qK.reshape(-1)])
+        row_v = None
+        if stream.changing is None:
+            node_n, place = torch.unique(all_p, return_inverse=True)
+            node_v = torch.arange(len(node_n))
+        else:
+            # A neighbour has its features at the time of the query. A row is of one node; before the first one the node
+            # itself is the key.
+            time_p = stream.time_M[torch.cat([event_q, event_q.repeat_interleave(number)])]
+            row_p = stream.changing.rows_before(all_p, time_p)
+            key_v, place = torch.unique(torch.where(row_p < 0, all_p, stream.num_nodes + row_p), return_inverse=True)
+            row_v = (key_v - stream.num_nodes).clamp(min=-1)
+            nodes_v = torch.empty_like(key_v).index_copy_(0, place, all_p)
+            node_n, node_v = torch.unique(nodes_v, return_inverse=True)
         return cls(
             event_b=event_b,
             num_destinations=destination_bm.shape[1],
             node_n=node_n,
+            node_v=node_v,
+            row_v=row_v,
             query_q=place[: len(query_q)],
             neighbour_qK=place[len(query_q) :].view_as(neighbours.node_qK),
             event_qK=neighbours.event_qK,
@@ -77,8 +97,10 @@ class Queries:
 
     def embeddings(self, model: Tgn, stream: EventStream, rows: NodeRows) -> Tensor:
         """The embeddings of all queries: [q, W]; see `scores`."""
-        node_nW = model.nodes(stream, self.node_n, model.states(rows))
-        device = node_nW.device
+        state_nW = model.states(rows)
+        state_vW = state_nW if self.row_v is None else state_nW[self.node_v.to(state_nW.device)]
+        node_vW = model.nodes(stream, self.node_n[self.node_v], self.row_v, state_vW)
+        device = node_vW.device
         pieces = []
         for begin in range(0, len(self.query_q), _AT_A_TIME):
             here = slice(begin, begin + _AT_A_TIME)
@@ -87,7 +109,7 @@ class Queries:
                 encoded.append(stream.x_MF[self.event_qK[here]].to(device))
             pieces.append(
                 model.attention(
-                    node_nW,
+                    node_vW,
                     self.query_q[here].to(device),
                     self.neighbour_qK[here].to(device),
                     torch.cat(encoded, 2),

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from trainer.base.errors import OptionError, TrainingError, found_by_every_rank
 from trainer.config.options import Options
-from trainer.config.parallel import parse_parallel
 from trainer.data.events import EventCache
 from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
@@ -24,15 +23,12 @@ from trainer.temporal.epochs import Epochs, Metrics, facts_of_rank, named_metric
 from trainer.temporal.events.edgebank import EdgeBank
 from trainer.temporal.events.evaluation import evaluate_links
 from trainer.temporal.events.fit import EventFit
-from trainer.temporal.events.memory import row_bytes
-from trainer.temporal.events.parallelism import BATCH_OF_ONE_RANK, Parallelism, Resources, choose_parallelism, lost_mail
+from trainer.temporal.events.parallelism import BATCH_OF_ONE_RANK, Parallelism
+from trainer.temporal.events.resources import check_memory, parallelism_of
 from trainer.temporal.events.stream import EventStream
-from trainer.temporal.events.tasks import LinkTask, StateTask
+from trainer.temporal.events.tasks import task_of
 
 log = logging.getLogger("trainer")
-
-_COPIES_OF_WEIGHTS = 9
-"""Weights, their decay, two vectors of the optimiser, gradients three times, and the best weights with a copy."""
 
 
 def train_events(options: Options, cache: EventCache, communicator: Communicator, report: Report) -> dict[str, Any]:
@@ -47,14 +43,14 @@ def train_events(options: Options, cache: EventCache, communicator: Communicator
     started = time.perf_counter()
     communicator.sent.reset()
     with found_by_every_rank():
-        objective = _objective(options, cache)
+        objective = objective_of(options, cache)
     metric = objective.name
     report.set_metric(metric)
     if options.verify:
         cache.manifest.verify("")
     stream = EventStream.of(cache)
     with found_by_every_rank():
-        _check_stream(options, cache, stream)
+        check_stream(options, cache, stream)
     facts = communicator.all_gather_object(facts_of_rank(options, cache, communicator))
     with found_by_every_rank():
         check_same_run(facts)
@@ -85,7 +81,7 @@ def train_events(options: Options, cache: EventCache, communicator: Communicator
         if communicator.is_main:
             log.info("%s", parallelism.reason)
         communicator.connect()
-        task = LinkTask(stream, options) if objective.task == "links" else StateTask(stream, objective)
+        task = task_of(stream, options, objective)
         fit = EventFit(stream, options, parallelism, communicator, task)
         each = parallelism.epochs_a_round
         epochs = Epochs(fit, options, cache, communicator, report, metric=metric, epochs_a_round=each)
@@ -116,7 +112,12 @@ def train_events(options: Options, cache: EventCache, communicator: Communicator
     return result
 
 
-def _objective(options: Options, cache: EventCache) -> Objective:
+def objective_of(options: Options, cache: EventCache) -> Objective:
+    """What is learnt, and by which metric it is measured.
+
+    Raises:
+        TrainingError: events do not say in which of several states they leave their sources.
+    """
     if options.task != "classes":
         return Objective(task="links", metric="mrr" if options.metric == "mrr" else "ap", num_outputs=1)
     if cache.num_states < 2:
@@ -128,11 +129,16 @@ def _objective(options: Options, cache: EventCache) -> Objective:
     return Objective(task="classes", metric=metric, num_outputs=cache.num_states)
 
 
-def _check_stream(options: Options, cache: EventCache, stream: EventStream) -> None:
+def check_stream(options: Options, cache: EventCache, stream: EventStream) -> None:
+    """Refuse what cannot be trained on.
+
+    Raises:
+        TrainingError, OptionError: a side of the split has no event, there are no negatives, or an option does nothing.
+    """
     for group, (first, end) in stream.groups().items():
         if first == end:
             raise TrainingError(f"{cache.folder} has no events for {group}; partition it with another --split")
-    if stream.x_NF is not None and not options.node_vectors:
+    if stream.num_node_features and not options.node_vectors:
         raise OptionError(f"--no-node-vectors does nothing: the nodes of {cache.folder} have features; leave it out")
     if len(stream.candidates_D) < 2:
         raise TrainingError(
@@ -145,25 +151,9 @@ def _batch_size(options: Options) -> int:
 
 
 def _parallelism(options: Options, stream: EventStream, facts: Sequence[Mapping[str, Any]]) -> Parallelism:
-    by_device = {(fact["host"], fact["device"]): fact["available"] for fact in facts}
-    vectors = options.node_vectors and stream.x_NF is None
-    weights = _COPIES_OF_WEIGHTS * 4 * (stream.num_nodes if vectors else 0) * options.hidden
-    resources = Resources(
-        ranks=len(facts),
-        epochs=options.epochs,
-        batch_size=options.batch_size,
-        lost_mail=lambda size: lost_mail(stream, size),
-        tolerance=options.lost_mail,
-        memory_bytes=stream.num_nodes * row_bytes(options.hidden, stream.num_features),
-        available_bytes=max(sum(by_device.values()) - weights * len(facts), 0),
-    )
-    chosen = choose_parallelism(parse_parallel(options.parallel), resources)
-    needed = chosen.copies * resources.memory_bytes * (2 if chosen.copies > 1 else 1)
-    if needed > resources.available_bytes and not options.anyway:
-        raise TrainingError(
-            f"the node memory takes {needed / 1e9:.2f} GB beside the weights and {resources.available_bytes / 1e9:.2f} "
-            "GB are available to it; use a smaller --hidden, fewer copies in --parallel, more machines, or --anyway"
-        )
+    available = sum({(fact["host"], fact["device"]): fact["available"] for fact in facts}.values())
+    chosen = parallelism_of(options, stream, ranks=len(facts), available_bytes=available)
+    check_memory(options, stream, chosen, ranks=len(facts), available_bytes=available)
     return chosen
 
 

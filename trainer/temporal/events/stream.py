@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from trainer.data.event_tensors import FeatureHistory
+
 if TYPE_CHECKING:
     from trainer.data.events import EventCache
 
@@ -56,6 +58,8 @@ class EventStream:
     x_NF: Tensor | None = None
     """Features of nodes."""
 
+    changing: FeatureHistory | None = None
+    """Features of nodes that change."""
     rank_of_N: Tensor | None = None
     """The rank that the stream's partition gives each node."""
 
@@ -79,6 +83,7 @@ class EventStream:
             x_MF=tensors.x,
             y_M=tensors.y,
             x_NF=tensors.node_x,
+            changing=tensors.changing,
             rank_of_N=tensors.rank_of,
         )
 
@@ -96,6 +101,24 @@ class EventStream:
     def num_features(self) -> int:
         """Of an event."""
         return 0 if self.x_MF is None else self.x_MF.shape[1]
+
+    @property
+    def num_node_features(self) -> int:
+        """Of a node at a time: those that never change, and then those that do."""
+        never = 0 if self.x_NF is None else self.x_NF.shape[1]
+        return never if self.changing is None else never + self.changing.x.shape[1]
+
+    def node_features(self, node_v: Tensor, row_v: Tensor | None) -> Tensor:
+        """The features of nodes: float32 [v, D].
+
+        Args:
+            node_v: the nodes.
+            row_v: of the features that change; None where none do.
+        """
+        parts = [] if self.x_NF is None else [self.x_NF[node_v]]
+        if self.changing is not None and row_v is not None:
+            parts.append(self.changing.rows(row_v))
+        return torch.cat(parts, 1)
 
     @cached_property
     def candidates_D(self) -> Tensor:

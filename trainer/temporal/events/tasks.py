@@ -90,3 +90,8 @@ class StateTask:
 
     def evaluate(self, group: str, score: Score, communicator: Communicator, batch: int, _negatives: int) -> Metrics:
         return evaluate_states(self._stream, group, score, communicator, batch=batch, objective=self._objective)
+
+
+def task_of(stream: EventStream, options: Options, objective: Objective) -> EventTask:
+    """The task that an objective names."""
+    return LinkTask(stream, options) if objective.task == "links" else StateTask(stream, objective)

@@ -2,7 +2,7 @@
 
     state      GRU of the memory's state and its mail: the states of both ends of a node's last event, the features of
                the event, and the time between the mail and the one before it
-    node       the state, and what does not change: its features, or a learnt vector of the node's own
+    node       the state, and its features at the time of the event that is scored, or a learnt vector of the node's own
     embedding  attention over the most recent neighbours at a time: their nodes, the features of the events, and the
                time since each of them
     score      two layers on the embeddings of source and destination, and on their products
@@ -11,8 +11,8 @@ Time enters as cos(w t + b) of differences t, with learnt w and b. Products of a
 neighbour's time would be most of the work; they are made once for a query: of the query before the scores, and of the
 weighted sum of the encodings after them.
 
-Letters: N nodes, n nodes, q queries (a node at a time), K neighbours of each, H heads, W width, F features of an event,
-T values of a time encoding.
+Letters: N nodes, n nodes, v nodes with the features of a time, q queries (a node at a time), K neighbours of each, H
+heads, W width, F features of an event, T values of a time encoding.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class Tgn(nn.Module):
         self.time = TimeEncoding(width, stream)
         self.gru = nn.GRUCell(3 * width + stream.num_features, width)
         self.static: nn.Embedding | nn.Linear | None = None
-        if stream.x_NF is not None:
-            self.static = nn.Linear(stream.x_NF.shape[1], width)
+        if stream.num_node_features:
+            self.static = nn.Linear(stream.num_node_features, width)
         elif node_vectors:
             self.static = nn.Embedding(stream.num_nodes, width)
         self.state = nn.Linear(width, width)
@@ -126,13 +126,21 @@ class Tgn(nn.Module):
         new_state = self.gru(torch.cat([read.mail_nX, passed], 1), read.state_nW)
         return rows.state_nW.index_copy(0, mailed, new_state)
 
-    def nodes(self, stream: EventStream, node_n: Tensor, state_nW: Tensor) -> Tensor:
-        """Nodes by their states and by what does not change: [n, W]."""
-        nodes: Tensor = self.state(state_nW)
+    def nodes(self, stream: EventStream, node_v: Tensor, row_v: Tensor | None, state_vW: Tensor) -> Tensor:
+        """Nodes by their states, and by their features or learnt vectors: [v, W].
+
+        Args:
+            stream: whose features are read.
+            node_v: the nodes.
+            row_v: of their features that change; None where none do.
+            state_vW: their states.
+        """
+        nodes: Tensor = self.state(state_vW)
         if self.static is None:
             return nodes
-        static_nW: Tensor = self.static((node_n if stream.x_NF is None else stream.x_NF[node_n]).to(state_nW.device))
-        return static_nW + nodes
+        known = stream.node_features(node_v, row_v) if stream.num_node_features else node_v
+        static_vW: Tensor = self.static(known.to(state_vW.device))
+        return static_vW + nodes
 
     def pair_scores(self, source_qW: Tensor, destination_qW: Tensor, x_qF: Tensor | None) -> Tensor:
         """One score a pair, [q, 1], or those of the classes of its event, [q, C], which read the event's features."""

@@ -23,6 +23,7 @@ from trainer.base.traffic_log import Clock
 from trainer.models.plan import Plan
 from trainer.sparse.dense import dense
 from trainer.temporal.snapshots.graphs import SnapshotGraph, product
+from trainer.temporal.snapshots.members import of_all_members
 from trainer.temporal.snapshots.recurrence import Recurrence
 
 
@@ -81,11 +82,19 @@ class EvolveByRows(EvolvingLayer):
         super().__init__(plan, width_in, width_out, num_gates=3, is_last=is_last)
         self.score_F = nn.Parameter(plan.weight(width_in, 1).detach().squeeze(1))
 
-    def before(self, _graph: SnapshotGraph, rows_nF: Tensor, _clock: Clock, /) -> Tensor:
+    def before(self, graph: SnapshotGraph, rows_nF: Tensor, _clock: Clock, /) -> Tensor:
         score_n = rows_nF @ self.score_F / torch.linalg.vector_norm(self.score_F).clamp(min=1e-12)
         number = min(self._width_out, len(rows_nF))
         score_k, row_k = score_n.topk(number)
-        summary_Fk = (rows_nF[row_k] * score_k.tanh().unsqueeze(1)).T
+        chosen_kF = rows_nF[row_k]
+        if graph.members is not None:  # the best of the best of each member; a missing row is zeros and comes last
+            missing = self._width_out - number
+            score_k = torch.nn.functional.pad(score_k, (0, missing), value=-torch.inf)
+            chosen_kF = torch.nn.functional.pad(chosen_kF, (0, 0, 0, missing))
+            joined = of_all_members(torch.cat([chosen_kF, score_k.unsqueeze(1)], dim=1), graph.members)
+            score_k, row_k = joined[:, -1].topk(self._width_out)
+            chosen_kF, number = joined[row_k, :-1], self._width_out
+        summary_Fk = (chosen_kF * score_k.tanh().unsqueeze(1)).T
         return torch.nn.functional.pad(summary_Fk, (0, self._width_out - number))
 
     def first(self) -> Tensor:

@@ -15,8 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -38,6 +37,7 @@ from trainer.temporal.snapshots.groups import (
     imbalance,
     loads,
 )
+from trainer.temporal.snapshots.memory_estimate import rank_bytes
 from trainer.temporal.snapshots.network import VECTORS, SnapshotNetwork
 from trainer.temporal.snapshots.passes import SnapshotPass
 from trainer.temporal.snapshots.workers import Workers
@@ -53,12 +53,6 @@ _HISTORY_OF_ONE_PIECE = 20
 """Snapshots of a sequence where the state cannot be divided, so that ranks would wait for whole groups."""
 _SCORES_AT_A_TIME = 1 << 16
 """In an evaluation."""
-_BYTES_OF_AN_ENTRY = 24
-"""Of a matrix: a column and a weight, and what sorting them takes."""
-_VALUES_OF_A_SCORE = 8
-"""Numbers for each column of the rows: both rows, both side by side, what the decoder makes of them, and gradients."""
-_COPIES_OF_WEIGHTS = 10
-"""Weights, their decay, two vectors of the optimiser, gradients four times, and the best weights with a copy."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,11 +65,12 @@ class Groups:
     """Fitted, or in units of its own before it is."""
     is_measured: bool = False
     least_seconds: list[float] = field(default_factory=list)
-    """Of each step, without waiting, the least in an epoch, which other programs change least; at first empty."""
+    """Of each step, without waiting, the least in an epoch, which other programs change least; at first empty. Seconds
+    of ranks that share a step are added."""
 
     @property
     def seconds(self) -> list[float]:
-        """The sums by rank."""
+        """The sums by group."""
         return loads(self.least_seconds, self.borders) if self.least_seconds else [0.0] * (len(self.borders) - 1)
 
 
@@ -120,12 +115,18 @@ class SnapshotFit:
         if borders is not None:
             borders = [min(border, num_steps) for border in borders]
         else:
-            borders = balanced_groups(self._costs(cost, num_steps), communicator.world)
+            borders = balanced_groups(self._costs(cost, num_steps), self.num_groups)
         self.groups = Groups(borders=list(borders), cost=cost)
         self._num_rounds = 0
-        own = range(*self.groups.borders[communicator.rank : communicator.rank + 2])
+        group = communicator.rank // snapshots.num_members
+        own = range(*self.groups.borders[group : group + 2])
         num_pairs = sum(len(snapshots.pairs(number + 1, "train", epoch=0, num_negatives=0)) for number in own)
         [self._num_pairs] = communicator.all_reduce_numbers([num_pairs])
+
+    @property
+    def num_groups(self) -> int:
+        """Of snapshots; several ranks may share each."""
+        return self._communicator.world // self._snapshots.num_members
 
     @property
     def num_parameters(self) -> int:
@@ -133,20 +134,7 @@ class SnapshotFit:
 
     def memory_bytes(self) -> list[int]:
         """What each rank will need, about, with the groups as they are."""
-        snapshots, options, borders = self._snapshots, self._options, self.groups.borders
-        matrices = {name for recurrence in self.network.chain for name in recurrence.matrices}
-        needed = []
-        for begin, end in pairwise(borders):
-            values = sum(
-                recurrence.kept_values(snapshots.num_seen(step))
-                for step in range(begin, end)
-                for recurrence in self.network.chain
-            )
-            entries = 2 * sum(self._edges[begin:end]) + sum(self._nodes[begin:end])
-            scores = max(self._edges[begin + 1 : end + 1], default=0) * (1 + options.negatives)
-            values += _VALUES_OF_A_SCORE * options.hidden * scores + _COPIES_OF_WEIGHTS * self.num_parameters
-            needed.append(4 * values + entries * len(matrices) * _BYTES_OF_AN_ENTRY)
-        return needed
+        return rank_bytes(self.network, self._snapshots, self._options, self.groups.borders)
 
     def by_node(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights with learnt rows in the order of the nodes."""
@@ -166,12 +154,41 @@ class SnapshotFit:
 
     def state_dict(self) -> dict[str, Any]:
         """What later epochs depend on."""
-        return {"steps": self._optimiser.steps, "weights": self.weights(), **self._optimiser.state_dict()}
+        groups = self.groups
+        return {
+            "steps": self._optimiser.steps,
+            "weights": self.weights(),
+            **self._optimiser.state_dict(),
+            "groups": {
+                **{"ranks": self._communicator.world, "ranks_per_group": self._snapshots.num_members},
+                **{"borders": groups.borders, "is_measured": groups.is_measured, "rounds": self._num_rounds},
+                **{"cost": asdict(groups.cost), "least_seconds": groups.least_seconds},
+            },
+        }
 
     def load_state_dict(self, state: Mapping[str, Any], _rounds: int, /) -> None:
-        """Continue from the state of a run of the same stream and model."""
+        """Continue from the state of a run of the same stream and model.
+
+        With as many ranks the groups are those of that run, so that all sums are added in the same order.
+        """
         self.load_weights(state["weights"])
         self._optimiser.load_state_dict(state["steps"], {name: state[name] for name in self._optimiser.state_dict()})
+        saved = state.get("groups")  # checkpoints of 0.1.0 have none
+        sizes = {"ranks": self._communicator.world, "ranks_per_group": self._snapshots.num_members}
+        if saved is not None and all(saved[name] == size for name, size in sizes.items()):
+            self.groups = Groups(
+                borders=list(saved["borders"]),
+                cost=Cost(**saved["cost"]),
+                is_measured=saved["is_measured"],
+                least_seconds=list(saved["least_seconds"]),
+            )
+            self._num_rounds = saved["rounds"]
+        elif self._communicator.is_main:
+            log.info(
+                "the checkpoint has no groups of snapshots for %d rank(s) with %d a group, so the losses are those of "
+                "its run up to rounding",
+                *sizes.values(),
+            )
 
     def round(self, number: int, _is_last: bool, /) -> float:
         """One epoch; every rank has to call it.
@@ -226,11 +243,12 @@ class SnapshotFit:
         def finish(step: int, rows_nG: Tensor) -> None:
             for group, of_group in scores.items():
                 pairs = snapshots.pairs(step + 1, group, epoch=0, num_negatives=negatives)
+                table_G = pairs.table(rows_nG)
                 pieces = pairs.pieces(max(_SCORES_AT_A_TIME // (1 + negatives), 1))
-                of_group[step] = torch.cat([self.network.scores(rows_nG, piece) for piece in pieces])
+                of_group[step] = torch.cat([self.network.scores(table_G, piece) for piece in pieces])
 
         num_steps = max(snapshots.num_steps(group) for group in groups)
-        borders = balanced_groups(self._costs(self.groups.cost, num_steps), self._communicator.world)
+        borders = balanced_groups(self._costs(self.groups.cost, num_steps), self.num_groups)
         self._pass(borders, is_training=False).run(finish)
         nothing = torch.zeros(0, 1 + negatives, device=self._communicator.device)
         return [
@@ -273,22 +291,22 @@ class SnapshotFit:
             self._fit_cost(groups.least_seconds)
 
     def _fit_cost(self, seconds: Sequence[float]) -> None:
-        groups, world = self.groups, self._communicator.world
+        groups, number = self.groups, self.num_groups
         num_steps = len(seconds)
         edges = [self._edges[step] + self._edges[step + 1] for step in range(num_steps)]
         is_first = not groups.is_measured
         groups.cost, groups.is_measured = fitted_cost(seconds, edges, self._nodes[:num_steps]), True
         costs = groups.cost.seconds(edges, self._nodes[:num_steps])
-        better, now = balanced_groups(costs, world), imbalance(loads(costs, groups.borders))
+        better, now = balanced_groups(costs, number), imbalance(loads(costs, groups.borders))
         then = imbalance(loads(costs, better))
         changes = self._rebalances and now > then * _WORTH_A_CHANGE
         if self._communicator.is_main and (is_first or changes):
-            equal = imbalance(loads(costs, equal_groups(num_steps, world)))
+            equal = imbalance(loads(costs, equal_groups(num_steps, number)))
             log.info(
                 "a snapshot takes %s; the slowest of %d groups takes %.3f of the mean%s (%.3f with as many snapshots "
                 "in each)",
                 groups.cost,
-                world,
+                number,
                 now,
                 f", and {then:.3f} after a change of the groups" if changes else "",
                 equal,

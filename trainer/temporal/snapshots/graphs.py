@@ -7,8 +7,13 @@ directions, those between the same two nodes add up to one edge, and one of a no
 Step t reads snapshots 0 .. t and predicts the distinct pairs of snapshot t + 1. A window that the split cuts has pairs
 of both sides, each by its own events.
 
-Letters: M events, N nodes, T snapshots, n nodes that have occurred, E entries of a matrix (each edge twice), k pairs,
-F features.
+Where several ranks share a group (trainer/temporal/snapshots/members.py), the rows of a rank are those of its own nodes
+in the same order, and the columns of a matrix are its rows and then its halo: the neighbours that other members own.
+As matrices are symmetric, a row is sent to a member exactly if it has an entry in a column of that member. A pair
+belongs to the owner of its source.
+
+Letters: M events, N nodes, T snapshots, S members, n rows of nodes that have occurred, h rows of the halo, E entries of
+a matrix (each edge twice), k pairs, F features.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -27,6 +33,7 @@ from trainer.data.csr import Csr, add, index_type, indptr_of
 from trainer.sparse.adjacency import Matrix
 from trainer.sparse.normalise import missing_loops
 from trainer.temporal.epochs import Split
+from trainer.temporal.snapshots.members import Members, RowExchange, completed
 
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 _TRAINING, _EVALUATION = range(8, 10)
@@ -56,12 +63,34 @@ class Events:
         return len(self.offsets) - 1
 
 
+class SymmetricMatrix(Matrix):
+    """The rows that a rank has of a symmetric matrix: [n, n + h]."""
+
+    def __init__(self, csr: Csr, device: torch.device, halo: RowExchange | None) -> None:
+        super().__init__(csr, device)
+        self._halo = halo
+
+    def columns(self, rows_nF: Tensor) -> Tensor:
+        """Rows for all columns, those of the halo from their owners: [n + h, F]. It records no gradient."""
+        return rows_nF if self._halo is None else torch.cat([rows_nF, self._halo.fetch(rows_nF)])
+
+
 class SnapshotGraph:
     """The graph of one window, over the nodes that have occurred by its end."""
 
-    def __init__(self, csr: Csr, device: torch.device) -> None:
-        """Take the symmetric matrix of numbers of events [n, n]."""
-        self._csr, self._device = csr, device
+    def __init__(
+        self, csr: Csr, device: torch.device, *, degree_c: Tensor | None = None, halo: RowExchange | None = None
+    ) -> None:
+        """Take the symmetric matrix of numbers of events, or a rank's rows of it.
+
+        Args:
+            csr: [n, n + h], without entries of a node with itself.
+            device: where products are computed.
+            degree_c: float32 [n + h], the events of the node of each column; None for the sums of the rows.
+            halo: where the rows of columns from n on come from; None where there are none.
+        """
+        self._csr, self._device, self._halo = csr, device, halo
+        self._degree_c = csr.row_sums(torch.float32) if degree_c is None else degree_c
 
     @property
     def num_nodes(self) -> int:
@@ -73,51 +102,57 @@ class SnapshotGraph:
         """E"""
         return self._csr.num_edges
 
+    @property
+    def members(self) -> Members | None:
+        """The ranks that share the graph; None where this rank has all of it."""
+        return None if self._halo is None else self._halo.members
+
     @cached_property
     def degree_n(self) -> Tensor:
         """The number of events of each node, float32."""
-        return self._csr.row_sums(torch.float32).to(self._device)
+        return self._degree_c[: self.num_nodes].to(self._device)
 
     @cached_property
-    def gcn(self) -> Matrix:
+    def gcn(self) -> SymmetricMatrix:
         """D'^-1/2 (A + I) D'^-1/2, with the degrees D' of A + I (Kipf and Welling 2017)."""
         loops, _ = missing_loops(self._csr)
-        return _normalised(add(self._csr, loops), self._device)
+        return self._normalised(add(self._csr, loops), self._degree_c + 1)
 
     @cached_property
-    def normalised(self) -> Matrix:
+    def normalised(self) -> SymmetricMatrix:
         """D^-1/2 A D^-1/2."""
-        return _normalised(self._csr, self._device)
+        return self._normalised(self._csr, self._degree_c)
 
     @cached_property
-    def pattern(self) -> Matrix:
+    def pattern(self) -> SymmetricMatrix:
         """A with 1 for every edge, whatever the number of its events."""
-        return Matrix(self._csr.pattern(), self._device)
+        return SymmetricMatrix(self._csr.pattern(), self._device, self._halo)
 
-
-def _normalised(csr: Csr, device: torch.device) -> Matrix:
-    """A symmetric matrix, divided by the square roots of the degrees of both ends."""
-    degree_n = csr.row_sums(torch.float32)
-    factor_n = torch.where(degree_n > 0, degree_n.rsqrt(), 0)
-    assert csr.weights is not None
-    weights = csr.weights * factor_n[csr.row_E] * factor_n[csr.indices]
-    return Matrix(Csr(indptr=csr.indptr, indices=csr.indices, weights=weights, num_columns=csr.num_columns), device)
+    def _normalised(self, csr: Csr, degree_c: Tensor) -> SymmetricMatrix:
+        """A symmetric matrix, divided by the square roots of the degrees of both ends."""
+        factor_c = torch.where(degree_c > 0, degree_c.rsqrt(), 0)
+        assert csr.weights is not None
+        weights = csr.weights * factor_c[csr.row_E] * factor_c[csr.indices]
+        divided = Csr(indptr=csr.indptr, indices=csr.indices, weights=weights, num_columns=csr.num_columns)
+        return SymmetricMatrix(divided, self._device, self._halo)
 
 
 class _SymmetricProduct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows_nF: Tensor, matrix: Matrix, clock: Clock) -> Tensor:
+    def forward(ctx: Any, rows_nF: Tensor, matrix: SymmetricMatrix, clock: Clock) -> Tensor:
         ctx.matrix, ctx.clock = matrix, clock
+        columns_cF = matrix.columns(rows_nF)
         with clock("sparse product"):
-            return matrix @ rows_nF
+            return matrix @ columns_cF
 
     @staticmethod
     def backward(ctx: Any, grad_nF: Tensor) -> tuple[Tensor | None, ...]:
+        columns_cF = ctx.matrix.columns(grad_nF)  # the transpose of a symmetric matrix is divided alike
         with ctx.clock("sparse product"):
-            return ctx.matrix @ grad_nF, None, None
+            return ctx.matrix @ columns_cF, None, None
 
 
-def product(matrix: Matrix, rows_nF: Tensor, clock: Clock) -> Tensor:
+def product(matrix: SymmetricMatrix, rows_nF: Tensor, clock: Clock) -> Tensor:
     """A symmetric matrix times rows, with a gradient for the rows: [n, F]."""
     return cast(Tensor, _SymmetricProduct.apply(rows_nF, matrix, clock))  # type: ignore[no-untyped-call]
 
@@ -127,10 +162,16 @@ class Pairs:
     """Pairs that are events of one window, and negatives for each of them: the same source, another destination."""
 
     source_k: Tensor
-    """int64, rows; n and above for nodes that have not occurred yet"""
+    """int64, rows of the table; what is beyond it is a node that has not occurred yet"""
     destination_k: Tensor
     negative_kK: Tensor
     """int64 [k, K], rows of destinations by hash"""
+    exchange: RowExchange | None = None
+    """Of the rows that other members own"""
+
+    def table(self, rows_nG: Tensor) -> Tensor:
+        """The rows that the pairs are of: this rank's, and below them those of other members."""
+        return completed(rows_nG, self.exchange)
 
     def __len__(self) -> int:
         return len(self.source_k)
@@ -153,11 +194,18 @@ class Snapshots:
     events: Events
     device: torch.device
     seed: int
+    members: Members | None = None
+    """The ranks that share a group; None for one rank a group"""
     order_N: Tensor = field(init=False)
     """int64, the nodes in the order of their first event; those without any are last"""
     _place_N: Tensor = field(init=False)
     """int64, the row of each node"""
     _num_seen_T: list[int] = field(init=False)
+    _owner_N: Tensor = field(init=False)
+    """int64, the member that has each row; 0 without members"""
+    _own_rows: Tensor = field(init=False)
+    """int64, ascending, of all rows those of this rank"""
+    _num_rows_T: list[int] = field(init=False)
     candidates_D: Tensor = field(init=False)
     """int64, the nodes that are a destination anywhere, ascending"""
     _graphs: dict[int, SnapshotGraph] = field(init=False, default_factory=dict)
@@ -172,6 +220,50 @@ class Snapshots:
         self._place_N[self.order_N] = torch.arange(events.num_nodes)
         self._num_seen_T = torch.searchsorted(first_N, events.offsets[1:]).tolist()
         self.candidates_D = torch.unique(events.destination_M)
+        members = self.members
+        self._owner_N = torch.zeros_like(self.order_N) if members is None else members.owner_N[self.order_N]
+        self._own_rows = (self._owner_N == (0 if members is None else members.own)).nonzero().squeeze(1)
+        self._num_rows_T = torch.searchsorted(self._own_rows, torch.tensor(self._num_seen_T)).tolist()
+
+    @property
+    def num_members(self) -> int:
+        """S, the ranks that share a group."""
+        return 1 if self.members is None else self.members.number
+
+    @property
+    def num_own_nodes(self) -> int:
+        """Those of this rank, also those without any event."""
+        return len(self._own_rows)
+
+    @property
+    def own_nodes(self) -> Tensor:
+        """int64, the nodes of this rank in the order of their first event."""
+        return self.order_N[self._own_rows]
+
+    def own_rows(self, num_rows: int) -> Tensor | slice:
+        """Where the first rows of this rank are among all rows."""
+        return slice(num_rows) if self.members is None else self._own_rows[:num_rows].to(self.device)
+
+    def num_rows(self, number: int) -> int:
+        """n: how many nodes of this rank have occurred by the end of a snapshot."""
+        return self._num_rows_T[number]
+
+    def rows_by_member(self) -> list[list[int]]:
+        """n of each member after each snapshot: T lists of S."""
+        seen_T = torch.tensor(self._num_seen_T)
+        by_member = [
+            torch.searchsorted((self._owner_N == member).nonzero().squeeze(1), seen_T)
+            for member in range(self.num_members)
+        ]
+        rows: list[list[int]] = torch.stack(by_member, dim=1).tolist()
+        return rows
+
+    def ends_by_member(self, ends_M: Tensor) -> list[list[int]]:
+        """Of one end of all events, how many are nodes of each member in each snapshot: T lists of S."""
+        return [
+            torch.bincount(self._owner_N[self._place_N[ends_M[begin:end]]], minlength=self.num_members).tolist()
+            for begin, end in pairwise(self.events.offsets.tolist())
+        ]
 
     def num_seen(self, number: int) -> int:
         """How many nodes have occurred by the end of a snapshot."""
@@ -199,8 +291,40 @@ class Snapshots:
                 self._place_N[self.events.destination_M[begin:end]],
             )
             csr = _symmetric(first_m, second_m, self.num_seen(number))
-            self._graphs[number] = SnapshotGraph(csr, self.device)
+            self._graphs[number] = (
+                SnapshotGraph(csr, self.device) if self.members is None else self._own_part(csr, self.members)
+            )
         return self._graphs[number]
+
+    def _own_part(self, csr: Csr, members: Members) -> SnapshotGraph:
+        """This rank's rows of a graph, with columns for them and for their neighbours."""
+        num_all, owner_n = csr.num_rows, self._owner_N[: csr.num_rows]
+        is_own_n = owner_n == members.own
+        own_n = is_own_n.nonzero().squeeze(1)
+        is_own_E = is_own_n[csr.row_E]
+        row_E, column_E = csr.row_E[is_own_E].long(), csr.indices[is_own_E].long()
+        needed = {peer: torch.unique(column_E[owner_n[column_E] == peer]) for peer in members.peers}
+        sent = {peer: torch.unique(row_E[owner_n[column_E] == peer]) for peer in members.peers}
+        columns = torch.cat([own_n, *needed.values()])
+        place_n = _places(columns, num_all)
+        assert csr.weights is not None
+        part = Csr(
+            indptr=indptr_of(csr.indptr.diff()[own_n], csr.indptr.dtype),
+            indices=place_n[column_E].to(csr.indices.dtype),
+            weights=csr.weights[is_own_E],
+            num_columns=len(columns),
+        )
+        halo = self._exchange(members, place_n, sent, needed)
+        return SnapshotGraph(part, self.device, degree_c=csr.row_sums(torch.float32)[columns], halo=halo)
+
+    def _exchange(
+        self, members: Members, place_n: Tensor, sent: dict[int, Tensor], needed: dict[int, Tensor]
+    ) -> RowExchange:
+        return RowExchange(
+            members=members,
+            send={peer: place_n[rows].to(self.device) for peer, rows in sent.items()},
+            counts={peer: len(rows) for peer, rows in needed.items()},
+        )
 
     def pairs(self, number: int, split: Split, *, epoch: int, num_negatives: int) -> Pairs:
         """The distinct pairs of one window in one split, with negatives by hash.
@@ -223,8 +347,42 @@ class Snapshots:
         own_k1 = torch.searchsorted(self.candidates_D, destination_k).unsqueeze(1)
         place_kK = hash_62(of_pair_kK, draw_K.expand_as(of_pair_kK), key) % (len(self.candidates_D) - 1)
         drawn_kK = self.candidates_D[place_kK + (place_kK >= own_k1)]
-        rows = (self._place_N[ids].to(self.device) for ids in (source_k, destination_k, drawn_kK))
-        return Pairs(**dict(zip(("source_k", "destination_k", "negative_kK"), rows, strict=True)))
+        source_k, destination_k, negative_kK = (self._place_N[ids] for ids in (source_k, destination_k, drawn_kK))
+        if self.members is not None:
+            return self._own_pairs(self.members, number, source_k, destination_k, negative_kK)
+        return Pairs(
+            source_k=source_k.to(self.device),
+            destination_k=destination_k.to(self.device),
+            negative_kK=negative_kK.to(self.device),
+        )
+
+    def _own_pairs(
+        self, members: Members, number: int, source_k: Tensor, destination_k: Tensor, negative_kK: Tensor
+    ) -> Pairs:
+        """The pairs whose source this rank has, in rows of its table, and the exchange that completes the table.
+
+        Every member knows all pairs, and so which rows of its own the others need.
+        """
+        num_seen, own = self.num_seen(number - 1), members.own
+        others_kK = torch.cat([destination_k.unsqueeze(1), negative_kK], dim=1)
+        owner_k, owner_kK = self._owner_N[source_k], self._owner_N[others_kK]
+        has_occurred_kK = others_kK < num_seen
+
+        def needed(by: int, of: int) -> Tensor:
+            rows: Tensor = torch.unique(others_kK[(owner_k == by).unsqueeze(1) & (owner_kK == of) & has_occurred_kK])
+            return rows
+
+        to_come = {peer: needed(own, peer) for peer in members.peers}
+        num_own = self.num_rows(number - 1)
+        place_N = _places(torch.cat([self._own_rows[:num_own], *to_come.values()]), self.events.num_nodes)
+        exchange = self._exchange(members, place_N, {peer: needed(peer, own) for peer in members.peers}, to_come)
+        is_own_k = owner_k == own
+        return Pairs(
+            source_k=place_N[source_k[is_own_k]].to(self.device),
+            destination_k=place_N[destination_k[is_own_k]].to(self.device),
+            negative_kK=place_N[negative_kK[is_own_k]].to(self.device),
+            exchange=exchange,
+        )
 
     def _span(self, number: int, split: Split) -> tuple[int, int]:
         lowest, highest = self._limits(split)
@@ -237,6 +395,13 @@ class Snapshots:
         events, side = self.events, SPLITS.index(split)
         limits = (0, events.first_val, events.first_test, len(events.source_M))
         return limits[side], limits[side + 1]
+
+
+def _places(chosen: Tensor, num_rows: int) -> Tensor:
+    """The place of each row among the chosen ones; that of any other is behind all places."""
+    place = torch.full((num_rows,), num_rows)
+    place[chosen] = torch.arange(len(chosen))
+    return place
 
 
 def _symmetric(first_m: Tensor, second_m: Tensor, num_rows: int) -> Csr:

@@ -39,7 +39,8 @@ class SnapshotNetwork(nn.Module):
         )
         self.recurrences = nn.ModuleList(_recurrences(options, plan))
         self.decoder = Mlp(plan, options.hidden, num_scores=None)
-        self._x_NF = None if x_NF is None else x_NF[snapshots.order_N].float().to(snapshots.device)
+        self._x_NF = None if x_NF is None else x_NF[snapshots.own_nodes].float().to(snapshots.device)
+        """Of the nodes of this rank"""
         self.vectors_NF: nn.Parameter | None = None
         if x_NF is None:
             bound = (3.0 / options.hidden) ** 0.5
@@ -67,17 +68,23 @@ class SnapshotNetwork(nn.Module):
     @torch.no_grad()
     def rows(self, number: int) -> Tensor:
         """What the first recurrence reads of a snapshot: [n, F]."""
-        num_rows = self._snapshots.num_seen(number)
+        num_rows = self._snapshots.num_rows(number)
         if self._x_NF is not None:
             return self._x_NF[:num_rows]
         assert self.vectors_NF is not None
         degree_n = self._snapshots.graph(number).degree_n
-        return torch.cat([self.vectors_NF[:num_rows], degree_n.log1p().unsqueeze(1)], dim=1)
+        own = self._snapshots.own_rows(num_rows)
+        return torch.cat([self.vectors_NF[own], degree_n.log1p().unsqueeze(1)], dim=1)
 
-    def scores(self, rows_nG: Tensor, pairs: Pairs) -> Tensor:
-        """The scores of each pair and of its negatives, [k, 1 + K]; nodes that have not occurred have zeros."""
-        num_rows = len(rows_nG)
-        padded = torch.nn.functional.pad(rows_nG, (0, 0, 0, 1))
+    def scores(self, table_G: Tensor, pairs: Pairs) -> Tensor:
+        """The scores of each pair and of its negatives, [k, 1 + K]; nodes that have not occurred have zeros.
+
+        Args:
+            table_G: of `pairs.table`.
+            pairs: some of those whose table it is.
+        """
+        num_rows = len(table_G)
+        padded = torch.nn.functional.pad(table_G, (0, 0, 0, 1))
         source_kG = padded[pairs.source_k.clamp(max=num_rows)]
         others = torch.cat([pairs.destination_k.unsqueeze(1), pairs.negative_kK], dim=1)
         others_G = padded[others.clamp(max=num_rows).flatten()]
@@ -87,7 +94,7 @@ class SnapshotNetwork(nn.Module):
 
     def loss_sum(self, rows_nG: Tensor, pairs: Pairs) -> Tensor:
         """The sum over the pairs and their negatives of the binary cross entropy."""
-        scores = self.scores(rows_nG, pairs)
+        scores = self.scores(pairs.table(rows_nG), pairs)
         return softplus(-scores[:, 0]).sum() + softplus(scores[:, 1:]).sum()
 
 

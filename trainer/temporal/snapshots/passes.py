@@ -6,8 +6,9 @@ next segment: the rows that a state gives, and what the next recurrence reads of
 graph of autograd is cut between segments and chunks, so that each piece's backward pass begins as soon as its gradients
 are there.
 
-Only states and their gradients leave a rank here. All receives are posted before the pass begins, in the order in which
-the peer sends.
+Only states and their gradients leave a group here. All receives are posted before the pass begins, in the order in
+which the peer sends. Where several ranks share a group, each has the states of its own nodes and the same member of the
+next group receives them; what members exchange among each other, products and scores do.
 """
 
 from __future__ import annotations
@@ -81,11 +82,11 @@ class _Sums:
                 known = self._by_parameter.get(parameter)
                 self._by_parameter[parameter] = gradient if known is None else known + gradient
 
-    def add_rows(self, parameter: nn.Parameter, gradient_nF: Tensor) -> None:
-        """Add a gradient of its first rows and columns, which the given ones are."""
+    def add_rows(self, parameter: nn.Parameter, rows: Tensor | slice, gradient_nF: Tensor) -> None:
+        """Add a gradient of some rows, each once, and of the first columns."""
         if parameter not in self._by_parameter:
             self._by_parameter[parameter] = torch.zeros_like(parameter)
-        self._by_parameter[parameter][: len(gradient_nF)] += gradient_nF[:, : parameter.shape[1]]
+        self._by_parameter[parameter][rows] += gradient_nF[:, : parameter.shape[1]]
 
     def give(self) -> None:
         """Add the sums to the parameters' own gradients."""
@@ -115,7 +116,7 @@ class SnapshotPass:
             snapshots: which any rank can build.
             communicator: the ranks of the run.
             workers: of this rank.
-            borders: of the groups: that of rank r has the snapshots borders[r] .. borders[r + 1] - 1.
+            borders: of the groups: group g has the snapshots borders[g] .. borders[g + 1] - 1.
             history: snapshots of a sequence; 0 for all.
             is_training: whether a backward pass follows.
             measures: whether `seconds` are needed; on a GPU they make the host wait for every snapshot.
@@ -123,10 +124,10 @@ class SnapshotPass:
         self._network, self._snapshots, self._communicator = network, snapshots, communicator
         self._workers, self._is_training, self._measures = workers, is_training, measures
         self._chain = network.chain
-        rank = communicator.rank
-        self._numbers = range(borders[rank], borders[rank + 1])
-        self._pieces = [num_pieces(recurrence, snapshots, communicator.world) for recurrence in self._chain]
-        self._chunks = [chunks_of(borders, rank, history=history, num_pieces=pieces) for pieces in self._pieces]
+        group = communicator.rank // snapshots.num_members
+        self._numbers = range(borders[group], borders[group + 1])
+        self._pieces = [num_pieces(recurrence, snapshots, len(borders) - 1) for recurrence in self._chain]
+        self._chunks = [chunks_of(borders, group, history=history, num_pieces=pieces) for pieces in self._pieces]
         self._stages = [_Stage() for _ in self._chain]
         self._sums = [_Sums() for _ in range(workers.number)]
         self._sends: list[PendingExchange] = []
@@ -169,7 +170,7 @@ class SnapshotPass:
                 border = chunk.begin if incoming else chunk.end
                 rows = self._state_slice(stage, chunk.piece, border - 1)
                 target = torch.empty(rows.stop - rows.start, recurrence.width, device=self._communicator.device)
-                peer = self._communicator.rank + (-1 if incoming else 1)
+                peer = self._before if incoming else self._next
                 posted[place] = target, self._communicator.exchange({}, {peer: target}) if target.numel() else None
         return posted
 
@@ -185,13 +186,13 @@ class SnapshotPass:
 
     def _piece_rows(self, stage: int, piece: int, num_nodes: int) -> slice:
         """The rows of a piece while so many nodes have occurred."""
-        num_all, number = self._snapshots.events.num_nodes, self._pieces[stage]
+        num_all, number = self._snapshots.num_own_nodes, self._pieces[stage]
         first, behind = (min(num_all * place // number, num_nodes) for place in (piece, piece + 1))
         return slice(first, behind)
 
     def _state_slice(self, stage: int, piece: int, number: int) -> slice:
         """The rows of the state after a snapshot that belong to a piece."""
-        num_nodes = self._snapshots.num_seen(number)
+        num_nodes = self._snapshots.num_rows(number)
         if self._pieces[stage] > 1:
             return self._piece_rows(stage, piece, num_nodes)
         return slice(0, self._chain[stage].state_rows(num_nodes))
@@ -234,7 +235,7 @@ class SnapshotPass:
                 before = self._time()
                 inputs = self._leaf(kept.made[number][0])
                 if self._pieces[stage] > 1:
-                    inputs = self._leaf(inputs[self._piece_rows(stage, chunk.piece, snapshots.num_seen(number))])
+                    inputs = self._leaf(inputs[self._piece_rows(stage, chunk.piece, snapshots.num_rows(number))])
                 state = recurrence.step(inputs, state, graph_before, self._workers.clocks[0])
                 graph_before = snapshots.graph(number)
                 pieces_of[number].append((chunk.piece, state.detach()))
@@ -244,7 +245,7 @@ class SnapshotPass:
                 run.seconds.append(self._time() - before)
                 self.seconds[number] += run.seconds[-1]
             if chunk.goes_on:
-                self._send(state.detach(), self._communicator.rank + 1)
+                self._send(state.detach(), self._next)
             kept.runs.append(run)
         for number, pieces in pieces_of.items():
             states = [state for _, state in sorted(pieces, key=lambda one: one[0])]
@@ -275,7 +276,8 @@ class SnapshotPass:
                 kept.state_grad[number] = gradient
             elif kept is self._stages[0]:
                 assert self._network.vectors_NF is not None
-                self._sums[worker].add_rows(self._network.vectors_NF, gradient)
+                own = self._snapshots.own_rows(len(gradient))
+                self._sums[worker].add_rows(self._network.vectors_NF, own, gradient)
             else:
                 kept.rows_grad[number] = gradient
 
@@ -310,7 +312,11 @@ class SnapshotPass:
 
     @property
     def _before(self) -> int:
-        return self._communicator.rank - 1
+        return self._communicator.rank - self._snapshots.num_members
+
+    @property
+    def _next(self) -> int:
+        return self._communicator.rank + self._snapshots.num_members
 
     def _share_seconds(self, chunk: Chunk, forward: Sequence[float], seconds: float) -> None:
         """Add the seconds of a chunk's backward pass to its snapshots, by their shares of the forward pass."""
@@ -349,8 +355,8 @@ class SnapshotPass:
         return time.perf_counter()
 
 
-def num_pieces(recurrence: Recurrence, snapshots: Snapshots, world: int) -> int:
+def num_pieces(recurrence: Recurrence, snapshots: Snapshots, num_groups: int) -> int:
     """In how many pieces a state crosses borders."""
-    if not recurrence.has_pieces or world == 1:
+    if not recurrence.has_pieces or num_groups == 1:
         return 1
-    return max(1, min(snapshots.events.num_nodes // _LEAST_ROWS, _PIECES_OF_A_RANK * world))
+    return max(1, min(snapshots.num_own_nodes // _LEAST_ROWS, _PIECES_OF_A_RANK * num_groups))

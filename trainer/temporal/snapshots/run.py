@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.config.options import Options
+from trainer.data.event_tensors import EventTensors
 from trainer.data.events import EventCache
 from trainer.dist.communicator import Communicator
 from trainer.reporting.listeners import add_trackers
@@ -24,6 +26,7 @@ from trainer.temporal.epochs import Epochs, facts_of_rank, traffic_facts
 from trainer.temporal.snapshots.fit import SnapshotFit
 from trainer.temporal.snapshots.graphs import SPLITS, Events, Snapshots
 from trainer.temporal.snapshots.groups import imbalance
+from trainer.temporal.snapshots.members import Members
 from trainer.temporal.snapshots.network import input_words
 from trainer.temporal.snapshots.workers import Workers, overlap_seconds
 
@@ -45,10 +48,11 @@ def train_snapshots(options: Options, cache: EventCache, communicator: Communica
     report.set_metric(metric)
     if options.verify:
         cache.manifest.verify("")
-    events, first_borders = _events_of(cache, communicator.world)
-    snapshots = Snapshots(events=events, device=communicator.device, seed=options.seed)
+    tensors = cache.tensors()
+    events = events_of(cache, tensors)
     with found_by_every_rank():
-        _check(cache, snapshots)
+        _check(cache, Snapshots(events=events, device=communicator.device, seed=options.seed))
+        numbers = _numbers_of_members(options, cache, communicator)
     facts = communicator.all_gather_object(facts_of_rank(options, cache, communicator))
     with found_by_every_rank():
         check_same_run(facts)
@@ -58,16 +62,28 @@ def train_snapshots(options: Options, cache: EventCache, communicator: Communica
         communicator.clock.keep_spans()
         communicator.sent.keep_points()
     connected = time.perf_counter()
-    workers = Workers(_num_workers(options, communicator), communicator.device)
+    for number in numbers:
+        workers = Workers(_num_workers(options, communicator) if number == 1 else 1, communicator.device)
+        members = (
+            None
+            if number == 1
+            else Members(communicator=communicator, number=number, owner_N=_owners(cache, tensors, number))
+        )
+        snapshots = Snapshots(events=events, device=communicator.device, seed=options.seed, members=members)
+        borders = _first_borders(cache, tensors, communicator.world, number)
+        fit = SnapshotFit(snapshots, options, communicator, workers, borders=borders)
+        needed = fit.memory_bytes()
+        missing = None if options.anyway else _missing_memory(facts, needed)
+        if missing is None:
+            break
+    with found_by_every_rank():
+        _check_memory(cache, missing, number)
     if options.trace is not None:
         for clock in workers.clocks:
             clock.keep_spans()
-    fit = SnapshotFit(snapshots, options, communicator, workers, borders=first_borders)
-    needed = fit.memory_bytes()
-    with found_by_every_rank():
-        _check_memory(options, cache, facts, needed)
     if communicator.is_main:
         add_trackers(report, options)
+        _log_members(options, cache, numbers, number)
         _log_start(options, cache, snapshots, communicator, fit, workers.number)
     epochs = Epochs(fit, options, cache, communicator, report, metric=metric)
     setup_seconds = time.perf_counter() - started
@@ -90,8 +106,9 @@ def train_snapshots(options: Options, cache: EventCache, communicator: Communica
         "history": fit.history,
         "workers": workers.number,
         "window_seconds": cache.window_seconds,
+        "ranks_per_group": snapshots.num_members,
         "group_borders": groups.borders,
-        "group_seconds_by_rank": groups.seconds,
+        "group_seconds_by_rank": [seconds / number for seconds in groups.seconds for _ in range(number)],
         "group_imbalance": imbalance(groups.seconds),
         "snapshot_cost": {"base": groups.cost.base, "edge": groups.cost.edge, "node": groups.cost.node}
         if groups.is_measured
@@ -107,12 +124,10 @@ def train_snapshots(options: Options, cache: EventCache, communicator: Communica
     return result
 
 
-def _events_of(cache: EventCache, world: int) -> tuple[Events, list[int] | None]:
-    """The events of a cache, and the borders of its groups where it has one for each rank."""
-    tensors = cache.tensors()
+def events_of(cache: EventCache, tensors: EventTensors) -> Events:
+    """The events of a cache with snapshots, in their windows."""
     assert tensors.snapshot_offsets is not None
-    assert tensors.snapshot_group is not None
-    events = Events(
+    return Events(
         source_M=tensors.source,
         destination_M=tensors.destination,
         offsets=tensors.snapshot_offsets,
@@ -121,9 +136,48 @@ def _events_of(cache: EventCache, world: int) -> tuple[Events, list[int] | None]
         first_test=cache.split[1],
         x_NF=tensors.node_x,
     )
-    if cache.num_parts != world:
-        return events, None
-    return events, torch.searchsorted(tensors.snapshot_group.long(), torch.arange(world + 1)).tolist()
+
+
+def _first_borders(cache: EventCache, tensors: EventTensors, world: int, number: int) -> list[int] | None:
+    """The borders of the groups of a cache where it has those of the run."""
+    assert tensors.snapshot_group is not None
+    if cache.num_parts != world or cache.ranks_per_group != number:
+        return None
+    return torch.searchsorted(tensors.snapshot_group.long(), torch.arange(world // number + 1)).tolist()
+
+
+def _numbers_of_members(options: Options, cache: EventCache, communicator: Communicator) -> list[int]:
+    """How many ranks may share a group: that of the cache, and if memory is too small for that, more of them.
+
+    Raises:
+        TrainingError: the ranks of the run cannot share groups as the cache says.
+    """
+    world, least = communicator.world, cache.ranks_per_group
+    if world % least:
+        raise TrainingError(
+            f"{least} ranks share each group of snapshots of {cache.folder} and the run has {world}; start a multiple "
+            f"of {least} ranks, or partition it with another --ranks-per-group"
+        )
+    if least > 1 and communicator.uses_nccl:
+        raise TrainingError(
+            f"{least} ranks share each group of snapshots of {cache.folder}, which is for CPUs and for GPUs that ranks "
+            "share; give --device cpu, or partition it without --ranks-per-group"
+        )
+    more = [] if communicator.uses_nccl or options.anyway else range(least + 1, world + 1)
+    return [least, *(number for number in more if world % number == 0)]
+
+
+def _owners(cache: EventCache, tensors: EventTensors, number: int) -> Tensor:
+    """The member that has each node: the cache's, else several of its ranks are one member, else by node number."""
+    if tensors.member_of is not None and cache.ranks_per_group == number:
+        return tensors.member_of.long()
+    if _merges_ranks(cache, number):
+        return tensors.rank_of.long() * number // cache.num_parts
+    return torch.arange(cache.num_nodes) % number
+
+
+def _merges_ranks(cache: EventCache, number: int) -> bool:
+    return cache.num_parts % number == 0
 
 
 def _check(cache: EventCache, snapshots: Snapshots) -> None:
@@ -140,18 +194,26 @@ def _check(cache: EventCache, snapshots: Snapshots) -> None:
         )
 
 
-def _check_memory(
-    options: Options, cache: EventCache, facts: Sequence[Mapping[str, Any]], needed: Sequence[int]
-) -> None:
-    for host in {fact["host"] for fact in facts}:
-        ranks = [rank for rank, fact in enumerate(facts) if fact["host"] == host]
+def _missing_memory(facts: Sequence[Mapping[str, Any]], needed: Sequence[int]) -> tuple[str, int, int] | None:
+    """A host or GPU that cannot hold its ranks' snapshots, what they need and what is there; None where all fit."""
+    places = {(fact["host"], fact["device"]) for fact in facts}
+    for host, device in sorted(places):
+        ranks = [rank for rank, fact in enumerate(facts) if (fact["host"], fact["device"]) == (host, device)]
         total, there = sum(needed[rank] for rank in ranks), min(facts[rank]["available"] for rank in ranks)
-        if total > there and not options.anyway:
-            raise TrainingError(
-                f"the groups of snapshots of {cache.folder} on {host} will need about {total / 1e9:.3g} GB and there "
-                f"is {there / 1e9:.3g} GB; use more ranks on more machines or a smaller --hidden, since the snapshots "
-                "of a group are not divided by nodes, or give --anyway"
-            )
+        if total > there:
+            return (host if device == "cpu" else f"{device} of {host}"), total, there
+    return None
+
+
+def _check_memory(cache: EventCache, missing: tuple[str, int, int] | None, number: int) -> None:
+    if missing is None:
+        return
+    place, total, there = missing
+    sharing = f", also where {number} ranks share a group," if number > 1 else ""
+    raise TrainingError(
+        f"the groups of snapshots of {cache.folder} on {place} will need about {total / 1e9:.3g} GB{sharing} and there "
+        f"is {there / 1e9:.3g} GB; use more ranks on more machines or a smaller --hidden, or give --anyway"
+    )
 
 
 def _num_workers(options: Options, communicator: Communicator) -> int:
@@ -162,6 +224,27 @@ def _num_workers(options: Options, communicator: Communicator) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", communicator.world))
     return 2 if cores >= 2 * local_ranks else 1
+
+
+def _log_members(options: Options, cache: EventCache, numbers: Sequence[int], number: int) -> None:
+    """Say how many ranks share a group, and what follows from it."""
+    if number == 1:
+        return
+    log.info("%d ranks share each group of snapshots, each with the rows of its own nodes", number)
+    if number != numbers[0]:
+        log.info(
+            "memory does not suffice where %d rank(s) have a group; %s",
+            numbers[0],
+            "the nodes of a rank are those of several ranks of the cache"
+            if _merges_ranks(cache, number)
+            else "nodes are divided by their numbers, since the cache has other ranks; partition it with "
+            f"--ranks-per-group {number} so that fewer rows are exchanged",
+        )
+    if options.workers is not None and options.workers > 1:
+        log.info(
+            "one worker computes in place of %d, since ranks that share a group exchange rows snapshot after snapshot",
+            options.workers,
+        )
 
 
 def _log_start(
@@ -190,7 +273,7 @@ def _log_start(
     log.info("the model reads %s", input_words(options, snapshots))
     if cache.num_event_features:
         log.info("features of events are not read: %s sums numbers of events", options.model)
-    if communicator.world > 1 and not fit.history and options.model == "gclstm":
+    if fit.num_groups > 1 and not fit.history and options.model == "gclstm":
         log.info(
             "with --history 0 each rank waits for the states of the rank before, since the states of gclstm depend on "
             "all nodes; give a --history so that ranks compute at the same time"

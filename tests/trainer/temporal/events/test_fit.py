@@ -11,6 +11,7 @@ import torch
 from tests.trainer.rank_group import among_ranks
 from tests.trainer.temporal.events.streams import alternating_stream, fit_of, random_stream, task_of
 from trainer.base.traffic_log import Clock
+from trainer.data.event_tensors import FeatureHistory
 from trainer.dist.communicator import Communicator
 from trainer.dist.rank_info import RankInfo
 from trainer.temporal.events.evaluation import share_of
@@ -207,3 +208,52 @@ def test_negatives_of_shares_are_those_of_the_batch() -> None:
     whole = negative_destinations(stream, torch.arange(32, 48), 2, evaluation_key(0))
     pieces = [negative_destinations(stream, share_of(32, 48, share, 3), 2, evaluation_key(0)) for share in range(3)]
     assert torch.equal(torch.cat(pieces), whole)
+
+
+def history_of(rows: list[tuple[int, int, float]], num_nodes: int) -> FeatureHistory:
+    """Rows of a node, a time and one feature."""
+    rows = sorted(rows)
+    counts = torch.bincount(torch.tensor([node for node, _, _ in rows]), minlength=num_nodes)
+    return FeatureHistory(
+        offsets=torch.nn.functional.pad(counts.cumsum(0), (1, 0)),
+        time=torch.tensor([time for _, time, _ in rows]),
+        x=torch.tensor([[value] for _, _, value in rows]),
+    )
+
+
+def test_features_that_change_are_those_before_each_event(alone: Communicator) -> None:
+    """Guards against features of the whole batch's time: of two events of one batch, the later one alone sees a change
+    between them, and no event sees a change at its own time or later; also through neighbours."""
+    stream = random_stream(num_events=120, num_features=0)
+    event_b = torch.arange(60, 100)
+    source, time = int(stream.source_M[80]), int(stream.time_M[80])
+
+    def scores_with(changes: list[tuple[int, int, float]]) -> torch.Tensor:
+        changed = replace(stream, changing=history_of(changes, stream.num_nodes))
+        fit = fit_of(alone, changed, (1, 1, 1), batch_size=16)
+        queries = Queries.of(changed, event_b, stream.destination_M[event_b].unsqueeze(1), 4)
+        with torch.no_grad():
+            return queries.scores(fit.model, changed, fit._memory.read(queries.node_n)).squeeze(1)
+
+    first = (source, -1, 1.0)
+    before, after = scores_with([first]), scores_with([first, (source, time, 5.0)])
+    is_later_b = stream.time_M[event_b] > time
+    assert is_later_b.any()
+    assert not is_later_b.all()
+    torch.testing.assert_close(after[~is_later_b], before[~is_later_b])
+    assert (after[is_later_b] != before[is_later_b]).any()
+    torch.testing.assert_close(scores_with([first, (source, time, 1.0)]), before)
+
+
+def test_features_that_change_are_beside_those_that_do_not(alone: Communicator) -> None:
+    """Guards against one of both that is not read."""
+    stream = random_stream(num_events=60)
+    history = history_of([(node, -1, 1.0) for node in range(stream.num_nodes)], stream.num_nodes)
+    both = replace(stream, x_NF=torch.ones(stream.num_nodes, 3), changing=history)
+    fit = fit_of(alone, both, (1, 1, 1), batch_size=16)
+    static = fit.model.static
+    assert isinstance(static, torch.nn.Linear)
+    assert static.in_features == 4
+    loss = fit.round(0, True)
+    for other in (replace(both, changing=replace(history, x=3 * history.x)), replace(both, x_NF=3 * both.x_NF)):
+        assert fit_of(alone, other, (1, 1, 1), batch_size=16).round(0, True) != loss

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from graphprep.core.event_rows import ChangingFeatures
 from graphprep.errors import GraphprepError
 from graphprep.interop.training_run import TrainingRun
 from graphprep.report.summary.run_summary import run_summary
@@ -244,6 +245,21 @@ def test_nodes_with_features_have_no_learnt_vectors(tmp_path: Path) -> None:
     assert first.losses != second.losses
     with pytest.raises(OptionError, match="have features; leave it out"):
         alone(made[0], *SMALL, "--no-node-vectors")
+
+
+def test_ranks_share_batches_of_nodes_whose_features_change(tmp_path: Path) -> None:
+    """Guards against rows of memory of other nodes than those that have the features."""
+    stream, rng = alternating_stream(300), np.random.default_rng(0)
+    changing = ChangingFeatures(
+        node=rng.integers(0, 24, 60), time=rng.integers(0, 3000, 60), x=rng.normal(size=(60, 2)).astype(np.float32)
+    )
+    arrays = (stream.source_M.numpy(), stream.destination_M.numpy(), stream.time_M.numpy())
+    cache = cache_of_arrays(tmp_path / "cache", *arrays, changing=changing, num_parts=2)
+    arguments = [str(one) for one in (cache, *SMALL, "--epochs", 2)]
+    [one] = among_ranks(1, [partial(run_once, arguments=arguments)])
+    [two] = among_ranks(2, [partial(run_once, arguments=[*arguments, "--parallel", "2,1,1"])])
+    assert two.losses == pytest.approx(one.losses, abs=1e-5)
+    assert two.result["test_ap"] == pytest.approx(one.result["test_ap"], abs=1e-4)
 
 
 def test_streams_without_validation_or_other_destinations_are_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.trainer.rank_group import run_options
 from trainer.dist.communicator import Communicator
 from trainer.temporal.snapshots import passes
 from trainer.temporal.snapshots.graphs import Events, Pairs, Snapshots
+from trainer.temporal.snapshots.members import Members
 from trainer.temporal.snapshots.network import SnapshotNetwork
 from trainer.temporal.snapshots.workers import Workers
 
@@ -44,6 +45,16 @@ def small_events(
     )
 
 
+def shared_snapshots(communicator: Communicator, events: Events, num_members: int) -> Snapshots:
+    """Snapshots whose groups so many ranks share; nodes are drawn, and the last member has the fewest."""
+    members = None
+    if num_members > 1:
+        drawn_N = torch.rand(events.num_nodes, generator=torch.Generator().manual_seed(1)).square()
+        owner_N = (drawn_N * num_members).long()
+        members = Members(communicator=communicator, number=num_members, owner_N=owner_N)
+    return Snapshots(events=events, device=communicator.device, seed=0, members=members)
+
+
 def pairs_of(snapshots: Snapshots, number: int) -> Pairs:
     """The pairs that a step of the training predicts."""
     return snapshots.pairs(number + 1, "train", epoch=1, num_negatives=2)
@@ -56,6 +67,7 @@ def one_step(
     borders: list[int],
     history: int = 0,
     num_workers: int = 1,
+    num_members: int = 1,
     least_rows: int = 5,
     **changes: Any,
 ) -> tuple[float, dict[str, Tensor]]:
@@ -63,7 +75,7 @@ def one_step(
     communicator.connect()
     passes._LEAST_ROWS = least_rows  # of a piece, so that a small graph has several
     options = run_options("", hidden=8, **changes)
-    snapshots = Snapshots(events=events, device=communicator.device, seed=0)
+    snapshots = shared_snapshots(communicator, events, num_members)
     network, losses = SnapshotNetwork(options, snapshots), torch.zeros(events.num_snapshots)
 
     def finish(number: int, rows_nG: Tensor) -> Tensor:

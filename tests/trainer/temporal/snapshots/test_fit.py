@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from tests.trainer.rank_group import among_ranks, run_options
-from tests.trainer.temporal.snapshots.streams import MODELS, small_events
+from tests.trainer.temporal.snapshots.streams import MODELS, shared_snapshots, small_events
 from trainer.dist.communicator import Communicator
 from trainer.temporal.snapshots import passes
 from trainer.temporal.snapshots.fit import SnapshotFit
@@ -20,15 +21,16 @@ EVENTS = small_events(num_events=400, num_snapshots=16)
 EPOCHS = 5
 
 
-def trained(communicator: Communicator, **changes: Any) -> dict[str, Any]:
+def trained(communicator: Communicator, *, num_members: int = 1, **changes: Any) -> dict[str, Any]:
     """Losses, weights and metrics of a short training in which the groups change by measured seconds."""
     communicator.connect()
     passes._LEAST_ROWS = 5
     options = run_options("", epochs=EPOCHS, lr=0.02, negatives=2, **changes)
-    snapshots = Snapshots(events=EVENTS, device=communicator.device, seed=0)
-    num_steps = snapshots.num_steps("train")
-    first = [0, *(min(1 + rank, num_steps) for rank in range(communicator.world - 1)), num_steps]
-    fit = SnapshotFit(snapshots, options, communicator, Workers(2, communicator.device), borders=first)
+    snapshots = shared_snapshots(communicator, EVENTS, num_members)
+    num_steps, num_groups = snapshots.num_steps("train"), communicator.world // num_members
+    first = [0, *(min(1 + group, num_steps) for group in range(num_groups - 1)), num_steps]
+    workers = Workers(2 if num_members == 1 else 1, communicator.device)
+    fit = SnapshotFit(snapshots, options, communicator, workers, borders=first)
     losses = [fit.round(number, number == EPOCHS - 1) for number in range(EPOCHS)]
     return {
         "losses": losses,
@@ -48,11 +50,31 @@ def outcomes() -> dict[int, dict[str, Any]]:
     return {world: dict(zip(MODELS, among_ranks(world, tasks), strict=True)) for world in (1, 2, 3)}
 
 
+@pytest.fixture(scope="module")
+def shared_outcomes() -> dict[int, dict[str, Any]]:
+    """The same where two ranks share each group, by the number of ranks."""
+    tasks = [partial(trained, num_members=2, **changes) for changes in MODELS.values()]
+    return {world: dict(zip(MODELS, among_ranks(world, tasks), strict=True)) for world in (2, 4)}
+
+
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize("model", MODELS)
 def test_ranks_train_the_model_of_one_rank(model: str, world: int, outcomes: dict[int, dict[str, Any]]) -> None:
     """A share of the loss that is counted twice, groups that change the result, or metrics of one rank's pairs."""
-    one, several = outcomes[1][model], outcomes[world][model]
+    assert_same_training(outcomes[1][model], outcomes[world][model])
+
+
+@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("model", MODELS)
+def test_ranks_that_share_a_group_train_the_model_of_one_rank(
+    model: str, world: int, outcomes: dict[int, dict[str, Any]], shared_outcomes: dict[int, dict[str, Any]]
+) -> None:
+    """Scores of rows that other members have, or pairs that no member scores, in one group and in two."""
+    assert_same_training(outcomes[1][model], shared_outcomes[world][model])
+
+
+def assert_same_training(one: dict[str, Any], several: dict[str, Any]) -> None:
+    """Compare losses, weights and metrics."""
     assert several["losses"] == pytest.approx(one["losses"], rel=1e-5)
     assert one["losses"][-1] < one["losses"][0]
     for name, weight in one["weights"].items():
@@ -60,6 +82,44 @@ def test_ranks_train_the_model_of_one_rank(model: str, world: int, outcomes: dic
     for measured, expected in zip(several["metrics"], one["metrics"], strict=True):
         assert measured == pytest.approx(expected, abs=1e-5)
         assert 0 < expected["mrr"] <= 1
+
+
+def resumed(communicator: Communicator, *, num_members: int = 1, **changes: Any) -> tuple[Any, Any]:
+    """Two epochs after a change of the groups: of one run, and of another one that resumes from its state."""
+    communicator.connect()
+    passes._LEAST_ROWS = 5
+    options = run_options("", epochs=7, lr=0.02, negatives=2, **changes)
+    snapshots = shared_snapshots(communicator, EVENTS, num_members)
+    num_steps, num_groups = snapshots.num_steps("train"), communicator.world // num_members
+    first = [0, *(min(1 + group, num_steps) for group in range(num_groups - 1)), num_steps]
+
+    def fit_of(borders: list[int] | None) -> SnapshotFit:
+        workers = Workers(2 if num_members == 1 else 1, communicator.device)
+        return SnapshotFit(snapshots, options, communicator, workers, borders=borders)
+
+    whole, later = fit_of(first), fit_of(None)
+    for number in range(5):
+        whole.round(number, False)
+    content = io.BytesIO()
+    torch.save(whole.state_dict(), content)
+    content.seek(0)
+    later.load_state_dict(torch.load(content, weights_only=True), 5)
+    outcomes = [
+        ([fit.round(number, False) for number in (5, 6)], fit.weights(), fit.groups.borders, first)
+        for fit in (whole, later)
+    ]
+    return outcomes[0], outcomes[1]
+
+
+@pytest.mark.parametrize(("world", "num_members"), [(1, 1), (2, 1), (2, 2)])
+def test_a_resumed_run_is_the_whole_run_to_the_last_bit(world: int, num_members: int) -> None:
+    """Guards against groups that begin anew, whose sums are added in another order, and against a lost optimiser."""
+    tasks = [partial(resumed, num_members=num_members, **changes) for changes in MODELS.values()]
+    for model, (whole, later) in zip(MODELS, among_ranks(world, tasks), strict=True):
+        assert later[0] == whole[0], model
+        assert all(torch.equal(later[1][name], weight) for name, weight in whole[1].items()), model
+        assert later[2] == whole[2], model
+        assert world == num_members or whole[2] != whole[3], model
 
 
 def test_learnt_rows_are_saved_in_the_order_of_nodes() -> None:

@@ -35,12 +35,9 @@ def one_rank() -> dict[tuple[str, str], Any]:
     return dict(zip(_KEYS, among_ranks(1, tasks), strict=True))
 
 
-@pytest.mark.parametrize("world", BORDERS)
-def test_any_groups_give_the_same_gradients(world: int, one_rank: dict[tuple[str, str], Any]) -> None:
-    """A state or gradient that does not cross a border, arrives in the wrong order, or is added twice."""
-    keys = [(model, case, name) for model, case in _KEYS for name in BORDERS[world]]
-    tasks = [step_task(EVENTS, BORDERS[world][name], **MODELS[model], **CASES[case]) for model, case, name in keys]
-    for (model, case, name), (loss, gradients) in zip(keys, among_ranks(world, tasks), strict=True):
+def assert_same(keys: list[tuple[str, str, str]], steps: list[Any], one_rank: dict[tuple[str, str], Any]) -> None:
+    """Compare losses and gradients with those of one rank."""
+    for (model, case, name), (loss, gradients) in zip(keys, steps, strict=True):
         expected_loss, expected = one_rank[model, case]
         where = f"{model}, {case}, {name}"
         assert loss == pytest.approx(expected_loss, rel=1e-5), where
@@ -52,3 +49,35 @@ def test_any_groups_give_the_same_gradients(world: int, one_rank: dict[tuple[str
                 atol=1e-6,
                 msg=lambda text, w=where, p=parameter: f"{w} {p}: {text}",
             )
+
+
+SHARED = {
+    2: {"one group of two": ([0, NUM_STEPS], 2)},
+    3: {"one group of three": ([0, NUM_STEPS], 3)},
+    4: {
+        "two groups of two": ([0, 4, NUM_STEPS], 2),
+        "an empty group": ([0, NUM_STEPS, NUM_STEPS], 2),
+        "one group of four": ([0, NUM_STEPS], 4),
+    },
+}
+"""Borders and how many ranks share each group, by the number of ranks."""
+ONE_WORKER = {case: changes for case, changes in CASES.items() if "num_workers" not in changes}
+
+
+@pytest.mark.parametrize("world", SHARED)
+def test_ranks_that_share_a_group_give_the_same_gradients(world: int, one_rank: dict[tuple[str, str], Any]) -> None:
+    """A halo row of another node, a gradient that stays with the rank that fetched the row, or one added twice."""
+    keys = [(model, case, name) for model in MODELS for case in ONE_WORKER for name in SHARED[world]]
+    tasks = []
+    for model, case, name in keys:
+        borders, num_members = SHARED[world][name]
+        tasks.append(step_task(EVENTS, borders, num_members=num_members, **MODELS[model], **CASES[case]))
+    assert_same(keys, among_ranks(world, tasks), one_rank)
+
+
+@pytest.mark.parametrize("world", BORDERS)
+def test_any_groups_give_the_same_gradients(world: int, one_rank: dict[tuple[str, str], Any]) -> None:
+    """A state or gradient that does not cross a border, arrives in the wrong order, or is added twice."""
+    keys = [(model, case, name) for model, case in _KEYS for name in BORDERS[world]]
+    tasks = [step_task(EVENTS, BORDERS[world][name], **MODELS[model], **CASES[case]) for model, case, name in keys]
+    assert_same(keys, among_ranks(world, tasks), one_rank)

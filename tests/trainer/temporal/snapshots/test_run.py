@@ -9,6 +9,7 @@ import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -20,7 +21,9 @@ from tests.trainer.temporal.events.test_run import run_once
 from tests.trainer.test_launch import PATIENCE, children_of, is_running, running
 from trainer.base.errors import OptionError, StoppedError, TrainingError
 from trainer.config.command_line import parse
+from trainer.dist.communicator import Communicator
 from trainer.startup.opening import open_for
+from trainer.temporal import epochs
 from trainer.training.termination import StopRequest
 
 SMALL = ("--hidden", 8, "--lr", 0.02, "--workers", 2)
@@ -156,7 +159,51 @@ def test_caches_that_do_not_suit_are_refused(cache: Path, tmp_path: Path) -> Non
 def test_too_little_memory_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a rank that the kernel kills in the first epoch."""
     monkeypatch.setattr("trainer.temporal.epochs.available", lambda device: 1000)
-    with pytest.raises(TrainingError, match="a group are not divided by nodes, or give --anyway"):
+    with pytest.raises(
+        TrainingError, match=r"will need about .* GB and there is .* or a smaller --hidden, or give --any"
+    ):
         runs(1, (cache, "--model", "tgcn"))
     [run] = runs(1, (cache, "--model", "tgcn", "--epochs", 1, "--anyway"))
     assert run.result["memory_estimate_by_rank"][0] > 1000
+
+
+@pytest.fixture(scope="module")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same stream, where two of four ranks share each group."""
+    return made(tmp_path_factory.mktemp("snapshots") / "shared", num_parts=4, ranks_per_group=2)
+
+
+def test_ranks_share_the_groups_of_a_cache(shared_cache: Path, of_ranks: dict[int, dict[str, Run]]) -> None:
+    """Guards against a cache whose division of nodes is not read, on the ranks that it is for and on fewer."""
+    arguments = (shared_cache, "--model", *MODELS["evolvegcn"], *SMALL, "--epochs", 4, "--metric", "mrr")
+    for world in (2, 4):
+        [run] = runs(world, arguments)
+        assert run.losses == pytest.approx(of_ranks[1]["evolvegcn"].losses, rel=1e-5)
+        assert run.result["test_mrr"] == pytest.approx(of_ranks[1]["evolvegcn"].result["test_mrr"], abs=1e-3)
+        assert (run.result["ranks_per_group"], run.result["workers"]) == (2, 1)
+        assert len(run.result["group_borders"]) == 1 + world // 2
+        assert len(run.result["group_seconds_by_rank"]) == len(run.result["memory_estimate_by_rank"]) == world
+    with pytest.raises(
+        TrainingError, match=r"2 ranks share each group of snapshots of .* and the run has 1; start a mul"
+    ):
+        runs(1, arguments)
+
+
+def on_machines_of_their_own(communicator: Communicator, *, available: int, arguments: list[str]) -> Run:
+    """A run whose ranks are on one machine each, with so much memory."""
+    with (
+        patch.object(epochs, "available", lambda _device: available),
+        patch.object(epochs.socket, "gethostname", lambda: f"host-{communicator.rank}"),
+    ):
+        return run_once(communicator, arguments=arguments)
+
+
+def test_ranks_share_a_group_where_memory_is_too_small(tmp_path: Path, of_ranks: dict[int, dict[str, Run]]) -> None:
+    """Guards against a refusal where the group of one machine is too large and two machines have room for half."""
+    uneven = made(tmp_path / "uneven", group=[0] * 49 + [1])
+    arguments = [str(one) for one in (uneven, "--model", "tgcn", *SMALL, "--epochs", 4, "--metric", "mrr")]
+    [needed] = of_ranks[1]["tgcn"].result["memory_estimate_by_rank"]
+    task = partial(on_machines_of_their_own, available=int(0.8 * needed), arguments=arguments)
+    [run] = among_ranks(2, [task])
+    assert run.result["ranks_per_group"] == 2
+    assert run.losses == pytest.approx(of_ranks[1]["tgcn"].losses, rel=1e-5)
