@@ -11,6 +11,7 @@ from typing import Any
 
 from graphprep.errors import TrainingError
 from graphprep.plan.convergence import Convergence, Pilot, fit_convergence, pilot_trainings
+from graphprep.plan.time_to_accuracy import TrainedOn
 from graphprep.plan.training import TrainingPlan
 from graphprep.system import progress
 from pipelines.train import train_to_folder
@@ -49,12 +50,34 @@ def run_pilots(
     return fit_convergence(pilots[0], pilots[1:])
 
 
+def run_batch_pilots(cache: Path, ways: Sequence[TrainedOn], *, epochs: int) -> dict[str, list[float]]:
+    """Train in some ways for some epochs.
+
+    Args:
+        cache: its folder; all ranks run on this machine.
+        ways: the whole graph, and batches.
+        epochs: of each run.
+
+    Returns:
+        by the ways' names the validation after each epoch; larger is better.
+
+    Raises:
+        UsageError, CacheError, TrainingError: the trainer's own sentence, or there are no validation nodes.
+    """
+    progress.say(f"{len(ways)} pilot runs of {epochs} epochs on this machine count the epochs that each needs")
+    with tempfile.TemporaryDirectory() as folder:
+        return {
+            way.name: _validations(cache, Path(folder) / str(number), way.training, epochs, way.batches, way.name)
+            for number, way in enumerate(ways)
+        }
+
+
 def _validations(
-    cache: Path, output: Path, training: TrainingPlan, epochs: int, options: Mapping[str, Any]
+    cache: Path, output: Path, training: TrainingPlan, epochs: int, options: Mapping[str, Any], name: str = "exact"
 ) -> list[float]:
     """The validation after each epoch; larger is better."""
     settings = {**options, **asdict(training), "epochs": epochs, "patience": 0, "eval_every": 1}
-    with progress.task(f"pilot: {' '.join(_approximations(training)) or 'exact'}"):
+    with progress.task(f"pilot: {' '.join(_approximations(training)) or name}"):
         run = train_to_folder(cache, output, settings, quiet=True)
     metric = run.result["metric"]
     values = run.history[f"val_{metric}"].tolist()

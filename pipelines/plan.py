@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ from graphprep.plan.model_widths import width_mismatch
 from graphprep.plan.partitioned_graph import PartitionedGraph, rank_sizes
 from graphprep.plan.rank_rates import RankRates, rank_rates, ranks_a_machine
 from graphprep.plan.rates import Rates, measured_rates
+from graphprep.plan.time_to_accuracy import CONTROLLED, SAMPLED, WHOLE, TrainedOn, to_accuracy
 from graphprep.plan.trainer_memory import ExpectedMemory, Refusal, TrafficRequest, expected_memory
 from graphprep.plan.training import TrainingPlan, Work, epoch_work
+from graphprep.report.formats import duration
 from graphprep.system import progress
 from graphprep.system.doctor import gpus_here
 from graphprep.topology import Topology
 from graphprep.topology.gpu_specs import GATHERED, MULTIPLIED, STREAMED
 from graphprep.traffic import LinkModel, link_seconds
 from pipelines.look import find
+from pipelines.pilot import run_batch_pilots
 from pipelines.plan_counts import counts_of_cache, counts_of_store
 
 WORTH_SENDING_LESS = 0.1
@@ -34,6 +37,8 @@ UNEVEN, FULL = 1.1, 0.9
 SHORT_EPOCH = 0.01
 """Seconds below which most of an epoch is not in the model."""
 ADVISED_STALENESS = "adaptive"
+NEVER = 10**9
+"""Epochs between validations of which an epoch has no share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,7 @@ def plan_training(
     gpu: str | None = None,
     rates_from: Path | None = None,
     batches: BatchPlan | None = None,
+    pilot_epochs: int = 0,
 ) -> dict[str, Any]:
     """Predict an epoch, as plain JSON values: seconds by rank and kind, memory, alternatives, advice, what is unknown.
 
@@ -77,6 +83,7 @@ def plan_training(
         gpu: the GPU of all ranks, for its published rates.
         rates_from: a file of `graphprep doctor --rates`. Without it and `gpu` see `graphprep.plan.rank_rates`.
         batches: mini-batches, which are planned beside the whole graph; None for none.
+        pilot_epochs: with batches, of each pilot run, which count the epochs that each way needs; 0 makes none.
 
     Raises:
         UsageError: the graph has several types, no features or classes, the topology does not fit, or the rates of its
@@ -92,19 +99,24 @@ def plan_training(
             raise UsageError("--batch-size cannot be with --edge-features; leave one of them out")
     graph = counts_of(location, parts, topology, edge_features=name)
     pairs = training.widths(graph.num_features, graph.num_classes)
-    drawn, works = None, []
+    drawn, works = [], []
     if batches is not None and batches.batch_size:
         with progress.task("drawing some mini-batches"):
-            drawn = draw_steps(PartitionCache(location), batches, training)
-        works = drawn.works(training, pairs)
-        works[0].passed[graph.num_features] += 0  # so that the rate of copying is measured
-    chosen, [found] = predict(
+            drawn = [
+                draw_steps(PartitionCache(location), batches, training, control_variates=control)
+                for control in (False, True)
+            ]
+        works = [each.works(training, pairs) for each in drawn]
+        works[0][0].passed[graph.num_features] += 0  # so that the rate of copying is measured
+    elif pilot_epochs:
+        raise UsageError("--pilot is for --best or --batch-size; add one of them, or leave it out")
+    chosen, [found, *rest] = predict(
         graph,
-        [training],
+        [training, *([training.with_options(eval_every=NEVER)] if drawn else [])],
         cache=Path(location) if kind == "cache" else None,
         gpu=gpu,
         rates_from=rates_from,
-        more_work=works,
+        more_work=[work for of_kind in works for work in of_kind],
     )
     if isinstance(found, Refusal):
         raise found.error
@@ -137,24 +149,83 @@ def plan_training(
         "ways": _alternatives(graph, model, found),
         "bottleneck_type": max(slowest.types, key=lambda row: row.seconds_max).type if slowest.types else None,
     }
-    of_batches = None
-    if drawn is not None:
-        of_batches = stages(
-            drawn,
-            works,
-            chosen.of_ranks,
-            model,
-            num_features=graph.num_features,
-            row_bytes=_feature_bytes(PartitionCache(location)),
-            weights_seconds=found.communication.weights_seconds,
+    of_batches = accuracy = None
+    if batches is not None and drawn:
+        shared: dict[str, Any] = {
+            "num_features": graph.num_features,
+            "row_bytes": _feature_bytes(PartitionCache(location)),
+            "weights_seconds": found.communication.weights_seconds,
+        }
+        kept = [a for a, _ in pairs[1:]]  # of each layer but the first its rows, and its sums but for the last's
+        history_bytes = 4 * (graph.num_features + sum(kept) + sum(kept[:-1]))
+        of_batches, controlled = (
+            stages(each, of_each, chosen.of_ranks, model, history_bytes=size, **shared)
+            for each, of_each, size in zip(drawn, works, (0, history_bytes), strict=True)
         )
-    plan["batches"] = of_batches
+        [never] = rest
+        assert isinstance(never, Prediction)
+        validating = found.epoch_seconds - never.epoch_seconds
+        ways = _ways_to_accuracy(training, batches, found, of_batches, controlled, validating)
+        pilots = run_batch_pilots(Path(location), ways, epochs=pilot_epochs) if pilot_epochs else None
+        accuracy = to_accuracy(ways, store_or_cache, pilots, pilot_epochs=pilot_epochs)
+    plan |= {"batches": of_batches, "time_to_accuracy": accuracy}
     advice = _advice(plan, graph, chosen)
     if of_batches is not None and chosen.source != "assumed":
         advice.append(_about_batches(of_batches, plan))
     if kind == "cache" and topology is None:
         advice += _about_row_width(PartitionCache(location), training.row_bytes(graph.num_features, graph.num_classes))
     return plan | {"advice": advice, "unknown": _unknown(plan, chosen, graph)}
+
+
+def _ways_to_accuracy(
+    training: TrainingPlan,
+    batches: BatchPlan,
+    whole: Prediction,
+    sampled: Mapping[str, Any],
+    controlled: Mapping[str, Any],
+    validating: float,
+) -> list[TrainedOn]:
+    """The ways that are compared.
+
+    Args:
+        training, batches: the options.
+        whole: an epoch on the whole graph, with its share of the validations.
+        sampled, controlled: an epoch of batches, without validations, and without the exact pass of control variates.
+        validating: seconds of an epoch's share of the validations.
+    """
+    exact = validating * training.eval_every
+    plain = training.with_options(
+        **{name: getattr(TrainingPlan(), name) for name in ("exchange", "wire", "staleness", "staleness_grad")}
+    )
+    options = {
+        "batch_size": batches.batch_size,
+        "fanouts": ",".join("all" if each < 0 else str(each) for each in batches.of_layers(training.layers)),
+    }
+    steps = f"{sampled['steps']:,} steps an epoch, whose bottleneck is to"
+    validated = f"{duration(validating)} of an epoch are validation on the whole graph"
+    return [
+        TrainedOn(
+            name=WHOLE,
+            training=training,
+            batches={},
+            epoch_seconds=whole.epoch_seconds,
+            reason=f"one step an epoch; {validated}",
+        ),
+        TrainedOn(
+            name=SAMPLED,
+            training=plain,
+            batches=options,
+            epoch_seconds=sampled["epoch_seconds"] + validating,
+            reason=f"{steps} {sampled['bottleneck']}; {validated}",
+        ),
+        TrainedOn(
+            name=CONTROLLED,
+            training=plain,
+            batches={**options, "control_variates": True},
+            epoch_seconds=controlled["epoch_seconds"] + validating + exact,
+            reason=f"{steps} {controlled['bottleneck']}; {validated}, and {duration(exact)} the exact pass",
+        ),
+    ]
 
 
 def predict(
@@ -434,8 +505,8 @@ def _unknown(plan: dict[str, Any], rates: RankRates, graph: PartitionedGraph) ->
     ]
     if plan["batches"] is not None:
         unknown.append(
-            "of mini-batches sampling is measured here, by one process of each rank; their validation on the whole "
-            "graph, rows that are kept, and after how many epochs they are as accurate, are not in the plan"
+            "of mini-batches sampling is measured here, by one process of each rank; rows that are kept are not in the "
+            "plan, and the exact pass of control variates is counted as a validation"
         )
     of_file, wanted = rates.of_ranks[0], ranks_a_machine(graph.topology)
     if rates.source == "file" and of_file.processes != wanted:

@@ -21,6 +21,7 @@ from graphprep.plan.search import (
     reasons,
     trainings_to_search,
 )
+from graphprep.plan.time_to_accuracy import train_command
 from graphprep.plan.trainer_memory import Refusal
 from graphprep.plan.training import TrainingPlan
 from graphprep.system import progress
@@ -213,11 +214,7 @@ def _changes(training: TrainingPlan, base: TrainingPlan) -> dict[str, Any]:
 def _command(candidate: Candidate, base: TrainingPlan, cache: str | None) -> str:
     """The command that trains so."""
     model = {name: value for name, value in _changes(base, TrainingPlan()).items() if name not in SEARCHED}
-    words = ["graphprep", "train", "CACHE" if cache is None else cache]
-    for name, value in {**model, **candidate.changes}.items():
-        if value is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    return shlex.join(words)
+    return train_command("CACHE" if cache is None else cache, {**model, **candidate.changes})
 
 
 def _partition_command(

@@ -63,7 +63,10 @@ def divide_nodes(
     rows_N = rows_of_nodes(index, offsets_T, entry_bytes=budget // 8)
     ranks = by_stream(number)
     candidates = [assessed_members(events, offsets_T, rows_N, ranks.rank_of_N, number, ranks.method)]
-    if tries_metis and (member_of_N := _by_metis(events, offsets_T, rows_N, number, seed, scratch, budget)) is not None:
+    if (
+        tries_metis
+        and (member_of_N := members_by_metis(events, offsets_T, rows_N, number, seed, scratch, budget)) is not None
+    ):
         candidates.append(assessed_members(events, offsets_T, rows_N, member_of_N, number, "metis"))
     chosen = fewest_halo_rows(candidates)
     progress.say(
@@ -77,7 +80,7 @@ def divide_nodes(
     return chosen
 
 
-def _by_metis(
+def members_by_metis(
     events: EventSource,
     offsets_T: NDArray[np.int64],
     rows_N: NDArray[np.int64],
@@ -86,7 +89,17 @@ def _by_metis(
     scratch: Path,
     budget: int,
 ) -> NDArray[np.int64] | None:
-    """The rank of each node; None where METIS cannot be used, which is said."""
+    """The rank of each node by METIS; None where it cannot be used, which is said.
+
+    Args:
+        events: in the order of time.
+        offsets_T: the first event of each window.
+        rows_N: in how many snapshots each node has a row.
+        number: ranks that share a group.
+        seed: of METIS.
+        scratch: an existing folder for its files.
+        budget: bytes that it may take.
+    """
     plain, balanced = (
         next(method for method in METIS_METHODS if method.name == name) for name in ("metis", "metis-balanced")
     )

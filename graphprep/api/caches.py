@@ -155,6 +155,7 @@ def plan(
     rates: Place | None = None,
     batch_size: int = 0,
     fanouts: str | Sequence[int] | None = None,
+    pilot: int = 0,
     **options: Unpack[PlanOptions],
 ) -> dict[str, Any]:
     """Predict what an epoch of training takes.
@@ -167,6 +168,8 @@ def plan(
         rates: a file of `graphprep doctor --rates FILE`.
         batch_size: training nodes in a step of mini-batches, which are planned beside the whole graph; 0 for none.
         fanouts: with `batch_size` neighbours drawn for a node in each layer, the last layer first; by default 10.
+        pilot: with `batch_size` epochs of each pilot run on this machine, which count the epochs that batches need; 0
+            makes none.
 
     Returns:
         What `graphprep plan --json` prints: `epoch_seconds`, `compute_seconds`, `communication_seconds`, `ranks`,
@@ -190,6 +193,7 @@ def plan(
         gpu=gpu,
         rates_from=None if rates is None else Path(rates),
         batches=batches,
+        pilot_epochs=pilot,
     )
 
 

@@ -49,26 +49,41 @@ class DrawnSteps:
     """rows of part p that part q requests"""
     seconds_P: NDArray[np.float64]
     """of one sampler process"""
+    histories_PP: NDArray[np.float64]
+    """rows of histories of part p that part q requests, with control variates"""
+    passes: int = 1
+    """over a batch: with control variates and dropout each is computed without it too"""
 
     def works(self, training: TrainingPlan, pairs: list[tuple[int, int]]) -> list[Work]:
         """What each rank does in a step."""
         return [
-            batch_work(
-                training,
-                pairs,
-                [(rows[-2 - layer], rows[-1 - layer] - rows[-2 - layer], edges[layer]) for layer in range(len(edges))],
+            Work.of_all(
+                [
+                    batch_work(
+                        training,
+                        pairs,
+                        [
+                            (rows[-2 - layer], rows[-1 - layer] - rows[-2 - layer], edges[layer])
+                            for layer in range(len(edges))
+                        ],
+                    )
+                ]
+                * self.passes
             )
             for rows, edges in zip(self.rows_PL.tolist(), self.edges_PL.tolist(), strict=True)
         ]
 
 
-def draw_steps(cache: PartitionCache, shape: BatchPlan, training: TrainingPlan) -> DrawnSteps:
+def draw_steps(
+    cache: PartitionCache, shape: BatchPlan, training: TrainingPlan, *, control_variates: bool = False
+) -> DrawnSteps:
     """Draw some steps for every part.
 
     Args:
         cache: of one node type and one edge type.
         shape: of the batches.
         training: the model.
+        control_variates: whether batches are drawn as for `--control-variates`.
 
     Raises:
         UsageError: fanouts are not one a layer, or there are no training nodes.
@@ -79,6 +94,9 @@ def draw_steps(cache: PartitionCache, shape: BatchPlan, training: TrainingPlan) 
     seeds = np.flatnonzero(rebuild_rows(cache, name, "train_mask")[:, 0])
     if not len(seeds):
         raise UsageError("--batch-size needs training nodes, and the first split has none")
+    has_dropout = bool(training.dropout or training.first_dropout)
+    if control_variates and not training.first_dropout:
+        fanouts = (*fanouts[:-1], 0)
     options = BatchOptions(
         batch_size=shape.batch_size,
         fanouts=fanouts,
@@ -86,12 +104,14 @@ def draw_steps(cache: PartitionCache, shape: BatchPlan, training: TrainingPlan) 
         sums="gcn" if training.model == "gcn" else "mean",
         is_typed=False,
         node_type=name,
+        histories=control_variates,
+        roots=control_variates and has_dropout,
     )
     first = PartBatches(cache, 0, seeds, options, (1, 1))
     parts, layers = cache.num_parts, training.layers
     number = min(DRAWN_STEPS, first.steps)
     rows_PL, edges_PL = np.zeros((parts, layers + 1)), np.zeros((parts, layers))
-    rows_PP, seconds_P = np.zeros((parts, parts)), np.zeros(parts)
+    (rows_PP, histories_PP), seconds_P = np.zeros((2, parts, parts)), np.zeros(parts)
     first.make(1, 0)  # compiles
     for part in range(parts):
         batches = first.of_part(part)
@@ -101,6 +121,8 @@ def draw_steps(cache: PartitionCache, shape: BatchPlan, training: TrainingPlan) 
             seconds_P[part] += time.perf_counter() - started
             rows_PL[part] += arrays["counts"].sum(axis=1)
             rows_PP[:, part] += arrays[f"rows/{name}/requested_per_part"]
+            if control_variates:
+                histories_PP[:, part] += arrays[f"histories/{name}/requested_per_part"]
             for layer in range(layers):
                 edges_PL[part, layer] += sum(
                     len(arrays[f"layer/{layer + 1}/{side}_indices"]) for side in ("own", "halo")
@@ -113,6 +135,8 @@ def draw_steps(cache: PartitionCache, shape: BatchPlan, training: TrainingPlan) 
         edges_PL=edges_PL / number,
         rows_PP=rows_PP / number,
         seconds_P=seconds_P / number,
+        histories_PP=histories_PP / number,
+        passes=2 if control_variates and has_dropout else 1,
     )
 
 
@@ -125,6 +149,7 @@ def stages(
     num_features: int,
     row_bytes: int,
     weights_seconds: float,
+    history_bytes: int = 0,
 ) -> dict[str, Any]:
     """What a step takes by its stages, as plain JSON values.
 
@@ -136,6 +161,7 @@ def stages(
         num_features: of a node.
         row_bytes: of its features.
         weights_seconds: of adding up the gradients of weights.
+        history_bytes: of a row of histories, with control variates.
     """
     copied = [
         COPIES * float(rows[-1]) * of_rank.passed[str(num_features)]
@@ -143,9 +169,10 @@ def stages(
     ]
     trained = [sum(of_rank.seconds(work).values()) for work, of_rank in zip(works, rates, strict=True)]
     requests = model.seconds(drawn.rows_PP.T, ID_BYTES).max(initial=0.0)
+    histories = model.seconds(drawn.histories_PP, history_bytes).max(initial=0.0) if history_bytes else 0.0
     seconds = {
         "sample": float(drawn.seconds_P.max()),
-        "fetch": float(requests + model.seconds(drawn.rows_PP, row_bytes).max(initial=0.0)),
+        "fetch": float(histories + requests + model.seconds(drawn.rows_PP, row_bytes).max(initial=0.0)),
         "copy": max(copied),
         "train": max(trained) + weights_seconds,
     }

@@ -23,6 +23,18 @@ TARGETS = (0.9, 0.95, 0.98, 0.99)
 """Shares of the exact run's best validation; the last is the accuracy that a plan counts epochs to."""
 
 
+def first_epoch_with(values: Sequence[float], value: float) -> int | None:
+    """The first epoch, from 1, with at least this validation; None if there is none."""
+    return next((epoch for epoch, of_epoch in enumerate(values, 1) if of_epoch >= value), None)
+
+
+def targets_of(exact: Sequence[float]) -> list[float]:
+    """The validations of the exact run that others are compared at, one for each of TARGETS."""
+    best = max(exact)
+    # A share of a metric that is negative, as of an error, is taken of its way up from the first epoch.
+    return [exact[0] + share * (best - exact[0]) if best <= 0 else share * best for share in TARGETS]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pilot:
     """A short run."""
@@ -33,7 +45,7 @@ class Pilot:
 
     def epochs_to(self, value: float) -> int | None:
         """The first epoch, from 1, with at least this validation; None if there is none."""
-        return next((epoch for epoch, of_epoch in enumerate(self.values, 1) if of_epoch >= value), None)
+        return first_epoch_with(self.values, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +102,7 @@ def fit_convergence(exact: Pilot, others: Sequence[Pilot]) -> Convergence:
         exact: the pilot whose exchange is exact; it validated at least once.
         others: those with approximations, after as many epochs.
     """
-    best = max(exact.values)
-    # A share of a metric that is negative, as of an error, is taken of its way up from the first epoch.
-    targets = [exact.values[0] + share * (best - exact.values[0]) if best <= 0 else share * best for share in TARGETS]
+    best, targets = max(exact.values), targets_of(exact.values)
     rows, logs, failed = [], [], []
     for pilot in others:
         if pilot.epochs_to(targets[-1]) is None:

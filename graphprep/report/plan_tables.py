@@ -29,6 +29,12 @@ MESSAGES = (
 )
 STAGES = (Column("stage", "stage"), Column("a step", "seconds", duration))
 FETCHED = (Column("type", "type"), Column("rows", "rows", count), Column("bytes", "bytes", format_bytes))
+TO_ACCURACY = (
+    Column("trained on", "trained_on"),
+    Column("an epoch", "epoch_seconds", duration),
+    Column("epochs", "epochs", count),
+    Column("the run", "seconds", duration),
+)
 WAYS = (
     Column("ranks", lambda row: [row["ranks"], " ", row["topology"]]),
     Column("an epoch", "epoch_seconds", duration),
@@ -95,6 +101,7 @@ def print_plan(plan: dict[str, Any]) -> Report:
         yield Table("what is sent in an epoch", MESSAGES, Cited(plan)["ways"])
     if plan["batches"]:
         yield from batch_tables(Cited(plan)["batches"])
+        yield from accuracy_table(Cited(plan)["time_to_accuracy"])
     yield from (f"advice: {text}" for text in plan["advice"])
     yield from (f"not known: {text}" for text in plan["unknown"])
 
@@ -110,3 +117,14 @@ def batch_tables(batches: Cited) -> Report:
     yield Table("stages of a step on the slowest rank", STAGES, batches["stages"])
     if figures["rows_fetched"]:
         yield Table("what a step fetches over types of links", FETCHED, batches["link_types"])
+
+
+def accuracy_table(compared: Cited) -> Report:
+    """The whole graph and batches by the time to one accuracy, with reasons and commands."""
+    figures = compared.value
+    yield figures["epochs_from"]
+    yield Table("time to one accuracy", TO_ACCURACY, compared["ways"])
+    for number, way in enumerate(figures["ways"], 1):
+        late = "; its pilot did not get there" if way["epochs"] is None else ""
+        yield f"{number}. {way['trained_on']}: {way['reason']}{late}"
+        yield f"   {way['command']}"

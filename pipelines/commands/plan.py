@@ -40,7 +40,8 @@ from pipelines.commands.from_dataclass import options_of
     type=int,
     default=0,
     metavar="EPOCHS",
-    help="With --best and a cache: train some short runs here, to consider int8 rows and kept rows too.",
+    help="With a cache, train some short runs here: with --best to consider int8 rows and kept rows too, with "
+    "--batch-size to count the epochs that batches need.",
 )
 @options_of(Budget)
 @common
@@ -68,6 +69,7 @@ def plan(
       graphprep plan digits --topology 2x4 --model gcn --hidden 256 --layers 3
       graphprep plan digits/2x2 --gpu A100-40GB --wire int8 --json
       graphprep plan digits/2x2 --batch-size 256 --fanouts 15,10      # mini-batches beside the whole graph
+      graphprep plan digits/2x2 --batch-size 256 --pilot 40           # and which is as accurate in less time
       graphprep plan digits/2x2 --exchange auto         # boundary or tensor-parallel, layer by layer
       graphprep plan digits/2x2 --rates node.json       # of `graphprep doctor --rates node.json` on that machine
       graphprep plan digits/2x2 --best --pilot 40       # exchange, wire and staleness, chosen for this graph
@@ -106,9 +108,9 @@ def plan(
         show(found, print_best, json_output)
         return
     ignored = [f"--{name}" for name in ("epochs", "within", "price", "cost") if name in given]
-    if ignored or pilot:
-        raise UsageError(f"{' and '.join([*ignored, *(['--pilot'] if pilot else [])])} is for --best; add it")
+    if ignored:
+        raise UsageError(f"{' and '.join(ignored)} is for --best; add it")
     from graphprep.report.plan_tables import print_plan
     from pipelines.plan import plan_training
 
-    show(plan_training(store_or_cache, training, batches=batches, **where), print_plan, json_output)
+    show(plan_training(store_or_cache, training, batches=batches, pilot_epochs=pilot, **where), print_plan, json_output)

@@ -6,6 +6,8 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,12 @@ from graphprep.cache.read import PartitionCache
 from graphprep.errors import UsageError
 from graphprep.plan.batch_options import BatchPlan
 from graphprep.plan.batch_plan import COPIES, draw_steps, stages
+from graphprep.plan.time_to_accuracy import CONTROLLED, SAMPLED, WHOLE, TrainedOn, to_accuracy
 from graphprep.plan.training import TrainingPlan, batch_work, epoch_work
 from graphprep.report.plan_tables import print_plan
 from graphprep.topology import Topology
 from graphprep.traffic import LinkModel
+from pipelines.pilot import run_batch_pilots
 from pipelines.plan import plan_training
 from tests.graphs import labelled_graph
 from tests.plan.test_plan import folder, known_rates, quick
@@ -82,8 +86,91 @@ def test_a_plan_has_both(folder: Path, quick: None) -> None:
     text = io.StringIO()
     print_plan(found, text)
     assert "mini-batches of 16 training nodes: estimate of an epoch" in text.getvalue()
-    assert "after how many epochs they are as accurate" in text.getvalue()
+    assert "no pilot was run, so that all are assumed to need the trainer's 200 epochs" in text.getvalue()
+    assert "the exact pass of control variates is counted as a validation" in text.getvalue()
     assert plan_training(str(folder), TRAINING)["batches"] is None
+
+
+def test_the_ways_are_compared_by_their_time_to_one_accuracy(
+    folder: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards against epochs of another way, a target of another run, and passes that are counted twice."""
+    curves = {WHOLE: [0.1, 0.5, 0.8], SAMPLED: [0.2, 0.795, 0.9], CONTROLLED: [0.2, 0.3, 0.4]}
+    asked: list[Any] = []
+
+    def pilots(cache: Path, ways: Any, *, epochs: int) -> Any:
+        asked.append((cache, epochs, [way.batches for way in ways]))
+        return curves
+
+    monkeypatch.setattr("pipelines.plan.run_batch_pilots", pilots)
+    training = TRAINING.with_options(wire="int8", eval_every=2)
+    plan = plan_training(str(folder), training, batches=SHAPE, pilot_epochs=3)
+    options = {"batch_size": 16, "fanouts": "3,2"}
+    assert asked == [(folder, 3, [{}, options, {**options, "control_variates": True}])]
+    compared = json.loads(json.dumps(plan["time_to_accuracy"], allow_nan=False))
+    assert (compared["target"], compared["pilot_epochs"]) == (pytest.approx(0.99 * 0.8), 3)
+    by_name = {row["trained_on"]: row for row in compared["ways"]}
+    assert {name: row["epochs"] for name, row in by_name.items()} == {WHOLE: 3, SAMPLED: 2, CONTROLLED: None}
+    assert [row["trained_on"] for row in compared["ways"]][-1] == CONTROLLED
+    assert by_name[WHOLE]["epoch_seconds"] == plan["epoch_seconds"]
+    assert by_name[WHOLE]["seconds"] == pytest.approx(3 * plan["epoch_seconds"])
+    never = plan_training(str(folder), training.with_options(eval_every=10**9), batches=SHAPE)
+    validating = plan["epoch_seconds"] - never["epoch_seconds"]
+    assert validating > 0
+    assert by_name[SAMPLED]["epoch_seconds"] == pytest.approx(plan["batches"]["epoch_seconds"] + validating)
+    assert by_name[CONTROLLED]["epoch_seconds"] > 3 * validating
+    changed = f"graphprep train {folder} --hidden 8 --input-dropout 0.0 --eval-every 2"
+    assert by_name[WHOLE]["command"] == f"{changed} --wire int8"
+    assert by_name[CONTROLLED]["command"] == f"{changed} --batch-size 16 --fanouts 3,2 --control-variates"
+    text = io.StringIO()
+    print_plan(plan, text)
+    assert "its pilot did not get there" in text.getvalue()
+    assert "99 % of the whole graph's best validation, 0.7920" in text.getvalue()
+
+
+def test_pilots_train_in_each_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards against pilots with other options than the commands, and against errors that count as better."""
+    used: list[Any] = []
+
+    def train(cache: Path, output: Path, settings: dict[str, Any], *, quiet: bool) -> Any:
+        used.append(settings)
+        values = np.array([0.5, 0.25])
+        return SimpleNamespace(result={"metric": "mae"}, history={"val_mae": values})
+
+    monkeypatch.setattr("pipelines.pilot.train_to_folder", train)
+    common: dict[str, Any] = {"training": TRAINING, "epoch_seconds": 1.0, "reason": ""}
+    options = {"batch_size": 16, "fanouts": "3,2", "control_variates": True}
+    ways = [TrainedOn(name=WHOLE, batches={}, **common), TrainedOn(name=CONTROLLED, batches=options, **common)]
+    found = run_batch_pilots(folder, ways, epochs=2)
+    assert found == {WHOLE: [-0.5, -0.25], CONTROLLED: [-0.5, -0.25]}
+    assert [settings.get("batch_size") for settings in used] == [None, 16]
+    assert all(settings["hidden"] == 8 and settings["epochs"] == 2 for settings in used)
+    assert used[1].items() >= options.items()
+    compared = to_accuracy(ways, "c", found, pilot_epochs=2)
+    assert [row["epochs"] for row in compared["ways"]] == [2, 2]
+    assert compared["target"] == pytest.approx(-0.2525)
+
+
+def test_pilots_need_something_to_compare(folder: Path) -> None:
+    """Guards against pilots that nobody asked for."""
+    with pytest.raises(UsageError, match="--pilot is for --best or --batch-size"):
+        plan_training(str(folder), TRAINING, pilot_epochs=3)
+
+
+def test_control_variates_draw_less_and_compute_twice(folder: Path) -> None:
+    """Guards against steps that are planned as those without."""
+    cache = PartitionCache(folder)
+    plain, control = (draw_steps(cache, SHAPE, TRAINING, control_variates=each) for each in (False, True))
+    assert (control.edges_PL[:, 0] < plain.edges_PL[:, 0]).all()  # GCN's own loops alone
+    assert control.histories_PP.sum() > 0
+    assert plain.histories_PP.sum() == 0
+    assert (plain.passes, control.passes) == (1, 2)
+    with_input = draw_steps(cache, SHAPE, TRAINING.with_options(input_dropout=0.5), control_variates=True)
+    assert (with_input.edges_PL[:, 0] >= control.edges_PL[:, 0]).all()
+    without = draw_steps(cache, SHAPE, TRAINING.with_options(dropout=0.0), control_variates=True)
+    assert without.passes == 1
+    once, twice = (each.works(TRAINING, PAIRS)[0].products for each in (without, control))
+    assert twice == {widths: 2 * rows for widths, rows in once.items()}
 
 
 def test_what_cannot_be_planned(folder: Path, quick: None) -> None:

@@ -93,7 +93,7 @@ _OF_SNAPSHOTS = {
     *("layers", "hidden", "history", "negatives", "optimiser", "momentum", "lr", "schedule", "lr_warmup", "clip_norm"),
     *("weight_decay", "epochs", "patience", "eval_every", "device", "workers", "anyway", "checkpoint", "trace"),
     *("checkpoint_every", "checkpoint_minutes", "resume", "restarts", "save_weights", "tensorboard", "wandb", "mlflow"),
-    *("output", "json", "quiet", "debug"),
+    *("task", "output", "json", "quiet", "debug"),
 }
 _OF_EVENTS = {
     **dict.fromkeys(SNAPSHOT_MODELS, (_OF_RUNS - {"batch_size"}) | _OF_SNAPSHOTS),

@@ -61,10 +61,11 @@ class PendingExchange:
     def wait(self) -> None:
         """Return when all rows are received and sent."""
         clock = self.communicator.clock
-        with self.communicator.translate_remote_errors("exchange rows"), clock("waiting"):
+        with clock("waiting"):
             for work, peer in zip(self.works, self.peers, strict=False):
                 before = time.perf_counter()
-                work.wait()
+                with self.communicator.translate_remote_errors("exchange rows", peer):
+                    work.wait()
                 clock.add_for_peer(peer, time.perf_counter() - before)
         for target, received in self.copies:
             target.copy_(received, non_blocking=True)
@@ -312,6 +313,18 @@ class Communicator:
         ).wait()
         return gathered
 
+    def gather_rows(self, rows: Tensor, counts: Sequence[int]) -> Tensor | None:
+        """As `all_gather_rows`, on rank 0 alone; None on the others. It is for what rank 0 writes to checkpoints."""
+        rows = rows.to(self.device)
+        if not self.is_main:
+            self.exchange({0: rows.contiguous()}, {}, purpose="checkpoints").wait()
+            return None
+        gathered = rows.new_empty(sum(counts), *rows.shape[1:])
+        by_rank = torch.split(gathered, list(counts))
+        by_rank[0].copy_(rows)
+        self.exchange({}, {peer: by_rank[peer] for peer in self.peers}, purpose="checkpoints").wait()
+        return gathered
+
     def all_reduce(self, values: Tensor, purpose: Purpose = "notes and counts") -> Tensor:
         """Sum `values` over all ranks, in place, the same to the last bit everywhere.
 
@@ -390,8 +403,13 @@ class Communicator:
             dist.destroy_process_group()
 
     @contextmanager
-    def translate_remote_errors(self, purpose: str) -> Iterator[None]:
-        """Turn what the backend raises when a peer is gone or silent into the trainer's error."""
+    def translate_remote_errors(self, purpose: str, peer: int | None = None) -> Iterator[None]:
+        """Turn what the backend raises when a peer is gone or silent into the trainer's error.
+
+        Args:
+            purpose: what could not be done.
+            peer: the rank that was waited for, where the backend waits for one alone.
+        """
         try:
             yield
         except TrainerError:
@@ -399,8 +417,12 @@ class Communicator:
         except RuntimeError as error:
             # The backends begin with the line in their source: "[.../pair.cc:547] Connection closed by peer".
             message = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().partition("\n")[0])
+            if self.world == 2:
+                peer = 1 - self.rank
+            # NCCL waits for all peers at once.
+            whom = "the other ranks" if peer is None or (self.uses_nccl and self.world > 2) else f"rank {peer}"
             lost = LostPeerError(
-                f"could not {purpose} with the other ranks ({message}); if one failed, it says why, "
+                f"could not {purpose} with {whom} ({message}); if one failed, it says why, "
                 "and if one is only slow, give a longer --timeout"
             )
             lost.timed_out = "timed out" in message.lower()

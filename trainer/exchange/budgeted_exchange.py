@@ -30,7 +30,6 @@ import torch
 from torch import Tensor
 
 from trainer.base.pass_context import PassContext
-from trainer.base.traffic_log import Direction
 from trainer.exchange.bit_choice import EXACT, Choice
 from trainer.exchange.error_budget import WINDOW, ErrorBudget, RowNumbers
 from trainer.exchange.halo_exchange import ComparedRows, HaloExchange, PendingRows
@@ -142,7 +141,7 @@ class BudgetedExchange(HaloExchange):
             exact = packed.float()
             if not phase:
                 link.window, link.applied = _Window(exact.clone()), []
-            elif phase <= WINDOW and link.window is not None:
+            elif link.window is not None:
                 link.window.add(exact)
                 if phase == WINDOW:
                     self._note(link, exact, layer, peer, drift)
@@ -231,12 +230,12 @@ class BudgetedExchange(HaloExchange):
     def _record_links(
         self, route: RowRoute, layer: int, width: int, sent: Sequence[int | None], *, begins: bool
     ) -> None:
+        """Record an exchange with the bytes of each peer's message; None for a peer that was sent none."""
         peers = self.communicator.peers
         by_peer = {peer: number for peer, number in zip(peers, sent, strict=True) if number is not None}
-        direction: Direction = self.direction
         self.traffic_log.record(
             layer,
-            direction,
+            self.direction,
             rows=dict(zip(peers, route.send_counts, strict=True)),
             width=width,
             sent=by_peer or None,
@@ -248,7 +247,8 @@ def _drift(state: _LayerState, compared: ComparedRows, phase: int) -> list[Tenso
     """How the compared rows have changed from the cycle's first epoch on, after the last that is measured."""
     if not phase:
         state.compared = _Window(compared().detach().float().clone())
-    if not 0 < phase <= WINDOW or state.compared is None:
+        return None
+    if state.compared is None:
         return None
     window = state.compared
     window.add(compared().detach().float())

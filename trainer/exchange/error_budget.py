@@ -1,12 +1,13 @@
 """Measures rows while a run goes on, and chooses from that with how many bits and how often they are sent again.
 
-Epochs come in cycles of 16. Rows of its first epoch are compared with those of the next eight; then all ranks sum what
+Epochs come in cycles of 9. Rows of its first epoch are compared with those of the next eight; then all ranks sum what
 each has measured of its own rows, a few dozen numbers a link, and choose the same (`trainer.exchange.bit_choice`).
 Until the first choice every row is sent in every epoch, in the fewest of 4 bits a value and more that the budget
 allows.
 
-The choice rests on what was measured before it. If rows change faster afterwards, the next measurement shows a larger
-error than the budget; the budget of the next choice is then smaller in proportion, until an error below it is measured.
+The choice rests on what was measured before it, and in the first epochs gradients soon become less alike. So the first
+choice uses a quarter of the square of the budget, and each one at most twice as much as the one before it. If a
+measurement shows a larger error than the budget, the next choice uses less in proportion.
 
 Letters: K layers and directions, P ranks, M numbers.
 """
@@ -39,10 +40,12 @@ from trainer.exchange.packed_rows import BITS, NARROW_BITS, message_bytes
 
 log = logging.getLogger("trainer")
 
-CYCLE, WINDOW = 16, max(AGES)
-"""Epochs from one choice to the next, and the longest change that is measured."""
+WINDOW = max(AGES)
+"""The longest change that is measured"""
+CYCLE = WINDOW + 1
+"""Epochs from one choice to the next"""
 _ROUNDED = (*NARROW_BITS, 16)
-_LEAST_SHARE, _MARGIN = 0.1, 0.9
+_LEAST_SHARE, _FIRST_SHARE, _GROWTH, _MARGIN = 0.05, 0.25, 2.0, 0.9
 """The margin is for what the formula leaves out, and for errors that grow until they are measured."""
 _CHOICES = [Choice(bits, age) for bits in BITS for age in AGES]
 
@@ -85,7 +88,7 @@ class ErrorBudget:
         self._stored_bytes, self._first = stored_bytes, unmeasured(budget)
         self._first_epoch: int | None = None
         self._decided_in = 0
-        self._share = 1.0
+        self._share = _FIRST_SHARE
         """Of the square of the budget, that the next choice may use."""
         self._choices: dict[LinkKey, Choice] = {}
         self._shapes: dict[LinkKey, tuple[int, int]] = {}
@@ -107,7 +110,7 @@ class ErrorBudget:
         if self._first_epoch is None:
             self._first_epoch = epoch
         phase = (epoch - self._first_epoch) % CYCLE
-        if phase == WINDOW + 1 and self._decided_in != epoch:
+        if not phase and self._decided_in != epoch:
             self._decided_in = epoch
             if self._numbers:
                 self._choose(epoch)
@@ -122,13 +125,13 @@ class ErrorBudget:
         self._numbers.setdefault((layer, direction), {})[peer] = numbers
 
     def _choose(self, epoch: int) -> None:
-        links = self._gathered()
+        links, is_first = self._gathered(), not self._choices
         weights = weights_of(links)
         self.measured_error = math.sqrt(math.fsum(weights[key] * one.applied for key, one in links.items()))
         self.greatest_error = max(self.measured_error, self.greatest_error or 0.0)
-        if self.measured_error:
-            of_budget = (_MARGIN * self._budget / self.measured_error) ** 2
-            self._share = min(1.0, max(_LEAST_SHARE, self._share * of_budget))
+        if not is_first:
+            of_budget = (_MARGIN * self._budget / max(self.measured_error, 1e-30)) ** 2
+            self._share = min(1.0, max(_LEAST_SHARE, self._share * min(of_budget, _GROWTH)))
         costs = {key: {choice: self._seconds(key, choice) for choice in _CHOICES} for key in links}
         self._choices = choose(links, weights, costs, _MARGIN * self._budget * math.sqrt(self._share))
         self._weights = weights
@@ -136,7 +139,7 @@ class ErrorBudget:
         self.predicted_error = error_of(links, self._choices, weights)
         self._numbers = {}
         if self._communicator.is_main:
-            log.debug("epoch %d, %s", epoch, self.in_words())
+            log.log(logging.INFO if is_first else logging.DEBUG, "from epoch %d on: %s", epoch, self.in_words())
 
     def _gathered(self) -> dict[LinkKey, Measured]:
         """What all ranks have measured of links with rows."""

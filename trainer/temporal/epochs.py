@@ -58,7 +58,7 @@ class Fit(Protocol):
         """Continue with these weights."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What later rounds depend on."""
+        """What later rounds depend on; on rank 0 all of it."""
 
     def load_state_dict(self, state: Mapping[str, Any], rounds: int, /) -> None:
         """Continue after so many rounds."""

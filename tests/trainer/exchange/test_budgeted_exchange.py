@@ -96,9 +96,9 @@ def found(cache: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
 
 
 def test_the_error_stays_within_the_budget(found: dict[str, Any]) -> None:
-    """Of what receivers compute with, rows and gradients, from the second choice on; and by its own measurements."""
+    """Of what receivers compute with, rows and gradients, from the first choice on; and by its own measurements."""
     steady = found["steady"]
-    chosen = steady["square_errors"][CYCLE + WINDOW + 1 : -SETTLE]
+    chosen = steady["square_errors"][CYCLE:-SETTLE]
     assert 0.05 < (sum(chosen) / len(chosen)) ** 0.5 <= BUDGET
     assert max(steady["square_errors"][:WINDOW]) <= BUDGET**2
     assert 0.05 < steady["summary"]["greatest_error"] <= BUDGET
@@ -171,5 +171,4 @@ def test_a_resumed_run_measures_again(found: dict[str, Any]) -> None:
     assert resumed.result["resumed_after"] == 24
     assert resumed.result["epochs"] == 40
     assert resumed.result["error_budget"]["predicted_error"] is not None
-    assert WINDOW + 2 <= 40 - 24 <= CYCLE
     assert resumed.losses[-1] < found["some"].losses[-1]

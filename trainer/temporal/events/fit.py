@@ -115,14 +115,94 @@ class EventFit:
         self.model.load_state_dict(weights)
 
     def state_dict(self) -> dict[str, Any]:
-        """What later rounds depend on beside memory, which is read anew."""
-        return {"steps": self._optimiser.steps, "weights": self.weights(), **self._optimiser.state_dict()}
+        """What later rounds depend on, also memory; every rank has to call it."""
+        state = {"steps": self._optimiser.steps, "weights": self.weights(), **self._optimiser.state_dict()}
+        return state | {
+            "parallel": self._parallelism.numbers,
+            "batch_size": self._parallelism.batch_size,
+            "rounds": self._iteration // len(self._batches),
+            "first_iteration": self._first_iteration,
+            "memory": self._all_memory(),
+            "work": self._all_work(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any], rounds: int, /) -> None:
-        """Continue after `rounds` rounds of a run of the same stream and model."""
+        """Continue after `rounds` rounds of a run of the same stream and model; every rank has to call it."""
         self.load_weights(state["weights"])
         self._optimiser.load_state_dict(state["steps"], {name: state[name] for name in self._optimiser.state_dict()})
         self._iteration = self._first_iteration = rounds * len(self._batches)
+        if not self._has_place(state, rounds):
+            self._warn_of_memory(state)
+            return
+        self._first_iteration = state["first_iteration"]
+        if state["memory"] is not None:
+            self._memory.restore(state["memory"][self._copy][self._memory.own_nodes].to(self._communicator.device))
+        if state["work"]:
+            self._work = self._resumed_work(state["work"][self._communicator.rank])
+
+    def _has_place(self, state: Mapping[str, Any], rounds: int) -> bool:
+        """Whether a checkpoint has the place of each copy in the stream, for this division of the ranks."""
+        parallelism = self._parallelism
+        names = ("parallel", "batch_size", "rounds")
+        return [state.get(name) for name in names] == [parallelism.numbers, parallelism.batch_size, rounds]
+
+    def _warn_of_memory(self, state: Mapping[str, Any]) -> None:
+        parallelism, earlier = self._parallelism, state.get("parallel")
+        # With j = k = 1 each round begins with an empty memory, and no epoch has begun.
+        if self._communicator.is_main and (parallelism.epochs_a_round > 1 or math.prod((earlier or [1])[1:]) > 1):
+            log.warning(
+                "the checkpoint is of --parallel %s and this run has %s, so its node memory is not read: a copy that "
+                "begins within the stream has not read what comes before, and epochs that had begun are not trained to "
+                "their end",
+                "an earlier release" if earlier is None else ",".join(map(str, earlier)),
+                ",".join(map(str, parallelism.numbers)),
+            )
+
+    def _all_memory(self) -> Tensor | None:
+        """On the main rank the memory of all copies, [k, N, V]; None where a round begins with an empty one, as that of
+        one copy does."""
+        copies = self._parallelism.copies
+        if copies == 1:
+            return None
+        owner_N = self._stream.owner_N(self._communicator.world // copies)
+        counts = torch.bincount(owner_N, minlength=self._communicator.world // copies).tolist()
+        rows = self._communicator.gather_rows(self._memory.save(), counts * copies)
+        if rows is None:
+            return None
+        return rows.cpu().view(copies, len(owner_N), -1)[:, owner_N.argsort(stable=True).argsort()]
+
+    def _all_work(self) -> list[dict[str, Any]]:
+        """What each rank has read for epochs that have begun; none where one is trained at once."""
+        if self._parallelism.epochs == 1:
+            return []
+        communicator, work = self._communicator, self._work
+        node_n, packed_nV, rest = torch.zeros(0, dtype=torch.int64), self._memory.save()[:0], 0
+        if work is not None and work.queries:
+            node_n, packed_nV, rest = work.node_n, work.rows.packed_nV, len(work.queries)
+        facts = communicator.all_gather_object({"rest": rest, "rows": len(node_n)})
+        counts = [fact["rows"] for fact in facts]
+        nodes, rows = (communicator.gather_rows(one, counts) for one in (node_n, packed_nV))
+        if nodes is None or rows is None:
+            return []
+        return [
+            {"rest": fact["rest"], "nodes": of_rank.clone(), "rows": packed.clone()}
+            for fact, of_rank, packed in zip(
+                facts, torch.split(nodes.cpu(), counts), torch.split(rows.cpu(), counts), strict=True
+            )
+        ]
+
+    def _resumed_work(self, saved: Mapping[str, Any]) -> _Work | None:
+        """The batch that this rank has opened last, with the negatives of the epochs that are still to train."""
+        if not saved["rest"]:
+            return None
+        last = self._iteration - 1
+        opened = last - (last - self._epoch) % self._parallelism.epochs
+        return _Work(
+            queries=self._all_queries(opened)[-saved["rest"] :],
+            node_n=saved["nodes"],
+            rows=NodeRows(packed_nV=saved["rows"].to(self._communicator.device), width=self._options.hidden),
+            num_losses=self._task.num_losses(*self._batch(opened)),
+        )
 
     def round(self, number: int, is_last: bool, /) -> float:
         """Go through the training events once; every rank has to call it.
@@ -148,6 +228,7 @@ class EventFit:
         if is_last:
             for active in range(parallelism.epochs - 1, 0, -1):
                 self._step(min(self._iteration - self._first_iteration, active), lr)
+            self._first_iteration = self._iteration  # of whatever follows in another run
         mean = float(total) / len(self._batches)
         if not (math.isfinite(mean) and bool(self._optimiser.weights_W.isfinite().all())):
             error = TrainingError(
@@ -182,18 +263,13 @@ class EventFit:
 
     def _open(self, iteration: int) -> None:
         """Read the memory for the next batch, on the ranks whose turn it is, and write its events to it."""
-        position = (self._offset + iteration) % len(self._batches)
-        if position == 0:
+        first, end = self._batch(iteration)
+        if first == self._batches[0][0]:
             self._memory.reset()
-        first, end = self._batches[position]
         if iteration % self._parallelism.epochs != self._epoch:
             self._memory.read(torch.zeros(0, dtype=torch.int64))
         else:
-            event_b = share_of(first, end, self._share, self._parallelism.shares)
-            done = iteration // len(self._batches) * self._parallelism.epochs_a_round
-            # Epochs count from 1.
-            begin = done + self._copy * self._parallelism.epochs + 1
-            queries = [self._queries(event_b, epoch) for epoch in range(begin, begin + self._parallelism.epochs)]
+            queries = self._all_queries(iteration)
             node_n = torch.unique(torch.cat([one.node_n for one in queries]))
             self._work = _Work(
                 queries=queries,
@@ -202,6 +278,19 @@ class EventFit:
                 num_losses=self._task.num_losses(first, end),
             )
         self._memory.write(self.model.states, first, end)
+
+    def _batch(self, iteration: int) -> tuple[int, int]:
+        """The batch that this rank's copy reads in an iteration."""
+        return self._batches[(self._offset + iteration) % len(self._batches)]
+
+    def _all_queries(self, iteration: int) -> list[Queries]:
+        """This rank's share of that batch, with the negatives of each epoch that is trained on it."""
+        parallelism = self._parallelism
+        event_b = share_of(*self._batch(iteration), self._share, parallelism.shares)
+        done = iteration // len(self._batches) * parallelism.epochs_a_round
+        # Epochs count from 1.
+        begin = done + self._copy * parallelism.epochs + 1
+        return [self._queries(event_b, epoch) for epoch in range(begin, begin + parallelism.epochs)]
 
     def _queries(self, event_b: Tensor, epoch: int) -> Queries:
         return Queries.of(self._stream, event_b, self._task.destinations(event_b, epoch), self._options.neighbours)

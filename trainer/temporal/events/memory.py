@@ -120,6 +120,11 @@ class NodeMemory:
         )
         self._tail = self._rows.packed_nV[:1, -_TAIL:].clone()
 
+    @property
+    def own_nodes(self) -> Tensor:
+        """The nodes whose rows this rank has, in their order."""
+        return (self._owner_N == self._own).nonzero().squeeze(1)
+
     def reset(self) -> None:
         """Begin again before the first event."""
         packed_nV = self._rows.packed_nV

@@ -18,7 +18,7 @@ from trainer.temporal.events.memory import NodeRows
 from trainer.temporal.events.stream import EventStream
 from trainer.temporal.events.tgn import Tgn
 
-_AT_A_TIME = 1 << 14
+AT_A_TIME = 1 << 14
 """Queries whose neighbours' rows are in memory at a time."""
 
 
@@ -102,8 +102,8 @@ class Queries:
         node_vW = model.nodes(stream, self.node_n[self.node_v], self.row_v, state_vW)
         device = node_vW.device
         pieces = []
-        for begin in range(0, len(self.query_q), _AT_A_TIME):
-            here = slice(begin, begin + _AT_A_TIME)
+        for begin in range(0, len(self.query_q), AT_A_TIME):
+            here = slice(begin, begin + AT_A_TIME)
             encoded = [model.time(self.passed_qK[here].to(device))]
             if stream.x_MF is not None:
                 encoded.append(stream.x_MF[self.event_qK[here]].to(device))

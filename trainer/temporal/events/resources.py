@@ -15,6 +15,7 @@ from trainer.config.options import Options
 from trainer.config.parallel import parse_parallel
 from trainer.temporal.events.memory import row_bytes
 from trainer.temporal.events.parallelism import Parallelism, Resources, choose_parallelism, lost_mail
+from trainer.temporal.events.queries import AT_A_TIME
 from trainer.temporal.events.stream import EventStream
 from trainer.temporal.events.tgn import Tgn
 
@@ -22,6 +23,8 @@ _COPIES_OF_WEIGHTS = 9
 """Weights, their decay, two vectors of the optimiser, gradients three times, and the best weights with a copy."""
 _NUMBERS_A_NODE = 5
 """int64: owner, place, order of the nodes by owner, and two while these are made."""
+_TRAINED_WIDTHS, _SCORED_WIDTHS = 12, 10
+"""Rows as wide as a state for each neighbour: of what gradients need, and of what scores need; both as measured."""
 _FLOAT, _INT = 4, 8
 
 
@@ -50,7 +53,9 @@ def check_memory(
     """
     resources = _resources(options, stream, ranks, available_bytes)
     copies = parallelism.copies
-    needed = copies * resources.memory_bytes * (2 if copies > 1 else 1)
+    # A validation needs each of several copies twice, and a checkpoint gathers them.
+    times = 1 if copies == 1 else 2 if options.checkpoint is None else 3
+    needed = copies * resources.memory_bytes * times
     if needed > resources.available_bytes and not options.anyway:
         raise TrainingError(
             f"the node memory takes {needed / 1e9:.2f} GB beside the weights and {resources.available_bytes / 1e9:.2f} "
@@ -104,16 +109,36 @@ def memory_by_purpose(
 
 
 def _batch_bytes(options: Options, stream: EventStream, parallelism: Parallelism) -> int:
-    """Of the largest of training and scoring: the rows that were read, and what the gradients of a batch need."""
+    """Of the larger of training and scoring: the rows that were read, and what is computed of neighbours and nodes."""
+    ranks = parallelism.shares * parallelism.epochs * parallelism.copies
+    negatives = 1 if options.task == "classes" else options.negatives
+    trained = -(-parallelism.batch_size // parallelism.shares) * (2 + negatives)
+    scored = -(-parallelism.batch_size // ranks) * (2 + options.eval_negatives)
+    return max(
+        _bytes_of_queries(options, stream, trained, at_a_time=trained, widths=_TRAINED_WIDTHS, kept=parallelism.epochs),
+        _bytes_of_queries(options, stream, scored, at_a_time=AT_A_TIME, widths=_SCORED_WIDTHS, kept=1),
+    )
+
+
+def _bytes_of_queries(
+    options: Options, stream: EventStream, queries: int, *, at_a_time: int, widths: int, kept: int
+) -> int:
+    """Bytes of queries.
+
+    Args:
+        options: of the run.
+        stream: the events.
+        queries: of a batch.
+        at_a_time: whose neighbours are in memory.
+        widths: rows as wide as a state that are in memory for each neighbour.
+        kept: epochs whose queries are kept.
+    """
     width, features, number = options.hidden, stream.num_features, options.neighbours
-    share = -(-parallelism.batch_size // parallelism.shares)
-    queries = share * (2 + options.negatives)
     nodes = min(queries * (1 + number), stream.num_nodes)
-    rows = min(nodes * parallelism.epochs, stream.num_nodes) * row_bytes(width, features)
-    # Of a neighbour: its encoded time before and after the cosine, keys, values, their products, features; indices.
-    of_neighbours = queries * number * ((6 * width + features) * _FLOAT + 4 * _INT * parallelism.epochs)
-    of_nodes = nodes * (12 * width + features) * _FLOAT
-    return rows + of_neighbours + of_nodes + queries * 8 * width * _FLOAT
+    rows = min(nodes * kept, stream.num_nodes) * row_bytes(width, features)
+    of_neighbours = min(queries, at_a_time) * number * (widths * width + features) * _FLOAT
+    of_nodes = nodes * (12 * width + features) * _FLOAT + queries * 8 * width * _FLOAT
+    return rows + of_neighbours + of_nodes + kept * queries * number * 4 * _INT
 
 
 def _resources(options: Options, stream: EventStream, ranks: int, available_bytes: int) -> Resources:

@@ -12,7 +12,9 @@ Rows of memory are as they would be in training: the batches before those that a
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -74,10 +76,10 @@ class StageSeconds:
             momentum=options.momentum,
         )
         self._memory = NodeMemory(stream, options.hidden, communicator, [0], stream.owner_N(1))
-        self._seconds: dict[str, float] = {}
+        self._seconds: defaultdict[str, list[float]] = defaultdict(list)
 
     def measure(self) -> dict[str, float]:
-        """The mean seconds of each stage of a batch, and of scoring one."""
+        """The median seconds of each stage of a batch, and of scoring one."""
         batches = list(batches_of(*self._stream.groups()["train"], self._parallelism.batch_size))
         first = max(0, min(len(batches) // 2, len(batches) - _WARM - _MEASURED))
         for batch in batches[max(0, first - _WRITTEN) : first]:
@@ -85,10 +87,11 @@ class StageSeconds:
         measured = batches[first : first + _WARM + _MEASURED]
         for number, batch in enumerate(measured):
             if number == min(_WARM, len(measured) - 1):
-                self._seconds = dict.fromkeys((*STAGES, "score"), 0.0)
+                self._seconds.clear()
             self._train(*batch)
             self._score(*batch)
-        return {name: seconds / max(len(measured) - _WARM, 1) for name, seconds in self._seconds.items()}
+        # The median: one batch may wait for what else the machine does.
+        return {name: statistics.median(seconds) for name, seconds in self._seconds.items()}
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -96,7 +99,7 @@ class StageSeconds:
         yield
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - begun
+        self._seconds[name].append(time.perf_counter() - begun)
 
     def _train(self, first: int, end: int) -> None:
         """One iteration of a rank: it reads one batch in as many iterations as epochs are trained at once, and then

@@ -1,7 +1,8 @@
 """The training of a model on snapshots: one change of the weights an epoch, by the loss of all training steps.
 
-The loss is the mean over the pairs of all windows of the training and their negatives. Each rank has the gradient of
-its group's share, and one all-reduce adds the shares, so the result does not depend on the groups.
+The loss is the mean over the pairs of all windows of the training and their negatives, or over the states of nodes.
+Each rank has the gradient of its group's share, and one all-reduce adds the shares, so the result does not depend on
+the groups.
 
 The epochs measure what each snapshot takes. After some of them all ranks fit the same cost to the seconds of all, and
 change the groups if the slowest group becomes faster by that.
@@ -27,7 +28,6 @@ from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
 from trainer.dist.communicator import Communicator
 from trainer.temporal.epochs import Metrics, Split
-from trainer.temporal.link_metrics import link_metrics
 from trainer.temporal.snapshots.graphs import Snapshots
 from trainer.temporal.snapshots.groups import (
     Cost,
@@ -40,6 +40,7 @@ from trainer.temporal.snapshots.groups import (
 from trainer.temporal.snapshots.memory_estimate import rank_bytes
 from trainer.temporal.snapshots.network import VECTORS, SnapshotNetwork
 from trainer.temporal.snapshots.passes import SnapshotPass
+from trainer.temporal.snapshots.tasks import LinkTask, SnapshotTask
 from trainer.temporal.snapshots.workers import Workers
 
 log = logging.getLogger("trainer")
@@ -51,8 +52,6 @@ _WORTH_A_CHANGE = 1.01
 """The slowest group by the slowest of other groups, from which on these replace it."""
 _HISTORY_OF_ONE_PIECE = 20
 """Snapshots of a sequence where the state cannot be divided, so that ranks would wait for whole groups."""
-_SCORES_AT_A_TIME = 1 << 16
-"""In an evaluation."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +83,7 @@ class SnapshotFit:
         communicator: Communicator,
         workers: Workers,
         *,
+        task: SnapshotTask | None = None,
         borders: Sequence[int] | None = None,
         rebalances: bool = True,
     ) -> None:
@@ -94,12 +94,14 @@ class SnapshotFit:
             options: of the run.
             communicator: the ranks of the run.
             workers: of this rank.
+            task: what is learnt; None for links.
             borders: of the first groups; None for those with as many events and nodes.
             rebalances: whether measured groups replace them.
         """
         self._snapshots, self._options, self._communicator = snapshots, options, communicator
         self._workers, self._rebalances = workers, rebalances
-        self.network = SnapshotNetwork(options, snapshots)
+        self._task: SnapshotTask = LinkTask(snapshots, options) if task is None else task
+        self.network = SnapshotNetwork(options, snapshots, num_classes=self._task.num_classes)
         self._optimiser = optimiser(
             options.optimiser,
             [(parameter, options.weight_decay) for parameter in self.network.parameters()],
@@ -120,8 +122,7 @@ class SnapshotFit:
         self._num_rounds = 0
         group = communicator.rank // snapshots.num_members
         own = range(*self.groups.borders[group : group + 2])
-        num_pairs = sum(len(snapshots.pairs(number + 1, "train", epoch=0, num_negatives=0)) for number in own)
-        [self._num_pairs] = communicator.all_reduce_numbers([num_pairs])
+        [self._num_losses] = communicator.all_reduce_numbers([sum(map(self._task.num_losses, own))])
 
     @property
     def num_groups(self) -> int:
@@ -202,13 +203,11 @@ class SnapshotFit:
         Raises:
             TrainingError: it, or the weights after it, are not finite.
         """
-        options, snapshots, device = self._options, self._snapshots, self._communicator.device
+        options, device = self._options, self._communicator.device
         losses: dict[int, Tensor] = {}
-        each = self._num_pairs * (1 + options.negatives)
 
         def finish(step: int, rows_nG: Tensor) -> Tensor:
-            pairs = snapshots.pairs(step + 1, "train", epoch=number + 1, num_negatives=options.negatives)
-            loss = self.network.loss_sum(rows_nG, pairs) / each
+            loss = self._task.loss(self.network, rows_nG, step, number + 1) / self._num_losses
             losses[step] = loss.detach()
             return loss
 
@@ -231,29 +230,25 @@ class SnapshotFit:
         return total
 
     def evaluate(self, *groups: Split, negatives: int) -> list[Metrics]:
-        """How well the pairs of val, or of val and test, are predicted; every rank has to call it.
+        """How well val, or val and test, are predicted; every rank has to call it.
 
         Args:
             groups: of the split.
             negatives: that each pair is ranked among; ap has the first one of them.
         """
         snapshots = self._snapshots
-        scores: dict[Split, dict[int, Tensor]] = {group: {} for group in groups}
+        scored: dict[Split, dict[int, tuple[Tensor, Tensor]]] = {group: {} for group in groups}
 
         def finish(step: int, rows_nG: Tensor) -> None:
-            for group, of_group in scores.items():
-                pairs = snapshots.pairs(step + 1, group, epoch=0, num_negatives=negatives)
-                table_G = pairs.table(rows_nG)
-                pieces = pairs.pieces(max(_SCORES_AT_A_TIME // (1 + negatives), 1))
-                of_group[step] = torch.cat([self.network.scores(table_G, piece) for piece in pieces])
+            for group, of_group in scored.items():
+                of_group[step] = self._task.scored(self.network, rows_nG, step, group, negatives)
 
         num_steps = max(snapshots.num_steps(group) for group in groups)
         borders = balanced_groups(self._costs(self.groups.cost, num_steps), self.num_groups)
         self._pass(borders, is_training=False).run(finish)
-        nothing = torch.zeros(0, 1 + negatives, device=self._communicator.device)
         return [
-            link_metrics(torch.cat([nothing, *(of_group[step] for step in sorted(of_group))]), self._communicator)
-            for of_group in scores.values()
+            self._task.metrics([of_group[step] for step in sorted(of_group)], self._communicator, negatives)
+            for of_group in scored.values()
         ]
 
     def _pass(self, borders: Sequence[int], *, is_training: bool) -> SnapshotPass:

@@ -56,6 +56,8 @@ class Events:
     first_test: int
     x_NF: Tensor | None = None
     """float32, features of nodes"""
+    y_M: Tensor | None = None
+    """int64, the state in which each event leaves its source, -1 for unknown; None without states"""
 
     @property
     def num_snapshots(self) -> int:
@@ -290,16 +292,22 @@ class Snapshots:
                 self._place_N[self.events.source_M[begin:end]],
                 self._place_N[self.events.destination_M[begin:end]],
             )
-            csr = _symmetric(first_m, second_m, self.num_seen(number))
+            num_rows = self.num_seen(number)
             self._graphs[number] = (
-                SnapshotGraph(csr, self.device) if self.members is None else self._own_part(csr, self.members)
+                SnapshotGraph(_symmetric(first_m, second_m, num_rows), self.device)
+                if self.members is None
+                else self._own_part(first_m, second_m, num_rows, self.members)
             )
         return self._graphs[number]
 
-    def _own_part(self, csr: Csr, members: Members) -> SnapshotGraph:
+    def _own_part(self, first_m: Tensor, second_m: Tensor, num_all: int, members: Members) -> SnapshotGraph:
         """This rank's rows of a graph, with columns for them and for their neighbours."""
-        num_all, owner_n = csr.num_rows, self._owner_N[: csr.num_rows]
+        owner_n = self._owner_N[:num_all]
         is_own_n = owner_n == members.own
+        other_m = first_m != second_m
+        degree_n = torch.cat([first_m[other_m], second_m[other_m]]).bincount(minlength=num_all).float()
+        touches_m = is_own_n[first_m] | is_own_n[second_m]
+        csr = _symmetric(first_m[touches_m], second_m[touches_m], num_all)
         own_n = is_own_n.nonzero().squeeze(1)
         is_own_E = is_own_n[csr.row_E]
         row_E, column_E = csr.row_E[is_own_E].long(), csr.indices[is_own_E].long()
@@ -315,7 +323,7 @@ class Snapshots:
             num_columns=len(columns),
         )
         halo = self._exchange(members, place_n, sent, needed)
-        return SnapshotGraph(part, self.device, degree_c=csr.row_sums(torch.float32)[columns], halo=halo)
+        return SnapshotGraph(part, self.device, degree_c=degree_n[columns], halo=halo)
 
     def _exchange(
         self, members: Members, place_n: Tensor, sent: dict[int, Tensor], needed: dict[int, Tensor]
@@ -383,6 +391,32 @@ class Snapshots:
             negative_kK=place_N[negative_kK[is_own_k]].to(self.device),
             exchange=exchange,
         )
+
+    def states(self, number: int, split: Split) -> tuple[Tensor, Tensor]:
+        """The known states in which one window leaves its sources, each by the last event that says it.
+
+        Args:
+            number: of the window.
+            split: whose events count.
+
+        Returns:
+            rows of this rank, beyond those of the snapshot before for nodes that had not occurred, and their states.
+        """
+        assert self.events.y_M is not None
+        begin, end = self._span(number, split)
+        y_m = self.events.y_M[begin:end]
+        source_k, y_m = self.events.source_M[begin:end][y_m >= 0], y_m[y_m >= 0]
+        row_k, place_m = torch.unique(self._place_N[source_k], return_inverse=True)
+        last_k = torch.zeros_like(row_k).scatter_reduce_(0, place_m, torch.arange(len(y_m)), "amax")
+        is_own_k = self._owner_N[row_k] == (0 if self.members is None else self.members.own)
+        own_k = torch.searchsorted(self._own_rows, row_k[is_own_k])
+        return own_k.to(self.device), y_m[last_k[is_own_k]].to(self.device)
+
+    def has_states(self, split: Split) -> bool:
+        """Whether a step predicts a state of this split: one that is not in the first window."""
+        begin, end = self._limits(split)
+        y_M = self.events.y_M
+        return y_M is not None and bool((y_M[max(begin, int(self.events.offsets[1])) : end] >= 0).any())
 
     def _span(self, number: int, split: Split) -> tuple[int, int]:
         lowest, highest = self._limits(split)

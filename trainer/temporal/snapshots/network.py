@@ -1,4 +1,4 @@
-"""A model over snapshots: the rows that it reads, its recurrences, and the decoder that scores pairs."""
+"""A model over snapshots: the rows that it reads, its recurrences, and the decoder that scores pairs or states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 
 from trainer.config.options import Options
 from trainer.models.decoders import Mlp
-from trainer.models.plan import Plan
+from trainer.models.plan import Plan, zeros
 from trainer.temporal.snapshots.evolvegcn import EvolveByRows, EvolveByWeights
 from trainer.temporal.snapshots.gclstm import GcLstm
 from trainer.temporal.snapshots.graphs import Pairs, Snapshots
@@ -25,7 +25,14 @@ VECTORS = "vectors_NF"
 class SnapshotNetwork(nn.Module):
     """The model that the options name, over the snapshots of one stream."""
 
-    def __init__(self, options: Options, snapshots: Snapshots) -> None:
+    def __init__(self, options: Options, snapshots: Snapshots, *, num_classes: int = 0) -> None:
+        """Draw the first weights.
+
+        Args:
+            options: of the run.
+            snapshots: of the stream.
+            num_classes: of the states that are predicted; 0 for pairs.
+        """
         super().__init__()
         generator, x_NF = torch.Generator().manual_seed(options.seed), snapshots.events.x_NF
         self._snapshots = snapshots
@@ -38,7 +45,7 @@ class SnapshotNetwork(nn.Module):
             norm=lambda _width: nn.Identity(),
         )
         self.recurrences = nn.ModuleList(_recurrences(options, plan))
-        self.decoder = Mlp(plan, options.hidden, num_scores=None)
+        self.decoder = NodeMlp(plan, num_classes) if num_classes else Mlp(plan, options.hidden, num_scores=None)
         self._x_NF = None if x_NF is None else x_NF[snapshots.own_nodes].float().to(snapshots.device)
         """Of the nodes of this rank"""
         self.vectors_NF: nn.Parameter | None = None
@@ -92,10 +99,28 @@ class SnapshotNetwork(nn.Module):
         scores: Tensor = self.decoder(repeated, others_G, None)
         return scores.view(others.shape)
 
+    def class_scores(self, rows_nG: Tensor, row_k: Tensor) -> Tensor:
+        """The scores of the classes of some rows, [k, C]; those beyond the last are zeros."""
+        padded = torch.nn.functional.pad(rows_nG, (0, 0, 0, 1))
+        scores: Tensor = self.decoder(padded[row_k.clamp(max=len(rows_nG))])
+        return scores
+
     def loss_sum(self, rows_nG: Tensor, pairs: Pairs) -> Tensor:
         """The sum over the pairs and their negatives of the binary cross entropy."""
         scores = self.scores(pairs.table(rows_nG), pairs)
         return softplus(-scores[:, 0]).sum() + softplus(scores[:, 1:]).sum()
+
+
+class NodeMlp(nn.Module):
+    """Two layers on a row, for the scores of its classes."""
+
+    def __init__(self, plan: Plan, num_classes: int) -> None:
+        super().__init__()
+        self.weight_FG, self.bias_G = plan.weight(plan.hidden, plan.hidden), zeros(plan.hidden)
+        self.weight_GC, self.bias_C = plan.weight(plan.hidden, num_classes), zeros(num_classes)
+
+    def forward(self, rows_kF: Tensor) -> Tensor:
+        return (rows_kF @ self.weight_FG + self.bias_G).relu() @ self.weight_GC + self.bias_C
 
 
 def input_words(options: Options, snapshots: Snapshots) -> str:

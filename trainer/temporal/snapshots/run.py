@@ -15,6 +15,7 @@ from trainer.base.errors import TrainingError, found_by_every_rank
 from trainer.config.options import Options
 from trainer.data.event_tensors import EventTensors
 from trainer.data.events import EventCache
+from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
 from trainer.reporting.listeners import add_trackers
 from trainer.reporting.outputs import write_result
@@ -28,6 +29,7 @@ from trainer.temporal.snapshots.graphs import SPLITS, Events, Snapshots
 from trainer.temporal.snapshots.groups import imbalance
 from trainer.temporal.snapshots.members import Members
 from trainer.temporal.snapshots.network import input_words
+from trainer.temporal.snapshots.tasks import LinkTask, StateTask
 from trainer.temporal.snapshots.workers import Workers, overlap_seconds
 
 log = logging.getLogger("trainer")
@@ -44,14 +46,16 @@ def train_snapshots(options: Options, cache: EventCache, communicator: Communica
     """
     started = time.perf_counter()
     communicator.sent.reset()
-    metric = "mrr" if options.metric == "mrr" else "ap"
+    with found_by_every_rank():
+        objective = _objective(options, cache)
+    metric = objective.name
     report.set_metric(metric)
     if options.verify:
         cache.manifest.verify("")
     tensors = cache.tensors()
     events = events_of(cache, tensors)
     with found_by_every_rank():
-        _check(cache, Snapshots(events=events, device=communicator.device, seed=options.seed))
+        _check(cache, objective, Snapshots(events=events, device=communicator.device, seed=options.seed))
         numbers = _numbers_of_members(options, cache, communicator)
     facts = communicator.all_gather_object(facts_of_rank(options, cache, communicator))
     with found_by_every_rank():
@@ -71,7 +75,8 @@ def train_snapshots(options: Options, cache: EventCache, communicator: Communica
         )
         snapshots = Snapshots(events=events, device=communicator.device, seed=options.seed, members=members)
         borders = _first_borders(cache, tensors, communicator.world, number)
-        fit = SnapshotFit(snapshots, options, communicator, workers, borders=borders)
+        task = LinkTask(snapshots, options) if objective.task == "links" else StateTask(snapshots, objective)
+        fit = SnapshotFit(snapshots, options, communicator, workers, task=task, borders=borders)
         needed = fit.memory_bytes()
         missing = None if options.anyway else _missing_memory(facts, needed)
         if missing is None:
@@ -95,6 +100,7 @@ def train_snapshots(options: Options, cache: EventCache, communicator: Communica
     groups = fit.groups
     result = {
         **outcome.facts(metric),
+        "task": objective.task,
         "seconds": seconds,
         "setup_seconds": setup_seconds,
         **traffic_facts(communicator, facts),
@@ -114,7 +120,7 @@ def train_snapshots(options: Options, cache: EventCache, communicator: Communica
         if groups.is_measured
         else None,
         "overlap_by_rank": overlaps,
-        "eval_negatives": options.eval_negatives,
+        "eval_negatives": options.eval_negatives if objective.task == "links" else None,
         "parameters": fit.num_parameters,
         "seed": options.seed,
     }
@@ -135,6 +141,7 @@ def events_of(cache: EventCache, tensors: EventTensors) -> Events:
         first_val=cache.split[0],
         first_test=cache.split[1],
         x_NF=tensors.node_x,
+        y_M=tensors.y,
     )
 
 
@@ -180,7 +187,20 @@ def _merges_ranks(cache: EventCache, number: int) -> bool:
     return cache.num_parts % number == 0
 
 
-def _check(cache: EventCache, snapshots: Snapshots) -> None:
+def _objective(options: Options, cache: EventCache) -> Objective:
+    """What is learnt: links, or with --task classes the states of nodes."""
+    if options.task != "classes":
+        return Objective(task="links", metric="mrr" if options.metric == "mrr" else "ap", num_outputs=1)
+    if cache.num_states < 2:
+        raise TrainingError(
+            f"the events of {cache.folder} name fewer than two states of their sources, so there are no classes to "
+            "learn; give a stream with states, or --task links"
+        )
+    metric = "roc-auc" if options.metric == "auto" else options.metric
+    return Objective(task="classes", metric=metric, num_outputs=cache.num_states)
+
+
+def _check(cache: EventCache, objective: Objective, snapshots: Snapshots) -> None:
     names = ("training", "validation", "test")
     for split, name in zip(SPLITS, names, strict=True):
         if not snapshots.predicts(split):
@@ -188,7 +208,12 @@ def _check(cache: EventCache, snapshots: Snapshots) -> None:
                 f"{cache.folder} has no event for the {name} after its first window; partition it with a smaller "
                 "--window or another --split"
             )
-    if len(snapshots.candidates_D) < 2:
+        if objective.task == "classes" and not snapshots.has_states(split):
+            raise TrainingError(
+                f"{cache.folder} has no state for the {name} after its first window; partition it with another "
+                "--split, or give --task links"
+            )
+    if objective.task == "links" and len(snapshots.candidates_D) < 2:
         raise TrainingError(
             f"{cache.folder} has one destination only, so there is no other to compare pairs with; give another stream"
         )

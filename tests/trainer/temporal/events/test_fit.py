@@ -257,3 +257,16 @@ def test_features_that_change_are_beside_those_that_do_not(alone: Communicator) 
     loss = fit.round(0, True)
     for other in (replace(both, changing=replace(history, x=3 * history.x)), replace(both, x_NF=3 * both.x_NF)):
         assert fit_of(alone, other, (1, 1, 1), batch_size=16).round(0, True) != loss
+
+
+def test_a_checkpoint_of_another_division_is_said_to_be_inexact(
+    alone: Communicator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Guards against a resumed run that is silently another one, and a warning where nothing is lost."""
+    fit = fit_of(alone, random_stream(), (1, 1, 1), batch_size=16)
+    fit.round(0, False)
+    state = fit.state_dict()
+    fit.load_state_dict(state, 1)
+    assert not caplog.records
+    fit.load_state_dict({**state, "parallel": [1, 2, 2]}, 1)
+    assert "is of --parallel 1,2,2 and this run has 1,1,1, so its node memory is not read" in caplog.text

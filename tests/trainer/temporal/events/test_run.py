@@ -22,9 +22,9 @@ from graphprep.interop.training_run import TrainingRun
 from graphprep.report.summary.run_summary import run_summary
 from graphprep.temporal.write_cache import cache_of_arrays
 from tests.trainer.handmade_cache import make_cache, random_graph
-from tests.trainer.rank_group import Run, among_ranks
+from tests.trainer.rank_group import Run, among_ranks, free_port
 from tests.trainer.temporal.events.streams import alternating_stream
-from tests.trainer.test_launch import PATIENCE, children_of, is_running, running
+from tests.trainer.test_launch import PATIENCE, children_of, finish, is_running, running, seat_variables, start
 from trainer.base.errors import OptionError, StoppedError, TrainingError
 from trainer.config.command_line import parse
 from trainer.data.events import open_event_cache
@@ -97,16 +97,16 @@ def test_two_ranks_print_what_one_does(cache: Path) -> None:
     assert two.result["bytes_sent"] == sum(two.result[f"{kind}_bytes_sent"] for kind in ("row", "weight", "other"))
 
 
+def stop_at_once(request: StopRequest) -> StopRequest:
+    """`StopRequest.__enter__` of a process that got SIGTERM."""
+    request.is_requested = True
+    return request
+
+
 def test_a_resumed_run_is_the_whole_run(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards against a checkpoint that lacks the optimiser, the best weights or the epoch; SIGTERM writes it."""
     whole = alone(cache, *SMALL, "--epochs", 4)
     arguments = (cache, *SMALL, "--epochs", 4, "--checkpoint", tmp_path / "checkpoints")
-    listen = StopRequest.__enter__
-
-    def stop_at_once(request: StopRequest) -> StopRequest:
-        request.is_requested = True
-        return listen(request)
-
     with monkeypatch.context() as patch:
         patch.setattr(StopRequest, "__enter__", stop_at_once)
         with pytest.raises(StoppedError, match="stopped by SIGTERM after epoch 1"):
@@ -130,6 +130,35 @@ def test_runs_of_several_epochs_a_round_resume(cache: Path, tmp_path: Path) -> N
     assert [line["epoch"] for line in resumed.epochs] == [4, 6]
     assert resumed.result["resumed_after"] == 2
     assert resumed.losses[-1] < first.losses[0]
+
+
+def stopped(communicator: Communicator, *, arguments: list[str]) -> None:
+    """A run that gets SIGTERM in its first round: a task."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StopRequest, "__enter__", stop_at_once)
+        with pytest.raises(StoppedError, match="stopped by SIGTERM"):
+            run_once(communicator, arguments=arguments)
+
+
+@pytest.mark.parametrize(("ranks", "numbers"), [(2, "1,1,2"), (4, "1,2,2")])
+def test_a_resumed_run_of_copies_and_epochs_is_the_whole_run(
+    cache: Path, tmp_path: Path, ranks: int, numbers: str
+) -> None:
+    """Guards against a checkpoint without the memory of a copy, or without what was read for epochs that had begun."""
+    plain = [str(one) for one in (cache, *SMALL, "--epochs", 8, "--parallel", numbers)]
+    checkpoint = ["--checkpoint", str(tmp_path / "checkpoints")]
+    whole, _, resumed = among_ranks(
+        ranks,
+        [
+            partial(run_once, arguments=plain),
+            partial(stopped, arguments=[*plain, *checkpoint]),
+            partial(run_once, arguments=[*plain, *checkpoint, "--resume"]),
+        ],
+    )
+    assert resumed.result["resumed_after"] == ranks
+    assert resumed.losses == pytest.approx(whole.losses[1:], abs=1e-6)
+    for name in ("val_ap", "test_ap", "test_mrr", "best_epoch"):
+        assert resumed.result[name] == pytest.approx(whole.result[name])
 
 
 def test_states_of_sources_are_learnt(tmp_path: Path) -> None:
@@ -185,6 +214,29 @@ def test_a_killed_rank_is_named(cache: Path) -> None:
         assert not any(is_running(rank) for rank in ranks)
         assert process.stderr is not None
         assert re.match(r"trainer: rank [01] was ended by SIGKILL", process.stderr.read())
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_named(cache: Path) -> None:
+    """Guards against ranks that wait for ever for the memory of a rank that keeps its connections open."""
+    arguments = [*map(str, (cache, *SMALL)), "--parallel", "2,1,1", "--epochs", "1000000", "--json", "-q"]
+    port = free_port()
+    processes = [
+        start("-m", "trainer", *arguments, "--timeout", "10", **seat_variables(rank, port)) for rank in range(2)
+    ]
+    try:
+        assert processes[0].stdout is not None
+        assert processes[0].stdout.readline().startswith("{")
+        processes[1].send_signal(signal.SIGSTOP)
+        status, _, err = finish(processes[0])
+        assert status == 7
+        [line] = err.strip().splitlines()
+        assert re.match(r"rank 0: could not .* with rank 1 \(", line)
+        assert "--timeout" in line
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

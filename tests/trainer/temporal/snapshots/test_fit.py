@@ -43,18 +43,56 @@ def trained(communicator: Communicator, *, num_members: int = 1, **changes: Any)
     }
 
 
+def resumed(communicator: Communicator, *, num_members: int = 1, **changes: Any) -> tuple[Any, Any]:
+    """Two epochs after a change of the groups: of one run, and of another one that resumes from its state."""
+    communicator.connect()
+    passes._LEAST_ROWS = 5
+    options = run_options("", epochs=7, lr=0.02, negatives=2, **changes)
+    snapshots = shared_snapshots(communicator, EVENTS, num_members)
+    num_steps, num_groups = snapshots.num_steps("train"), communicator.world // num_members
+    first = [0, *(min(1 + group, num_steps) for group in range(num_groups - 1)), num_steps]
+
+    def fit_of(borders: list[int] | None) -> SnapshotFit:
+        workers = Workers(2 if num_members == 1 else 1, communicator.device)
+        return SnapshotFit(snapshots, options, communicator, workers, borders=borders)
+
+    whole, later = fit_of(first), fit_of(None)
+    for number in range(5):
+        whole.round(number, False)
+    content = io.BytesIO()
+    torch.save(whole.state_dict(), content)
+    content.seek(0)
+    later.load_state_dict(torch.load(content, weights_only=True), 5)
+    outcomes = [
+        ([fit.round(number, False) for number in (5, 6)], fit.weights(), fit.groups.borders, first)
+        for fit in (whole, later)
+    ]
+    return outcomes[0], outcomes[1]
+
+
+def of_all_models(worlds: tuple[int, ...], num_members: int) -> dict[int, dict[str, Any]]:
+    """By the number of ranks, a training of each model, and those that are resumed."""
+    tasks = [
+        partial(task, num_members=num_members, **changes) for task in (trained, resumed) for changes in MODELS.values()
+    ]
+    number, found = len(MODELS), {}
+    for world in worlds:
+        outcomes = among_ranks(world, tasks)
+        of_resumed = dict(zip(MODELS, outcomes[number:], strict=True))
+        found[world] = {**dict(zip(MODELS, outcomes[:number], strict=True)), "resumed": of_resumed}
+    return found
+
+
 @pytest.fixture(scope="module")
 def outcomes() -> dict[int, dict[str, Any]]:
-    """Of each number of ranks, of each model."""
-    tasks = [partial(trained, **changes) for changes in MODELS.values()]
-    return {world: dict(zip(MODELS, among_ranks(world, tasks), strict=True)) for world in (1, 2, 3)}
+    """Where each rank has a group."""
+    return of_all_models((1, 2, 3), 1)
 
 
 @pytest.fixture(scope="module")
 def shared_outcomes() -> dict[int, dict[str, Any]]:
-    """The same where two ranks share each group, by the number of ranks."""
-    tasks = [partial(trained, num_members=2, **changes) for changes in MODELS.values()]
-    return {world: dict(zip(MODELS, among_ranks(world, tasks), strict=True)) for world in (2, 4)}
+    """Where two ranks share each group."""
+    return of_all_models((2, 4), 2)
 
 
 @pytest.mark.parametrize("world", [2, 3])
@@ -84,42 +122,16 @@ def assert_same_training(one: dict[str, Any], several: dict[str, Any]) -> None:
         assert 0 < expected["mrr"] <= 1
 
 
-def resumed(communicator: Communicator, *, num_members: int = 1, **changes: Any) -> tuple[Any, Any]:
-    """Two epochs after a change of the groups: of one run, and of another one that resumes from its state."""
-    communicator.connect()
-    passes._LEAST_ROWS = 5
-    options = run_options("", epochs=7, lr=0.02, negatives=2, **changes)
-    snapshots = shared_snapshots(communicator, EVENTS, num_members)
-    num_steps, num_groups = snapshots.num_steps("train"), communicator.world // num_members
-    first = [0, *(min(1 + group, num_steps) for group in range(num_groups - 1)), num_steps]
-
-    def fit_of(borders: list[int] | None) -> SnapshotFit:
-        workers = Workers(2 if num_members == 1 else 1, communicator.device)
-        return SnapshotFit(snapshots, options, communicator, workers, borders=borders)
-
-    whole, later = fit_of(first), fit_of(None)
-    for number in range(5):
-        whole.round(number, False)
-    content = io.BytesIO()
-    torch.save(whole.state_dict(), content)
-    content.seek(0)
-    later.load_state_dict(torch.load(content, weights_only=True), 5)
-    outcomes = [
-        ([fit.round(number, False) for number in (5, 6)], fit.weights(), fit.groups.borders, first)
-        for fit in (whole, later)
-    ]
-    return outcomes[0], outcomes[1]
-
-
-@pytest.mark.parametrize(("world", "num_members"), [(1, 1), (2, 1), (2, 2)])
-def test_a_resumed_run_is_the_whole_run_to_the_last_bit(world: int, num_members: int) -> None:
+@pytest.mark.parametrize("name", ["outcomes", "shared_outcomes"])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_resumed_run_is_the_whole_run_to_the_last_bit(model: str, name: str, request: pytest.FixtureRequest) -> None:
     """Guards against groups that begin anew, whose sums are added in another order, and against a lost optimiser."""
-    tasks = [partial(resumed, num_members=num_members, **changes) for changes in MODELS.values()]
-    for model, (whole, later) in zip(MODELS, among_ranks(world, tasks), strict=True):
-        assert later[0] == whole[0], model
-        assert all(torch.equal(later[1][name], weight) for name, weight in whole[1].items()), model
-        assert later[2] == whole[2], model
-        assert world == num_members or whole[2] != whole[3], model
+    for world, of_world in request.getfixturevalue(name).items():
+        whole, later = of_world["resumed"][model]
+        assert later[0] == whole[0], world
+        assert all(torch.equal(later[1][parameter], weight) for parameter, weight in whole[1].items()), world
+        assert later[2] == whole[2], world
+        assert len(whole[2]) == 2 or whole[2] != whole[3], world
 
 
 def test_learnt_rows_are_saved_in_the_order_of_nodes() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.trainer.rank_group import run_options
+from tests.trainer.rank_group import among_ranks, run_options
 from tests.trainer.temporal.snapshots.dense_reference import Reference
-from tests.trainer.temporal.snapshots.streams import MODELS, small_events
+from tests.trainer.temporal.snapshots.streams import MODELS, shared_snapshots, small_events
 from trainer.base.traffic_log import Clock
 from trainer.dist.communicator import Communicator
 from trainer.dist.rank_info import RankInfo
@@ -100,3 +101,23 @@ def test_matrices_are_those_of_events_in_both_directions() -> None:
         assert graph.num_nodes == reference.num_rows(number)
         assert torch.equal(graph.pattern @ torch.eye(graph.num_nodes), (dense > 0).float())
         assert torch.equal(graph.degree_n, dense.sum(1))
+
+
+@pytest.mark.parametrize("num_members", [1, 2])
+def test_states_are_the_last_known_ones_of_each_source(num_members: int) -> None:
+    """Compared with a loop over the events; a window that the split cuts has states of both sides."""
+    events = small_events()
+    y_M = torch.randint(-1, 3, events.source_M.shape, generator=torch.Generator().manual_seed(3))
+    events = replace(events, y_M=y_M)
+    limits = {"train": (0, events.first_val), "val": (events.first_val, events.first_test)}
+    [by_rank] = among_ranks(1, [partial(shared_snapshots, events=events, num_members=num_members)])
+    for split, (lowest, highest) in limits.items():
+        for number in range(1, events.num_snapshots):
+            expected: dict[int, int] = {}
+            for event in range(*events.offsets[number : number + 2].tolist()):
+                if lowest <= event < highest and y_M[event] >= 0:
+                    expected[int(events.source_M[event])] = int(y_M[event])
+            own = by_rank.own_nodes.tolist()
+            row_k, y_k = by_rank.states(number, split)
+            found = {own[row]: y for row, y in zip(row_k.tolist(), y_k.tolist(), strict=True)}
+            assert found == {node: y for node, y in expected.items() if node in own}

@@ -53,7 +53,6 @@ def assert_same(keys: list[tuple[str, str, str]], steps: list[Any], one_rank: di
 
 SHARED = {
     2: {"one group of two": ([0, NUM_STEPS], 2)},
-    3: {"one group of three": ([0, NUM_STEPS], 3)},
     4: {
         "two groups of two": ([0, 4, NUM_STEPS], 2),
         "an empty group": ([0, NUM_STEPS, NUM_STEPS], 2),

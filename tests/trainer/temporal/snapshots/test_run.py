@@ -41,6 +41,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("snapshots") / "cache")
 
 
+@pytest.fixture(scope="module")
+def state_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same stream on four ranks, two a group; each source is left in the turn that it will have next."""
+    turn = torch.arange(400) // 8 % 2
+    y = torch.where(torch.arange(400) % 5 == 3, -1, 1 - turn).numpy()
+    return made(tmp_path_factory.mktemp("snapshots") / "states", num_parts=4, ranks_per_group=2, y=y)
+
+
 def runs(world: int, *all_arguments: tuple[object, ...]) -> list[Run]:
     return among_ranks(world, [partial(run_once, arguments=[str(one) for one in some]) for some in all_arguments])
 
@@ -113,6 +121,22 @@ def test_files_of_a_run(cache: Path, tmp_path: Path) -> None:
     assert 0 <= overlap["both"] <= 2 * min(overlap["sparse"], overlap["dense"])
 
 
+@pytest.mark.parametrize("model", ["tgcn", "evolvegcn"])
+def test_states_of_nodes_are_learnt(model: str, shared_runs: dict[int, dict[str, Run]]) -> None:
+    """Guards against states of another node, window or rank: whose turn it is follows from the turn before."""
+    two, four = (shared_runs[world][f"states of {model}"] for world in (2, 4))
+    assert two.losses == pytest.approx(four.losses, rel=1e-4)
+    assert (two.result["task"], two.result["metric"], two.result["eval_negatives"]) == ("classes", "accuracy", None)
+    assert two.result["test_accuracy"] == pytest.approx(four.result["test_accuracy"], abs=1e-6)
+    assert model != "tgcn" or two.result["test_accuracy"] > 0.9  # 0.5 by chance
+
+
+def test_streams_without_states_are_refused(cache: Path) -> None:
+    """Guards against classes of a stream that says none."""
+    with pytest.raises(TrainingError, match="name fewer than two states of their sources"):
+        runs(1, (cache, "--model", "tgcn", "--task", "classes"))
+
+
 @pytest.mark.slow
 def test_a_killed_rank_is_named(cache: Path) -> None:
     """Guards against ranks that wait for the states of a rank that is gone."""
@@ -129,7 +153,9 @@ def test_a_killed_rank_is_named(cache: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--model", "tgcn", "--task", "classes"), "--task does nothing for --model tgcn"),
+        (("--model", "tgcn", "--task", "edges"), "it predicts links, or the classes of states"),
+        (("--model", "tgcn", "--task", "classes", "--negatives", "3"), "--task classes has none"),
+        (("--model", "tgcn", "--task", "classes", "--metric", "mrr"), "states have classes"),
         (("--model", "tgcn", "--dropout", "0.1"), "--dropout does nothing for --model tgcn"),
         (("--model", "tgcn", "--variant", "h"), "--variant does nothing for --model tgcn"),
         (("--model", "tgn", "--history", "3"), "--history does nothing for --model tgn"),
@@ -173,20 +199,34 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("snapshots") / "shared", num_parts=4, ranks_per_group=2)
 
 
-def test_ranks_share_the_groups_of_a_cache(shared_cache: Path, of_ranks: dict[int, dict[str, Run]]) -> None:
+@pytest.fixture(scope="module")
+def shared_runs(shared_cache: Path, state_cache: Path) -> dict[int, dict[str, Run]]:
+    """Short runs on two and four ranks, two a group."""
+    of_states = ("--task", "classes", "--metric", "accuracy", "--hidden", 8, "--lr", 0.02)
+    all_arguments = {
+        "links": (shared_cache, "--model", *MODELS["evolvegcn"], *SMALL, "--epochs", 4, "--metric", "mrr"),
+        **{
+            f"states of {model}": (state_cache, "--model", model, *of_states, "--epochs", epochs, "--eval-every", 10)
+            for model, epochs in (("tgcn", 30), ("evolvegcn", 4))
+        },
+    }
+    return {world: dict(zip(all_arguments, runs(world, *all_arguments.values()), strict=True)) for world in (2, 4)}
+
+
+def test_ranks_share_the_groups_of_a_cache(
+    shared_runs: dict[int, dict[str, Run]], shared_cache: Path, of_ranks: dict[int, dict[str, Run]]
+) -> None:
     """Guards against a cache whose division of nodes is not read, on the ranks that it is for and on fewer."""
-    arguments = (shared_cache, "--model", *MODELS["evolvegcn"], *SMALL, "--epochs", 4, "--metric", "mrr")
-    for world in (2, 4):
-        [run] = runs(world, arguments)
-        assert run.losses == pytest.approx(of_ranks[1]["evolvegcn"].losses, rel=1e-5)
-        assert run.result["test_mrr"] == pytest.approx(of_ranks[1]["evolvegcn"].result["test_mrr"], abs=1e-3)
+    expected = of_ranks[1]["evolvegcn"]
+    for world, of_world in shared_runs.items():
+        run = of_world["links"]
+        assert run.losses == pytest.approx(expected.losses, rel=1e-5)
+        assert run.result["test_mrr"] == pytest.approx(expected.result["test_mrr"], abs=1e-3)
         assert (run.result["ranks_per_group"], run.result["workers"]) == (2, 1)
         assert len(run.result["group_borders"]) == 1 + world // 2
         assert len(run.result["group_seconds_by_rank"]) == len(run.result["memory_estimate_by_rank"]) == world
-    with pytest.raises(
-        TrainingError, match=r"2 ranks share each group of snapshots of .* and the run has 1; start a mul"
-    ):
-        runs(1, arguments)
+    with pytest.raises(TrainingError, match=r"2 ranks share each group of snapshots of .* and the run has 1; start a"):
+        runs(1, (shared_cache, "--model", "tgcn"))
 
 
 def on_machines_of_their_own(communicator: Communicator, *, available: int, arguments: list[str]) -> Run:
