@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from benchmarks import graphs
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, Csr
 from graphprep.sampling.graph import SamplingGraph
+from graphprep.sampling.neighbour_source import WholeGraph
 from graphprep.sampling.row_cache.belady import BeladyCache
 from graphprep.sampling.row_cache.plan import RowCache, plan_batches
 from graphprep.sampling.row_cache.policies import POLICIES, make_row_cache, scores_of
@@ -89,7 +90,7 @@ def measured(name: str, matrix: Csr, train_share: float, epochs: int, alphas: Se
         for policy in POLICIES:
             scores[policy, part] = scores_of(
                 policy,
-                graph,
+                WholeGraph(graph),
                 fanouts={HOMOGENEOUS_EDGE: FANOUTS},
                 seed_probability={HOMOGENEOUS_NODE: probability_N},
                 presampled=partial(dict, counts),

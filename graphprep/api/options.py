@@ -284,6 +284,7 @@ class TrainOptions(CallOptions, total=False):
     weights_wire: Literal["fp32", "bf16"]
     error_feedback: bool
     sampler_processes: int
+    sample_from: Literal["auto", "mapped", "owners"]
     remote_row_cache: str | float
     cache_policy: Literal["belady", "vip", "degree", "presampled", "lru"]
     device: Literal["auto", "cpu", "cuda"]

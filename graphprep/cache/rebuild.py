@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -14,9 +15,15 @@ from graphprep.core.csr import from_edges
 from graphprep.core.types import Csr, EdgeChunk, EdgeType, LoadedGraph, Treatment
 
 
-def rebuild_csr(cache: PartitionCache, edge_type: EdgeType) -> Csr:
-    """All edges of one type as the store had them: rows are global destinations, columns global sources, ascending."""
-    return _rebuilt(cache, edge_type, numbered=False)
+def rebuild_csr(cache: PartitionCache, edge_type: EdgeType, *, parts: Sequence[int] | None = None) -> Csr:
+    """All edges of one type as the store had them: rows are global destinations, columns global sources, ascending.
+
+    Args:
+        cache: whose edges they are.
+        edge_type: of the edges.
+        parts: whose nodes keep their in-edges; rows of other parts have none then. None for all.
+    """
+    return _rebuilt(cache, edge_type, numbered=False, parts=range(cache.num_parts) if parts is None else parts)
 
 
 def rebuild_edge_arrays(cache: PartitionCache, edge_type: EdgeType) -> dict[str, NDArray[Any]]:
@@ -24,7 +31,7 @@ def rebuild_edge_arrays(cache: PartitionCache, edge_type: EdgeType) -> dict[str,
     names = cache.edge_arrays(edge_type)
     if not names:
         return {}
-    number_E = _rebuilt(cache, edge_type, numbered=True).edge_number
+    number_E = _rebuilt(cache, edge_type, numbered=True, parts=range(cache.num_parts)).edge_number
     blocks = list(product(range(cache.num_parts), repeat=2))
     return {
         name: np.concatenate([cache.edge_array(part, edge_type, owner, name) for part, owner in blocks])[number_E]
@@ -32,9 +39,9 @@ def rebuild_edge_arrays(cache: PartitionCache, edge_type: EdgeType) -> dict[str,
     }
 
 
-def _rebuilt(cache: PartitionCache, edge_type: EdgeType, *, numbered: bool) -> Csr:
+def _rebuilt(cache: PartitionCache, edge_type: EdgeType, *, numbered: bool, parts: Sequence[int]) -> Csr:
     chunks = []
-    for part in range(cache.num_parts):
+    for part in parts:
         rows = cache.node_array(part, edge_type.destination, "global_ids")
         for owner in range(cache.num_parts):
             block = cache.block(part, edge_type, owner)

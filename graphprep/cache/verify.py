@@ -1,9 +1,10 @@
 """Is a cache whole and does it mean what it says? Reads everything; each finding is one sentence.
 
-First the bytes: the manifest's own sum, every file's size and SHA-256, no file that the manifest does not list. Then
-the meaning: every node in exactly one part and where `assignment` says, every edge counted once, valid CSR, what one
-part sends is what the other expects, and `traffic_rows` counts it; each row of a halo has a way on which it arrives,
-where the cache has relays. Features, labels and the like have a row a node.
+First the bytes: the manifest's own sum, every file's size and SHA-256, no file that the manifest does not list but the
+one that samplers map (`topology_file`), which has a checksum of its own. Then the meaning: every node in exactly one
+part and where `assignment` says, every edge counted once, valid CSR, what one part sends is what the other expects, and
+`traffic_rows` counts it; each row of a halo has a way on which it arrives, where the cache has relays. Features, labels
+and the like have a row a node.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from graphprep.cache.format import X_AGGREGATED
 from graphprep.cache.read import PartitionCache
 from graphprep.cache.relay_arrays import check_relays
+from graphprep.cache.topology_file import check_topology_file, files_of_topology
 from graphprep.core import csr
 from graphprep.errors import CacheError
 from graphprep.system import progress
@@ -27,7 +29,8 @@ def verify_cache(cache: PartitionCache) -> int:
         CacheError: the first thing that is wrong.
     """
     manifest = cache.check_sizes()
-    if extra := manifest.unlisted(cache.folder):
+    of_samplers = {path.name for path in files_of_topology(cache.folder)}
+    if extra := [path for path in manifest.unlisted(cache.folder) if path not in of_samplers]:
         raise CacheError(f"{cache.folder}: {extra[0]} is not in the manifest; remove it or {AGAIN}")
     total = sum(entry.size for entry in manifest.files.values())
     with progress.task("checking files", total=total, unit="B") as task:
@@ -45,7 +48,7 @@ def verify_cache(cache: PartitionCache) -> int:
     _check_edge_counts(cache)
     if cache.has_relays:
         check_relays(cache)
-    return len(manifest.files)
+    return len(manifest.files) + check_topology_file(cache)
 
 
 def _check_nodes(cache: PartitionCache, node_type: str, count: int) -> None:

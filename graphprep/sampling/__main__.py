@@ -5,10 +5,14 @@ and two pipes (`graphprep.sampling.ring`):
 
     {"cache": FOLDER, "part": 0, "seeds": DESCRIPTOR, "removed": DESCRIPTOR or null,
      "batch": {"batch_size": 1024, "fanouts": [15, 10], ...}, "epochs": [FIRST, LAST], "num_slots": 4,
+     "timeout": 600, "quiet": false,
+     "owners": {"listener": DESCRIPTOR, "key": DESCRIPTOR, "addresses": [["127.0.0.1", 4000], ...]} or null,
      "processes": [{"ring": ..., "filled": ..., "freed": ...}, ...]}
 
 `seeds` has int64 numbers of nodes, or with `negatives` in `batch` the first nodes of pairs and then the second ones, as
-`removed` has. The topology is read once; the further processes are forks that share it.
+`removed` has. The topology is in a file that all processes of the machine map, or read once; further processes of the
+part are forks that share it. With `owners` a part has the in-edges of its own nodes, and one more fork, which answers
+the samplers of other parts; `key` has what all of them prove to have.
 Process k of K makes batches k, k + K ... of the run, counted over all epochs. Each ends, saying nothing, when the
 trainer has closed its pipes. What a trainer's user can mend is one sentence in the pipe.
 """
@@ -19,13 +23,21 @@ import itertools
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from graphprep.system import progress
 from graphprep.system.child_process import end_with_parent
+
+if TYPE_CHECKING:
+    from graphprep.sampling.owners.source import OwnerNetwork, Serve
+    from graphprep.sampling.ring import RingWriter
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,11 +46,15 @@ def main(arguments: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # the trainer, which gets them too, may finish an epoch first
         signal.signal(number, signal.SIG_IGN)
     request = json.loads(arguments[0])
+    progress.configure(quiet=request["quiet"])
     try:
         import numpy as np
 
+        from graphprep.cache.read import PartitionCache
         from graphprep.errors import GraphprepError
         from graphprep.sampling.batches import BatchOptions, part_batches
+        from graphprep.sampling.neighbour_source import NeighbourSource, WholeGraph, mapped_graph
+        from graphprep.sampling.owners.source import OwnedEdges
         from graphprep.sampling.ring import RingWriter, TrainerGoneError
     except ImportError as error:
         message = {"error": f"the sampler needs all of graphprep, and {error}; install graphprep beside the trainer"}
@@ -56,7 +72,20 @@ def main(arguments: Sequence[str]) -> int:
             with open(request["removed"], "rb") as file:
                 removed = np.frombuffer(file.read(), np.int64).reshape(2, -1)
         first, last = request["epochs"]
-        batches = part_batches(Path(request["cache"]), request["part"], seeds, options, (first, last), removed)
+
+        def neighbours(cache: PartitionCache) -> NeighbourSource:
+            if request["owners"] is not None:
+                network = _network(request["owners"], request["timeout"])
+                weighted = options.sums is not None
+                with network.listener:  # the fork has it
+                    return OwnedEdges(
+                        cache, request["part"], network, partial(_serve_beside, rings), removed, weighted=weighted
+                    )
+            return WholeGraph(mapped_graph(cache, timeout=request["timeout"]), removed)
+
+        batches = part_batches(
+            Path(request["cache"]), request["part"], seeds, options, (first, last), removed, neighbours
+        )
     except GraphprepError as error:
         rings[0].fail(str(error))
         return error.exit_status
@@ -69,10 +98,11 @@ def main(arguments: Sequence[str]) -> int:
             ring.open(batches.most_bytes(), {"steps": batches.steps, "num_kept": batches.num_kept})
             steps = itertools.product(range(first, last + 1), range(batches.steps))
             for epoch, step in itertools.islice(steps, number, None, len(rings)):
-                started = time.perf_counter()
+                started, bytes_before = time.perf_counter(), batches.num_bytes
                 arrays = batches.make(epoch, step)
-                ended = time.perf_counter()
-                ring.put(arrays, {"epoch": epoch, "step": step, "started": started, "ended": ended})
+                times = {"started": started, "ended": time.perf_counter()}
+                num_bytes = batches.num_bytes - bytes_before
+                ring.put(arrays, {"epoch": epoch, "step": step, **times, "num_bytes": num_bytes})
             ring.wait_for_end()
         except GraphprepError as error:
             ring.fail(str(error))
@@ -98,6 +128,31 @@ def _in_processes(run: Callable[[int], int], number: int) -> int:
             finally:
                 os._exit(status)
     return run(0)
+
+
+def _network(owners: Mapping[str, Any], timeout: float) -> OwnerNetwork:
+    from graphprep.sampling.owners.source import OwnerNetwork
+
+    with open(owners["key"], "rb") as file:
+        key = file.read()
+    addresses = [(host, port) for host, port in owners["addresses"]]
+    listener = socket.socket(fileno=owners["listener"])
+    return OwnerNetwork(listener=listener, addresses=addresses, key=key, timeout=timeout)
+
+
+def _serve_beside(rings: Sequence[RingWriter], serve: Serve) -> None:
+    """Serve other samplers in a fork of this process, which has none of its pipes and ends with it."""
+    parent = os.getpid()
+    if os.fork() == 0:
+        try:
+            _end_with(parent)
+            for ring in rings:
+                ring.close()
+            serve(lambda: os.getppid() == parent)
+        except BaseException:  # noqa: BLE001 - the exit below would hide it
+            traceback.print_exc()
+        finally:
+            os._exit(1)
 
 
 def _end_with(parent: int) -> None:

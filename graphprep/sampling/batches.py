@@ -6,9 +6,9 @@ are the same for any number of parts and processes, and each part makes its own 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from graphprep.cache.read import PartitionCache
 from graphprep.sampling.blocks import Arrays, layers_of
-from graphprep.sampling.edge_weights import EdgeWeights, Sums
-from graphprep.sampling.graph import sampling_graph, without_pairs
+from graphprep.sampling.edge_weights import Sums
+from graphprep.sampling.graph import sampling_graph
 from graphprep.sampling.input_rows import EveryBatch, RowPlan
+from graphprep.sampling.neighbour_source import NeighbourSource, WholeGraph
 from graphprep.sampling.part_sampler import DrawName, SamplerName, sampler_and_schedule
 from graphprep.sampling.row_cache.kept_rows import Ids, KeptRows, KeptRowsPlanner, window_of
 from graphprep.sampling.row_cache.policies import make_row_cache, scores_of
@@ -80,8 +81,9 @@ class PartBatches:
         options: BatchOptions,
         epochs: tuple[int, int],
         removed: NDArray[np.int64] | None = None,
+        neighbours: NeighbourSource | None = None,
     ) -> None:
-        """Read the topology of the whole graph.
+        """Read the topology.
 
         Args:
             cache: the graph and its parts.
@@ -91,18 +93,17 @@ class PartBatches:
             options: of the run.
             epochs: the first and the last one.
             removed: [2, K], pairs of nodes between which there is no edge in batches; None for none.
+            neighbours: where in-edges are, without those removed; None to read all into memory.
 
         Raises:
             CacheError: a file is damaged.
         """
         self._part, self._options, self._num_parts = part, options, cache.num_parts
-        self._graph = sampling_graph(cache)
-        if removed is not None:
-            edges = {kind: without_pairs(matrix, *removed) for kind, matrix in self._graph.edges.items()}
-            self._graph = replace(self._graph, edges=edges)
+        neighbours = neighbours or WholeGraph(sampling_graph(cache), removed)
+        self._neighbours, self._graph = neighbours, neighbours.graph
         self._seeds, self._owned_B = self._seeds_of(seeds)
         self._sampler, self._schedule = sampler_and_schedule(
-            self._graph,
+            neighbours,
             options.node_type,
             self._owned_B,
             sampler=options.sampler,
@@ -111,9 +112,7 @@ class PartBatches:
             batch_size=options.batch_size,
             seed=options.seed,
         )
-        self._weights = {
-            kind: EdgeWeights.of(matrix, options.sums or "sum") for kind, matrix in self._graph.edges.items()
-        }
+        self._weights = neighbours.weights(options.sums or "sum")
         self._locations = {name: NodeLocations(cache, name) for name in cache.node_types}
         self._plans: dict[str, RowPlan] = {
             name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
@@ -139,6 +138,11 @@ class PartBatches:
         return self._schedule.num_batches
 
     @property
+    def num_bytes(self) -> int:
+        """What this process has sent to other samplers for edges, and they to it."""
+        return self._neighbours.num_bytes
+
+    @property
     def num_kept(self) -> dict[str, int]:
         """Rows of each node type that the trainer has place to keep."""
         return {name: plan.num_kept for name, plan in self._plans.items()}
@@ -153,10 +157,10 @@ class PartBatches:
         for fanout in options.fanouts:
             after = dict(nodes)
             for kind, matrix in self._graph.edges.items():
-                drawn = matrix.num_edges
+                drawn = num_edges = int(matrix.indptr[-1])
                 if fanout >= 0 and options.sampler == "neighbour":
                     drawn = nodes[kind.destination] * fanout
-                    drawn = drawn if options.draw == "replacement" else min(drawn, matrix.num_edges)
+                    drawn = drawn if options.draw == "replacement" else min(drawn, num_edges)
                 after[kind.source] += drawn
                 total += (24 if options.roots else 16) * drawn + 32 * nodes[kind.destination]
             nodes = {name: min(after[name], counts[name]) for name in counts}
@@ -267,7 +271,7 @@ class PartBatches:
 
         scores = scores_of(
             options.cache_policy,
-            graph,
+            self._neighbours,
             fanouts=dict.fromkeys(graph.edges, options.fanouts),
             seed_probability={options.node_type: self._seed_probability()},
             presampled=presampled,
@@ -301,10 +305,13 @@ def part_batches(
     options: BatchOptions,
     epochs: tuple[int, int],
     removed: NDArray[np.int64] | None = None,
+    open_neighbours: Callable[[PartitionCache], NeighbourSource] | None = None,
 ) -> PartBatches:
     """The batches of one part of the cache in a folder; see `PartBatches`.
 
     Raises:
         CacheError: it is no cache, or damaged.
     """
-    return PartBatches(PartitionCache(folder), part, seeds, options, epochs, removed)
+    cache = PartitionCache(folder)
+    neighbours = None if open_neighbours is None else open_neighbours(cache)
+    return PartBatches(cache, part, seeds, options, epochs, removed, neighbours)

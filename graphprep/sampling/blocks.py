@@ -81,7 +81,10 @@ def _layer(
         factor_E = None if of_kind.factor_E is None else of_kind.factor_E[edges]
         if weighted:
             source_ids_E = batch.nodes[kind.source].ids_n[source_E]
-            weight_E = weights[kind].of_drawn(ids_n, source_ids_E, destination_E, of_kind.number_E[edges], factor_E)
+            data_E = None if of_kind.data_E is None else of_kind.data_E[edges]
+            weight_E = weights[kind].of_drawn(
+                ids_n, source_ids_E, destination_E, of_kind.number_E[edges], factor_E, data_E
+            )
             loop_n = weights[kind].of_loops(ids_n)
         num_rows = len(ids_n)
         if is_typed:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from graphprep.core.types import Csr
@@ -21,6 +22,27 @@ from graphprep.core.types import Csr
 Sums = Literal["gcn", "mean", "sum"]
 SUMS: tuple[Sums, ...] = ("gcn", "mean", "sum")
 _NONE = np.empty(0, np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowFacts:
+    """What the weights of edges are computed from, of all nodes N."""
+
+    degree_N: NDArray[np.int64]
+    """in-edges"""
+    sum_N: NDArray[np.float32]
+    """of their weights in the graph"""
+    has_loop_N: NDArray[np.bool_]
+    """whether one is a self-loop"""
+
+
+def row_facts(matrix: Csr) -> RowFacts:
+    """Read all edges once."""
+    return RowFacts(
+        degree_N=np.diff(matrix.indptr),
+        sum_N=_row_sums(matrix),
+        has_loop_N=_have_loops(matrix.indptr, matrix.indices),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,14 +62,19 @@ class EdgeWeights:
         """Compute the factors of all nodes."""
         if sums == "sum":
             return cls(matrix=matrix, row_factor_N=None, column_factor_N=None, needs_loop_N=None)
-        degree_N = _row_sums(matrix)
+        return cls.of_facts(matrix, row_facts(matrix), sums)
+
+    @classmethod
+    def of_facts(cls, matrix: Csr, facts: RowFacts, sums: Sums) -> EdgeWeights:
+        """The same where the edges of `matrix` are elsewhere; only its row offsets are read."""
+        if sums == "sum":
+            return cls(matrix=matrix, row_factor_N=None, column_factor_N=None, needs_loop_N=None)
+        degree_N = facts.sum_N
         if sums == "mean":
             return cls(
                 matrix=matrix, row_factor_N=_inverse(degree_N, degree_N != 0), column_factor_N=None, needs_loop_N=None
             )
-        rows_E = _rows(matrix)
-        needs_loop_N = np.ones(matrix.num_rows, np.bool_)
-        needs_loop_N[rows_E[rows_E == matrix.indices]] = False
+        needs_loop_N = ~facts.has_loop_N
         degree_N = degree_N + needs_loop_N
         factor_N = np.sqrt(_inverse(degree_N, degree_N > 0))
         return cls(matrix=matrix, row_factor_N=factor_N, column_factor_N=factor_N, needs_loop_N=needs_loop_N)
@@ -59,6 +86,7 @@ class EdgeWeights:
         destination_E: NDArray[np.int64],
         number_E: NDArray[np.int64],
         factor_E: NDArray[np.float32] | None = None,
+        data_E: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """The weight of each drawn edge.
 
@@ -68,14 +96,17 @@ class EdgeWeights:
             destination_E: the place of each edge's end in `ids_n`.
             number_E: which edge of the matrix it is.
             factor_E: 1 / the probability of each one; None for D / k.
+            data_E: its weight in the graph, where the edges of the matrix are elsewhere.
         """
         weight_E = self.inflation(ids_n, destination_E)[destination_E] if factor_E is None else factor_E.copy()
         if self.row_factor_N is not None:
             weight_E *= self.row_factor_N[ids_n][destination_E]
         if self.column_factor_N is not None:
             weight_E *= self.column_factor_N[source_E]
-        if self.matrix.data is not None:
-            weight_E *= self.matrix.data[number_E]
+        if data_E is None and self.matrix.data is not None:
+            data_E = self.matrix.data[number_E]
+        if data_E is not None:
+            weight_E *= data_E
         return weight_E
 
     def inflation(self, ids_n: NDArray[np.int64], destination_E: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -98,14 +129,32 @@ class EdgeWeights:
 def _row_sums(matrix: Csr) -> NDArray[np.float32]:
     if matrix.data is None:
         return np.diff(matrix.indptr).astype(np.float32)
-    sums_N = np.zeros(matrix.num_rows)
-    np.add.at(sums_N, _rows(matrix), matrix.data)
-    return sums_N.astype(np.float32)
+    sums_N: NDArray[np.float32] = _sums_of_rows(matrix.indptr, matrix.data)
+    return sums_N
 
 
-def _rows(matrix: Csr) -> NDArray[np.int64]:
-    """The row of each edge."""
-    return np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
+@njit(cache=True, nogil=True)
+def _sums_of_rows(indptr, data):  # type: ignore[no-untyped-def]
+    """The sum of each row's values, added in fp64 one after the other: float32 [N]."""
+    sums = np.empty(len(indptr) - 1, np.float32)
+    for i in range(len(sums)):
+        total = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            total += data[e]
+        sums[i] = total
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _have_loops(indptr, indices):  # type: ignore[no-untyped-def]
+    """Whether each node has an edge from itself: bool [N]."""
+    found = np.zeros(len(indptr) - 1, np.bool_)
+    for i in range(len(found)):
+        for e in range(indptr[i], indptr[i + 1]):
+            if indices[e] == i:
+                found[i] = True
+                break
+    return found
 
 
 def _inverse(values: NDArray[np.float32], usable: NDArray[Any]) -> NDArray[np.float32]:

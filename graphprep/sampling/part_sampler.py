@@ -7,8 +7,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.sampling.graph import SamplingGraph
 from graphprep.sampling.layer_sampler import LayerSampler
+from graphprep.sampling.neighbour_source import NeighbourSource
 from graphprep.sampling.reached import reached_from
 from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
 from graphprep.sampling.schedule import Schedule
@@ -90,7 +90,7 @@ class AmongVertices:
 
 
 def sampler_and_schedule(
-    graph: SamplingGraph,
+    neighbours: NeighbourSource,
     node_type: str,
     ids_B: NDArray[np.int64],
     *,
@@ -103,7 +103,7 @@ def sampler_and_schedule(
     """What draws the batches, and what says which seeds each one has.
 
     Args:
-        graph: the whole one.
+        neighbours: where in-edges are; all of them, but for uniform draws of each node's neighbours.
         node_type: of the seeds, if they are nodes.
         ids_B: the seeds, or of pairs the second nodes.
         sampler, draw, fanouts, batch_size, seed: of the run.
@@ -111,6 +111,7 @@ def sampler_and_schedule(
     Raises:
         UsageError: there are no weights to draw by.
     """
+    graph = neighbours.graph
     if sampler == "vertices":
         total = sum(graph.num_nodes.values())
         vertices = VertexSampler(graph, share=min(1.0, batch_size / total), seed=seed)
@@ -122,4 +123,4 @@ def sampler_and_schedule(
     )
     if sampler == "ladies":
         return Together(LayerSampler(graph, options)), schedule
-    return EachNode((WeightedSampler if draw == "weighted" else NeighbourSampler)(graph, options)), schedule
+    return EachNode(WeightedSampler(graph, options) if draw == "weighted" else neighbours.sampler(options)), schedule

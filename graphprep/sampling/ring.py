@@ -3,7 +3,8 @@
 The file has no name: the trainer makes it and hands its descriptor over, so nothing is left behind whoever is killed.
 It is as long as the largest possible batches need, and has only the memory that batches have used so far. A slot has
 8 bytes with the length of its header, the header (JSON: `epoch`, `step`, `started` and `ended` in seconds of the
-monotonic clock, `arrays` with name, dtype, shape and the offset from the slot's start), and the arrays.
+monotonic clock, `num_bytes` between samplers, `arrays` with name, dtype, shape and the offset from the slot's start),
+and the arrays.
 
 The process writes a line for each batch to one pipe, and reads a byte for each slot that is free again from the other.
 Both wait in the system, and the end of either process is the end of its pipes.

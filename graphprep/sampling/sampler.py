@@ -60,12 +60,27 @@ class SampledEdges:
     """numbers of the nodes in the batch, among those of their type"""
     destination_E: NDArray[np.int64]
     number_E: NDArray[np.int64]
-    """which edge of the store's CSR each one is"""
+    """which edge of the store's CSR each one is; empty where other processes have the edges"""
     per_hop: tuple[int, ...]
     weight_E: NDArray[np.float32] | None = None
     """what each one counts, where edges are drawn by other probabilities than in the neighbour sampler"""
     factor_E: NDArray[np.float32] | None = None
     """1 / the probability of each one, where it differs from k / D for k of the D edges into a node that were drawn"""
+    data_E: NDArray[np.float32] | None = None
+    """the weight of each one in the graph, where other processes have the edges and these have weights"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Drawn:
+    """What was drawn for some nodes: E edges of one type in a hop."""
+
+    offsets_n: NDArray[np.int64]
+    """[n + 1]: where each node's edges begin"""
+    source_E: NDArray[np.int64]
+    """the nodes of the graph that they come from"""
+    number_E: NDArray[np.int64]
+    """as `SampledEdges` has them, and the next"""
+    data_E: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -142,7 +157,7 @@ class NeighbourSampler:
             trees[name] = np.arange(first_tree, first_tree + len(mine))
             first_tree += len(mine)
         per_hop = {name: [len(ids[name])] for name in names}
-        drawn: dict[EdgeType, list[tuple[NDArray[np.int64], ...]]] = {kind: [] for kind in self.graph.edges}
+        drawn: dict[EdgeType, list[_Hop]] = {kind: [] for kind in self.graph.edges}
         places = self._places()
         try:
             if not self.has_trees:
@@ -158,9 +173,8 @@ class NeighbourSampler:
                     first, end = new[kind.destination]
                     tree_n = trees[kind.destination][first:end]
                     key = key_of(self.options.seed, epoch, (hop << 32) + number)
-                    offsets_n, number_E = self._draw(kind, hop, ids[kind.destination][first:end], until_B, tree_n, key)
-                    owner_E = draws.owners_of(offsets_n, 0)
-                    source_E = draws.sources_of(self.graph.edges[kind].indices, number_E)
+                    of_hop = self._drawn(kind, hop, ids[kind.destination][first:end], until_B, tree_n, key)
+                    owner_E, source_E = draws.owners_of(of_hop.offsets_n, 0), of_hop.source_E
                     name = kind.source
                     if self.has_trees:
                         trees[name], ids[name], place_E = number_pairs(
@@ -168,7 +182,7 @@ class NeighbourSampler:
                         )
                     else:
                         ids[name], place_E = number_nodes(source_E, places[name], ids[name])
-                    drawn[kind].append((place_E, owner_E + first, number_E))
+                    drawn[kind].append((place_E, owner_E + first, of_hop))
                 for name in names:
                     per_hop[name].append(len(ids[name]) - count[name])
         except BaseException:  # Ctrl-C too: numbers may be there of nodes that `ids` does not have yet
@@ -186,6 +200,20 @@ class NeighbourSampler:
             },
             edges={kind: _joined(hops) for kind, hops in drawn.items()},
         )
+
+    def _drawn(
+        self,
+        kind: EdgeType,
+        hop: int,
+        nodes_n: NDArray[np.int64],
+        until_B: NDArray[Any] | None,
+        tree_n: NDArray[np.int64],
+        key: np.uint64,
+    ) -> Drawn:
+        """Edges of some nodes."""
+        offsets_n, number_E = self._draw(kind, hop, nodes_n, until_B, tree_n, key)
+        source_E = draws.sources_of(self.graph.edges[kind].indices, number_E)
+        return Drawn(offsets_n=offsets_n, source_E=source_E, number_E=number_E)
 
     def _draw(
         self,
@@ -262,11 +290,17 @@ def _is_fanout(number: object) -> bool:
     return isinstance(number, int | np.integer) and not isinstance(number, bool) and EVERY <= int(number) < 2**63
 
 
-def _joined(hops: Sequence[tuple[NDArray[np.int64], ...]]) -> SampledEdges:
-    source_E, destination_E, number_E = (np.concatenate(arrays) for arrays in zip(*hops, strict=True))
+_Hop = tuple[NDArray[np.int64], NDArray[np.int64], Drawn]
+"""the numbers in the batch of both ends of each edge, and the edges"""
+
+
+def _joined(hops: Sequence[_Hop]) -> SampledEdges:
+    source_E, destination_E = (np.concatenate([hop[end] for hop in hops]) for end in (0, 1))
+    data = [drawn.data_E for _, _, drawn in hops if drawn.data_E is not None]
     return SampledEdges(
         source_E=source_E,
         destination_E=destination_E,
-        number_E=number_E,
-        per_hop=tuple(len(numbers) for _, _, numbers in hops),
+        number_E=np.concatenate([drawn.number_E for _, _, drawn in hops]),
+        per_hop=tuple(len(place_E) for place_E, _, _ in hops),
+        data_E=np.concatenate(data) if data else None,
     )

@@ -2,7 +2,7 @@
 
     raw/NAME/               downloads                       .partial-FILE, FILE.bad, .partial-unpacked/, .replaced-NAME
     stores/NAME.zarr        stores                          .partial-NAME.zarr, -edges, -features, .replaced-NAME.zarr
-    caches/NAME/LABEL/      caches                          .partial-KEY, .replaced-LABEL
+    caches/NAME/LABEL/      caches                          .partial-KEY, .replaced-LABEL; in them .partial-WHAT
     notes/*.json            what stages were made from      notes of what is no more
     anywhere                                                .WHAT.lock of a holder that was killed
 
@@ -27,6 +27,8 @@ from graphprep.system.regular_file import regular_file
 
 Kind = Literal["raw", "store", "cache", "leftover"]
 BAD = ".bad"
+SAMPLING_TOPOLOGY = "sampling-topology"
+"""the file in a cache that samplers map, which one of them makes"""
 SCRATCH_ENDINGS = ("-edges", "-features")
 
 
@@ -92,7 +94,11 @@ def _caches() -> Iterator[Item]:
             elif _is_lock(path):
                 yield _leftover(path, _locked_by(path))
             elif kind_of(path) in ("cache", "events"):
-                yield _item("cache", f"{folder.name}/{path.name}", path, (path,))
+                topology = path / SAMPLING_TOPOLOGY
+                yield _item("cache", f"{folder.name}/{path.name}", path, (path, topology))
+                for left in (topology.with_name(PARTIAL_PREFIX + topology.name), lock_file(topology)):
+                    if left.is_file() and not left.is_symlink():
+                        yield _leftover(left, topology)
 
 
 def _notes() -> Iterator[Item]:

@@ -11,17 +11,19 @@ Letters: N nodes of a type, E edges of a type, P parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from graphprep.core.types import EdgeType
+from graphprep.core.types import Csr, EdgeType
 from graphprep.traffic.counts import Assignments, Matrices
 
 Probabilities = dict[str, NDArray[np.float64]]
+Draw = Callable[[EdgeType, int, NDArray[np.float64], NDArray[np.float64]], None]
+"""does what `multiply_misses` does, for an edge type"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,22 @@ def visits_by_hop(
         seed_probability: by type, how probable it is that each node is a seed of a batch. Types without seeds may be
             left out.
     """
+
+    def draw(
+        kind: EdgeType, fanout: int, missed_rows: NDArray[np.float64], missed_sources: NDArray[np.float64]
+    ) -> None:
+        multiply_misses(matrices[kind], fanout, missed_rows, missed_sources)
+
+    return visits_of_draws(draw, num_nodes, fanouts, seed_probability)
+
+
+def visits_of_draws(
+    draw: Draw,
+    num_nodes: Mapping[str, int],
+    fanouts: Mapping[EdgeType, Sequence[int]],
+    seed_probability: Mapping[str, NDArray[np.float64]],
+) -> list[Probabilities]:
+    """As `visits_by_hop`, by what one hop does to the nodes that edges of a type begin at."""
     missed = {
         name: 1 - np.asarray(seed_probability.get(name, np.zeros(count)), np.float64)
         for name, count in num_nodes.items()
@@ -77,8 +95,7 @@ def visits_by_hop(
     for hop in range(max((len(numbers) for numbers in fanouts.values()), default=0)):
         before = {name: each.copy() for name, each in missed.items()}
         for kind, numbers in fanouts.items():
-            matrix = matrices[kind]
-            _draw(matrix.indptr, matrix.indices, numbers[hop], before[kind.destination], missed[kind.source])
+            draw(kind, numbers[hop], before[kind.destination], missed[kind.source])
         found.append({name: 1 - each for name, each in missed.items()})
     return found
 
@@ -104,6 +121,20 @@ def fetched_rows(
             rows_PP[:, part] += np.bincount(assignments[name], weights=needed_N, minlength=num_parts)
     np.fill_diagonal(rows_PP, 0.0)
     return rows_PP
+
+
+def multiply_misses(
+    matrix: Csr, fanout: int, missed_rows: NDArray[np.float64], missed_sources: NDArray[np.float64]
+) -> None:
+    """Let the rows of a matrix draw.
+
+    Args:
+        matrix: in-edges.
+        fanout: neighbours a node; below 0 is all.
+        missed_rows: the probability of each row not to be met so far.
+        missed_sources: that of each source; multiplied by that of each row that it leads to not to draw it.
+    """
+    _draw(matrix.indptr, matrix.indices, fanout, missed_rows, missed_sources)
 
 
 @njit(cache=True, nogil=True)

@@ -67,7 +67,7 @@ def check_together(options: Options) -> None:
 
 _OF_BATCHES = {
     *("fanouts", "sampler", "draw", "eval_fanouts", "control_variates", "sampler_processes", "remote_row_cache"),
-    "cache_policy",
+    *("cache_policy", "sample_from"),
 }
 _OF_RUNS = {"cache", "config", "model", "metric", "eval_negatives", "batch_size", "seed", "timeout", "verify"}
 _OF_LEARNING = {
@@ -225,6 +225,11 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
             raise OptionError(f"--batch-size cannot be with {reason}; leave one of them out")
     if options.control_variates:
         _check_control_variates(options)
+    if options.sample_from == "owners" and not options.draws_at_owners:
+        raise OptionError(
+            f"--sample-from owners cannot be with --sampler {options.sampler} and --draw {options.draw}: owners draw "
+            "different neighbours of a node with equal probability; use --sample-from mapped"
+        )
 
 
 def _check_control_variates(options: Options) -> None:

@@ -340,6 +340,13 @@ class Options:
         "correct the sums over drawn neighbours by those of one exact pass an epoch, so that 2 neighbours are enough",
     )
     sampler_processes: int = _machine(1, "processes that sample for each rank, with --batch-size", "N", whole(1, 64))
+    sample_from: str = _machine(
+        "auto",
+        "where samplers find neighbours, with --batch-size; mapped: in a file of all edges in the cache's folder, "
+        "which the samplers of a machine share; owners: each has the edges of its part, and asks other ranks' for "
+        "theirs; auto: mapped where it takes at most half of the free memory",
+        choices=("auto", "mapped", "owners"),
+    )
     remote_row_cache: str = _machine(
         "0",
         "features of other ranks' nodes that each rank keeps for later batches, with --batch-size: a share of all "
@@ -478,6 +485,11 @@ class Options:
     def fanout_list(self) -> list[int]:
         """Neighbours drawn for a node in each layer, the last layer's first."""
         return [10] * self.layers if self.fanouts is None else listed_fanouts(self.fanouts)
+
+    @property
+    def draws_at_owners(self) -> bool:
+        """Whether the samplers of nodes' owners could draw their neighbours for others."""
+        return (self.sampler, self.draw) == ("neighbour", "uniform")
 
     @property
     def eval_fanout_list(self) -> list[int] | None:

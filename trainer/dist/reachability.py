@@ -84,6 +84,17 @@ def check_reachable(
     return "machines reach each other at " + ", ".join(f"{place.host}: {place.address}" for place in places)
 
 
+def address_for_peers(environment: Mapping[str, str], *, on_gpu: bool) -> str:
+    """The address of this machine for others: that of the interface that the user names, else of the machine's name.
+
+    Args:
+        environment: as for `check_reachable`.
+        on_gpu: likewise.
+    """
+    interface = named_interface(environment, on_gpu=on_gpu)
+    return (address_of(interface) if interface else None) or _own_address()
+
+
 def faults(here: Place, others: Sequence[Place], variable: str, timeout: float) -> str:
     """What keeps this machine from others, as a sentence; nothing if it reaches them.
 

@@ -19,6 +19,7 @@ from trainer.minibatch.batch_graph import BatchLayer, BatchShape
 from trainer.minibatch.control_variates import Histories
 from trainer.minibatch.feature_rows import FeatureRows
 from trainer.minibatch.idle_time import IdleTime
+from trainer.minibatch.owner_sockets import open_owner_sockets
 from trainer.minibatch.pipeline import Pipeline, ReadyBatch, slots_of_each
 from trainer.minibatch.sampler_process import SamplerProcesses
 
@@ -74,6 +75,7 @@ class BatchStream:
         batch: Mapping[str, Any],
         epochs: tuple[int, int],
         steps: int,
+        source: str,
         histories: Histories | None = None,
     ) -> None:
         """Start the samplers.
@@ -82,6 +84,7 @@ class BatchStream:
             seeds, removed, epochs: see `SamplerProcesses`.
             batch: the fields of graphprep's `BatchOptions`, but for those that all batches of a run have in common.
             steps: batches of an epoch.
+            source: where samplers find neighbours, `mapped` or `owners`.
             histories: what control variates need.
         """
         options, world = self._options, self._communicator.world
@@ -101,6 +104,9 @@ class BatchStream:
             epochs=epochs,
             num_processes=options.sampler_processes,
             num_slots=slots_of_each(world, options.sampler_processes),
+            timeout=options.timeout,
+            quiet=options.quiet or not self._communicator.is_main,
+            owners=open_owner_sockets(self._communicator) if source == "owners" else None,
         )
         features = [x for x in self.features if x is not None]
         self.rows = FeatureRows(features, TYPES[options.precision], self._communicator, self._log, self.idle)

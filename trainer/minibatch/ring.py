@@ -53,6 +53,8 @@ class Slot:
     """when it was sampled, in seconds of the monotonic clock, as the next"""
     ended: float
     arrays: Mapping[str, Tensor]
+    num_bytes: int = 0
+    """that its sampler has sent to other ranks' samplers and received of them"""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from trainer.base.child_process import start_python
 from trainer.base.errors import TrainingError
+from trainer.minibatch.owner_sockets import OwnerSockets
 from trainer.minibatch.ring import RingReader, Slot, shared_file
 
 _SECONDS_TO_END = 2.0
@@ -40,6 +41,9 @@ class SamplerProcesses:
         epochs: tuple[int, int],
         num_processes: int,
         num_slots: int,
+        timeout: float,
+        quiet: bool,
+        owners: OwnerSockets | None = None,
     ) -> None:
         """Start the processes.
 
@@ -52,12 +56,17 @@ class SamplerProcesses:
             epochs: the first and the last one.
             num_processes: that sample.
             num_slots: of each one's ring.
+            timeout: seconds to wait for other ranks' samplers.
+            quiet: whether they say nothing but warnings.
+            owners: where other ranks' samplers are asked for neighbours; None where each has all. Closed here.
         """
         self._rank, self._next = rank, 0
         self._readers: list[RingReader] = []
         theirs: list[int] = []
         requests = []
         values = {"seeds": seeds} if removed is None else {"seeds": seeds, "removed": removed}
+        if owners is not None:
+            values["key"] = torch.tensor(list(owners.key), dtype=torch.uint8)
         files = {name: _file_of(of_name) for name, of_name in values.items()}
         for number in range(num_processes):
             ring = shared_file()
@@ -75,8 +84,18 @@ class SamplerProcesses:
             "batch": dict(batch),
             "epochs": epochs,
             "num_slots": num_slots,
+            "timeout": timeout,
+            "quiet": quiet,
+            "owners": None,
             "processes": requests,
         }
+        if owners is not None:
+            theirs.append(owners.listener.detach())
+            request["owners"] = {
+                "listener": theirs[-1],
+                "key": files["key"].fileno(),
+                "addresses": owners.addresses,
+            }
         shared = [*files.values(), *(reader.ring for reader in self._readers)]
         open_files = [*theirs, *(file.fileno() for file in shared)]
         self._process: subprocess.Popen[bytes] = start_python(

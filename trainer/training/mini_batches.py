@@ -31,6 +31,7 @@ from trainer.minibatch.control_variates import Histories
 from trainer.minibatch.pipeline import ReadyBatch
 from trainer.models import Network
 from trainer.training.batch_seeds import BatchSeeds
+from trainer.training.sample_from import chosen_source
 
 
 class MiniBatches:
@@ -72,9 +73,11 @@ class MiniBatches:
             self._histories = Histories(communicator, traffic_log, self._idle)
         self._has_dropout = bool(options.first_dropout or options.dropout)
         self._seconds, self._idle_before, self._first_epoch = 0.0, 0.0, 0
+        self._source, self._sampler_bytes = options.sample_from, 0
 
     def start(self, first: int, last: int) -> None:
         """Start the samplers for the epochs from `first` to `last`."""
+        self._source = chosen_source(self._options, self._cache, self._communicator)
         self._stream.start(
             self._seeds.seeds,
             removed=self._seeds.removed,
@@ -89,6 +92,7 @@ class MiniBatches:
                 "cache_policy": self._options.cache_policy,
             },
             epochs=(first, last),
+            source=self._source,
             steps=self.steps,
             histories=self._histories,
         )
@@ -130,6 +134,7 @@ class MiniBatches:
         started = time.perf_counter()
         batch = self._stream.pipeline.next()
         assert (batch.slot.epoch, batch.slot.step) == (epoch, step)
+        self._sampler_bytes += batch.slot.num_bytes
         begun = time.perf_counter()
         rows_kC = self._output(batch, PassContext(epoch=(epoch - 1) * self.steps + step + 1, training=True))
         loss, weight = (value / self._batch_size for value in self._seeds.loss(rows_kC, batch.slot.arrays))
@@ -150,6 +155,8 @@ class MiniBatches:
             "control_variates": self._options.control_variates,
             "steps_an_epoch": self.steps,
             "sampler_processes": self._options.sampler_processes,
+            "sample_from": self._source,
+            "sampler_bytes": round(sum(of_rank["sampler_bytes"] for of_rank in of_ranks)),
             "seconds_by_rank": [of_rank["seconds"] for of_rank in of_ranks],
             "idle_seconds_by_rank": [of_rank["idle"] for of_rank in of_ranks],
             "rows_fetched": round(sum(of_rank["fetched"] for of_rank in of_ranks)),
@@ -166,6 +173,7 @@ class MiniBatches:
             "idle": self._idle.seconds - self._idle_before,
             "fetched": 0 if rows is None else rows.num_fetched,
             "from_cache": 0 if rows is None else rows.num_from_cache,
+            "sampler_bytes": self._sampler_bytes,
         }
 
     def _num_kept(self) -> dict[str, int]:

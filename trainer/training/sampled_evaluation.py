@@ -21,6 +21,7 @@ from trainer.minibatch.batch_graph import BatchGraph
 from trainer.minibatch.batch_stream import BatchStream
 from trainer.models import Network
 from trainer.training.batch_seeds import gathered
+from trainer.training.sample_from import chosen_source
 from trainer.training.tasks import Learnt
 
 
@@ -57,6 +58,7 @@ class SampledEvaluation:
         """
         self._options, self._network, self._removed = options, network, removed
         self._num_outputs, self._device = num_outputs, communicator.device
+        self._cache, self._communicator = cache, communicator
         self._num_rows, self._first_row = part.num_rows, part.target.start
         self._stream = BatchStream(options, cache, part, communicator, traffic_log, sums=sums)
         self._validated = self._all = torch.arange(cache.target.num_nodes)
@@ -113,4 +115,11 @@ class SampledEvaluation:
         self._seeds = seeds
         batch = {"fanouts": self._options.eval_fanout_list, "is_evaluation": True}
         if len(seeds):
-            self._stream.start(seeds, removed=self._removed, batch=batch, epochs=(1, epochs), steps=self._steps)
+            self._stream.start(
+                seeds,
+                removed=self._removed,
+                batch=batch,
+                epochs=(1, epochs),
+                steps=self._steps,
+                source=chosen_source(self._options, self._cache, self._communicator, speaks=False),
+            )

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphprep.core.types import EdgeType
-from graphprep.sampling.graph import SamplingGraph
+from graphprep.sampling.neighbour_source import NeighbourSource
 from graphprep.sampling.row_cache.belady import BeladyCache
 from graphprep.sampling.row_cache.fixed import FixedCache
 from graphprep.sampling.row_cache.lru import LruCache
 from graphprep.sampling.row_cache.plan import RowCache
-from graphprep.sampling.row_cache.scores import degrees
-from graphprep.traffic.visits import visit_probabilities
 
 POLICIES = {
     "belady": "the rows that known batches need soonest",
@@ -28,7 +26,7 @@ POLICIES = {
 
 def scores_of(
     policy: str,
-    graph: SamplingGraph,
+    neighbours: NeighbourSource,
     *,
     fanouts: Mapping[EdgeType, Sequence[int]],
     seed_probability: Mapping[str, NDArray[np.float64]],
@@ -38,18 +36,18 @@ def scores_of(
 
     Args:
         policy: one of POLICIES.
-        graph: the topology.
+        neighbours: the topology.
         fanouts, seed_probability: as for `visit_probabilities`, the seeds being those of the rank with the cache.
         presampled: draws an epoch's batches and counts for each node how many need it.
     """
     match policy:
         case "belady" | "vip":
-            return visit_probabilities(graph.edges, graph.num_nodes, fanouts, seed_probability)
+            return neighbours.visit_probabilities(fanouts, seed_probability)
         case "degree":
-            return {name: degrees(graph, name) for name in graph.num_nodes}
+            return neighbours.out_degrees()
         case "presampled":
             return presampled()
-    return {name: np.zeros(count) for name, count in graph.num_nodes.items()}
+    return {name: np.zeros(count) for name, count in neighbours.graph.num_nodes.items()}
 
 
 def make_row_cache(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from graphprep.core.types import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE, EdgeChunk
+from graphprep.sampling.neighbour_source import WholeGraph
 from graphprep.sampling.row_cache.fixed import FixedCache
 from graphprep.sampling.row_cache.lru import LruCache
 from graphprep.sampling.row_cache.policies import POLICIES, make_row_cache, scores_of
@@ -58,7 +59,7 @@ def test_by_name(policy: str) -> None:
     graph = graph_of(csr_of(EdgeChunk(np.array([1, 1, 1, 2, 2, 3]), np.array([0, 2, 3, 0, 1, 1])), 4))
     scores = scores_of(
         policy,
-        graph,
+        WholeGraph(graph),
         fanouts={HOMOGENEOUS_EDGE: (1,)},
         seed_probability={HOMOGENEOUS_NODE: np.array([0, 0.5, 0, 0])},
         presampled=lambda: {HOMOGENEOUS_NODE: presampled_counts(4, as_arrays([2, 3], [3], [3]))},

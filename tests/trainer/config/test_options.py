@@ -69,7 +69,8 @@ def test_every_field_is_a_key_of_a_file(name: str, tmp_path: Path) -> None:
     together = {"resume": 'checkpoint = "c"', "restarts": 'checkpoint = "c"', "validate_from": "dropout = 0.0"}
     together["task"] = 'edge-label = "f"'
     together |= dict.fromkeys(
-        ("fanouts", "sampler", "draw", "eval_fanouts", "sampler_processes", "control_variates"), "batch-size = 2"
+        ("fanouts", "sampler", "draw", "eval_fanouts", "sampler_processes", "sample_from", "control_variates"),
+        "batch-size = 2",
     )
     together |= {
         "remote_row_cache": "batch-size = 2",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,19 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from graphprep.cache.read import PartitionCache
 from graphprep.sampling.batches import BatchOptions, part_batches
+from graphprep.sampling.neighbour_source import NeighbourSource
+from graphprep.sampling.owners.source import OwnedEdges, OwnerNetwork, Serve
 from tests.trainer.rank_group import Run, train_once
 from trainer.dist.communicator import Communicator
+from trainer.minibatch.owner_sockets import OwnerSockets
 from trainer.minibatch.ring import Slot
+
+
+def serve_in_thread(serve: Serve) -> None:
+    """Serve other samplers in a thread that nobody ends."""
+    threading.Thread(target=serve, args=(lambda: True,), daemon=True).start()
 
 
 class SamplerInProcess:
@@ -28,10 +38,19 @@ class SamplerInProcess:
         batch: Mapping[str, Any],
         epochs: tuple[int, int],
         removed: Tensor | None = None,
+        owners: OwnerSockets | None = None,
         **_: Any,
     ) -> None:
         without = None if removed is None else removed.numpy()
-        self._batches = part_batches(Path(cache), rank, seeds.numpy(), BatchOptions(**batch), epochs, without)
+
+        def owned(opened: PartitionCache) -> NeighbourSource:
+            assert owners is not None
+            network = OwnerNetwork(listener=owners.listener, addresses=owners.addresses, key=owners.key, timeout=60.0)
+            return OwnedEdges(opened, rank, network, serve_in_thread, without, weighted=batch["sums"] is not None)
+
+        self._batches = part_batches(
+            Path(cache), rank, seeds.numpy(), BatchOptions(**batch), epochs, without, owned if owners else None
+        )
         self._steps = iter([(epoch, step) for epoch in range(epochs[0], epochs[1] + 1) for step in self.steps])
         self.num_used, self.num_freed = 0, 0
 
@@ -42,8 +61,11 @@ class SamplerInProcess:
     def next(self) -> Slot:
         epoch, step = next(self._steps)
         self.num_used += 1
+        before = self._batches.num_bytes
         arrays = {name: torch.from_numpy(values.copy()) for name, values in self._batches.make(epoch, step).items()}
-        return Slot(number=0, epoch=epoch, step=step, started=0.0, ended=0.0, arrays=arrays)
+        num_bytes = self._batches.num_bytes - before
+        times = {"started": 0.0, "ended": 0.0}
+        return Slot(number=0, epoch=epoch, step=step, arrays=arrays, num_bytes=num_bytes, **times)
 
     def free(self, slot: Slot) -> None:
         for values in slot.arrays.values():

@@ -39,7 +39,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def arguments(cache: str, **changes: Any) -> dict[str, Any]:
-    return {"cache": cache, "rank": 1, "seeds": SEEDS, "removed": None, "batch": BATCH, "epochs": (3, 4), **changes}
+    common = {"cache": cache, "rank": 1, "seeds": SEEDS, "removed": None, "batch": BATCH, "epochs": (3, 4)}
+    return {**common, "timeout": 60.0, "quiet": True, **changes}
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -98,7 +99,7 @@ def test_a_killed_rank_leaves_nothing(cache: str) -> None:
 import os, time, torch
 from trainer.minibatch.sampler_process import SamplerProcesses
 samplers = SamplerProcesses(cache={cache!r}, rank=0, seeds=torch.arange(0, 60, 2), removed=None, batch={BATCH!r},
-                            epochs=(1, 100), num_processes=2, num_slots=2)
+                            epochs=(1, 100), num_processes=2, num_slots=2, timeout=60.0, quiet=True)
 samplers.next()
 names = sum(os.fstat(reader.ring.fileno()).st_nlink for reader in samplers._readers)
 print(samplers._process.pid, names, flush=True)

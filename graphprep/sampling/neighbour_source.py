@@ -1,0 +1,100 @@
+"""Where the sampler of a part finds in-edges: in memory or a file that all samplers of a machine map, or with owners.
+
+`WholeGraph` has all edges; `owners.source.OwnedEdges` has those of one part, and asks other parts' samplers for theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphprep.cache.read import PartitionCache
+from graphprep.cache.topology_file import mapped_topology
+from graphprep.core.types import EdgeType
+from graphprep.sampling.edge_weights import EdgeWeights, Sums
+from graphprep.sampling.graph import SamplingGraph, sampling_graph, without_pairs
+from graphprep.sampling.row_cache.scores import degrees
+from graphprep.sampling.sampler import NeighbourSampler, SamplingOptions
+from graphprep.traffic.visits import Probabilities, visit_probabilities
+
+
+class NeighbourSource(Protocol):
+    """The in-edges of a graph."""
+
+    graph: SamplingGraph
+    """the numbers of nodes and of each one's in-edges; which ones they are, where the source has them itself"""
+
+    @property
+    def num_bytes(self) -> int:
+        """What this process has sent to others for edges, and they to it."""
+        ...
+
+    def sampler(self, options: SamplingOptions) -> NeighbourSampler:
+        """Draws batches."""
+        ...
+
+    def weights(self, sums: Sums) -> dict[EdgeType, EdgeWeights]:
+        """What the drawn edges of each type count."""
+        ...
+
+    def visit_probabilities(
+        self, fanouts: Mapping[EdgeType, Sequence[int]], seed_probability: Mapping[str, NDArray[np.float64]]
+    ) -> Probabilities:
+        """As `graphprep.traffic.visits.visit_probabilities`."""
+        ...
+
+    def out_degrees(self) -> dict[str, NDArray[np.int64]]:
+        """How many edges begin at each node, of all types together."""
+        ...
+
+
+class WholeGraph:
+    """All edges, on this machine."""
+
+    num_bytes = 0
+
+    def __init__(self, graph: SamplingGraph, removed: NDArray[np.int64] | None = None) -> None:
+        """Take edges out.
+
+        Args:
+            graph: the topology.
+            removed: int64 [2, K], pairs of nodes between which no edge is drawn; None for none. With them the edges
+                that stay are copied into memory.
+        """
+        if removed is not None:
+            graph = replace(
+                graph, edges={kind: without_pairs(matrix, *removed) for kind, matrix in graph.edges.items()}
+            )
+        self.graph = graph
+
+    def sampler(self, options: SamplingOptions) -> NeighbourSampler:
+        return NeighbourSampler(self.graph, options)
+
+    def weights(self, sums: Sums) -> dict[EdgeType, EdgeWeights]:
+        return {kind: EdgeWeights.of(matrix, sums) for kind, matrix in self.graph.edges.items()}
+
+    def visit_probabilities(
+        self, fanouts: Mapping[EdgeType, Sequence[int]], seed_probability: Mapping[str, NDArray[np.float64]]
+    ) -> Probabilities:
+        return visit_probabilities(self.graph.edges, self.graph.num_nodes, fanouts, seed_probability)
+
+    def out_degrees(self) -> dict[str, NDArray[np.int64]]:
+        return {name: degrees(self.graph, name) for name in self.graph.num_nodes}
+
+
+def mapped_graph(cache: PartitionCache, *, timeout: float) -> SamplingGraph:
+    """The topology of a cache from a file that the processes of this machine share, or in memory where there is none.
+
+    Args:
+        cache: whose graph it is.
+        timeout: seconds to wait for another process that makes the file.
+
+    Raises:
+        CacheError: a file of the cache is damaged.
+    """
+    edges = mapped_topology(cache, timeout=timeout)
+    return sampling_graph(cache) if edges is None else SamplingGraph(num_nodes=cache.node_types, edges=edges)
