@@ -34,7 +34,7 @@ BoundsChecked = Callable[[str], None]
 # Every kernel that a test runs, here or in a process that it starts, is compiled with checks of its bounds;
 # the demo and the notebook run kernels as users do. numba reads this when it is imported. Its cache does not know the
 # setting, so that what is compiled with checks is kept apart.
-assert "numba" not in sys.modules
+assert "numba" not in sys.modules or os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 os.environ["NUMBA_BOUNDSCHECK"] = "1"
 os.environ["NUMBA_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "numba-boundscheck")
 
