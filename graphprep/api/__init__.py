@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from graphprep.api.batches import link_loader, loader
 from graphprep.api.caches import compare, export, infer, partition, plan, plan_best, report, train
-from graphprep.api.events import import_events, open_event_cache, open_events, partition_events
+from graphprep.api.events import import_events, open_event_cache, open_events, partition_events, plan_events
 from graphprep.api.graphs import fetch, from_arrays, from_dgl, from_networkx, from_pyg, from_scipy, import_graph
 from graphprep.api.tables import import_tables
 from graphprep.cache.read import PartitionCache, open_cache
@@ -52,6 +52,7 @@ __all__ = [
     "partition_events",
     "plan",
     "plan_best",
+    "plan_events",
     "quiet",
     "report",
     "to_float32",

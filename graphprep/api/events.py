@@ -5,17 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from graphprep.api.caches import Machine
 from graphprep.api.call import library_call
 from graphprep.api.graphs import file_request
-from graphprep.api.options import EventCacheOptions, EventFileOptions, Place
+from graphprep.api.options import EventCacheOptions, EventFileOptions, EventPlanOptions, Place
 from graphprep.datasets.importing.event_options import EventOptions
 from graphprep.datasets.importing.options import ImportOptions
 from graphprep.errors import CacheError
+from graphprep.plan.event_options import EventPlan, require_for_events
 from graphprep.system import home, memory
 from graphprep.system.options import take_options
 from graphprep.temporal.cache import EventCache
 from graphprep.temporal.request import EventCacheRequest
 from graphprep.temporal.store import EventStore
+from graphprep.topology import resolve
 
 
 @library_call(EventFileOptions, ImportOptions, EventOptions)
@@ -91,6 +94,41 @@ def partition_events(
         **values,
     )
     return run_event_partition(step, replace=replace).cache
+
+
+@library_call(EventPlanOptions, EventPlan)
+def plan_events(
+    cache: EventCache | Place,
+    *,
+    parts: int | None = None,
+    topology: Machine | None = None,
+    **options: Unpack[EventPlanOptions],
+) -> dict[str, Any]:
+    """Predict what an epoch of TGN on an event cache takes, or the load of ranks that share a stream's snapshots.
+
+    Args:
+        cache: an event cache, NAME/LABEL or its path.
+        parts: ranks that train; by default those of the cache.
+        topology: the machine that they are in; by default equal ranks on one switch.
+        options: of the training; a cache of snapshots has `hidden` alone.
+
+    Returns:
+        What `graphprep plan --json` prints of such a cache: of events `parallel`, `epoch_seconds`, `stages`, `ranks`
+        (memory), `messages` and `link_types`; of snapshots the loads of groups and the rows at their borders.
+
+    Raises:
+        UsageError: the ranks do not fit, or an option is wrong or not for such a cache.
+        CacheError, TrainingError: there is no such cache, or the trainer refuses it or cannot be started.
+    """
+    from pipelines.plan_events import plan_events as predict
+    from pipelines.plan_events import purpose_of
+
+    opened = open_event_cache(cache)
+    values: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    require_for_events(set(values), purpose=purpose_of(opened))
+    take_options(EventPlan, dict(values))
+    machine = None if topology is None else resolve(topology)
+    return predict(opened.folder, values, parts=parts, topology=machine)
 
 
 def open_events(location: EventStore | Place) -> EventStore:

@@ -137,6 +137,18 @@ class EventCacheOptions(CallOptions, total=False):
     seed: int
 
 
+class EventPlanOptions(CallOptions, total=False):
+    """The keywords of `plan_events`."""
+
+    hidden: int
+    batch_size: int
+    epochs: int
+    eval_every: int
+    parallel: str
+    neighbours: int
+    negatives: int
+
+
 class PartitionOptions(WorkOptions, total=False):
     """The keywords of `partition`."""
 

@@ -52,6 +52,13 @@ def test_from_files_to_a_cache(tmp_path: Path) -> None:
     assert cache.num_parts == 2
     assert gp.open_event_cache("talk/snapshots-2").key == cache.key
     assert gp.partition_events(store, parts=2, purpose="snapshots", window="20s").key == cache.key
+    plan = gp.plan_events(cache, hidden=8)
+    assert plan == gp.plan_events("talk/snapshots-2", hidden=8, parts=2)
+    assert (plan["kind"], plan["num_parts"], plan["events"]) == ("snapshots", 2, 200)
+    with pytest.raises(UsageError, match="batch_size is not for the plan of a cache of snapshots"):
+        gp.plan_events(cache, batch_size=20)
+    with pytest.raises(UsageError, match="neighbours"):
+        gp.plan_events(cache, neighbours=0)
     with pytest.raises(UsageError, match=r"needs the length of a snapshot; give e\.g\. window 1d"):
         gp.partition_events(store, parts=2, purpose="snapshots")
     with pytest.raises(CacheError, match="was made with other options"):
