@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -71,8 +72,12 @@ def graphprep_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Pa
 
 @pytest.fixture(autouse=True)
 def progress_that_speaks() -> None:
-    """A command with -q silences this process, and so the tests after it."""
+    """A command with -q silences this process, and so the tests after it; a run of the trainer takes its log."""
     progress.configure(quiet=False)
+    log = logging.getLogger("trainer")
+    log.handlers.clear()
+    log.propagate = True
+    log.setLevel(logging.NOTSET)
 
 
 RUN_SCRIPTS = """

@@ -122,11 +122,12 @@ def assert_same_training(one: dict[str, Any], several: dict[str, Any]) -> None:
         assert 0 < expected["mrr"] <= 1
 
 
-@pytest.mark.parametrize("name", ["outcomes", "shared_outcomes"])
 @pytest.mark.parametrize("model", MODELS)
-def test_a_resumed_run_is_the_whole_run_to_the_last_bit(model: str, name: str, request: pytest.FixtureRequest) -> None:
+def test_a_resumed_run_is_the_whole_run_to_the_last_bit(
+    model: str, outcomes: dict[int, dict[str, Any]], shared_outcomes: dict[int, dict[str, Any]]
+) -> None:
     """Guards against groups that begin anew, whose sums are added in another order, and against a lost optimiser."""
-    for world, of_world in request.getfixturevalue(name).items():
+    for world, of_world in (*outcomes.items(), *shared_outcomes.items()):
         whole, later = of_world["resumed"][model]
         assert later[0] == whole[0], world
         assert all(torch.equal(later[1][parameter], weight) for parameter, weight in whole[1].items()), world
