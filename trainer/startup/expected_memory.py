@@ -21,15 +21,13 @@ options are refused.
 from __future__ import annotations
 
 import functools
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from trainer.base.child_process import end_with_parent, forget_current_folder
-from trainer.base.errors import OptionError, TrainerError
-from trainer.base.printable import printable
+from trainer.base.answers import answer_standard_input
+from trainer.base.errors import OptionError
 from trainer.config.command_line import parse
 from trainer.config.options import Options
 from trainer.data.cache import Cache, open_cache
@@ -88,21 +86,5 @@ def _layers(options: Options, sizes: Sequence[Sizes], traffic: Mapping[str, Any]
     return layers
 
 
-def main() -> int:
-    """Answer the request on standard input; returns the exit status."""
-    try:
-        found = answer(json.load(sys.stdin))
-    except TrainerError as error:
-        print(printable(str(error)), file=sys.stderr)
-        return error.exit_status
-    except (ValueError, KeyError, TypeError) as error:
-        print(f"standard input has no request ({type(error).__name__}: {error})", file=sys.stderr)
-        return OptionError.exit_status
-    print(json.dumps(found))
-    return 0
-
-
 if __name__ == "__main__":
-    end_with_parent()
-    forget_current_folder()
-    sys.exit(main())
+    sys.exit(answer_standard_input(answer))

@@ -16,16 +16,14 @@ rank to rank in the first round and in a validation, and `seconds` the stages of
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from trainer.base.child_process import end_with_parent, forget_current_folder
-from trainer.base.errors import OptionError, TrainerError
-from trainer.base.printable import printable
+from trainer.base.answers import answer_standard_input
+from trainer.base.errors import OptionError
 from trainer.base.traffic_log import Clock
 from trainer.config.command_line import parse
 from trainer.data.events import open_event_cache
@@ -36,11 +34,12 @@ from trainer.startup.handshake import available
 from trainer.temporal.events.evaluation import batches_of
 from trainer.temporal.events.parallelism import lost_mail
 from trainer.temporal.events.resources import memory_by_purpose, num_parameters, parallelism_of
-from trainer.temporal.events.run import check_stream, objective_of
+from trainer.temporal.events.run import check_stream
 from trainer.temporal.events.sent_rows import MESSAGES, MessageCounter, SentRows
 from trainer.temporal.events.stage_seconds import StageSeconds
 from trainer.temporal.events.stream import EventStream
 from trainer.temporal.events.tasks import task_of
+from trainer.temporal.objective import objective_of
 
 MOST_COUNTED = 400
 """Batches; of more, as many stand for all."""
@@ -102,21 +101,5 @@ def _plain(sent: SentRows) -> dict[str, Any]:
     return {"exchanges": sent.exchanges, "bytes": {name: sent.bytes_PP[name].tolist() for name in MESSAGES}}
 
 
-def main() -> int:
-    """Answer the request on standard input; returns the exit status."""
-    try:
-        found = answer(json.load(sys.stdin))
-    except TrainerError as error:
-        print(printable(str(error)), file=sys.stderr)
-        return error.exit_status
-    except (ValueError, KeyError, TypeError) as error:
-        print(f"standard input has no request ({type(error).__name__}: {error})", file=sys.stderr)
-        return OptionError.exit_status
-    print(json.dumps(found))
-    return 0
-
-
 if __name__ == "__main__":
-    end_with_parent()
-    forget_current_folder()
-    sys.exit(main())
+    sys.exit(answer_standard_input(answer))

@@ -12,7 +12,6 @@ from torch import Tensor
 from trainer.base.errors import OptionError, TrainingError, found_by_every_rank
 from trainer.config.options import Options
 from trainer.data.events import EventCache
-from trainer.data.objective import Objective
 from trainer.dist.communicator import Communicator
 from trainer.reporting.listeners import add_trackers
 from trainer.reporting.outputs import prepare_outputs, write_result
@@ -27,6 +26,7 @@ from trainer.temporal.events.parallelism import BATCH_OF_ONE_RANK, Parallelism
 from trainer.temporal.events.resources import check_memory, parallelism_of
 from trainer.temporal.events.stream import EventStream
 from trainer.temporal.events.tasks import task_of
+from trainer.temporal.objective import objective_of
 
 log = logging.getLogger("trainer")
 
@@ -110,23 +110,6 @@ def train_events(options: Options, cache: EventCache, communicator: Communicator
         write_result(options, result)
     report.result(result)
     return result
-
-
-def objective_of(options: Options, cache: EventCache) -> Objective:
-    """What is learnt, and by which metric it is measured.
-
-    Raises:
-        TrainingError: events do not say in which of several states they leave their sources.
-    """
-    if options.task != "classes":
-        return Objective(task="links", metric="mrr" if options.metric == "mrr" else "ap", num_outputs=1)
-    if cache.num_states < 2:
-        raise TrainingError(
-            f"the events of {cache.folder} do not say in which of several states they leave their sources; give a "
-            "stream with states, or --task links"
-        )
-    metric = "roc-auc" if options.metric == "auto" else options.metric
-    return Objective(task="classes", metric=metric, num_outputs=cache.num_states)
 
 
 def check_stream(options: Options, cache: EventCache, stream: EventStream) -> None:

@@ -24,6 +24,7 @@ from trainer.reporting.trace import prepare_traces, write_trace
 from trainer.reporting.weights_file import write_weights
 from trainer.startup.handshake import check_same_run
 from trainer.temporal.epochs import Epochs, facts_of_rank, traffic_facts
+from trainer.temporal.objective import objective_of
 from trainer.temporal.snapshots.fit import SnapshotFit
 from trainer.temporal.snapshots.graphs import SPLITS, Events, Snapshots
 from trainer.temporal.snapshots.groups import imbalance
@@ -47,7 +48,7 @@ def train_snapshots(options: Options, cache: EventCache, communicator: Communica
     started = time.perf_counter()
     communicator.sent.reset()
     with found_by_every_rank():
-        objective = _objective(options, cache)
+        objective = objective_of(options, cache)
     metric = objective.name
     report.set_metric(metric)
     if options.verify:
@@ -185,19 +186,6 @@ def _owners(cache: EventCache, tensors: EventTensors, number: int) -> Tensor:
 
 def _merges_ranks(cache: EventCache, number: int) -> bool:
     return cache.num_parts % number == 0
-
-
-def _objective(options: Options, cache: EventCache) -> Objective:
-    """What is learnt: links, or with --task classes the states of nodes."""
-    if options.task != "classes":
-        return Objective(task="links", metric="mrr" if options.metric == "mrr" else "ap", num_outputs=1)
-    if cache.num_states < 2:
-        raise TrainingError(
-            f"the events of {cache.folder} name fewer than two states of their sources, so there are no classes to "
-            "learn; give a stream with states, or --task links"
-        )
-    metric = "roc-auc" if options.metric == "auto" else options.metric
-    return Objective(task="classes", metric=metric, num_outputs=cache.num_states)
 
 
 def _check(cache: EventCache, objective: Objective, snapshots: Snapshots) -> None:

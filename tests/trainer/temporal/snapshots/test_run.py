@@ -133,7 +133,7 @@ def test_states_of_nodes_are_learnt(model: str, shared_runs: dict[int, dict[str,
 
 def test_streams_without_states_are_refused(cache: Path) -> None:
     """Guards against classes of a stream that says none."""
-    with pytest.raises(TrainingError, match="name fewer than two states of their sources"):
+    with pytest.raises(TrainingError, match="do not say in which of several states"):
         runs(1, (cache, "--model", "tgcn", "--task", "classes"))
 
 
