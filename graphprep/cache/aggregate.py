@@ -32,6 +32,7 @@ from graphprep.cache.format import X_AGGREGATED, part_path
 from graphprep.cache.read import block_path, map_array
 from graphprep.cache.resume import ResumableSteps
 from graphprep.core import bfloat16
+from graphprep.core.csr_kernels import lacks_loop
 from graphprep.core.types import EdgeType
 from graphprep.system import progress
 from graphprep.system.threads import cores, side_by_side
@@ -109,7 +110,7 @@ def _factors(folder: Path, kind: EdgeType, how: str, part: int) -> _Factors:
     if how == "mean":
         return _Factors(np.divide(1.0, degree_n, out=np.zeros_like(degree_n), where=degree_n != 0), None, None)
     local = block_path(part, kind, part)
-    needs_loop_n = _lacks_loop(map_array(folder, f"{local}/indptr"), map_array(folder, f"{local}/indices"))
+    needs_loop_n = lacks_loop(map_array(folder, f"{local}/indptr"), map_array(folder, f"{local}/indices"))
     degree_n += needs_loop_n
     factor_n = np.zeros_like(degree_n)
     np.divide(1.0, np.sqrt(degree_n, where=degree_n > 0, out=factor_n), out=factor_n, where=degree_n > 0)
@@ -192,18 +193,6 @@ class _Neighbours:
 
 def _float32(rows: NDArray[Any]) -> NDArray[np.float32]:
     return np.ascontiguousarray(bfloat16.to_float32(rows), np.float32)
-
-
-@njit(cache=True, nogil=True)
-def _lacks_loop(indptr, indices):  # type: ignore[no-untyped-def]
-    """Which rows have no edge from themselves; bool [n]."""
-    lacks_n = np.ones(len(indptr) - 1, np.bool_)
-    for row in range(len(lacks_n)):
-        for e in range(indptr[row], indptr[row + 1]):
-            if indices[e] == row:
-                lacks_n[row] = False
-                break
-    return lacks_n
 
 
 @njit(cache=True, nogil=True)

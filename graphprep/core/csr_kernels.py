@@ -548,6 +548,18 @@ def row_sums(indptr, data):  # type: ignore[no-untyped-def]
     return sums
 
 
+@njit(cache=True, nogil=True)
+def lacks_loop(indptr, indices):  # type: ignore[no-untyped-def]
+    """Which rows have no edge from themselves; bool [n]."""
+    lacks_n = np.ones(len(indptr) - 1, np.bool_)
+    for row in range(len(lacks_n)):
+        for e in range(indptr[row], indptr[row + 1]):
+            if indices[e] == row:
+                lacks_n[row] = False
+                break
+    return lacks_n
+
+
 @njit(cache=True, parallel=True)
 def count_self_loops(indptr, indices, first_row):  # type: ignore[no-untyped-def]
     """Edges whose column is their row, counted from `first_row`."""

@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from graphprep.core.csr_kernels import lacks_loop
 from graphprep.core.types import Csr
 
 Sums = Literal["gcn", "mean", "sum"]
@@ -41,7 +42,7 @@ def row_facts(matrix: Csr) -> RowFacts:
     return RowFacts(
         degree_N=np.diff(matrix.indptr),
         sum_N=_row_sums(matrix),
-        has_loop_N=_have_loops(matrix.indptr, matrix.indices),
+        has_loop_N=~lacks_loop(matrix.indptr, matrix.indices),
     )
 
 
@@ -143,18 +144,6 @@ def _sums_of_rows(indptr, data):  # type: ignore[no-untyped-def]
             total += data[e]
         sums[i] = total
     return sums
-
-
-@njit(cache=True, nogil=True)
-def _have_loops(indptr, indices):  # type: ignore[no-untyped-def]
-    """Whether each node has an edge from itself: bool [N]."""
-    found = np.zeros(len(indptr) - 1, np.bool_)
-    for i in range(len(found)):
-        for e in range(indptr[i], indptr[i + 1]):
-            if indices[e] == i:
-                found[i] = True
-                break
-    return found
 
 
 def _inverse(values: NDArray[np.float32], usable: NDArray[Any]) -> NDArray[np.float32]:

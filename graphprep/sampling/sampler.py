@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from graphprep.core.types import EdgeType, chosen_edge_type
+from graphprep.core.types import Csr, EdgeType, chosen_edge_type
 from graphprep.errors import UsageError
 from graphprep.sampling import neighbour_kernels as draws
 from graphprep.sampling.draw_key import key_of
@@ -27,6 +27,8 @@ from graphprep.sampling.numbering_kernels import ABSENT, forget_nodes, number_no
 
 TimeStrategy = Literal["uniform", "last"]
 Fanouts = Sequence[int] | Mapping[Any, Sequence[int]]
+Limits = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+"""weights and times of all edges, times of all nodes, and the time of each node that neighbours are drawn for"""
 EVERY = -1
 """the fanout that takes all neighbours"""
 _NONE = np.empty(0, np.int64)
@@ -237,11 +239,19 @@ class NeighbourSampler:
             return offsets_n, number_E
         until_n = _NONE if until_B is None else until_B[tree_n]
         limits = (weight_M, time_M, time_N, until_n)
+        latest = self.options.time_strategy == "last" and bool(len(time_M) or len(time_N))
+        offsets_n, number_E, _ = self._smallest(matrix, nodes_n, fanout, limits, key, latest=latest)
+        return offsets_n, number_E
+
+    @staticmethod
+    def _smallest(
+        matrix: Csr, nodes_n: NDArray[np.int64], fanout: int, limits: Limits, key: np.uint64, *, latest: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """The allowed edges of the smallest values: where each node's begin, their numbers and their values."""
         offsets_n = draws.count_possible(matrix.indptr, matrix.indices, nodes_n, fanout, *limits)
         number_E, value_E = np.empty(offsets_n[-1], np.int64), np.empty(offsets_n[-1], np.float64)
-        latest = self.options.time_strategy == "last" and bool(len(time_M) or len(time_N))
         draws.draw_smallest(matrix.indptr, matrix.indices, nodes_n, offsets_n, *limits, latest, key, number_E, value_E)
-        return offsets_n, number_E
+        return offsets_n, number_E, value_E
 
     def _places(self) -> Mapping[str, NDArray[np.int32]]:
         """This thread's numbers of nodes, all absent."""

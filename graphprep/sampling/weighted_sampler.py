@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from graphprep.core.csr_kernels import mixed
 from graphprep.core.types import EdgeType
 from graphprep.errors import UsageError
-from graphprep.sampling import neighbour_kernels as draws
 from graphprep.sampling.graph import SamplingGraph
 from graphprep.sampling.neighbour_kernels import value_of
 from graphprep.sampling.sampler import NeighbourSampler, SampledBatch, SamplingOptions
@@ -73,9 +72,7 @@ class WeightedSampler(NeighbourSampler):
             return super()._draw(kind, hop, nodes_n, until_B, tree_n, key)
         limits = (matrix.data, _NONE, _NONE, _NONE)
         one_more = fanout + 1 if fanout >= 0 else fanout
-        offsets_n = draws.count_possible(matrix.indptr, matrix.indices, nodes_n, one_more, *limits)
-        number_E, value_E = np.empty(offsets_n[-1], np.int64), np.empty(offsets_n[-1], np.float64)
-        draws.draw_smallest(matrix.indptr, matrix.indices, nodes_n, offsets_n, *limits, False, key, number_E, value_E)
+        offsets_n, number_E, value_E = self._smallest(matrix, nodes_n, one_more, limits, key)
         if fanout < 0:
             factor_E = np.ones(len(number_E), np.float32)
         else:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from trainer.base.errors import TrainingError
-from trainer.base.optimiser import clipped, optimiser
+from trainer.base.optimiser import clipped
 from trainer.config.lr_schedule import schedule
 from trainer.config.options import Options
 from trainer.dist.communicator import Communicator
@@ -34,7 +34,7 @@ from trainer.temporal.events.parallelism import Parallelism
 from trainer.temporal.events.queries import Queries
 from trainer.temporal.events.stream import EventStream
 from trainer.temporal.events.tasks import EventTask
-from trainer.temporal.events.tgn import Tgn
+from trainer.temporal.events.tgn import model_and_optimiser
 
 log = logging.getLogger("trainer")
 
@@ -80,18 +80,8 @@ class EventFit:
             parallelism.epoch_of(rank),
             parallelism.share_of(rank),
         )
-        torch.manual_seed(options.seed)
-        self.model = Tgn(
-            stream,
-            width=options.hidden,
-            heads=options.heads,
-            num_classes=task.num_classes,
-            node_vectors=options.node_vectors,
-        ).to(communicator.device)
-        self._optimiser = optimiser(
-            options.optimiser,
-            [(parameter, options.weight_decay) for parameter in self.model.parameters()],
-            momentum=options.momentum,
+        self.model, self._optimiser = model_and_optimiser(
+            stream, options, num_classes=task.num_classes, device=communicator.device
         )
         communicator.broadcast(self._optimiser.weights_W)
         ranks = parallelism.ranks_of_copy(self._copy)

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 
 import torch
 
-from trainer.base.optimiser import optimiser
 from trainer.config.options import Options
 from trainer.dist.communicator import Communicator
 from trainer.temporal.events.evaluation import batches_of, share_of
@@ -30,7 +29,7 @@ from trainer.temporal.events.parallelism import Parallelism
 from trainer.temporal.events.queries import Queries
 from trainer.temporal.events.stream import EventStream
 from trainer.temporal.events.tasks import EventTask
-from trainer.temporal.events.tgn import Tgn
+from trainer.temporal.events.tgn import model_and_optimiser
 
 STAGES = ("queries", "read", "gradients", "weights", "write")
 _WRITTEN, _WARM, _MEASURED = 60, 2, 8
@@ -62,18 +61,8 @@ class StageSeconds:
         self._negatives = negatives
         self._stream, self._options, self._parallelism, self._task = stream, options, parallelism, task
         self._device = communicator.device
-        torch.manual_seed(options.seed)
-        self._model = Tgn(
-            stream,
-            width=options.hidden,
-            heads=options.heads,
-            num_classes=task.num_classes,
-            node_vectors=options.node_vectors,
-        ).to(self._device)
-        self._optimiser = optimiser(
-            options.optimiser,
-            [(parameter, options.weight_decay) for parameter in self._model.parameters()],
-            momentum=options.momentum,
+        self._model, self._optimiser = model_and_optimiser(
+            stream, options, num_classes=task.num_classes, device=self._device
         )
         self._memory = NodeMemory(stream, options.hidden, communicator, [0], stream.owner_N(1))
         self._seconds: defaultdict[str, list[float]] = defaultdict(list)

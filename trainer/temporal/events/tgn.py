@@ -22,6 +22,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from trainer.base.optimiser import Optimiser, optimiser
+from trainer.config.options import Options
 from trainer.temporal.events.memory import NodeRows
 from trainer.temporal.events.stream import EventStream
 
@@ -149,3 +151,19 @@ class Tgn(nn.Module):
             pairs.append(x_qF)
         scores: Tensor = self.score(torch.cat(pairs, 1))
         return scores
+
+
+def model_and_optimiser(
+    stream: EventStream, options: Options, *, num_classes: int, device: torch.device
+) -> tuple[Tgn, Optimiser]:
+    """A model whose first weights the seed decides, and what changes them."""
+    torch.manual_seed(options.seed)
+    model = Tgn(
+        stream,
+        width=options.hidden,
+        heads=options.heads,
+        num_classes=num_classes,
+        node_vectors=options.node_vectors,
+    ).to(device)
+    decays = [(parameter, options.weight_decay) for parameter in model.parameters()]
+    return model, optimiser(options.optimiser, decays, momentum=options.momentum)
