@@ -50,13 +50,16 @@ def run_pilots(
     return fit_convergence(pilots[0], pilots[1:])
 
 
-def run_batch_pilots(cache: Path, ways: Sequence[TrainedOn], *, epochs: int) -> dict[str, list[float]]:
+def run_batch_pilots(
+    cache: Path, ways: Sequence[TrainedOn], *, epochs: int, options: Mapping[str, Any] | None = None
+) -> dict[str, list[float]]:
     """Train in some ways for some epochs.
 
     Args:
         cache: its folder; all ranks run on this machine.
         ways: the whole graph, and batches.
         epochs: of each run.
+        options: further options of the trainer, by name.
 
     Returns:
         by the ways' names the validation after each epoch; larger is better.
@@ -65,9 +68,12 @@ def run_batch_pilots(cache: Path, ways: Sequence[TrainedOn], *, epochs: int) -> 
         UsageError, CacheError, TrainingError: the trainer's own sentence, or there are no validation nodes.
     """
     progress.say(f"{len(ways)} pilot runs of {epochs} epochs on this machine count the epochs that each needs")
+    others = options or {}
     with tempfile.TemporaryDirectory() as folder:
         return {
-            way.name: _validations(cache, Path(folder) / str(number), way.training, epochs, way.batches, way.name)
+            way.name: _validations(
+                cache, Path(folder) / str(number), way.training, epochs, {**others, **way.batches}, way.name
+            )
             for number, way in enumerate(ways)
         }
 

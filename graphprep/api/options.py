@@ -207,6 +207,8 @@ class PlanOptions(CallOptions, total=False):
 class BestOptions(PlanOptions, total=False):
     """The keywords of `plan_best`: those of `plan` that are given stay, the others are searched."""
 
+    batch_size: int
+    fanouts: str | Sequence[int] | None
     epochs: int
     within: float
     price: float
