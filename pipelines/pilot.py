@@ -41,7 +41,8 @@ def run_pilots(
         UsageError, CacheError, TrainingError: the trainer's own sentence, or there are no validation nodes.
     """
     trainings = pilot_trainings(exact, approximate)
-    progress.say(f"{len(trainings)} pilot runs of {epochs} epochs on this machine show what approximations cost here")
+    runs = f"{len(trainings)} pilot run{'' if len(trainings) == 1 else 's'}"
+    progress.say(f"{runs} of {epochs} epochs on this machine for the epochs that exchanges of halo rows need here")
     with tempfile.TemporaryDirectory() as folder:
         pilots = [
             Pilot(training=each, values=_validations(cache, Path(folder) / str(number), each, epochs, options or {}))
