@@ -81,7 +81,9 @@ def main(arguments: Sequence[str]) -> int:
                     return OwnedEdges(
                         cache, request["part"], network, partial(_serve_beside, rings), removed, weighted=weighted
                     )
-            return WholeGraph(mapped_graph(cache, timeout=request["timeout"]), removed)
+            return WholeGraph(
+                mapped_graph(cache, timeout=request["timeout"]), removed, numbered=options.edge_features is not None
+            )
 
         batches = part_batches(
             Path(request["cache"]), request["part"], seeds, options, (first, last), removed, neighbours

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from graphprep.cache.read import PartitionCache
 from graphprep.sampling.blocks import Arrays, layers_of
+from graphprep.sampling.edge_features import features_by_type
 from graphprep.sampling.edge_weights import Sums
 from graphprep.sampling.graph import sampling_graph
 from graphprep.sampling.input_rows import EveryBatch, RowPlan
@@ -58,6 +59,8 @@ class BatchOptions:
     """which of them: one of `row_cache.policies.POLICIES`"""
     sampler: SamplerName = "neighbour"
     """`neighbour` draws for each node, `ladies` for the nodes of each hop together, `vertices` the nodes of a step"""
+    edge_features: str | None = None
+    """the array that drawn edges bring along, or `weights`; None for none"""
     draw: DrawName = "uniform"
     """how `neighbour` draws"""
     is_evaluation: bool = False
@@ -99,7 +102,9 @@ class PartBatches:
             CacheError: a file is damaged.
         """
         self._part, self._options, self._num_parts = part, options, cache.num_parts
-        neighbours = neighbours or WholeGraph(sampling_graph(cache), removed)
+        neighbours = neighbours or WholeGraph(
+            sampling_graph(cache), removed, numbered=options.edge_features is not None
+        )
         self._neighbours, self._graph = neighbours, neighbours.graph
         self._seeds, self._owned_B = self._seeds_of(seeds)
         self._sampler, self._schedule = sampler_and_schedule(
@@ -113,6 +118,7 @@ class PartBatches:
             seed=options.seed,
         )
         self._weights = neighbours.weights(options.sums or "sum")
+        self._features = features_by_type(cache, options.edge_features, self._graph.edges)
         self._locations = {name: NodeLocations(cache, name) for name in cache.node_types}
         self._plans: dict[str, RowPlan] = {
             name: EveryBatch(locations, part, cache.num_parts) for name, locations in self._locations.items()
@@ -153,7 +159,7 @@ class PartBatches:
         pairs = 0 if options.negatives is None else options.batch_size * (1 + options.negatives)
         seeds = min(2 * pairs or options.batch_size, counts[options.node_type])
         nodes = dict.fromkeys(counts, 0) | {options.node_type: seeds}
-        total = 16 * pairs
+        total, width = 16 * pairs, max((of_kind.width for of_kind in self._features.values()), default=0)
         for fanout in options.fanouts:
             after = dict(nodes)
             for kind, matrix in self._graph.edges.items():
@@ -162,7 +168,8 @@ class PartBatches:
                     drawn = nodes[kind.destination] * fanout
                     drawn = drawn if options.draw == "replacement" else min(drawn, num_edges)
                 after[kind.source] += drawn
-                total += (24 if options.roots else 16) * drawn + 32 * nodes[kind.destination]
+                of_edge = (24 if options.roots else 16) + 4 * width
+                total += of_edge * drawn + (32 + 4 * width) * nodes[kind.destination]
             nodes = {name: min(after[name], counts[name]) for name in counts}
         arrays_of_a_node = 128 if options.histories else 64
         return total + arrays_of_a_node * sum(nodes.values()) + (1 << 16)
@@ -194,6 +201,7 @@ class PartBatches:
             self._weights,
             weighted=self._options.sums is not None,
             is_typed=self._options.is_typed,
+            features=self._features,
             with_roots=self._options.roots,
         )
         for number, layer in enumerate(layers, start=1):

@@ -67,8 +67,13 @@ def sampling_graph(source: GraphStore | PartitionCache, *, times_of: TimesOf | N
     )
 
 
-def without_pairs(matrix: Csr, first_K: NDArray[np.int64], second_K: NDArray[np.int64]) -> Csr:
-    """The edges but those between the two nodes of some pairs, in both directions; self-loops stay."""
+def without_pairs(
+    matrix: Csr, first_K: NDArray[np.int64], second_K: NDArray[np.int64], *, numbered: bool = False
+) -> Csr:
+    """The edges but those between the two nodes of some pairs, in both directions; self-loops stay.
+
+    With `numbered` the result's `edge_number` says which edges of `matrix` they are.
+    """
     destination_E = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.indptr))
     stays_E = ~np.isin(
         _pair_keys(matrix.indices, destination_E, matrix.num_rows), _pair_keys(first_K, second_K, matrix.num_rows)
@@ -80,6 +85,7 @@ def without_pairs(matrix: Csr, first_K: NDArray[np.int64], second_K: NDArray[np.
         indptr=before[matrix.indptr],
         indices=matrix.indices[stays_E],
         data=None if matrix.data is None else matrix.data[stays_E],
+        edge_number=np.flatnonzero(stays_E) if numbered else None,
     )
 
 

@@ -57,17 +57,23 @@ class WholeGraph:
 
     num_bytes = 0
 
-    def __init__(self, graph: SamplingGraph, removed: NDArray[np.int64] | None = None) -> None:
+    def __init__(
+        self, graph: SamplingGraph, removed: NDArray[np.int64] | None = None, *, numbered: bool = False
+    ) -> None:
         """Take edges out.
 
         Args:
             graph: the topology.
             removed: int64 [2, K], pairs of nodes between which no edge is drawn; None for none. With them the edges
                 that stay are copied into memory.
+            numbered: whether the edges that stay also say which ones of all they are, where some are removed.
         """
         if removed is not None:
             graph = replace(
-                graph, edges={kind: without_pairs(matrix, *removed) for kind, matrix in graph.edges.items()}
+                graph,
+                edges={
+                    kind: without_pairs(matrix, *removed, numbered=numbered) for kind, matrix in graph.edges.items()
+                },
             )
         self.graph = graph
 

@@ -204,7 +204,6 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
     for reason, applies in {
         f"--task {EDGES}: batches are of nodes, or with --task {LINKS} of edges": options.learns_edge_labels,
         "--inductive: neighbours are drawn from the whole graph": options.inductive,
-        "--edge-features: batches have none": options.edge_features is not None,
         "--norm batch, for a node may be in the batches of several ranks; use --norm layer": options.norm == "batch",
         "--validate-from training: a step has the scores of its batch alone": options.validate_from == "training",
         "--staleness and --staleness-grad: a batch has no halo whose rows could be kept": keeps,
@@ -225,11 +224,8 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
             raise OptionError(f"--batch-size cannot be with {reason}; leave one of them out")
     if options.control_variates:
         _check_control_variates(options)
-    if options.sample_from == "owners" and not options.draws_at_owners:
-        raise OptionError(
-            f"--sample-from owners cannot be with --sampler {options.sampler} and --draw {options.draw}: owners draw "
-            "different neighbours of a node with equal probability; use --sample-from mapped"
-        )
+    if options.sample_from == "owners" and options.obstacle_to_owners is not None:
+        raise OptionError(f"--sample-from owners cannot be with {options.obstacle_to_owners}; use --sample-from mapped")
 
 
 def _check_control_variates(options: Options) -> None:
@@ -239,6 +235,7 @@ def _check_control_variates(options: Options) -> None:
             not sums
         ),
         f"--task {options.task}: they are for batches of nodes": options.learns_pairs,
+        "--edge-features: they correct sums of neighbours' rows alone": options.reads_edge_features,
         f"--sampler {options.sampler}: they are for neighbours that are drawn for each node": options.sampler
         != "neighbour",
     }.items():

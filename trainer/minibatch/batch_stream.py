@@ -10,7 +10,7 @@ from torch import Tensor
 from trainer.base.precision import TYPES
 from trainer.base.to_device import to_device
 from trainer.base.traffic_log import TrafficLog
-from trainer.config.options import Options
+from trainer.config.options import Options, is_own_model
 from trainer.data.cache import Cache
 from trainer.data.part import Part
 from trainer.dist.communicator import Communicator
@@ -96,7 +96,8 @@ class BatchStream:
             batch={
                 "batch_size": options.batch_size,
                 "seed": options.seed,
-                "sums": self._sums,
+                "sums": self._drawn_sums,
+                "edge_features": options.edge_features if options.reads_edge_features else None,
                 "is_typed": self._is_typed,
                 "node_type": self._target,
                 **batch,
@@ -120,6 +121,13 @@ class BatchStream:
             idle=self.idle,
             histories=histories,
         )
+
+    @property
+    def _drawn_sums(self) -> str | None:
+        """What drawn edges count: in the model's sums, or where it may sum messages in their place."""
+        options = self._options
+        may_sum_messages = options.sums_messages or (is_own_model(options.model) and options.reads_edge_features)
+        return "messages" if self._sums is None and may_sum_messages else self._sums
 
     @property
     def pipeline(self) -> Pipeline:
