@@ -159,7 +159,7 @@ class PartBatches:
         pairs = 0 if options.negatives is None else options.batch_size * (1 + options.negatives)
         seeds = min(2 * pairs or options.batch_size, counts[options.node_type])
         nodes = dict.fromkeys(counts, 0) | {options.node_type: seeds}
-        total, width = 16 * pairs, max((of_kind.width for of_kind in self._features.values()), default=0)
+        total, width = 24 * pairs, max((of_kind.width for of_kind in self._features.values()), default=0)
         for fanout in options.fanouts:
             after = dict(nodes)
             for kind, matrix in self._graph.edges.items():
@@ -178,7 +178,8 @@ class PartBatches:
         """One batch, as named arrays.
 
         `seed_row` has the rows of the seeds in the part; where seeds are pairs, `pairs` [2, k] has the places of their
-        nodes among the batch's, and `num_pairs` how many are no random ones. `counts` [L + 1, T] has the nodes of each
+        nodes among the batch's, `num_pairs` how many are no random ones, and `seed_place` which of all pairs these are.
+        `counts` [L + 1, T] has the nodes of each
         type in the batch before the first hop and after each, `ids/TYPE` the numbers of a type's nodes in the graph.
         The arrays of layer l begin with `layer/l/` (see `blocks`), those of a type's rows with `rows/TYPE/` (see
         `input_rows`), and those of the nodes before the last hop with `histories/TYPE/` likewise.
@@ -232,7 +233,9 @@ class PartBatches:
             return {"seed_row": self._locations[name].row_N[seeds.seeds[name]]}
         pairs = seeds.arrays["edge_label_index"]
         assert not isinstance(pairs, int)
-        return {"pairs": pairs, "num_pairs": np.array([number])}
+        place = seeds.arrays["input_id"]
+        assert not isinstance(place, int)
+        return {"pairs": pairs, "num_pairs": np.array([number]), "seed_place": place}
 
     def _drawn(self, epoch: int, step: int) -> tuple[BatchSeeds, int, SampledBatch]:
         """The seeds of a batch that the part owns, how many they are without random pairs, and what they reach."""

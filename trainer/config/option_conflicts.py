@@ -5,8 +5,6 @@ from __future__ import annotations
 from trainer.base.errors import OptionError
 from trainer.config.edge_shares import is_array_name
 from trainer.config.options import (
-    EDGES,
-    LINKS,
     MODELS,
     OPTIONS,
     SNAPSHOT_MODELS,
@@ -202,7 +200,6 @@ def _check_batches(options: Options, *, keeps: bool) -> None:
                 "layer"
             )
     for reason, applies in {
-        f"--task {EDGES}: batches are of nodes, or with --task {LINKS} of edges": options.learns_edge_labels,
         "--inductive: neighbours are drawn from the whole graph": options.inductive,
         "--norm batch, for a node may be in the batches of several ranks; use --norm layer": options.norm == "batch",
         "--validate-from training: a step has the scores of its batch alone": options.validate_from == "training",
