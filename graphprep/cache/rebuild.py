@@ -26,9 +26,11 @@ def rebuild_csr(cache: PartitionCache, edge_type: EdgeType, *, parts: Sequence[i
     return _rebuilt(cache, edge_type, numbered=False, parts=range(cache.num_parts) if parts is None else parts)
 
 
-def rebuild_edge_arrays(cache: PartitionCache, edge_type: EdgeType) -> dict[str, NDArray[Any]]:
-    """What else the edges of a type have, in the order of `rebuild_csr`."""
-    names = cache.edge_arrays(edge_type)
+def rebuild_edge_arrays(
+    cache: PartitionCache, edge_type: EdgeType, names: Sequence[str] | None = None
+) -> dict[str, NDArray[Any]]:
+    """What else the edges of a type have, or some arrays of that, in the order of `rebuild_csr`."""
+    names = cache.edge_arrays(edge_type) if names is None else names
     if not names:
         return {}
     number_E = edge_places(cache, edge_type)

@@ -36,6 +36,7 @@ def layers_of(
     is_typed: bool,
     features: Mapping[EdgeType, EdgeFeatures] = _NO_FEATURES,
     with_roots: bool = False,
+    by_place: bool = False,
 ) -> list[Arrays]:
     """The matrices of every layer, the first one's first.
 
@@ -47,6 +48,7 @@ def layers_of(
         features: of the edges, by type; empty for none.
         with_roots: whether each edge also gets the weight with which it counts sqrt(D / k) times, not D / k times: for
             noise that is independent from edge to edge.
+        by_place: whether the numbers of nodes in `weights` are their places in the batch, not those in the graph.
 
     Returns:
         For each layer the arrays `own_indptr`, `own_indices`, `halo_indptr`, `halo_indices`; with weights `own_weights`
@@ -55,7 +57,16 @@ def layers_of(
     """
     num_hops = len(next(iter(batch.edges.values())).per_hop)
     return [
-        _layer(batch, weights, hop, weighted=weighted, is_typed=is_typed, features=features, with_roots=with_roots)
+        _layer(
+            batch,
+            weights,
+            hop,
+            ids={name: np.arange(len(nodes.ids_n)) if by_place else nodes.ids_n for name, nodes in batch.nodes.items()},
+            weighted=weighted,
+            is_typed=is_typed,
+            features=features,
+            with_roots=with_roots,
+        )
         for hop in reversed(range(num_hops))
     ]
 
@@ -65,6 +76,7 @@ def _layer(
     weights: Mapping[EdgeType, EdgeWeights],
     hop: int,
     *,
+    ids: Mapping[str, NDArray[np.int64]],
     weighted: bool,
     is_typed: bool,
     features: Mapping[EdgeType, EdgeFeatures],
@@ -82,11 +94,11 @@ def _layer(
     for kind, of_kind in batch.edges.items():
         edges = slice(sum(of_kind.per_hop[:hop]), sum(of_kind.per_hop[: hop + 1]))
         source_E, destination_E = of_kind.source_E[edges], of_kind.destination_E[edges]
-        ids_n = batch.nodes[kind.destination].ids_n[: own[kind.destination]]
+        ids_n = ids[kind.destination][: own[kind.destination]]
         weight_E = loop_n = _NO_LOOPS
         factor_E = None if of_kind.factor_E is None else of_kind.factor_E[edges]
         if weighted:
-            source_ids_E = batch.nodes[kind.source].ids_n[source_E]
+            source_ids_E = ids[kind.source][source_E]
             data_E = None if of_kind.data_E is None else of_kind.data_E[edges]
             weight_E = weights[kind].of_drawn(
                 ids_n, source_ids_E, destination_E, of_kind.number_E[edges], factor_E, data_E

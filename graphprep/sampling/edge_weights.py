@@ -71,7 +71,7 @@ class EdgeWeights:
     @classmethod
     def of_facts(cls, matrix: Csr, facts: RowFacts, sums: Sums) -> EdgeWeights:
         """The same where the edges of `matrix` are elsewhere; only its row offsets are read."""
-        if sums == "sum":
+        if sums in ("sum", "messages"):
             return cls(matrix=matrix, row_factor_N=None, column_factor_N=None, needs_loop_N=None)
         degree_N = facts.sum_N
         if sums == "mean":

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphprep.sampling.batches import BatchOptions, part_batches
+from graphprep.sampling.batch_options import BatchOptions
+from graphprep.sampling.batches import part_batches
 from tests.trainer.handmade_cache import make_cache, random_graph
 
 NODES = 40

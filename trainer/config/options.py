@@ -328,6 +328,17 @@ class Options:
         "same one perhaps several times; weighted: in proportion to the edges' weights",
         choices=("uniform", "replacement", "weighted"),
     )
+    time: str | None = _batches(
+        None,
+        "draw no neighbour that is later than its seed, by the array time of edges, or of the nodes where they begin",
+        choices=("edges", "nodes"),
+        default_words="neighbours of any time",
+    )
+    time_strategy: str = _batches(
+        "uniform",
+        "with --time which of the neighbours that are not later; uniform: any, as --draw says; last: the latest",
+        choices=("uniform", "last"),
+    )
     eval_fanouts: str | None = _batches(
         None,
         "validate and test on sampled neighbourhoods too, by so many neighbours for a node in each layer, as --fanouts",
@@ -494,6 +505,8 @@ class Options:
                 f"--sampler {self.sampler} and --draw {self.draw}: owners draw different neighbours of a node with "
                 "equal probability"
             )
+        if self.time is not None:
+            return f"--time {self.time}: owners do not know the times of seeds"
         if self.reads_edge_features:
             return "--edge-features: owners answer with nodes and weights alone"
         return None

@@ -97,6 +97,8 @@ class BatchStream:
                 "batch_size": options.batch_size,
                 "seed": options.seed,
                 "sums": self._drawn_sums,
+                "times_of": options.time,
+                "time_strategy": options.time_strategy,
                 "edge_features": options.edge_features if options.reads_edge_features else None,
                 "is_typed": self._is_typed,
                 "node_type": self._target,
@@ -144,11 +146,15 @@ class BatchStream:
     def input_of(self, batch: ReadyBatch) -> tuple[Tensor | TypedFeatures, Sequence[BatchLayer], int]:
         """The features and the layers of a batch, for a `BatchGraph`, and how many rows the model gives for it."""
         device = self._communicator.device
+        arrays = batch.slot.arrays
+        of_types: Sequence[Tensor] = batch.features
+        if self._options.time is not None:  # a node is there once for each seed that reaches it, and its row once
+            row_of = [arrays[f"row_of/{name}"] for name in self.type_names]
+            of_types = [rows.index_select(0, places) for rows, places in zip(of_types, row_of, strict=True)]
         features: Tensor | TypedFeatures
         if self._is_typed:
             clock, stored_type = self._communicator.clock, TYPES[self._options.precision]
-            features = TypedFeatures(batch.features, device, stored_type, clock, may_be_sparse=False)
+            features = TypedFeatures(of_types, device, stored_type, clock, may_be_sparse=False)
         else:
-            features = to_device(batch.features[0], device)
-        arrays = batch.slot.arrays
+            features = to_device(of_types[0], device)
         return features, self._shape.layers(arrays), int(arrays["counts"][0].sum())

@@ -26,7 +26,8 @@ class BatchSeeds(Protocol):
     """The seeds of a run."""
 
     seeds: Tensor
-    """int64 [B], the nodes of all ranks, or [2, B] pairs of them; in an order that does not depend on ranks"""
+    """int64 [B], the nodes of all ranks, [2, B] pairs of them, or [3, B] edges with the number of each among those
+    between its nodes; in an order that does not depend on ranks"""
     removed: Tensor | None
     """int64 [2, K]: pairs of nodes between which batches have no edge; None for none"""
     negatives: int | None
@@ -131,7 +132,8 @@ class EdgeLabelBatches:
         # Copies of an edge are all at one rank, in an order that the store decides.
         self._order_B = key_B.argsort(stable=True)
         key_B = key_B[self._order_B]
-        self.seeds = torch.stack([key_B % num_nodes, key_B // num_nodes])
+        copy_B = gathered(self._edges.copy_k, communicator)[self._order_B]
+        self.seeds = torch.stack([key_B % num_nodes, key_B // num_nodes, copy_B])
         self._order_B -= first_of(len(key_k), communicator)
 
     def loss(self, rows_kF: Tensor, arrays: Mapping[str, Tensor], /) -> tuple[Tensor, Tensor]:
