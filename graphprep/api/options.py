@@ -280,6 +280,8 @@ class TrainOptions(CallOptions, total=False):
     fanouts: str | Sequence[int] | None
     sampler: Literal["neighbour", "ladies", "vertices"]
     draw: Literal["uniform", "replacement", "weighted"]
+    time: Literal["edges", "nodes"] | None
+    time_strategy: Literal["uniform", "last"]
     eval_fanouts: str | Sequence[int] | None
     control_variates: bool
     exchange: Literal["boundary", "broadcast", "sequential", "tensor", "auto"]

@@ -24,7 +24,8 @@ from graphprep.errors import UsageError
 from graphprep.plan.batch_options import BatchPlan
 from graphprep.plan.rates import Rates
 from graphprep.plan.training import TrainingPlan, Work, batch_work
-from graphprep.sampling.batches import BatchOptions, PartBatches
+from graphprep.sampling.batch_options import BatchOptions
+from graphprep.sampling.batches import PartBatches
 from graphprep.traffic import LinkModel
 from graphprep.traffic.batch_figures import ID_BYTES
 
