@@ -381,12 +381,14 @@ def _log_start(options: Options, cache: Cache, communicator: Communicator, agree
 
 
 def _error_budget(options: Options, cache: Cache, communicator: Communicator) -> ErrorBudget | None:
-    if not options.error_budget or communicator.world == 1:
+    if not options.chooses_bits or communicator.world == 1:
         return None
     return ErrorBudget(
-        options.error_budget,
+        options.error_budget or None,
         communicator,
         link_model(cache).seconds_a_byte,
+        byte_share=options.byte_budget,
+        epochs=options.epochs,
         stored_bytes=TYPES[options.precision].itemsize,
     )
 

@@ -290,6 +290,7 @@ class TrainOptions(CallOptions, total=False):
     staleness: str
     staleness_grad: str
     error_budget: float
+    byte_budget: float
     warmup: int
     settle: int
     parallel: str

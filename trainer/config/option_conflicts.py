@@ -35,8 +35,8 @@ def check_together(options: Options) -> None:
             raise OptionError(f"--exchange tensor {reason}; use --exchange boundary, or leave it out")
     if options.boundary_sampling < 1:
         _check_sampling(options, keeps=keeps)
-    if options.error_budget:
-        _check_error_budget(options, keeps=keeps)
+    if options.chooses_bits:
+        _check_bit_choice(options, keeps=keeps)
     if options.batch_size:
         _check_batches(options, keeps=keeps)
     if options.model == "gin" and options.precision == "fp16":
@@ -298,8 +298,10 @@ def obstacle_to_tensor(options: Options) -> str | None:
     return None
 
 
-def _check_error_budget(options: Options, *, keeps: bool) -> None:
+def _check_bit_choice(options: Options, *, keeps: bool) -> None:
+    name = "--error-budget" if options.error_budget else "--byte-budget"
     for reason, applies in {
+        "--byte-budget: one bounds the error, the other the bytes": bool(options.error_budget and options.byte_budget),
         f"--exchange {options.exchange}: bits and age are chosen for the rows that a pair of ranks exchanges": (
             options.exchange != "boundary"
         ),
@@ -312,7 +314,7 @@ def _check_error_budget(options: Options, *, keeps: bool) -> None:
         == "fp16",
     }.items():
         if applies:
-            raise OptionError(f"--error-budget cannot be with {reason}; leave one of them out")
+            raise OptionError(f"{name} cannot be with {reason}; leave one of them out")
 
 
 def _check_sampling(options: Options, *, keeps: bool) -> None:

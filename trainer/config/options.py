@@ -405,6 +405,13 @@ class Options:
         "SHARE",
         SHARE,
     )
+    byte_budget: float = _exchange(
+        0.0,
+        "share of the bytes of rows and their gradients that training may send; bits and age of each layer and pair of "
+        "ranks are measured and chosen for the smallest error within it; 0: all are sent exactly",
+        "SHARE",
+        SHARE,
+    )
     warmup: int = _exchange(0, "first epochs, in which everything is sent whatever the policy", "N", whole(0))
     settle: int = _exchange(0, "last epochs, in which everything is sent; also run after early stopping", "N", whole(0))
     parallel: str = _exchange(
@@ -496,6 +503,11 @@ class Options:
     def fanout_list(self) -> list[int]:
         """Neighbours drawn for a node in each layer, the last layer's first."""
         return [10] * self.layers if self.fanouts is None else listed_fanouts(self.fanouts)
+
+    @property
+    def chooses_bits(self) -> bool:
+        """Whether the run chooses bits and age of what is sent."""
+        return self.error_budget > 0 or self.byte_budget > 0
 
     @property
     def obstacle_to_owners(self) -> str | None:

@@ -216,8 +216,8 @@ def _of_encoder(options: Options, sizes: Sizes) -> dict[str, int]:
 
 
 def _budget_rows(received: int, sent: int) -> int:
-    """Rows in fp32 that --error-budget keeps of a layer: forward and backward the copies of both ends and the rows of
-    the cycle's first epoch, of gradients what is owed, and of rows those without dropout."""
+    """Rows in fp32 that --error-budget and --byte-budget keep of a layer: forward and backward the copies of both ends
+    and the rows of the cycle's first epoch, of gradients what is owed, and of rows those without dropout."""
     return 2 * (received + 2 * sent) + received + sent
 
 
@@ -285,7 +285,7 @@ def _of_own_part(options: Options, sizes: Sizes) -> dict[str, int]:
         * b
         * ((received if options.staleness != "none" else 0) + (sent if options.staleness_grad != "none" else 0))
     )
-    if options.error_budget:
+    if options.chooses_bits:
         kept = sum(sent_widths) * _FP32 * _budget_rows(received, sent)
     total = {
         "weights": weights * _FP32 * _COPIES_OF_WEIGHTS,
@@ -373,7 +373,7 @@ def _of_relation_attention(options: Options, sizes: Sizes, typed: TypedSizes) ->
     in_motion = typed.sources * (made + 1) * width * _FP32 + (4 * n + 2 * halo) * width * _FP32
     received = sizes.others if options.exchange == "broadcast" else sizes.largest_halo if is_sequential else halo
     kept = (received if options.staleness != "none" else 0) + (sizes.sent if options.staleness_grad != "none" else 0)
-    if options.error_budget:
+    if options.chooses_bits:
         kept = _budget_rows(received, sizes.sent) * _FP32 // b
     matrices = typed.relations * made * width + 4 * width
     weights = options.layers * matrices * width + typed.feature_weights * options.input_width

@@ -95,6 +95,7 @@ def test_every_option_arrives() -> None:
     )
     assert parse(["c", "--dropout", "0", "--validate-from", "training"]).validate_from == "training"
     assert parse(["c", "--error-budget", "0.25"]).error_budget == 0.25
+    assert parse(["c", "--byte-budget", "0.05"]).byte_budget == 0.05
     line = (
         "c --model gatv2 --heads 3 --output-heads 2 --attention-dropout 0.2 --boundary-sampling 0.5 --edge-features t"
     )
@@ -158,7 +159,7 @@ def test_every_option_arrives() -> None:
     apart |= {"batch_size", "fanouts", "sampler_processes", "control_variates", "remote_row_cache", "cache_policy"}
     apart |= {"eval_fanouts", "sampler", "draw", "sample_from"}
     apart |= {"heads", "output_heads", "attention_dropout", "boundary_sampling", "bases", "target", "edge_features"}
-    apart |= {"error_budget"}
+    apart |= {"error_budget", "byte_budget"}
     defaults = Options(cache="c")
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(defaults, name)]
     assert set(same) == {"cache", "config", "validate_from"} | apart, "an option is not tried"
@@ -262,6 +263,8 @@ def test_options_of_attention_and_sampling_arrive() -> None:
         ("--exchange tensor --staleness fixed", "could keep a copy"),
         ("--exchange tensor --staleness-grad adaptive", "could keep a copy"),
         ("--exchange tensor --error-feedback", "keeps the errors of halo rows"),
+        ("--error-budget 0.1 --byte-budget 0.1", "one bounds the error, the other the bytes"),
+        ("--byte-budget 0.1 --batch-size 8", "--byte-budget cannot be with --batch-size"),
         ("--error-budget 0.1 --exchange auto", "a pair of ranks exchanges"),
         ("--error-budget 0.1 --staleness-grad fixed", "how often rows are sent"),
         ("--error-budget 0.1 --wire int8", "the bits of a value"),
