@@ -180,6 +180,8 @@ def _with_batches(options: Options, sizes: Sizes, total: dict[str, int]) -> dict
     all_bytes = num_nodes * sizes.features * _FP32
     if sizes.others and (share := kept_share(options.remote_row_cache, all_bytes)):
         total["kept rows"] = int(share * all_bytes)
+    if sizes.others and options.features_by == "columns":  # N x F / P of them are as many as own rows have, on average
+        total["columns"] = sizes.rows * sizes.features * _FP32
     read_edges = num_edges if options.learns_links and options.sample_from != "owners" else sizes.edges
     slots = _SLOTS * (_BYTES_OF_A_DRAWN_EDGE * drawn + _BYTES_OF_A_BATCH_NODE * nodes)
     return total | {
@@ -394,6 +396,19 @@ def available_bytes() -> int:
     if of_control_groups is not None:
         limits.append(of_control_groups)
     return min(limits, default=1 << 62)
+
+
+def fits_on_machines(facts: Sequence[Mapping[str, Any]], needed: int) -> bool:
+    """Whether `needed` bytes of each rank take at most half of the memory that is free on every machine.
+
+    Args:
+        facts: of each rank: `host`, and the bytes `available` to it.
+        needed: of each rank.
+    """
+    hosts: dict[str, list[int]] = {}
+    for fact in facts:
+        hosts.setdefault(fact["host"], []).append(fact["available"])
+    return all(len(available) * needed <= min(available) / 2 for available in hosts.values())
 
 
 def check_memory(facts: Sequence[Mapping[str, Any]], options: Options, sizes: Sequence[Sizes]) -> None:
