@@ -111,7 +111,8 @@ class ColumnBatches:
         with self._idle:
             content = pending._exchange.wait()
         pending._exchange = None
-        [own], rank, begin, plans = pending.plans, self._communicator.rank, 0, []
+        plans: list[Arrays] = []
+        [own], rank, begin = pending.plans, self._communicator.rank, 0
         for peer, sizes in enumerate(pending._sizes_P4):
             if peer == rank:
                 ids = own[self._ids_name].to(self._id_type)

@@ -77,7 +77,8 @@ def load_column_table(
             received=[len(of_rank) * own_width * kind.itemsize for of_rank in ids],
             purpose="preparation",
         ).wait()
-        rows_NW.index_copy_(0, torch.cat(ids), received.view(kind).view(-1, own_width))
+        places = torch.cat(ids)
+        rows_NW.index_copy_(0, places, received.view(kind).view(len(places), own_width))
     return ColumnTable(rows_NW=rows_NW, columns=of_ranks[rank], width=width)
 
 
