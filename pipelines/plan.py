@@ -155,6 +155,7 @@ def plan_training(
             "num_features": graph.num_features,
             "row_bytes": _feature_bytes(PartitionCache(location)),
             "weights_seconds": found.communication.weights_seconds,
+            "hidden_width": pairs[0][1],
         }
         kept = [a for a, _ in pairs[1:]]  # of each layer but the first its rows, and its sums but for the last's
         history_bytes = 4 * (graph.num_features + sum(kept) + sum(kept[:-1]))
