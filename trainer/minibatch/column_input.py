@@ -15,6 +15,7 @@ Letters: P ranks, n nodes that a rank's layer 1 computes, H those that its hop h
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -183,8 +184,9 @@ class _Pending:
     _idle: IdleTime
 
     def wait(self) -> Mapping[int, Tensor]:
-        with self._idle:
-            self._exchange.wait()
+        started = time.perf_counter()
+        self._exchange.wait()
+        self._idle.add(time.perf_counter() - started)
         return self._rows
 
 
