@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from trainer.dist.communicator import Communicator
+from trainer.exchange.layer_exchanges import column_slices
 
 _PIECE_BYTES = 32_000_000
 """of the rows that a rank sends at a time"""
@@ -39,12 +39,6 @@ def sent_type(features: Tensor, stored_type: torch.dtype) -> torch.dtype:
     return stored_type if narrows else features.dtype
 
 
-def columns_of_ranks(width: int, world: int) -> list[slice]:
-    """The columns of each rank, as evenly as possible; with fewer columns than ranks some have none."""
-    counts = [width // world + (rank < width % world) for rank in range(world)]
-    return [slice(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]
-
-
 def load_column_table(
     x_nF: Tensor, ids_n: Tensor, num_nodes: int, stored_type: torch.dtype, communicator: Communicator
 ) -> ColumnTable:
@@ -61,7 +55,7 @@ def load_column_table(
         LostPeerError: another rank is gone.
     """
     rank, width, kind = communicator.rank, x_nF.shape[1], sent_type(x_nF, stored_type)
-    of_ranks = columns_of_ranks(width, communicator.world)
+    of_ranks = column_slices(width, communicator.world)
     counts = [fact["rows"] for fact in communicator.all_gather_object({"rows": len(x_nF)})]
     ids_by_rank = torch.split(communicator.all_gather_rows(ids_n, counts).cpu(), counts)
     own_width = of_ranks[rank].stop - of_ranks[rank].start
